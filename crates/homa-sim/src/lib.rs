@@ -1,8 +1,11 @@
 //! A deterministic packet-level simulator that runs Homa's own protocol code.
 //!
-//! Everything a result depends on is here and integer: picoseconds ([`SimTime`]), bytes, named
-//! random streams. A scenario says what to simulate ([`scenario`]), [`experiment`] runs it; hosts
-//! are transports ([`transport`]), ports of switches have queues ([`fabric::queue`]).
+//! A scenario describes a run ([`scenario`]) and [`experiment`] executes it. Hosts run a transport
+//! ([`transport`]); the ports of switches have a queueing discipline ([`fabric::queue`]).
+//!
+//! Equal scenarios give equal results on any machine, because everything that a result depends on
+//! is an integer in this crate: picoseconds ([`SimTime`]), bytes and named random streams. For
+//! example, no result may depend on the wall clock or on the order of a hash map.
 #![forbid(unsafe_code)]
 
 pub mod checker;

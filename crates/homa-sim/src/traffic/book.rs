@@ -1,12 +1,12 @@
-//! Messages under way, found by their sender and the number the sender's transport gave them.
+//! Messages in flight, found by their sender and the number that the sender's transport assigned.
 //!
-//! Invariants: every message ends once; `bytes` and `len` are sums over those that have not.
+//! Invariants: every message ends once; `bytes` and `len` are sums over the messages in flight.
 
 use crate::time::SimTime;
 
 use crate::transport::Numbered;
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenMessage {
     /// When it was submitted.
@@ -15,15 +15,15 @@ pub struct OpenMessage {
     pub dst: u32,
     /// Its bytes.
     pub bytes: u32,
-    /// Counts towards the results.
+    /// It counts in the results.
     pub measured: bool,
-    /// Its kind, as its source numbers them.
+    /// Its class, as numbered by its source.
     pub class: u8,
-    /// The priority level that its application asked for.
+    /// The priority level that its application requested.
     pub level: Option<u8>,
-    /// Bytes of the response, where the source decides on them.
+    /// Bytes of the response, if the source sets them.
     pub response: Option<u32>,
-    /// Its source's.
+    /// The source's token.
     pub token: u32,
 }
 
@@ -35,7 +35,7 @@ impl OpenMessage {
     }
 }
 
-/// See the module's description.
+/// The messages in flight, by sender.
 #[derive(Debug, Default)]
 pub struct Book {
     senders: Vec<Numbered<OpenMessage>>,
@@ -44,12 +44,12 @@ pub struct Book {
 }
 
 impl Book {
-    /// Nothing under way at any of `hosts` senders.
+    /// An empty book for `hosts` senders.
     pub fn new(hosts: u32) -> Self {
         Self { senders: (0..hosts).map(|_| Numbered::default()).collect(), len: 0, bytes: 0 }
     }
 
-    /// The number that the next message of `src` will have.
+    /// The number of the next message of `src`.
     pub fn next_number(&self, src: u32) -> u32 {
         self.senders[src as usize].next_number()
     }
@@ -75,33 +75,33 @@ impl Book {
         sender.get_mut(number).copied()
     }
 
-    /// Whether a message is under way and measured.
+    /// True if a message is in flight and measured.
     pub fn is_measured(&mut self, src: u32, number: u32) -> bool {
         self.get(src, number).is_some_and(|message| message.measured)
     }
 
-    /// Messages under way.
+    /// Number of messages in flight.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True without messages under way.
+    /// True if no message is in flight.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Their bytes.
+    /// Bytes of the messages in flight.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many measured ones of a class are under way.
+    /// Number of measured messages of a class in flight.
     pub fn measured_of(&self, class: u8) -> u64 {
         let all = self.senders.iter().flat_map(Numbered::iter);
         all.filter(|message| message.measured && message.class == class).count() as u64
     }
 
-    /// How many of them are measured.
+    /// Number of measured messages in flight.
     pub fn measured(&self) -> u64 {
         let all = self.senders.iter().flat_map(Numbered::iter);
         all.filter(|message| message.measured).count() as u64

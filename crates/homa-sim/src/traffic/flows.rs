@@ -1,4 +1,4 @@
-//! A list of messages: lines of `id,src,dst,bytes,start_ns`, with a header line, in any order.
+//! A list of messages: lines of `id,src,dst,bytes,start_ns`, with an optional header, in any order.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use crate::time::SimTime;
 
 use super::open_loop::ScheduledMessage;
 
-/// The latest start, 104 days: half of what simulated time can count.
+/// The latest start, 104 days, which is half of the range of simulated time.
 const LAST_NS: u64 = u64::MAX / 2_000;
 
-/// A list that cannot be used.
+/// An error in a list of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowError {
     /// Line, from 1.
     pub line: usize,
-    /// What is expected there.
+    /// The expected content of the line.
     pub expected: String,
 }
 
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<Vec<ScheduledMessage>, FlowError> {
         }
         arrivals.push(ScheduledMessage { at: SimTime(start_ns * 1_000), src, dst, bytes });
     }
-    // Stable: the list's order decides between equals.
+    // The sort is stable, so the list's order decides between equals.
     arrivals.sort_by_key(|arrival| arrival.at);
     Ok(arrivals)
 }
@@ -96,7 +96,7 @@ mod tests {
         }
         let says = |text: &str| parse(text).unwrap_err().to_string();
         assert!(says("0,1,1,3,4").contains("same host"));
-        // What a transport takes, and what simulated time can count.
+        // Limits of transports and of simulated time.
         assert!(says("0,1,2,2147483648,4").contains("1 to 2147483647"));
         assert!(says("0,1,2,3,1700000000000000000").contains("start_ns"));
         assert_eq!(parse("0,1,2,2147483647,9000000000000000").unwrap()[0].bytes, 2_147_483_647);

@@ -1,9 +1,9 @@
-//! The application on all hosts: submits what the pattern says, answers requests, and notes when
-//! messages arrive.
+//! The application on all hosts: it submits the messages of a pattern, answers requests, and
+//! records when messages arrive.
 //!
-//! Invariant: every message is submitted once and struck from the [`Book`] once, when it is
-//! delivered or fails. The end of traffic stops the run, so that the caller can read counters at
-//! that moment and decide how to go on.
+//! Invariant: every message is submitted once and removed from the [`Book`] once, when it is
+//! delivered or fails. The end of traffic stops the run, so that the caller can read counters then
+//! and decide how to continue.
 
 use homa_proto::{Event, MessageKind, PeerId, Request, Submit, Time};
 
@@ -21,58 +21,58 @@ use super::paths::HostPaths;
 use super::source::{EndedMessage, PROBE, Round, Source, SourceActions, Start};
 use super::workflows::Workflows;
 
-/// What is submitted when, and what is answered.
+/// The messages of a run and their answers.
 #[derive(Debug)]
 pub struct Pattern {
-    /// Where messages come from.
+    /// The source of messages.
     pub source: Box<dyn Source>,
-    /// What each starts.
+    /// The kind of exchange that each message starts.
     pub exchange: Exchange,
-    /// Bytes of a response; `None`: as many as its request has.
+    /// Bytes of a response; if `None`, those of its request.
     pub response_bytes: Option<u32>,
 }
 
-/// When traffic starts to count and when it ends.
+/// Start and end of measured traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Messages that start before are not measured.
+    /// Messages that start before this are not measured.
     pub warm_up: SimTime,
     /// Traffic ends after this many measured messages.
     pub messages: u64,
-    /// Traffic ends here.
+    /// Traffic ends at this time.
     pub time: SimTime,
-    /// What becomes of messages under way then.
+    /// Treatment of messages in flight at the end of traffic.
     pub ending: Ending,
-    /// Between samples of the backlog.
+    /// Interval between samples of the backlog.
     pub sample_every: SimDuration,
-    /// Larger messages than this are kept one by one.
+    /// Larger messages than this are recorded one by one.
     pub keep_above: u32,
-    /// Probes that take longer are taken for lost.
+    /// Probes that take longer count as lost.
     pub probe_lost_after: SimDuration,
 }
 
-/// What the generator counted.
+/// Counts of the generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Messages or RPCs submitted.
     pub submitted: u64,
-    /// Those that count.
+    /// Measured ones among them.
     pub measured: u64,
-    /// Those that count and arrived.
+    /// Measured ones that were delivered.
     pub delivered: u64,
-    /// Messages or RPCs that their senders gave up.
+    /// Messages or RPCs that their senders aborted.
     pub failed: u64,
-    /// Those of them that count.
+    /// Measured ones among the failed.
     pub measured_failed: u64,
     /// Submissions that a transport refused.
     pub refused: u64,
-    /// Those of them that would count, and the responses among them of RPCs that count.
+    /// Refused ones that would have been measured, and refused responses of measured RPCs.
     pub measured_refused: u64,
-    /// Message bytes submitted before the end of traffic, responses included.
+    /// Message bytes submitted before the end of traffic, including responses.
     pub offered_bytes: u64,
-    /// Those of them that the backlog counts: of messages and requests.
+    /// Message bytes that joined the backlog: those of messages and requests.
     pub entered_bytes: u64,
-    /// The same as `offered_bytes` in the wire bytes of the authors' framing.
+    /// Like `offered_bytes`, in wire bytes of the authors' headers.
     pub offered_paper_bytes: u64,
     /// Message bytes delivered before the end of traffic and after the warm-up.
     pub delivered_bytes: u64,
@@ -82,7 +82,7 @@ pub struct Tally {
     pub all_delivered_bytes: u64,
 }
 
-/// See the module's description.
+/// The application of a run; see the [module](self).
 #[derive(Debug)]
 pub struct Generator {
     pattern: Pattern,
@@ -92,19 +92,20 @@ pub struct Generator {
     actions: SourceActions,
     /// Messages in flight.
     pub book: Book,
-    /// Measured messages that arrived.
+    /// Measured messages that were delivered.
     pub latencies: Latencies,
     /// Samples of the backlog.
     pub backlog: BacklogSeries,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// Large messages that arrived.
+    /// Large messages that were delivered.
     pub kept: Vec<FlowTime>,
-    /// What probes took.
+    /// Latencies of probes.
     pub probed: Vec<SimDuration>,
-    /// What rounds took, in the order of their ends.
+    /// Times of rounds, in the order of their ends.
     pub rounds: Vec<SimDuration>,
-    /// Probes that took so long that they, or others before them, were lost: not in `probed`.
+    /// Probes that are not in `probed`, because they took so long that they or earlier ones were
+    /// lost.
     pub probes_lost: u64,
     /// When traffic ended.
     pub ended: Option<SimTime>,
@@ -115,7 +116,7 @@ const SAMPLE: u64 = 1 << 32;
 const BEGIN: u64 = 2 << 32;
 const END: u64 = 3 << 32;
 
-/// Ports that mean nothing here; not 0, which marks one-way messages.
+/// Arbitrary client port; not 0, because 0 marks one-way messages.
 const CLIENT_PORT: u16 = 1;
 /// The port at which servers listen.
 pub const SERVER_PORT: u16 = 2;
@@ -197,7 +198,7 @@ impl Generator {
         let measured = now >= self.limits.warm_up
             && self.ended.is_none()
             && self.tally.measured < self.limits.messages;
-        // In step with the transport, which numbers the messages that it accepts.
+        // The book numbers messages as the transport does, which numbers the ones that it accepts.
         let cookie = u64::from(self.book.next_number(src));
         let peer = PeerId(dst);
         let what = match self.pattern.exchange {
@@ -208,7 +209,7 @@ impl Generator {
                 remote_port: SERVER_PORT,
                 length: bytes,
                 deadline: Time::MAX,
-                // A call that goes on under another id would end the numbers' step.
+                // A retried call would get another id, and the numbers would no longer match.
                 idempotent: false,
                 head: 0,
                 cookie,
@@ -264,7 +265,7 @@ impl Generator {
         }
     }
 
-    /// Answers a request; with as many bytes unless the pattern knows better.
+    /// Answers a request, with as many bytes unless the source or the pattern sets the length.
     fn on_request<C: Context>(
         &mut self,
         net: &mut C,
@@ -291,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// A message arrived at its end: at the receiver for one-way, back at the client for an RPC.
+    /// A message ended: a one-way message at its receiver, or an RPC at its client.
     fn on_end<C: Context>(&mut self, net: &mut C, src: u32, (number, bytes): (u32, u32)) {
         let now = net.now();
         let ended = self.book.end(src, number);
@@ -331,7 +332,7 @@ impl Generator {
         }
     }
 
-    /// The sender gave a message up.
+    /// The sender aborted a message.
     fn on_failure<C: Context>(&mut self, net: &mut C, src: u32, number: u32) {
         let ended = self.book.end(src, number);
         if ended.is_some_and(|message| message.class == PROBE) {
@@ -357,7 +358,7 @@ impl Generator {
         }
     }
 
-    /// The workflows that messages belong to, if they do.
+    /// The source's workflows, if it has any.
     pub fn workflows(&self) -> Option<&Workflows> {
         self.pattern.source.workflows()
     }

@@ -5,7 +5,7 @@ use crate::time::SimTime;
 use super::open_loop::ScheduledMessage;
 use super::source::{Source, SourceActions, Start};
 
-/// See the module's description.
+/// The source of a list.
 #[derive(Clone, Debug)]
 pub struct MessageList {
     arrivals: Vec<ScheduledMessage>,

@@ -1,4 +1,5 @@
-//! Flows longer than a run (HULL §6.1, DCTCP §4.1), and probes beside any traffic (HULL §5.2).
+//! Flows that last longer than a run (HULL §6.1, DCTCP §4.1), and probes in addition to any traffic
+//! (HULL §5.2).
 
 use crate::scenario::{FlowGroup, Probes};
 use crate::time::SimTime;
@@ -6,15 +7,15 @@ use crate::time::SimTime;
 use super::source::{EndedMessage, PROBE, Source, SourceActions, Start};
 use super::workflows::Workflows;
 
-/// Flows from the start on, none of which ends.
+/// Flows that begin at the start and never end.
 #[derive(Clone, Debug)]
 pub struct LongFlows {
-    /// Alike flows.
+    /// Groups of equal flows.
     pub groups: Vec<FlowGroup>,
 }
 
 impl LongFlows {
-    /// Bytes of a flow: 16 seconds of a gigabit per second.
+    /// Bytes of a flow: 16 seconds at a gigabit per second.
     pub const BYTES: u32 = 2_000_000_000;
 }
 
@@ -27,18 +28,18 @@ impl Source for LongFlows {
     fn due(&mut self, _: SimTime, _: u32, _: &mut SourceActions) {}
 }
 
-/// A source with probes beside it.
+/// A source with probes in addition.
 #[derive(Debug)]
 pub struct Probing {
     inner: Box<dyn Source>,
     probes: Probes,
 }
 
-/// No source asks for as many times.
+/// The token of probes; no source has that many tokens.
 const TOKEN: u32 = u32::MAX;
 
 impl Probing {
-    /// Probes from the start on.
+    /// Adds probes from the start on.
     pub fn new(inner: Box<dyn Source>, probes: Probes) -> Self {
         Self { inner, probes }
     }

@@ -1,8 +1,8 @@
-//! Open loop: hosts start messages whether or not earlier ones arrived (Homa §5.2).
+//! Open loop: hosts start messages regardless of earlier ones (Homa §5.2).
 //!
-//! Each host is an independent Poisson process with streams of its own for gaps, sizes and
-//! destinations, the streams of [`homa_workload::arrivals`]: raising the load moves messages closer
-//! together and changes neither their sizes nor their destinations.
+//! Each host is an independent Poisson process with separate streams for gaps, sizes and
+//! destinations, which are the streams of [`homa_workload::arrivals`]. If the load rises, messages
+//! therefore move closer together, but neither their sizes nor their destinations change.
 
 use homa_workload::rng::Rng;
 use homa_workload::sizes::SizeDistribution;
@@ -12,7 +12,7 @@ use crate::time::SimTime;
 use super::kinds::Kinds;
 use super::source::{Source, SourceActions, Start};
 
-/// A message to be started.
+/// A message that starts at a known time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledMessage {
     /// Start time.
@@ -32,29 +32,29 @@ impl ScheduledMessage {
     }
 }
 
-/// Which hosts send, and to whom.
+/// Senders and their receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
-    /// Hosts 0 to n - 1, each to any other.
+    /// Hosts 0 to n - 1; each sends to any other.
     All(u32),
-    /// Each to any other of its kind, whose number is its messages' class.
+    /// Each host sends to any other of its kind. The kind is the class of its messages.
     Alike(Kinds),
-    /// The first hosts to the ones after them.
+    /// The first hosts send to the ones after them.
     Split {
-        /// Senders.
+        /// Number of senders.
         clients: u32,
-        /// Receivers.
+        /// Number of receivers.
         servers: u32,
     },
-    /// Hosts 1, 2, ... to host 0.
+    /// Hosts 1, 2, ... send to host 0.
     ToOne {
-        /// Senders.
+        /// Number of senders.
         senders: u32,
     },
 }
 
 impl Pairs {
-    /// Number of senders: hosts from `first` on.
+    /// Number of senders, which are the hosts from `first` on.
     pub const fn senders(self) -> u32 {
         match self {
             Self::All(hosts) => hosts,
@@ -95,7 +95,7 @@ impl Pairs {
     }
 }
 
-/// The endless arrivals of all senders.
+/// The endless messages of all senders.
 #[derive(Clone, Debug)]
 pub struct OpenLoop {
     sizes: SizeDistribution,
@@ -115,7 +115,7 @@ struct Streams {
 }
 
 impl OpenLoop {
-    /// `mean_gap_ps`: between messages of one host, picoseconds.
+    /// `mean_gap_ps` is the mean time between messages of one host, in picoseconds.
     pub fn new(sizes: SizeDistribution, pairs: Pairs, mean_gap_ps: f64, seed: u64) -> Self {
         let stream = |what, host| Rng::stream(seed, &format!("arrivals/{what}/host{host}"));
         let first = pairs.first();

@@ -1,21 +1,21 @@
-//! How far apart two hosts are: what the idle time of a message depends on besides its size.
+//! Paths between hosts. The idle time of a message depends on its path and size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::topology::{HostId, NodeId, PortSpec, Wiring};
 
-/// How many switches lie between two hosts of a regular network.
+/// Number of switches between two hosts of a regular network.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance {
-    /// Hosts at one switch.
+    /// Hosts per TOR switch.
     pub rack: u32,
-    /// Hosts below one aggregation switch: a pod. All of them in a network of two tiers.
+    /// Hosts per pod, below the same aggregation switches; in a network of two tiers, all hosts.
     pub pod: u32,
 }
 
 impl Distance {
-    /// The number of switches from one host to another.
+    /// Number of switches from one host to another.
     pub fn switches(self, a: u32, b: u32) -> u32 {
         if a / self.rack == b / self.rack {
             1
@@ -27,12 +27,12 @@ impl Distance {
     }
 }
 
-/// The paths between hosts, alike ones under one number.
+/// Paths between hosts; equal paths have one number.
 #[derive(Clone, Debug)]
 pub enum HostPaths {
     /// Numbered by their switches.
     Regular(Distance),
-    /// Numbered as [`Classes`] found them.
+    /// Numbered by [`Classes`].
     Listed(Arc<Classes>),
 }
 
@@ -51,7 +51,7 @@ impl HostPaths {
         }
     }
 
-    /// Two hosts, of `hosts`, with a path of that number between them.
+    /// Two of `hosts` hosts with a path of that number between them.
     pub fn example(&self, number: u32, hosts: u32) -> (u32, u32) {
         match self {
             Self::Regular(distance) => {
@@ -63,11 +63,11 @@ impl HostPaths {
     }
 }
 
-/// The paths of any network: two are alike when the links on the first of their shortest paths have
-/// the same rates and delays, one by one.
+/// The paths of any network. Two paths are equal if the links on the first of their shortest paths
+/// have the same rates and delays, one by one.
 #[derive(Clone, Debug)]
 pub struct Classes {
-    /// By host: the group of hosts that hang on the same switch by links alike.
+    /// By host: its group of hosts that have equal links to the same switch.
     group: Vec<u32>,
     groups: u32,
     /// By groups of sender and receiver.
@@ -77,7 +77,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Of a network.
+    /// Classifies the paths of a network.
     pub fn of(wiring: &Wiring) -> Self {
         let mut known: BTreeMap<(NodeId, [u64; 4]), u32> = BTreeMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
@@ -101,7 +101,7 @@ impl Classes {
         for (a, b) in (0..groups).flat_map(|a| (0..groups).map(move |b| (a, b))) {
             let src = members[a as usize][0];
             let Some(&dst) = members[b as usize].iter().find(|&&dst| dst != src) else {
-                // A group of one: nobody sends to itself.
+                // A group of one host, which does not send to itself.
                 class.push(0);
                 continue;
             };

@@ -1,6 +1,6 @@
-//! Where messages come from: one [`Source`] per pattern of traffic. A source decides what starts
-//! when; what becomes of it is the generator's business, which tells the source when something
-//! ended. Called per message, through a pointer.
+//! The interface of sources of messages, one [`Source`] per pattern of traffic. A source decides
+//! which messages start and when. The generator submits them and reports their ends to the source.
+//! It is called per message, through a pointer.
 
 use crate::time::{SimDuration, SimTime};
 
@@ -15,18 +15,18 @@ pub struct Start {
     pub dst: u32,
     /// Message bytes.
     pub bytes: u32,
-    /// Bytes of the response; `None`: as the pattern says.
+    /// Bytes of the response; if `None`, the pattern sets them.
     pub response: Option<u32>,
-    /// Which of the source's kinds of message it is, from 0; most have one.
+    /// Class of the message, as numbered by the source from 0; most sources have one.
     pub class: u8,
-    /// The priority level that the application asks for, of the request and of its response.
+    /// The priority level that the application requests for the message and its response.
     pub level: Option<u8>,
-    /// Comes back with [`Ended`].
+    /// Returned in [`EndedMessage`].
     pub token: u32,
 }
 
 impl Start {
-    /// A message of kind 0 that asks for nothing.
+    /// A message of class 0 without further options.
     pub const fn new(src: u32, dst: u32, bytes: u32) -> Self {
         Self { src, dst, bytes, response: None, class: 0, level: None, token: 0 }
     }
@@ -37,36 +37,36 @@ impl Start {
 pub struct EndedMessage {
     /// The token with which it was started.
     pub token: u32,
-    /// Its sender gave it up.
+    /// Its sender aborted it.
     pub failed: bool,
 }
 
 /// Messages that began together and have all ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When.
+    /// Start of the round.
     pub began: SimTime,
-    /// Until the last one ended.
+    /// Time until the last message ended.
     pub took: SimDuration,
 }
 
-/// The kind of messages that are in no number but those of probes.
+/// The class of probes, which are in no count but their own.
 pub const PROBE: u8 = u8::MAX;
 
-/// What a source asks for.
+/// Actions that a source requests.
 #[derive(Debug, Default)]
 pub struct SourceActions {
     /// Messages to start now, in this order.
     pub starts: Vec<Start>,
-    /// When to call [`Source::due`], and with which token, below 2^32.
+    /// Times at which to call [`Source::due`], and the tokens to pass, below 2^32.
     pub wakes: Vec<(SimTime, u32)>,
-    /// Rounds that are over: to be measured.
+    /// Rounds that have ended and should be measured.
     pub rounds: Vec<Round>,
-    /// Nothing more will come: the end of traffic.
+    /// No more messages will come, so that traffic ends.
     pub is_exhausted: bool,
 }
 
-/// See the module's description.
+/// A source of messages.
 pub trait Source: std::fmt::Debug {
     /// Traffic begins.
     fn begin(&mut self, now: SimTime, actions: &mut SourceActions);

@@ -1,10 +1,10 @@
-//! Workflows of requests and responses (DeTail §2.2, §6): when clients begin them, which step
-//! follows which, and when each was through.
+//! Workflows of requests and responses (DeTail §2.2, §6): when clients begin them, the order of
+//! their steps, and when each ends.
 //!
-//! Streams of random numbers are named by host and class: a host's workflows do not depend on the
-//! others', nor on how fast responses come (sizes and servers of a step are drawn when it begins,
-//! from the host's own streams). Invariants: every workflow that begins ends once, through or given
-//! up; its steps do not overlap; what began before the end of traffic is seen through.
+//! Random streams are named by host and class, so that a host's workflows depend neither on other
+//! hosts nor on the speed of responses: sizes and servers of a step are drawn from the host's
+//! streams when the step begins. Invariants: every workflow that begins ends once, finished or
+//! failed; its steps do not overlap; workflows that began before the end of traffic are completed.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ use crate::time::{SimDuration, SimTime};
 
 use super::source::{EndedMessage, Source, SourceActions, Start};
 
-/// A workflow that was measured and is through.
+/// A measured workflow that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedWorkflow {
     /// Its class, by the order of their names.
     pub class: u8,
-    /// Requests of each step.
+    /// Requests per step.
     pub fan_out: u32,
-    /// From its beginning to its last response.
+    /// Time from its beginning to its last response.
     pub took: SimDuration,
 }
 
-/// What was counted of a class, or of those of its workflows that have one fan-out.
+/// Counts of a class, or of its workflows with one fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCount {
-    /// Workflows that began while it was measured.
+    /// Workflows that began while traffic was measured.
     pub begun: u64,
-    /// Those of them one of whose requests was given up.
+    /// Workflows among them that had an aborted request.
     pub failed: u64,
 }
 
-/// Who answers a client.
+/// The servers of a client.
 #[derive(Clone, Copy, Debug)]
 enum Servers {
-    /// All other hosts of so many.
+    /// All other hosts of this many.
     Others(u32),
-    /// The hosts from the first on, so many.
+    /// Hosts from the first number on, this many.
     From(u32, u32),
-    /// So many odd hosts.
+    /// This many odd hosts.
     Odd(u32),
 }
 
@@ -66,13 +66,13 @@ impl Servers {
 /// A client's random streams of one class.
 #[derive(Clone, Debug)]
 struct Streams {
-    /// When the next workflow begins, picoseconds.
+    /// Time of the next workflow in picoseconds.
     next_ps: f64,
     gaps: Rng,
     draws: Rng,
 }
 
-/// A workflow under way.
+/// A workflow in progress.
 #[derive(Clone, Copy, Debug)]
 struct RunningWorkflow {
     class: u8,
@@ -81,13 +81,13 @@ struct RunningWorkflow {
     began: SimTime,
     measured: bool,
     failed: bool,
-    /// Steps that have not begun.
+    /// Number of steps that have not begun.
     steps: u32,
-    /// Responses that are awaited.
+    /// Number of outstanding responses.
     awaited: u32,
 }
 
-/// See the module's description.
+/// The source of all workflows.
 #[derive(Debug)]
 pub struct Workflows {
     classes: Vec<WorkflowClass>,
@@ -111,7 +111,7 @@ pub struct Workflows {
 }
 
 impl Workflows {
-    /// Of a traffic that was [checked](WorkflowTraffic::check). Workflows that begin before
+    /// For traffic that was [checked](WorkflowTraffic::check). Workflows that begin before
     /// `warm_up` are not measured.
     pub fn new(traffic: &WorkflowTraffic, hosts: u32, (warm_up, seed): (SimTime, u64)) -> Self {
         let (clients, servers): (Vec<u32>, _) = match (traffic.clients, traffic.alternate) {
@@ -149,7 +149,7 @@ impl Workflows {
         }
     }
 
-    /// The names of the classes and what was counted of each, by fan-out.
+    /// The names of the classes and their counts by fan-out.
     pub fn counts(&self) -> impl Iterator<Item = (&str, &BTreeMap<u32, ClassCount>)> {
         self.names.iter().map(String::as_str).zip(&self.counts)
     }
@@ -159,7 +159,7 @@ impl Workflows {
         &self.finished
     }
 
-    /// The stream of a client's class, and so the token of its next workflow.
+    /// The stream of a client's class, which is also the token of its next workflow.
     fn token(&self, client: usize, class: usize) -> usize {
         client * self.classes.len() + class
     }
@@ -233,7 +233,7 @@ impl Workflows {
         workflow.awaited = fan_out;
     }
 
-    /// Draws `count` servers, all different as long as there are others (R. Floyd's sampling).
+    /// Draws `count` servers, all different if there are enough (R. Floyd's sampling).
     fn draw_servers(&mut self, token: usize, count: u32) {
         let rng = &mut self.streams[token].draws;
         let all = self.servers.count();
@@ -269,8 +269,8 @@ impl Workflows {
     }
 }
 
-/// The time, in picoseconds, at which a hazard of `left` has passed since `from`: exact for rates
-/// that change at the ends of bursts.
+/// The time in picoseconds at which a hazard of `left` has passed since `from`. It is exact for
+/// rates that change at the ends of bursts.
 fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
     let base = class.per_second.unwrap_or(0.0) / 1e12;
     let Some(Burst { every, length, per_second }) = class.burst else {
@@ -279,7 +279,7 @@ fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
     let (every, length, high) = (every.0 as f64, length.0 as f64, per_second / 1e12);
     let period = high * length + base * (every - length);
     let (mut cycle, mut at) = ((from / every).floor(), from % every);
-    // Whole periods at once, so that rare workflows cost no more than others.
+    // Skip whole periods at once, so that rare workflows do not cost more than others.
     let whole = (left / period).floor();
     if !whole.is_finite() {
         return f64::INFINITY;
@@ -376,7 +376,7 @@ mod tests {
             let burst = at % 100e9 < 20e9;
             (inside, outside) = (inside + u32::from(burst), outside + u32::from(!burst));
         }
-        // 40 s: 8 s at 2500 and 32 s at 100 a second.
+        // 40 s have 8 s at 2500 per second and 32 s at 100.
         assert!((inside as f64 / 20_000.0 - 1.0).abs() < 0.03, "{inside}");
         assert!((outside as f64 / 3_200.0 - 1.0).abs() < 0.07, "{outside}");
         let never = WorkflowClass { per_second: Some(0.0), burst: None, ..bursty.clone() };
