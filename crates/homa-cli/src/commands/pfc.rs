@@ -2,7 +2,7 @@
 //! §4.3.1).
 
 use homa_proto::Rate;
-use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause, standard_response_bits};
+use homa_sim::fabric::cioq::pfc::{PfcLink, detail_thresholds, safe_pause, standard_response_bits};
 use homa_sim::{LinkRate, SimDuration};
 use homa_workload::units::Quantity;
 use serde::Serialize;

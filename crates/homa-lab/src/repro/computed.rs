@@ -25,8 +25,8 @@ use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
     Time,
 };
+use homa_sim::fabric::cioq::pfc::{PfcLink, detail_thresholds, safe_pause};
 use homa_sim::measure::headroom;
-use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause};
 use homa_sim::topology::LeafSpine;
 use homa_sim::{HostId, SimDuration};
 use homa_workload::framing::{FULL_FRAME, Framing, MIN_FRAME};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use homa_proto::*;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::topology::HostId;
 use crate::transport::{Label, PacketMeta, Transport, as_received};
 
@@ -239,7 +239,7 @@ impl Transport for OneShot {
     }
 
     fn label(&self, packet: &Packet) -> Label {
-        let wire_bytes = Framing::Ip146.wire_bytes(packet);
+        let wire_bytes = Headers::Ip146.wire_bytes(packet);
         Label { priority: packet.priority, ..Label::new(HostId(packet.peer.0), wire_bytes) }
     }
 

@@ -1,29 +1,30 @@
-//! What a network card holds while priority flow control keeps levels from leaving: a queue per
+//! Packets that a network card holds while priority flow control pauses their levels: a queue per
 //! level, as the cards of lossless fabrics have.
 //!
-//! Transports that know pauses ([`Transport::pause`](crate::transport::Transport::pause)) are not
-//! asked for packets of paused levels, and leave this empty. Others do not say which level comes
-//! next: what they give of a paused level lies here, so that it holds up neither other levels nor
-//! control packets. It leaves in the order in which such a transport would have sent it, that of
-//! the bytes that its message has left (Homa §3.2), together with what became ready meanwhile.
+//! If a transport supports pauses ([`Transport::pause`](crate::transport::Transport::pause)), it is
+//! not asked for packets of paused levels, and the card stays empty. Other transports do not
+//! announce the level of their next packet. Packets of a paused level therefore wait here, so that
+//! they block neither other levels nor control packets. They leave in the order in which such a
+//! transport would have sent them, by the bytes that their message has left (Homa §3.2), together
+//! with packets that became ready meanwhile.
 //!
-//! Invariants: a level's control packets keep their order and go first; of bytes that are here no
-//! second copy is taken, however often a receiver that waits asks for them again. Left out: a limit
-//! on memory. Windows and grants bound what a transport gives.
+//! Invariants: a level's control packets keep their order and go first; the card never holds two
+//! copies of the same bytes, however often a waiting receiver asks for them. Left out: a limit on
+//! memory, because windows and grants bound the packets that a transport sends.
 
 use std::collections::BTreeMap;
 
-use crate::switch::LEVELS;
 use crate::transport::{DataContent, Label, PacketContent};
+use homa_proto::LEVELS;
 
 /// Bytes that the message has left, then receiver and message, first byte, and order of arrival.
 type Place = (u32, u64, u32, u64);
 
-/// See the module's description.
+/// The held packets, by level.
 #[derive(Debug)]
 pub struct Card<P> {
     held: [BTreeMap<Place, (P, Label)>; LEVELS],
-    /// Bit `n` set: level `n` holds a packet.
+    /// Bit `n` is set if level `n` holds a packet.
     occupied: u8,
     arrived: u64,
 }
@@ -36,13 +37,13 @@ impl<P> Default for Card<P> {
 }
 
 impl<P> Card<P> {
-    /// The levels of which packets are here, as bits.
+    /// The levels that hold packets, as bits.
     #[inline]
     pub fn levels(&self) -> u8 {
         self.occupied
     }
 
-    /// Holds a packet, unless it is one that was sent again and lies here already.
+    /// Holds a packet, unless it is a retransmission of one that is already held.
     pub fn hold(&mut self, packet: P, label: Label, content: PacketContent) {
         self.arrived += 1;
         let held = &mut self.held[usize::from(label.priority) % LEVELS];
@@ -62,7 +63,7 @@ impl<P> Card<P> {
         self.occupied |= 1 << (label.priority & 7);
     }
 
-    /// Takes the packet whose message has the fewest bytes left of these levels, as bits.
+    /// Takes the packet whose message has the fewest bytes left, of the levels given as bits.
     pub fn take(&mut self, levels: u8) -> Option<(P, Label)> {
         let open = self.occupied & levels;
         let first = |level: &usize| self.held[*level].first_key_value().map(|(place, _)| *place);

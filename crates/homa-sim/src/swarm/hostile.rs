@@ -21,7 +21,7 @@ use homa_proto::{
 };
 use homa_workload::rng::Rng;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
@@ -113,7 +113,7 @@ impl Attacker {
     /// The label of the packet that it sent last.
     pub(super) fn label(&self, packet: &Packet) -> Label {
         let priority = packet.priority;
-        Label { priority, ..Label::new(self.to, Framing::Udp.wire_bytes(packet)) }
+        Label { priority, ..Label::new(self.to, Headers::Udp.wire_bytes(packet)) }
     }
 
     /// A packet arrived. It does not see packets to unused addresses.

@@ -10,7 +10,7 @@ use homa_workload::rng::Rng;
 use crate::checker::Promises;
 use crate::engine::{LinkChange, RandomFaults};
 use crate::fabric::{Buffers, FabricConfig};
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 use crate::traffic::PlannedCall;
@@ -38,7 +38,7 @@ pub struct SwarmNetwork {
     /// Buffer of each output port in wire bytes, shared by all priorities.
     pub buffer_bytes: u64,
     /// The headers around packets.
-    pub framing: Framing,
+    pub framing: Headers,
     /// Largest IP packet, bytes.
     pub mtu: u32,
 }
@@ -173,8 +173,8 @@ fn network(rng: &mut Rng, rate: Rate) -> SwarmNetwork {
         propagation: SimDuration::nanos(rng.between(10, 5_000)),
         software_delay: SimDuration::nanos(rng.between(0, 5_000)),
         buffer_bytes: rng.log_between(8_000, 1_000_000),
-        framing: *rng.one_of(&[Framing::Ip146, Framing::Udp]),
-        mtu: Framing::MTU,
+        framing: *rng.one_of(&[Headers::Ip146, Headers::Udp]),
+        mtu: Headers::MTU,
     }
 }
 
@@ -215,8 +215,8 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
 }
 
 /// Address validation, if senders can be forged and the wire format supports challenges.
-fn with_proofs(rng: &mut Rng, config: Config, framing: Framing) -> Config {
-    let proves = config.profile == Profile::Default && framing == Framing::Udp && rng.chance(0.5);
+fn with_proofs(rng: &mut Rng, config: Config, framing: Headers) -> Config {
+    let proves = config.profile == Profile::Default && framing == Headers::Udp && rng.chance(0.5);
     config.validate_addresses(proves).unguessable_ids(proves)
 }
 

@@ -4,7 +4,7 @@ use homa_proto::{Config, Duration, Rate};
 
 use super::promises::{ScenarioFaults, promises};
 use super::*;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::PlannedCall;
@@ -75,8 +75,8 @@ fn stalls(config: Config) -> Scenario {
     let network = SwarmNetwork {
         rate: LinkRate::new(Rate::gbps(1)),
         buffer_bytes: 4_000_000,
-        framing: Framing::Ip146,
-        mtu: Framing::MTU,
+        framing: Headers::Ip146,
+        mtu: Headers::MTU,
         ..drawn.network
     };
     let call = |n: u64| PlannedCall {

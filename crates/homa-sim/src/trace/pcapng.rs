@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use homa_proto::{Body, Packet, wire};
 
 use crate::engine::Probe;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
@@ -40,7 +40,7 @@ const NOT_CAPTURED: u32 = 8 + 4 + 12;
 #[derive(Debug)]
 pub struct Capture<W> {
     out: W,
-    framing: Framing,
+    framing: Headers,
     packets: u64,
     limit: u64,
     error: Option<io::Error>,
@@ -48,7 +48,7 @@ pub struct Capture<W> {
 
 impl<W: Write> Capture<W> {
     /// Starts a capture of at most `limit` packets between `hosts` hosts.
-    pub fn new(mut out: W, hosts: u32, framing: Framing, limit: u64) -> io::Result<Self> {
+    pub fn new(mut out: W, hosts: u32, framing: Headers, limit: u64) -> io::Result<Self> {
         let mut section = Vec::new();
         section.extend(0x1A2B_3C4D_u32.to_le_bytes());
         section.extend([1, 0, 0, 0]);
@@ -137,19 +137,19 @@ fn headers(
     from: u32,
     packet: &Packet,
     label: &Label,
-    (framing, number): (Framing, u64),
+    (framing, number): (Headers, u64),
 ) -> Vec<u8> {
     let mut homa = [0; 256];
     let port = |port: u16| if port == 0 { PORT } else { port };
     let (local_port, remote_port) = (port(packet.local_port), port(packet.remote_port));
     let packet = &Packet { local_port, remote_port, ..*packet };
     let encoded = match framing {
-        Framing::Udp => wire::datagram::encode(packet, number, &mut homa),
-        Framing::Ip146 | Framing::Authors => wire::encode(packet, &mut homa),
+        Headers::Udp => wire::datagram::encode(packet, number, &mut homa),
+        Headers::Ip146 | Headers::Authors => wire::encode(packet, &mut homa),
     };
     // The buffer of 256 bytes is larger than any header, so encoding does not fail.
     let homa = &homa[..encoded.unwrap_or(0)];
-    let udp = if framing == Framing::Udp { UDP } else { 0 };
+    let udp = if framing == Headers::Udp { UDP } else { 0 };
     let least = IPV4 + udp + homa.len();
     let payload = if let Body::Data(data) = packet.body { data.span.len } else { 0 };
     let total = (least + payload as usize) as u16;

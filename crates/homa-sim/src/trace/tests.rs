@@ -38,7 +38,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let pattern = Pattern { source, exchange: Exchange::Echo, response_bytes: None };
     let distance = Distance { rack: 4, pod: 8 };
     let generator = Generator::new(8, pattern, limits, (distance, Latencies::new(&sizes)));
-    let capture = Capture::new(Vec::new(), 8, Framing::Ip146, u64::MAX).unwrap();
+    let capture = Capture::new(Vec::new(), 8, Headers::Ip146, u64::MAX).unwrap();
     let probes = (Recorder(Vec::new()), Some(capture));
     let make = Box::new(move |host, life| stack.host(host, life, 5));
     let parts = (generator, probes, NoFaults);

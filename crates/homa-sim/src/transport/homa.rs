@@ -10,7 +10,7 @@ use homa_proto::{
     SubmitError, Submitted, Time,
 };
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::topology::HostId;
 
 use super::{DataContent, Label, PacketContent, PacketMeta, Transport, message_number};
@@ -26,7 +26,7 @@ const FEW: usize = 8;
 #[repr(align(64))]
 pub struct Homa {
     endpoint: Endpoint,
-    framing: Framing,
+    framing: Headers,
     /// Message bytes in a full packet.
     max_payload: u32,
     /// By host: its number at the endpoint. Empty while there are few peers.
@@ -67,7 +67,7 @@ impl Moves {
 
 impl Homa {
     /// A host's transport. Peers are opened when they first appear.
-    pub fn new(endpoint: Endpoint, framing: Framing) -> Self {
+    pub fn new(endpoint: Endpoint, framing: Headers) -> Self {
         let max_payload = framing.max_payload();
         let (peers, hosts) = (Vec::new(), Vec::new());
         Self { endpoint, framing, max_payload, peers, hosts, moves: None }

@@ -8,6 +8,7 @@ pub mod either;
 pub mod exchange;
 mod homa;
 pub mod ndp;
+mod numbered;
 pub mod parts;
 pub mod pfabric;
 pub mod phost;
@@ -19,6 +20,7 @@ pub mod tcp;
 mod tests;
 
 pub use homa::{Homa, Moves, as_received};
+pub use numbered::Numbered;
 pub use stop_and_wait::StopAndWait;
 
 use core::fmt::Debug;

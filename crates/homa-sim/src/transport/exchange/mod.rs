@@ -33,7 +33,7 @@ use homa_proto::{
 };
 
 use crate::topology::HostId;
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 
 use pair::{MessageStatus, PeerMessages};
 use rpcs::RpcEntry;

@@ -6,7 +6,7 @@
 
 use homa_proto::{MessageId, MessageKind, RpcHandle, RpcId, Time};
 
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 
 use super::MessageTag;
 use super::table::{Key, KeyedTable};

@@ -5,7 +5,7 @@ use homa_bpf as bpf;
 use homa_proto::Rate;
 use homa_sim::fabric::Marks;
 use homa_sim::fabric::queue::{Phantom, PhantomConfig};
-use homa_sim::switch::{Frame, Port};
+use homa_sim::software_switch::{SoftwarePort, SwitchFrame};
 use homa_sim::{LinkRate, SimTime};
 use homa_workload::rng::Rng;
 use std::os::fd::AsFd;
@@ -97,7 +97,7 @@ fn packets(seed: u64, count: usize, link_bps: u64) -> Vec<Packet> {
 
 struct Modelled(Packet, Marks);
 
-impl Frame for Modelled {
+impl SwitchFrame for Modelled {
     fn bytes(&self) -> u32 {
         self.0.1 + 24
     }
@@ -119,7 +119,7 @@ fn modelled(packets: &[Packet], drain_bps: u64, threshold: u32) -> Vec<bool> {
     let config = PhantomConfig { drain_ppm: 500_000, threshold, ..PhantomConfig::PAPER };
     let queue = Phantom::new(homa_sim::fabric::StrictPriority, Some(config), link);
     // Fast enough to be idle again when the next one comes.
-    let mut port = Port::new(LinkRate::new(Rate::gbps(1_000_000)), u64::MAX, queue);
+    let mut port = SoftwarePort::new(LinkRate::new(Rate::gbps(1_000_000)), u64::MAX, queue);
     let mark = |packet: &Packet| {
         let now = SimTime(packet.0 * 1_000);
         let frame = Modelled(*packet, Marks::NONE.with(Marks::ECT, packet.2));

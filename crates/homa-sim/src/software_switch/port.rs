@@ -1,20 +1,23 @@
-//! A switch output port: a queue and the link behind it, which carries one frame at a time.
+//! An output port of a software switch: a queue and the link behind it, which carries one frame at
+//! a time.
 //!
-//! Which frame waits, is marked, refused or sent next, a discipline of [`crate::fabric::queue`]
-//! decides; here are the frames, the memory and the clock. Not preemptive: a frame in service
-//! leaves whole. Store and forward: a frame departs when its last bit has left, and occupies the
-//! buffer until then. A frame that finds the port idle is never refused. Invariants: service is
-//! back to back while frames wait (the next frame starts when the last one finished, however late
-//! the caller looks), departure times never decrease, and marks are those that the simulator would
-//! set at these times. Left out: disciplines that throw out, cut or send back what waits.
+//! A discipline of [`crate::fabric::queue`] decides which frame waits, is marked, is dropped or is
+//! sent next; the port has the frames, the memory and the clock. It does not preempt a frame in
+//! service. It stores and forwards: a frame departs when its last bit has left, and occupies the
+//! buffer until then. If a frame finds the port idle, it is never dropped.
+//!
+//! Invariants: service is back to back while frames wait (the next frame starts when the last one
+//! finished, even if the caller is late), departure times never decrease, and marks are those that
+//! the simulator would set at these times. Left out: disciplines that evict, trim or return waiting
+//! frames.
 
-use crate::fabric::queue::{Admission, Order, PortQueue, Waiting};
+use crate::fabric::queue::{Admission, Order, PortQueue, WaitingFrames};
 use crate::fabric::{self, Levels, StrictPriority};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortSpec, Tier};
 use crate::transport::Label;
 
-use super::Frame;
+use super::SwitchFrame;
 
 /// A frame that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub struct Departure<F> {
     pub frame: F,
     /// When its last bit left.
     pub at: SimTime,
-    /// The port marked it.
+    /// The port set a mark.
     pub marked: bool,
 }
 
@@ -33,29 +36,35 @@ pub struct Dropped<F>(pub F);
 
 /// An output port.
 ///
-/// Calls come in the order of time: before `enqueue(now, …)` take every departure up to `now` with
-/// [`Port::next`]. Departures at exactly `now` may be taken after the frames that arrive at `now`.
+/// Calls should come in the order of time. Before `enqueue(now, …)`, take every departure up to
+/// `now` with [`SoftwarePort::next`]; departures at exactly `now` may be taken after the frames
+/// that arrive at `now`.
 #[derive(Clone, Debug)]
-pub struct Port<F, Q: PortQueue = StrictPriority> {
+pub struct SoftwarePort<F, Q: PortQueue = StrictPriority> {
     queue: Q,
-    lists: fabric::Port,
+    lists: fabric::OutputPort,
     levels: Levels,
-    /// By slot: what the discipline sees of a frame, what it keeps of it, and the frame.
+    /// By slot: the header that the discipline reads, its tag, and the frame.
     headers: Vec<fabric::Frame>,
     tags: Vec<Q::Tag>,
     frames: Vec<Option<F>>,
     free: Vec<u32>,
     rate: LinkRate,
     limit_bytes: u64,
-    /// Slot, and when its last bit will have left.
+    /// Slot of the frame in service, and when its last bit leaves.
     in_service: Option<(u32, SimTime)>,
 }
 
-impl<F: Frame, Q: PortQueue> Port<F, Q> {
-    /// An idle port to a link of `rate`, with `buffer_bytes` shared by all priorities.
+impl<F: SwitchFrame, Q: PortQueue> SoftwarePort<F, Q> {
+    /// An idle port of a link of `rate`, with `buffer_bytes` shared by all priorities.
     pub fn new(rate: LinkRate, buffer_bytes: u64, queue: Q) -> Self {
-        const { assert!(matches!(Q::ORDER, Order::Strict), "see what is left out") }
-        // Of the simulator's port only the lists of waiting frames are used.
+        const {
+            assert!(
+                matches!(Q::ORDER, Order::Strict),
+                "the software switch supports strict priorities only"
+            )
+        }
+        // Only the lists of waiting frames of the simulator's port are used.
         let spec = PortSpec {
             from: NodeId(0),
             to: NodeId(0),
@@ -65,7 +74,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         };
         Self {
             queue,
-            lists: fabric::Port::new(&spec, u32::MAX),
+            lists: fabric::OutputPort::new(&spec, u32::MAX),
             levels: Levels::EMPTY,
             headers: Vec::new(),
             tags: Vec::new(),
@@ -77,7 +86,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         }
     }
 
-    /// A frame arrives for this port. `Err` gives it back when the buffer is full.
+    /// Queues a frame. If the buffer is full, the error gives it back.
     pub fn enqueue(&mut self, now: SimTime, frame: F) -> Result<(), Dropped<F>> {
         debug_assert!(
             self.in_service.is_none_or(|(_, at)| at >= now),
@@ -98,22 +107,23 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         let held = u64::from(self.lists.queued()) + u64::from(self.headers[served as usize].bytes);
         let room = self.limit_bytes.saturating_sub(held);
         let Self { queue, lists: port, levels, headers: frames, tags, .. } = self;
-        let admission = queue.admit(&mut Waiting { port, levels, frames, tags }, slot, room);
+        let admission = queue.admit(&mut WaitingFrames { port, levels, frames, tags }, slot, room);
         if admission == Admission::Queued {
             return Ok(());
         }
         self.take(slot).map_or(Ok(()), |(frame, _)| Err(Dropped(frame)))
     }
 
-    /// The next frame whose last bit has left by `now`; starts the one after it. Call until `None`.
-    // Not an iterator: time is an argument.
+    /// The next frame whose last bit has left by `now`; starts the one after it. Call it until
+    /// `None`.
+    // Not an iterator, because the time is an argument.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, now: SimTime) -> Option<Departure<F>> {
         let (slot, at) = self.in_service.take_if(|(_, at)| *at <= now)?;
         let left = self.take(slot);
         if self.lists.queued() > 0 {
             let Self { queue, lists: port, levels, headers: frames, tags, .. } = self;
-            let slot = queue.next(&mut Waiting { port, levels, frames, tags });
+            let slot = queue.next(&mut WaitingFrames { port, levels, frames, tags });
             self.begin(slot, at);
         }
         left.map(|(frame, marked)| Departure { frame, at, marked })
@@ -124,29 +134,29 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         self.rate = rate;
     }
 
-    /// When the frame in service will have left: the time to call [`Port::next`].
+    /// When the frame in service leaves; call [`SoftwarePort::next`] then.
     pub fn departs(&self) -> Option<SimTime> {
         self.in_service.map(|(_, at)| at)
     }
 
-    /// Wire bytes that wait, the frame in service not included.
+    /// Wire bytes that wait, without the frame in service.
     pub fn waiting_bytes(&self) -> u32 {
         self.lists.queued()
     }
 
-    /// Wire bytes in the buffer, the frame in service included.
+    /// Wire bytes in the buffer, including the frame in service.
     pub fn buffered_bytes(&self) -> u64 {
         let served = self.in_service.map(|(slot, _)| self.headers[slot as usize].bytes);
         u64::from(self.lists.queued()) + u64::from(served.unwrap_or(0))
     }
 
-    /// Wire bytes that wait at this level and above: what a frame of it would find before it.
+    /// Wire bytes that wait at `level` and above, which a frame of that level would wait for.
     pub fn drain_bytes(&self, level: u8) -> u32 {
         let lists = (level..8).flat_map(|l| self.lists.list(&self.levels, &self.headers, l));
         lists.map(|slot| u32::from(self.headers[slot as usize].bytes)).sum()
     }
 
-    /// How long a frame that arrived now at the lowest level would wait until service.
+    /// How long a frame that arrives now at the lowest level would wait for service.
     pub fn longest_wait(&self, now: SimTime) -> SimDuration {
         let in_service = self.in_service.map_or(SimDuration::ZERO, |(_, at)| at.since(now));
         in_service + self.rate.serialisation(self.lists.queued())
@@ -175,7 +185,7 @@ impl<F: Frame, Q: PortQueue> Port<F, Q> {
         self.in_service = Some((slot, at + self.rate.serialisation(u32::from(header.bytes))));
     }
 
-    /// A frame that is in no list leaves the port; true when it has new marks.
+    /// Takes a frame, which must be in no list, out of the port; true if it has new marks.
     fn take(&mut self, slot: u32) -> Option<(F, bool)> {
         let mut frame = self.frames[slot as usize].take()?;
         self.free.push(slot);
@@ -195,7 +205,7 @@ mod tests {
     use crate::fabric::queue::{EcnScope, EcnThreshold, Phantom, PhantomConfig};
     use homa_proto::Rate;
 
-    impl Frame for (u32, u8) {
+    impl SwitchFrame for (u32, u8) {
         fn bytes(&self) -> u32 {
             self.0
         }
@@ -206,12 +216,12 @@ mod tests {
 
     const LINK: Rate = Rate::gbps(10);
 
-    /// 10 Gbit/s: 800 ps a byte.
-    fn port(buffer_bytes: u64) -> Port<(u32, u8)> {
-        Port::new(LinkRate::new(LINK), buffer_bytes, StrictPriority)
+    /// 10 Gbit/s, which is 800 ps per byte.
+    fn port(buffer_bytes: u64) -> SoftwarePort<(u32, u8)> {
+        SoftwarePort::new(LinkRate::new(LINK), buffer_bytes, StrictPriority)
     }
 
-    fn drain(port: &mut Port<(u32, u8)>, now: SimTime) -> Vec<(u32, u64)> {
+    fn drain(port: &mut SoftwarePort<(u32, u8)>, now: SimTime) -> Vec<(u32, u64)> {
         std::iter::from_fn(|| port.next(now)).map(|d| (d.frame.0, d.at.0)).collect()
     }
 
@@ -251,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_in_service_occupies_the_buffer_until_its_last_bit_left() {
+    fn a_frame_occupies_the_buffer_until_its_last_bit_has_left() {
         let mut port = port(1_500);
         port.enqueue(SimTime(0), (1_000, 0)).unwrap();
         assert_eq!(port.enqueue(SimTime(1), (501, 7)), Err(Dropped((501, 7))));
@@ -266,7 +276,7 @@ mod tests {
     /// Number, bytes, marks.
     type Marked = (u32, u32, Marks);
 
-    impl Frame for Marked {
+    impl SwitchFrame for Marked {
         fn bytes(&self) -> u32 {
             self.1
         }
@@ -281,9 +291,9 @@ mod tests {
         }
     }
 
-    /// Which of 60 full frames back to back get a mark, when every third is not ECN-capable.
+    /// Which of 60 full frames back to back are marked if every third has no ECT.
     fn marked<Q: PortQueue>(queue: Q) -> Vec<u32> {
-        let mut port = Port::new(LinkRate::new(LINK), u64::MAX, queue);
+        let mut port = SoftwarePort::new(LinkRate::new(LINK), u64::MAX, queue);
         for n in 0..60_u32 {
             let ect = Marks::NONE.with(Marks::ECT, !n.is_multiple_of(3));
             port.enqueue(SimTime(0), (n, 1_538, ect)).unwrap();
@@ -300,10 +310,10 @@ mod tests {
     #[test]
     fn disciplines_mark_as_they_do_in_the_simulator() {
         let ect = |n: &u32| !n.is_multiple_of(3);
-        // As `fabric/queue/phantom.rs` has it: the 20th of a train is the first above 1 KB.
+        // As in `fabric/queue/phantom.rs`, the 20th of a train is the first above 1 KB.
         let phantom = Phantom::new(StrictPriority, Some(PhantomConfig::PAPER), LINK);
         assert_eq!(marked(phantom), (19..60).filter(ect).collect::<Vec<_>>());
-        // The first is in service; the 12th finds ten waiting, which are more than 15,000 bytes.
+        // One frame is in service, so the 12th finds ten waiting, which are more than 15,000 bytes.
         let threshold = EcnThreshold::new(15_000, EcnScope::Queue);
         assert_eq!(marked(threshold), (11..60).filter(ect).collect::<Vec<_>>());
         assert!(marked(StrictPriority).is_empty());

@@ -1,16 +1,18 @@
-//! Priority flow control (IEEE 802.1Qbb) as DeTail §4.3.1 uses it: on and off, per priority, by the
-//! drain bytes of an ingress queue; and how full a queue may be before it must say so.
+//! Priority flow control (IEEE 802.1Qbb) as DeTail §4.3.1 uses it: each priority is paused and
+//! released by the drain bytes of an ingress queue.
 //!
-//! After the decision to pause, more still arrives: the control frame waits for the frame that is
-//! on the wire back, is sent, travels, and takes effect; the frame that its receiver has just begun
-//! is completed, and everything on the cable arrives. [`PfcLink::reaction`] has the pieces; for
-//! Gigabit Ethernet they sum to 36.456 us, 4,557 bytes (DeTail §4.3.1, after Cisco's white paper on
-//! PFC). All but one are bytes at the link's rate and time on the cable. The remaining one, until a
-//! control frame that is there takes effect, is the sender's processing time, for which IEEE 802.3
-//! allows more bit times the faster the link ([`ResponseTime`]). Every priority may send that much,
-//! each in its turn, the lowest first: a threshold is safe when all of them together fit
-//! ([`safe_pause`]). A frame counts in a queue from its first bit on, as the cells of a switch's
-//! memory do.
+//! After the decision to pause, more data still arrives, because the control frame has to wait for
+//! the frame on the wire back, be sent, travel and take effect; then the frame just begun is
+//! completed, and all data on the cable arrives. [`PfcLink::reaction`] has these parts. For
+//! example, they sum to 36.456 us or 4,557 bytes on Gigabit Ethernet (DeTail §4.3.1, after Cisco's
+//! white paper on PFC).
+//!
+//! All parts but one are bytes at the link's rate or time on the cable. The exception is the
+//! sender's processing time from the arrival of a control frame to its effect, for which IEEE 802.3
+//! allows more bit times on faster links ([`ResponseTime`]). Every priority may send the reaction's
+//! bytes, one priority after the other from the lowest, so a threshold is safe if all of them fit
+//! together ([`safe_pause`]). A frame counts in a queue from its first bit on, like the cells of a
+//! switch's memory.
 
 use homa_proto::Rate;
 
@@ -18,10 +20,11 @@ use crate::time::{LinkRate, SimDuration};
 
 /// Bytes of a control frame on the wire: the shortest Ethernet frame.
 pub const CONTROL_BYTES: u16 = 64;
-/// Bits of a pause quantum, in which IEEE 802.3 counts times.
+/// Bits of a pause quantum, the unit of pause times in IEEE 802.3.
 const QUANTUM: u32 = 512;
-/// Pause quanta that a sender may take to heed a control frame, by the rate of its link in Mbit/s
-/// (IEEE 802.3 Annex 31B.3.7); at 10 Gbit/s those of twisted pairs, which are slowest.
+/// Pause quanta that a sender may take to react to a control frame, by the rate of its link in
+/// Mbit/s (IEEE 802.3 Annex 31B.3.7). At 10 Gbit/s they are those of twisted pairs, which are
+/// slowest.
 const STANDARD_QUANTA: [(u64, u32); 9] = [
     (100, 1),
     (1_000, 2),
@@ -34,29 +37,30 @@ const STANDARD_QUANTA: [(u64, u32); 9] = [
     (400_000, 905),
 ];
 
-/// Bit times that IEEE 802.3 allows a sender until a control frame that is there takes effect;
-/// between two listed rates those of the faster one. `None`: faster than 400 Gbit/s.
+/// Bit times that IEEE 802.3 allows from the arrival of a control frame to its effect. Between two
+/// listed rates, the faster one applies. `None` above 400 Gbit/s.
 pub fn standard_response_bits(rate: Rate) -> Option<u32> {
     let listed = STANDARD_QUANTA.iter().find(|(mbps, _)| rate.0 <= mbps * 1_000_000);
     listed.map(|(_, quanta)| quanta * QUANTUM)
 }
 
-/// How long a sender takes until a control frame that is there takes effect. It is a time of the
-/// sender, which does not change with the rate at which a degraded link still sends.
+/// Time that a sender takes from the arrival of a control frame to its effect. It belongs to the
+/// sender and does not change if a degraded link sends more slowly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseTime {
-    /// As DeTail has it up to 1 Gbit/s, a quantum (§4.3.1); on faster links what the standard
-    /// allows at that rate ([`standard_response_bits`]), above 400 Gbit/s the bits of that rate.
+    /// Up to 1 Gbit/s one quantum, as in DeTail (§4.3.1); on faster links as long as the standard
+    /// allows at that rate ([`standard_response_bits`]), and above 400 Gbit/s the bits of that
+    /// rate.
     #[default]
     ByRate,
-    /// A quantum, however fast the link.
+    /// One quantum at any rate.
     Quantum,
-    /// This long.
+    /// A fixed time.
     After(SimDuration),
 }
 
 impl ResponseTime {
-    /// That of a sender whose link was built for `rate`.
+    /// The response time of a sender whose link was built for `rate`.
     pub fn of(self, rate: Rate) -> SimDuration {
         let bits = match self {
             Self::After(time) => return time,
@@ -74,39 +78,39 @@ impl ResponseTime {
 /// A cable between a sender and the ingress queue that pauses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PfcLink {
-    /// Rate at which data comes.
+    /// Rate of the data.
     pub rate: Rate,
-    /// Rate of the way back.
+    /// Rate of the link in the other direction.
     pub back: Rate,
     /// Wire bytes of the longest frame.
     pub frame: u32,
-    /// From the last bit of a control frame leaving to its being there: cable and transceivers.
+    /// Delay of a control frame from its last bit leaving to its arrival: cable and transceivers.
     pub control_delay: SimDuration,
-    /// The same of data.
+    /// The same delay for data.
     pub data_delay: SimDuration,
-    /// From a control frame's being there to its effect.
+    /// Time from the arrival of a control frame to its effect.
     pub response: SimDuration,
 }
 
-/// What passes between the decision to pause and the last bit of data that still comes.
+/// The parts of the time from the decision to pause to the last bit of data that still arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reaction {
     /// The control frame waits for the frame on the wire.
     pub wire_busy: SimDuration,
-    /// It is sent.
+    /// The control frame is serialised.
     pub control: SimDuration,
-    /// It travels.
+    /// The control frame travels.
     pub control_delay: SimDuration,
-    /// It takes effect.
+    /// The control frame takes effect.
     pub response: SimDuration,
     /// The frame just begun is completed.
     pub last_frame: SimDuration,
-    /// It travels.
+    /// That frame travels.
     pub data_delay: SimDuration,
 }
 
 impl Reaction {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> SimDuration {
         let Self { wire_busy, control, control_delay, response, last_frame, data_delay } = *self;
         wire_busy + control + control_delay + response + last_frame + data_delay
@@ -114,14 +118,14 @@ impl Reaction {
 }
 
 impl PfcLink {
-    /// A cable that is alike in both directions, with a sender that responds by its rate.
+    /// A cable with equal directions and a sender that responds by its rate.
     pub fn symmetric(rate: Rate, frame: u32, delay: SimDuration) -> Self {
         let (control_delay, data_delay) = (delay, delay);
         let response = ResponseTime::ByRate.of(rate);
         Self { rate, back: rate, frame, control_delay, data_delay, response }
     }
 
-    /// The pieces of the reaction time.
+    /// The parts of the reaction time.
     pub fn reaction(&self) -> Reaction {
         let (there, back) = (LinkRate::new(self.rate), LinkRate::new(self.back));
         Reaction {
@@ -134,34 +138,34 @@ impl PfcLink {
         }
     }
 
-    /// Bytes that may come during the reaction time.
+    /// Bytes that may arrive during the reaction time.
     pub fn reaction_bytes(&self) -> u64 {
         let bits = u128::from(self.reaction().total().0) * u128::from(self.rate.0);
         bits.div_ceil(8_000_000_000_000) as u64
     }
 }
 
-/// Drain bytes above which a queue pauses its sender, and below which it lets it go on.
+/// Drain bytes above which a queue pauses its sender, and below which it releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PfcThresholds {
-    /// Pause above.
+    /// Pause above this.
     pub pause: u32,
-    /// Unpause below.
+    /// Release below this.
     pub unpause: u32,
 }
 
-/// The greatest pause threshold at which a queue of `buffer` bytes never overflows, whatever comes
-/// over the link in `priorities` levels: DeTail §4.3.1's `(buffer - priorities x reaction) /
-/// priorities`. `None`: the buffer does not even hold what comes during the reaction.
+/// The greatest pause threshold at which a queue of `buffer` bytes never overflows, for any traffic
+/// in `priorities` levels: DeTail §4.3.1's `(buffer - priorities x reaction) / priorities`. `None`
+/// if the buffer cannot hold the bytes that arrive during the reaction.
 pub fn safe_pause(link: &PfcLink, buffer: u64, priorities: u8) -> Option<u32> {
     let priorities = u64::from(priorities.max(1));
     let room = buffer.checked_sub(priorities * link.reaction_bytes())?;
     Some(u32::try_from(room / priorities).unwrap_or(u32::MAX))
 }
 
-/// The thresholds by DeTail's rule (§4.3.1): unpause where a full link does not run dry before the
-/// sender is back, pause halfway between that and what is safe; both lower where the buffer leaves
-/// no room between. `None`: no threshold is safe.
+/// The thresholds of DeTail's rule (§4.3.1). A queue should release its sender early enough that a
+/// full link does not run dry, and pause it halfway between that and the safe threshold. Both are
+/// lower if the buffer leaves no room between. `None` if no threshold is safe.
 pub fn detail_thresholds(link: &PfcLink, buffer: u64, priorities: u8) -> Option<PfcThresholds> {
     let most = safe_pause(link, buffer, priorities)?;
     let least = u32::try_from(link.reaction_bytes()).unwrap_or(u32::MAX);
@@ -207,12 +211,12 @@ mod tests {
         assert_eq!(standard_response_bits(Rate::gbps(401)), None);
         let bytes = |gbps| PfcLink::symmetric(Rate::gbps(gbps), 1_538, SimDuration::ZERO);
         let bytes = [10, 25, 100].map(|gbps| bytes(gbps).reaction_bytes());
-        // Two frames of 1,538 bytes and a control frame of 64, and what comes meanwhile.
+        // Two frames of 1,538 bytes, a control frame of 64, and the bytes of the response time.
         assert_eq!(bytes, [3_140 + 4_736, 3_140 + 5_120, 3_140 + 25_216]);
     }
 
     #[test]
-    fn fewer_priorities_leave_more_and_a_small_buffer_nothing() {
+    fn fewer_priorities_leave_more_and_small_buffers_nothing() {
         let link = gigabit();
         assert_eq!(safe_pause(&link, 131_072, 2), Some(65_536 - 4_557));
         assert_eq!(safe_pause(&link, 8 * 4_557, 8), Some(0));

@@ -1,7 +1,7 @@
-//! What a packet costs on the wire: the environment's business, not the protocol's.
+//! Wire bytes of a packet. They belong to the environment, not to the protocol.
 //!
-//! Sizes are those of the kernel module's packet layout behind the chosen headers, on Ethernet with
-//! an MTU of 1500 bytes, preamble (8), frame check (4) and inter-frame gap (12) included.
+//! Sizes follow the kernel module's packet layout behind the chosen headers, on Ethernet with an
+//! MTU of 1500 bytes, and include preamble (8), frame check (4) and inter-frame gap (12).
 
 use homa_proto::{Body, Packet, wire};
 
@@ -10,7 +10,7 @@ const ETHERNET: u32 = 14 + 4 + 8 + 12;
 /// The shortest frame (64 bytes) with preamble and gap.
 const SHORTEST: u32 = 64 + 20;
 const IPV4: u32 = 20;
-/// UDP's own header and the datagram header in front of the Homa packet.
+/// The UDP header and the datagram header before the Homa packet.
 const UDP: u32 = 8 + 16;
 const DATA_HEADER: u32 = wire::DATA_LEN as u32;
 /// Homa headers of the authors' simulator (HomaSimulation).
@@ -19,18 +19,18 @@ const AUTHORS_SCHEDULED: u32 = 16;
 
 /// The headers around a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum Headers {
     /// Directly in IPv4, protocol 146.
     Ip146,
     /// In UDP over IPv4.
     Udp,
-    /// As the simulator of the paper's authors counts: UDP over IPv4 without our datagram header, a
-    /// Homa header of 30 bytes for unscheduled and 16 for scheduled data, GRANTs included.
+    /// The sizes of the paper authors' simulator: UDP over IPv4 without our datagram header, and a
+    /// Homa header of 30 bytes for unscheduled data, 16 for scheduled data and GRANTs.
     Authors,
 }
 
-impl Framing {
-    /// Bytes of an IP packet at most, of which [`Framing::max_payload`] speaks.
+impl Headers {
+    /// Largest IP packet in bytes; [`Headers::max_payload`] assumes it.
     pub const MTU: u32 = 1500;
 
     /// Message bytes that fit in one DATA packet.
@@ -41,13 +41,13 @@ impl Framing {
         }
     }
 
-    /// Message bytes that fit in one DATA packet where IP packets hold `mtu` bytes, at least 1.
+    /// Message bytes that fit in one DATA packet if IP packets hold `mtu` bytes; at least 1.
     pub const fn payload_at(self, mtu: u32) -> u32 {
         let payload = (self.max_payload() + mtu).saturating_sub(Self::MTU);
         if payload == 0 { 1 } else { payload }
     }
 
-    /// The same as the workload crate prices messages.
+    /// The headers by which the workload crate prices messages.
     pub const fn priced(self) -> homa_workload::framing::Framing {
         match self {
             Self::Authors => homa_workload::framing::Framing::Paper,
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_data_packet_is_a_full_frame_and_a_grant_a_shortest_or_little_more() {
-        for (framing, grant) in [(Framing::Ip146, 91), (Framing::Udp, 115)] {
+    fn full_data_is_a_full_frame_and_a_grant_a_short_one() {
+        for (framing, grant) in [(Headers::Ip146, 91), (Headers::Udp, 115)] {
             let len = framing.max_payload();
             let span = Span { message: MessageId(0), offset: 0, len };
             let data = Data {
@@ -116,6 +116,6 @@ mod tests {
             let body = Body::Grant { offset: 1, priority: 0 };
             assert_eq!(framing.wire_bytes(&packet(body)), grant);
         }
-        assert_eq!(Framing::Ip146.wire_bytes(&packet(Body::Busy)), 86);
+        assert_eq!(Headers::Ip146.wire_bytes(&packet(Body::Busy)), 86);
     }
 }

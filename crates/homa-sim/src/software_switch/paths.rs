@@ -1,37 +1,37 @@
-//! Which way a frame goes on from a switch, without a simulator around it: the shortest paths of a
-//! [`Wiring`], and the simulator's own choice among them ([`Forwarding`]).
+//! The next hop of a frame at a switch, without a simulation: the shortest paths of a [`Wiring`],
+//! and the simulator's choice among them ([`Forwarding`]).
 //!
-//! Links that are down are on no path. Left out: time, which whoever drives the switches has.
+//! Paths avoid links that are down. Left out: time, which belongs to the caller.
 
 use crate::fabric::{Chooser, Forwarding, by_sender, ecmp};
 use crate::topology::{NodeId, PortId, Wiring};
 
-/// What decides the path of a frame under per-flow ECMP.
+/// The inputs of the choice of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// The host that sent it.
+    /// The sending host.
     pub from: u32,
-    /// The host it goes to.
+    /// The receiving host.
     pub to: u32,
-    /// Equal for the frames of a flow.
+    /// Equal for all frames of a flow.
     pub label: u32,
-    /// Priority level, 0 to 7: adaptive load balancing looks at what waits at it and above.
+    /// Priority level, 0 to 7; adaptive load balancing compares queues at this level and above.
     pub priority: u8,
 }
 
-/// See the module's description.
+/// Chooses output ports at all switches of a network.
 #[derive(Clone, Debug)]
-pub struct Paths {
+pub struct PathChooser {
     wiring: Wiring,
     alive: Vec<bool>,
     forwarding: Forwarding,
     chooser: Chooser,
-    /// By switch: which of several ports was chosen last.
+    /// By switch: the last choice among several ports.
     turns: Vec<u32>,
 }
 
-impl Paths {
-    /// Of a network in which all links are up.
+impl PathChooser {
+    /// For a network in which all links are up.
     pub fn new(wiring: Wiring, forwarding: Forwarding, seed: u64) -> Self {
         Self {
             alive: vec![true; wiring.ports().len()],
@@ -42,12 +42,12 @@ impl Paths {
         }
     }
 
-    /// Who is wired to whom.
+    /// The topology.
     pub fn wiring(&self) -> &Wiring {
         &self.wiring
     }
 
-    /// Links go down or come up again; all paths are found anew.
+    /// Sets links up or down and recomputes all paths.
     pub fn set_alive(&mut self, ports: &[PortId], alive: bool) {
         for port in ports {
             if let Some(state) = self.alive.get_mut(port.0 as usize) {
@@ -57,8 +57,8 @@ impl Paths {
         self.wiring.reroute(&self.alive);
     }
 
-    /// The port by which a frame leaves the switch `node`; `None`: there is no way. `drain`: wire
-    /// bytes that wait at a port at the frame's level and above.
+    /// The port by which a frame leaves the switch `node`; `None` if no path exists. `drain`
+    /// returns the wire bytes that wait at a port at the frame's level and above.
     pub fn choose(
         &mut self,
         node: NodeId,
@@ -95,20 +95,20 @@ mod tests {
     use crate::topology::{LeafSpine, Physics};
     use homa_proto::Rate;
 
-    /// Two racks of two hosts; switches: TORs 4 and 5, spines 6 and 7. Ports 8 and 9 lead from the
-    /// first TOR to the spines.
-    fn paths(forwarding: Forwarding) -> Paths {
+    /// Two racks of two hosts, with TOR switches 4 and 5 and spines 6 and 7. Ports 8 and 9 lead
+    /// from the first TOR to the spines.
+    fn paths(forwarding: Forwarding) -> PathChooser {
         let physics = Physics::uniform(Rate::gbps(1), Rate::gbps(1), SimDuration::ZERO);
         let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
-        Paths::new(wiring, forwarding, 1)
+        PathChooser::new(wiring, forwarding, 1)
     }
 
     fn flow(to: u32, label: u32) -> Flow {
         Flow { from: 0, to, label, priority: 0 }
     }
 
-    /// How often each spine was chosen of a hundred flows from host 0 to host 3.
-    fn chosen(paths: &mut Paths, drain: impl Fn(PortId) -> u32 + Copy) -> [usize; 2] {
+    /// How often each spine was chosen by a hundred flows from host 0 to host 3.
+    fn chosen(paths: &mut PathChooser, drain: impl Fn(PortId) -> u32 + Copy) -> [usize; 2] {
         let mut count = [0; 2];
         for label in 0..100 {
             let port = paths.choose(NodeId(4), flow(3, label), drain).unwrap();
@@ -125,7 +125,7 @@ mod tests {
         assert!(spread(chosen(&mut hashed, |_| 0)));
         let once = hashed.choose(NodeId(4), flow(3, 5), |_| 0);
         assert!((0..9).all(|_| hashed.choose(NodeId(4), flow(3, 5), |_| 0) == once));
-        // A long queue at the first spine's port: nothing goes there.
+        // The first spine's port has a long queue, so no frame is sent there.
         let mut adaptive = paths(Forwarding::Adaptive(Alb::DETAIL));
         let long = |port: PortId| if port.0 == 8 { 50_000 } else { 0 };
         assert_eq!(chosen(&mut adaptive, long), [0, 100]);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_link_that_is_down_is_on_no_path() {
         let mut paths = paths(Forwarding::Spray);
-        // Spine 0 lost its link to the second TOR.
+        // Spine 0 has lost its link to the second TOR.
         let down = paths.wiring().port_between(NodeId(6), NodeId(5)).unwrap();
         paths.set_alive(&[down], false);
         assert_eq!(chosen(&mut paths, |_| 0), [0, 100]);

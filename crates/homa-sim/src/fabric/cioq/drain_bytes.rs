@@ -1,11 +1,12 @@
-//! Drain-byte counters (DeTail §4.2.1): for each priority the bytes of equal or higher priority in
-//! a queue, which a newly arriving packet of that priority would have in front of it.
+//! Drain-byte counters (DeTail §4.2.1): for each priority, the bytes of equal or higher priority in
+//! a queue. A newly arriving packet of that priority would have to wait for them.
 //!
-//! Invariants: counters never grow with the level; that of level 0 is all that the queue holds.
+//! Invariants: counters never grow with the level; the counter of level 0 equals the bytes in the
+//! queue.
 
-use super::LEVELS;
+use homa_proto::LEVELS;
 
-/// See the module's description.
+/// One counter per priority level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainBytes([u32; LEVELS]);
 
@@ -24,13 +25,13 @@ impl DrainBytes {
         self.0[..=upto].iter_mut().for_each(|counter| *counter -= bytes);
     }
 
-    /// What a packet of this priority would find in front of it.
+    /// The bytes that a packet of this priority would wait for.
     #[inline]
     pub fn at(&self, priority: u8) -> u32 {
         self.0[usize::from(priority).min(LEVELS - 1)]
     }
 
-    /// The levels, as bits, of which the counter satisfies a condition.
+    /// The levels, as bits, whose counter satisfies a condition.
     #[inline]
     pub fn levels(&self, condition: impl Fn(u32) -> bool) -> u8 {
         let bit = |(level, bytes): (usize, &u32)| u8::from(condition(*bytes)) << level;
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_stands_behind_all_of_its_level_and_above() {
+    fn a_packet_waits_for_all_bytes_of_its_level_and_above() {
         let mut drain = DrainBytes::default();
         drain.arrive(7, 100);
         drain.arrive(2, 1_000);

@@ -1,70 +1,71 @@
-//! Reads ahead: in a large network nearly everything an event touches is out of the cache, and
-//! reads that do not wait for each other are far faster than those of one event after the other.
+//! Prefetching: in a large network nearly all memory that an event touches is outside the cache.
+//! Reading the memory of many events at once is much faster than reading it one event after the
+//! other, because the reads overlap.
 //!
-//! Invariant: nothing here changes what happens; a wrong guess costs a useless read.
+//! Invariant: prefetching changes no result; a wrong guess costs a useless read.
 
 use crate::fabric::{Forwarding, NONE, Parcel};
 use crate::topology::HostId;
 use crate::transport::Transport;
 
-use super::agenda::Event;
+use super::agenda::NetEvent;
 use super::net::Net;
-use super::wheel::MANY;
+use super::wheel::PREFETCH_FROM;
 use super::world::World;
 
-/// A frame about to arrive, or a host about to send.
+/// A frame that is about to arrive, or a host that is about to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ahead {
+pub(super) struct Lookahead {
     port: u32,
-    /// The frame; `NONE`: a host sends.
+    /// The frame; `NONE` if a host sends.
     slot: u32,
     /// The frame behind it in the pipe.
     behind: u32,
-    /// The last one there.
+    /// The last frame in the pipe.
     last: u32,
     /// The first frame that waits at the port.
     waiting: u32,
-    /// The port where it goes next; the host's own.
+    /// The next output port; for a sending host, its own.
     onward: u32,
-    /// The host that receives it, or sends; `NONE`: a switch.
+    /// The host that receives or sends; `NONE` if a switch receives.
     host: u32,
-    /// Of the frame.
+    /// Priority of the frame.
     priority: u8,
 }
 
 impl<W: World> Net<W> {
-    /// Reads what the events of the bucket that begins will need. The results are of no use.
-    /// Small networks stay in the cache anyway.
+    /// Reads the memory that the events of the next bucket will need and discards the values. Small
+    /// networks stay in the cache anyway, so nothing is read.
     #[inline]
-    pub fn fetch(&mut self) {
-        if self.events.len() < MANY {
+    pub fn prefetch(&mut self) {
+        if self.events.len() < PREFETCH_FROM {
             return;
         }
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
         ahead.extend(self.events.batch().filter_map(|ticket| match ticket.event() {
-            Event::Arrival(port) => Some(self.arrives(port)),
-            Event::WireFree(host) => {
+            NetEvent::Arrival(port) => Some(self.arrives(port)),
+            NetEvent::WireFree(host) => {
                 let (port, slot) = (host, NONE);
-                Some(Ahead { host, port, slot, onward: host, ..self.arrives(port) })
+                Some(Lookahead { host, port, slot, onward: host, ..self.arrives(port) })
             }
             _ => None,
         }));
-        self.fetch_frames(&mut ahead);
-        self.fetched ^= self.fetch_onward(&mut ahead) ^ self.fetch_queues(&mut ahead);
-        self.fetched ^= self.fetch_hosts(&ahead);
+        self.prefetch_frames(&mut ahead);
+        self.fetched ^= self.prefetch_onward(&mut ahead) ^ self.prefetch_queues(&mut ahead);
+        self.fetched ^= self.prefetch_hosts(&ahead);
         self.ahead = ahead;
     }
 
-    fn arrives(&self, port: u32) -> Ahead {
+    fn arrives(&self, port: u32) -> Lookahead {
         let at = &self.ports[port as usize];
         let (slot, last) = at.first_and_last();
         let host = if at.to.0 < self.wiring.hosts() { at.to.0 } else { NONE };
-        Ahead { port, slot, behind: NONE, last, waiting: NONE, onward: port, host, priority: 0 }
+        Lookahead { port, slot, behind: NONE, last, waiting: NONE, onward: port, host, priority: 0 }
     }
 
-    /// The frames that arrive, and those that will enter service when they do.
-    fn fetch_frames(&self, ahead: &mut [Ahead]) {
+    /// The frames that arrive, and those that enter service when they do.
+    fn prefetch_frames(&self, ahead: &mut [Lookahead]) {
         let frames = &self.flights.frames;
         for next in ahead {
             let port = &self.ports[next.port as usize];
@@ -73,8 +74,8 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// Where they go, and the frames about them.
-    fn fetch_onward(&self, ahead: &mut [Ahead]) -> u32 {
+    /// The output ports of the frames, and their neighbours in the pipe.
+    fn prefetch_onward(&self, ahead: &mut [Lookahead]) -> u32 {
         let frames = &self.flights.frames;
         let mut chooser = self.chooser.clone();
         let mut sum = 0;
@@ -102,8 +103,8 @@ impl<W: World> Net<W> {
         sum
     }
 
-    /// What waits where they go, and what they follow.
-    fn fetch_queues(&self, ahead: &mut [Ahead]) -> u32 {
+    /// The queues at the output ports.
+    fn prefetch_queues(&self, ahead: &mut [Lookahead]) -> u32 {
         for next in ahead.iter_mut() {
             let port = &self.ports[next.onward as usize];
             let levels = &self.levels[next.onward as usize];
@@ -112,12 +113,12 @@ impl<W: World> Net<W> {
         }
         let frames = &self.flights.frames;
         let gap = |slot: u32| frames.get(slot as usize).map_or(0, |frame| frame.gap);
-        let gaps = |next: &Ahead| gap(next.waiting) ^ gap(next.behind) ^ gap(next.last);
+        let gaps = |next: &Lookahead| gap(next.waiting) ^ gap(next.behind) ^ gap(next.last);
         ahead.iter().fold(0, |sum, next| sum ^ gaps(next))
     }
 
-    /// What the hosts will look at.
-    fn fetch_hosts(&self, ahead: &[Ahead]) -> u32 {
+    /// The state of the hosts.
+    fn prefetch_hosts(&self, ahead: &[Lookahead]) -> u32 {
         let mut sum = 0;
         for step in 0..W::Host::PREFETCH_STEPS {
             for next in ahead.iter().filter(|next| next.host != NONE) {
