@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
+    fn hosts_with_fewer_active_messages_are_preferred() {
         let mut s = Scheduler::new(3, false, true);
         s.insert(key(1, 1), 10, false);
         s.insert(key(2, 2), 10, false);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waited_for_does_not_make_a_link_slow() {
+    fn data_that_was_not_awaited_does_not_make_a_link_slow() {
         let (mut link, mut now) = after(Duration::micros(12), None, true);
         let fast = link.time_for(1_000_000);
         for _ in 0..2_000 {

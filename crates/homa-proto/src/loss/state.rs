@@ -204,13 +204,13 @@ impl PeerTiming {
 
 /// The endpoint's timers.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct RpcTimers {
     pub(super) wheel: Wheel,
     /// The entries of one tick; kept so that it is allocated once.
     pub(super) due: Vec<u32>,
 }
 
-impl Timers {
+impl RpcTimers {
     pub(crate) fn new() -> Self {
         Self { wheel: Wheel::new(), due: Vec::new() }
     }

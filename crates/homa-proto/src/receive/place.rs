@@ -150,22 +150,19 @@ impl Endpoint {
         end: u32,
     ) -> Result<Placement, DropReason> {
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
-        match rpc.state {
-            RpcState::ClientOutgoing | RpcState::ClientIncoming => {}
-            RpcState::ServerIncoming | RpcState::OneWayIncoming => {}
-            _ => return Err(DropReason::WrongState),
+        if !rpc.state.sends_resends() {
+            return Err(DropReason::WrongState);
         }
         let fresh = rpc.inc.is_none();
         if fresh {
             self.first_packet(now, handle, data)?;
         }
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::TooLong) };
-        let peer = rpc.peer;
-        let payload = Self::payload_of(&self.peers, peer);
+        let Some(rpc) = self.rpcs.get(handle) else { return Err(DropReason::TooLong) };
+        let (peer, payload) = (rpc.peer, Self::payload_of(&self.peers, rpc.peer));
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let (offset, len) = (data.span.offset, data.span.len);
         let place = Placement { message: incoming_message(handle), total: length, offset, len };
-        let Some(inc) = &mut rpc.inc else {
+        let Some(inc) = &rpc.inc else {
             self.deliver(now, handle, length);
             return Ok(place);
         };

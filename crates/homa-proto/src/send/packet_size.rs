@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_arrives_whole_whatever_size_its_packets_have_in_between() {
+    fn packet_sizes_may_change_while_a_message_arrives() {
         for config in [Config::for_users(Rate::gbps(10)), Config::linux()] {
             let (mut client, mut server) = (endpoint(config.clone()), endpoint(config));
             let request = Request {

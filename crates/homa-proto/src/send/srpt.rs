@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_end_before_they_are_sent_leave_nothing_for_long() {
+    fn messages_that_end_unsent_leave_no_entries() {
         use crate::packet::PeerId;
         use crate::{Config, Endpoint, PeerInfo, Rate, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_sent_past_an_older_one_leave_nothing_for_long() {
+    fn messages_that_pass_an_older_one_leave_no_entries() {
         use crate::packet::{Body, Packet, PeerId};
         use crate::{Config, Endpoint, PeerInfo, Rate, Request, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();

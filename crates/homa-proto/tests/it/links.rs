@@ -182,7 +182,7 @@ fn until_resend(endpoint: &mut Endpoint, since: Time) -> Duration {
 }
 
 #[test]
-fn a_rate_that_nobody_knows_does_not_hurry_the_resend() {
+fn an_unknown_rate_does_not_hurry_the_resend() {
     let after = |rate: Option<Rate>| {
         let mut endpoint = endpoint(1, 0);
         endpoint.set_link(A, LinkInfo { rate, rtt_bytes_max: 60_000 });
@@ -199,7 +199,7 @@ fn a_rate_that_nobody_knows_does_not_hurry_the_resend() {
 }
 
 #[test]
-fn a_slow_link_of_unknown_rate_is_learned_from_what_arrives() {
+fn a_slow_link_of_unknown_rate_is_measured() {
     let mut endpoint = endpoint(1, 0);
     let (mut now, id) = call(&mut endpoint);
     // A frame each 1.23 ms is 10 Mbit/s.

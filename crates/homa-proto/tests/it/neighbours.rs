@@ -51,7 +51,7 @@ fn granted(config: &Config, others: u16) -> u64 {
 }
 
 #[test]
-fn endpoints_that_grant_have_equal_parts_and_one_that_does_alone_has_more() {
+fn endpoints_that_grant_have_equal_parts() {
     let user = Config::for_users(Rate::gbps(10));
     for config in [user, Config::linux()] {
         // The oldest message's share is not bounded.
@@ -89,7 +89,7 @@ fn asks_after(
 }
 
 #[test]
-fn what_is_owed_to_others_may_come_first() {
+fn bytes_outstanding_to_siblings_may_arrive_first() {
     let owed = |bytes| {
         move |pair: &mut ClientAndServer| {
             pair.ends[CLIENT].set_sibling_shards(SiblingShards { granting: 1, outstanding: bytes });

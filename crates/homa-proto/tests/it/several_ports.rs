@@ -55,7 +55,7 @@ fn first(client: &mut Endpoint, now: Time, peer: u32, remembered: Duration) -> u
 }
 
 #[test]
-fn who_is_asked_at_one_port_disowns_no_call_to_another() {
+fn a_challenge_at_one_port_keeps_calls_to_another() {
     let mut client = client();
     let calls = [2, 0, 1, 1].map(|peer| call(&mut client, ms(1), peer));
     // Reordered, the request to the second port came first.
@@ -63,7 +63,7 @@ fn who_is_asked_at_one_port_disowns_no_call_to_another() {
 }
 
 #[test]
-fn calls_that_a_former_life_may_have_executed_stay_disowned() {
+fn calls_from_before_a_restart_are_not_declared() {
     let mut client = client();
     call(&mut client, ms(1), 0);
     let later = call(&mut client, ms(100), 0);

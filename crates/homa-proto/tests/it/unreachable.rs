@@ -116,7 +116,7 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
 }
 
 #[test]
-fn a_request_that_did_not_leave_whole_was_not_executed_whatever_was_heard() {
+fn a_request_that_never_left_whole_was_not_executed() {
     let (mut pair, id) = pair(users);
     pair.lose = Box::new(|_, _, _| false);
     pair.call(1_000_000, 1);
@@ -145,7 +145,7 @@ fn a_report_of_a_part_of_a_request_speaks_for_no_other() {
 /// What left in one turn met one host; what left earlier may be in service, and what left later is
 /// told by reports of its own.
 #[test]
-fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
+fn a_report_covers_packets_of_the_same_turn() {
     let (mut pair, id) = pair(users);
     pair.call(100, 1);
     pair.run_for(Duration::micros(10));
@@ -167,7 +167,7 @@ fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
 }
 
 #[test]
-fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
+fn an_idempotent_call_outlives_its_server_without_a_flood() {
     let (mut pair, id) = pair(users);
     pair.reply = None;
     pair.lose = Box::new(|_, _, _| false);
@@ -241,7 +241,7 @@ fn a_report_of_a_long_requests_first_packet_speaks_for_no_other() {
 
 /// The first answer may be lost.
 #[test]
-fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
+fn a_call_to_a_closed_port_is_refused_each_time() {
     let (mut pair, _) = pair(users);
     let mut lost = 0;
     pair.lose = Box::new(move |_, packet, _| {
@@ -264,7 +264,7 @@ fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
 
 /// A call to an engine without server, or whose server ended, is told so when it asks.
 #[test]
-fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
+fn an_engine_refuses_calls_to_its_closed_ports() {
     for (executed, restarts, error) in [
         (false, false, RpcError::PortUnreachable),
         (true, false, RpcError::Indeterminate),
@@ -295,7 +295,7 @@ fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
 }
 
 #[test]
-fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
+fn an_idempotent_call_waits_for_a_server_without_a_flood() {
     let (mut pair, _) = pair(users);
     pair.lose = Box::new(|_, _, _| false);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);
@@ -311,7 +311,7 @@ fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
 
 /// The RESEND overtook the request, and somebody listens when that comes.
 #[test]
-fn what_was_refused_is_not_executed_later() {
+fn a_refused_request_is_not_executed_later() {
     let (mut pair, _) = pair(users);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);
     pair.lose = Box::new(|from, packet, _| from == CLIENT && matches!(packet.body, Body::Data(_)));

@@ -18,7 +18,7 @@ fn one_byte(id: RpcId, offset: u32) -> Packet {
 }
 
 #[test]
-fn a_message_full_of_gaps_is_asked_for_in_a_bounded_number_of_packets() {
+fn a_message_full_of_gaps_needs_a_bounded_number_of_resends() {
     for (config, most) in [(Config::linux(), 360), (users(), 16)] {
         let mut server = endpoint(config);
         assert!(matches!(server.receive(START, &one_byte(RpcId(2), 59_999)), Receipt::Place(_)));
@@ -128,7 +128,7 @@ fn a_one_way_message_without_memory_leaves_nothing() {
 
 /// Neither profile tells a client that there was no memory for its request.
 #[test]
-fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
+fn a_request_is_asked_for_once_there_is_memory() {
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
         let mut server = endpoint(config.memory_budget(2_500));
@@ -177,7 +177,7 @@ fn requests_that_a_server_finds_too_long_fail_soon() {
 }
 
 #[test]
-fn a_servers_limit_is_believed_for_a_while_and_only_from_who_knows_the_call() {
+fn a_limit_is_believed_only_if_it_names_the_call() {
     let mut client = endpoint(users());
     let refused = Err(SubmitError::MessageTooLong { max: 5_000 });
     // Anybody could have sent this one.
@@ -229,7 +229,7 @@ fn a_client_that_never_acknowledges_is_not_asked_for_long() {
 }
 
 #[test]
-fn many_unacknowledged_responses_do_not_keep_a_server_from_reading_the_acks() {
+fn need_acks_do_not_delay_the_acks_they_ask_for() {
     for config in [Config::linux(), users()] {
         let mut server = unacknowledged(config, 5_000);
         for millis in 1..50 {
@@ -245,7 +245,7 @@ fn many_unacknowledged_responses_do_not_keep_a_server_from_reading_the_acks() {
 }
 
 #[test]
-fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
+fn announced_bytes_take_no_memory_for_long() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 1..=1_000 {
@@ -315,7 +315,7 @@ fn one_peer_takes_neither_every_place_nor_all_memory() {
 }
 
 #[test]
-fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() {
+fn messages_in_a_resend_queue_back_off() {
     let mut server = endpoint(users());
     for n in 1..=2_000 {
         assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 1_500)), Receipt::Place(_)));
@@ -327,7 +327,7 @@ fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() 
 }
 
 #[test]
-fn a_peer_that_dribbles_makes_nobody_patient_with_others() {
+fn a_slow_sender_does_not_delay_resends_to_others() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 0..50 {
@@ -357,7 +357,7 @@ fn asked_after(server: &mut Endpoint, began: Time) -> Option<Duration> {
 }
 
 #[test]
-fn announced_bytes_that_do_not_come_make_nobody_patient() {
+fn announced_bytes_do_not_delay_resends() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 1..=1_000 {

@@ -36,7 +36,7 @@ fn limits_in_a_servers_name_need_an_rpc_that_we_know_of() {
 }
 
 #[test]
-fn questions_in_a_servers_name_disown_no_call() {
+fn forged_challenges_lose_no_call() {
     let (mut client, mut server) = (proving(), proving());
     client.submit(START, call(100, 1)).expect("accepted");
     let request = client.transmit(START).expect("the request");

@@ -123,7 +123,7 @@ fn a_full_memory_delays_messages_and_stops_none() {
 }
 
 #[test]
-fn a_late_copy_of_rpc_unknown_does_not_fail_a_call_that_is_being_answered() {
+fn a_late_rpc_unknown_does_not_fail_an_answered_call() {
     let mut client = endpoint(users());
     client.submit(START, call(100, 7)).expect("accepted");
     let id = client.transmit(START).expect("the request").id.server();

@@ -38,7 +38,7 @@ fn later(ms: u64) -> Time {
 }
 
 #[test]
-fn the_rest_of_a_request_that_ran_at_the_new_address_does_not_run_it_again() {
+fn a_request_is_not_executed_again_at_the_old_address() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
     // The client's address changes, and it sends all of it again.
@@ -62,7 +62,7 @@ fn a_request_that_began_at_the_old_address_may_end_at_it() {
 }
 
 #[test]
-fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() {
+fn a_stopped_server_promises_nothing_to_a_moved_client() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
     part(&mut server, START, PEER, 1_000);
@@ -83,7 +83,7 @@ fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() 
 }
 
 #[test]
-fn another_client_that_answered_at_an_address_does_not_answer_for_one_that_moved_there() {
+fn one_clients_answer_does_not_validate_another() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
     part(&mut server, START, PEER, 1_000);

@@ -39,7 +39,7 @@ fn server() -> Endpoint {
 }
 
 #[test]
-fn a_request_that_was_lost_is_sent_again_whoever_else_is_forgotten() {
+fn a_lost_request_is_sent_again_if_others_are_forgotten() {
     let mut server = server();
     calls(&mut server, START, (0, 7), 5);
     let mut now = START;

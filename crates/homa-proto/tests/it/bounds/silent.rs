@@ -91,7 +91,7 @@ fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), inco
 }
 
 #[test]
-fn who_takes_grants_and_sends_nothing_takes_little_from_those_who_send() {
+fn hosts_that_waste_grants_take_little_from_others() {
     // No more than what is here is said to come unasked, or all that may.
     for incoming in [1_000, 50_000] {
         let arrived = arrived_beside(users(), 8, (500, 2_000), incoming);
@@ -100,7 +100,7 @@ fn who_takes_grants_and_sends_nothing_takes_little_from_those_who_send() {
 }
 
 #[test]
-fn who_sends_nothing_makes_room_also_where_every_message_asks_for_itself() {
+fn silent_senders_make_room_without_one_resend_per_peer() {
     let loss = users().loss;
     let config = users().loss(loss.one_resend_per_peer(false));
     let arrived = arrived_beside(config, 8, (1, LASTS), 50_000);

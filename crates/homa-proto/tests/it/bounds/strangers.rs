@@ -24,7 +24,7 @@ fn sent(server: &mut Endpoint, now: Time) -> Vec<Packet> {
 }
 
 #[test]
-fn what_is_announced_and_does_not_come_takes_no_grants_from_others() {
+fn announced_bytes_take_no_grants_from_others() {
     let mut server = with_peers(50);
     for n in 0..200 {
         let _ = server.receive(START, &announced(1 + n as u32 % 50, n));
@@ -40,7 +40,7 @@ fn what_is_announced_and_does_not_come_takes_no_grants_from_others() {
 }
 
 #[test]
-fn a_request_that_does_not_go_on_is_asked_for_a_few_times() {
+fn an_abandoned_request_gets_a_few_resends() {
     let mut server = with_peers(1);
     let _ = server.receive(START, &announced(1, 0));
     let mut asked = 0;
@@ -54,7 +54,7 @@ fn a_request_that_does_not_go_on_is_asked_for_a_few_times() {
 }
 
 #[test]
-fn a_client_that_asks_for_its_response_is_asked_at_once_for_what_is_missing() {
+fn a_resend_of_a_response_asks_for_the_missing_request() {
     let mut server = with_peers(0);
     let _ = server.receive(START, &data(RpcId(2), 1_000, 5_000));
     let mut now = START;
@@ -112,7 +112,7 @@ fn only_overflow_makes_a_share_of_the_receive_buffer_smaller() {
 
 /// CUTOFFS can be lost, and a peer that only answers never begins a request.
 #[test]
-fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
+fn a_sender_above_its_share_gets_cutoffs_again() {
     let mut host = with_peers(0);
     let ids: Vec<RpcId> = (0..5)
         .map(|cookie| {
@@ -155,7 +155,7 @@ fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
 }
 
 #[test]
-fn requests_of_strangers_that_grow_keep_to_their_part_of_the_memory_and_to_their_time() {
+fn growing_unvalidated_requests_keep_to_their_quota() {
     const BUDGET: u64 = 1_000_000;
     let mut server = server_of_strangers(100, BUDGET);
     let grown = |peer, offset| {
@@ -186,7 +186,7 @@ fn requests_of_strangers_that_grow_keep_to_their_part_of_the_memory_and_to_their
 }
 
 #[test]
-fn a_challenge_from_a_stranger_is_not_told_a_name() {
+fn a_challenge_from_an_unknown_server_learns_no_token() {
     let mut client = server_of_strangers(1, 1 << 20);
     client.submit(START, call(100, 1)).expect("accepted");
     sent(&mut client, START);
@@ -208,7 +208,7 @@ fn a_challenge_from_a_stranger_is_not_told_a_name() {
 }
 
 #[test]
-fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other() {
+fn growing_requests_leave_room_for_other_hosts() {
     const BUDGET: u64 = 1_000_000;
     const LENGTH: u32 = 40_000;
     let mut server = endpoint(users().memory_budget(BUDGET));
@@ -266,7 +266,7 @@ fn begins(peer: u32, id: u64) -> Packet {
 }
 
 #[test]
-fn what_strangers_hold_in_a_hosts_name_takes_nothing_from_its_share() {
+fn spoofed_requests_take_nothing_from_a_hosts_share() {
     const BUDGET: u64 = 200_000;
     let mut server = server_of_strangers(6, BUDGET);
     // The last two are of one host: one that answers, and one in its name.

@@ -108,7 +108,7 @@ impl Overload {
 }
 
 #[test]
-fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
+fn unaccepted_requests_leave_memory_for_other_hosts() {
     let mut rack = Overload::new();
     for host in 1..=GREEDY {
         (0..REQUESTS).for_each(|number| rack.request(host, number, LENGTH));
@@ -131,7 +131,7 @@ fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
 }
 
 #[test]
-fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
+fn a_lone_host_leaves_half_of_the_memory() {
     let mut rack = Overload::new();
     (0..REQUESTS).for_each(|number| rack.request(1, number, LENGTH));
     rack.run(false);
@@ -193,7 +193,7 @@ fn full() -> (Endpoint, Vec<(u32, u32)>) {
 }
 
 #[test]
-fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
+fn no_packet_checks_all_hosts_that_have_their_share() {
     let (mut server, mut whole) = full();
     let (mut most, mut refused) = (0, server.counters().memory_refusals);
     let mut look = |server: &Endpoint| {
@@ -223,7 +223,7 @@ fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
 }
 
 #[test]
-fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
+fn a_host_below_its_share_is_found_behind_many_others() {
     let (mut server, _) = full();
     let granted = |server: &mut Endpoint| {
         let all: Vec<_> = std::iter::from_fn(|| server.transmit(START)).collect();
@@ -244,7 +244,7 @@ fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
 
 /// Where messages wait for memory (profile `linux`), those that need least are asked for first.
 #[test]
-fn what_waits_behind_many_requests_of_a_host_that_has_its_share_is_asked_for() {
+fn requests_behind_a_host_with_its_share_are_asked_for() {
     let mut server = endpoint(Config::linux().memory_budget(100_000));
     for host in 1..=4 {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });

@@ -133,7 +133,7 @@ fn nothing_is_ever_asked_for_again() {
 }
 
 #[test]
-fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
+fn a_grant_withheld_for_memory_leaves_later() {
     // Room for a packet of one message, for what is granted to another, and for the unscheduled
     // bytes of a third.
     let memory_budget = u64::from(UNSCHEDULED + 2 * FIRST_BYTES + SCHEDULED);
@@ -149,7 +149,7 @@ fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
 }
 
 #[test]
-fn a_grant_never_leaves_while_ten_thousand_wire_bytes_are_outstanding() {
+fn no_grant_while_10_000_wire_bytes_are_outstanding() {
     arbtest::arbtest(|u| {
         let mut receiver = endpoint(simulator(), 3);
         let frame = |len: u32, payload: u32| (len + 1_538 - payload).max(84);

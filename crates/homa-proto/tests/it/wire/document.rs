@@ -138,7 +138,7 @@ fn shown() -> &'static str {
 }
 
 #[test]
-fn the_page_shows_what_the_encoder_writes() {
+fn the_documented_examples_are_the_encoders_output() {
     let rendered = rendered();
     assert!(shown() == rendered, "replace the block of test vectors by:\n{rendered}");
 }
@@ -167,7 +167,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
 }
 
 #[test]
-fn the_payload_per_packet_on_the_page_is_the_mtu_less_our_headers() {
+fn the_documented_payload_is_the_mtu_less_our_headers() {
     for (ip_version, mtu, ip_header, payload) in [
         ("IPv4", 1500, 20, 1400),
         ("IPv6", 1500, 40, 1380),

@@ -21,7 +21,7 @@ fn search(property: impl FnMut(&mut Unstructured<'_>) -> arbtest::arbitrary::Res
 }
 
 #[test]
-fn every_truncation_of_a_control_packet_is_truncated_and_of_data_shorter_or_dropped() {
+fn every_truncation_of_a_packet_is_detected() {
     arbtest(|u| {
         let (packet, payload) = generator::packet(u)?;
         let mut out = [0; 2000];
@@ -45,7 +45,7 @@ fn every_truncation_of_a_control_packet_is_truncated_and_of_data_shorter_or_drop
 }
 
 #[test]
-fn every_truncation_of_a_datagram_loses_packets_and_invents_none() {
+fn a_truncated_datagram_invents_no_packets() {
     arbtest(|u| {
         let mut buffer = [0; 4000];
         let mut writer = datagram::Writer::new(&mut buffer, 1).unwrap();
@@ -136,7 +136,7 @@ fn arbitrary_datagrams_are_read_or_dropped() {
 }
 
 #[test]
-fn what_is_not_spoken_here_is_dropped_with_its_reason() {
+fn unknown_versions_and_keys_are_dropped() {
     let mut out = [0; 100];
     let unknown_type = [0; 28];
     assert_eq!(wire::decode(&unknown_type, PEER, 0), Err(DropReason::UnknownType));
@@ -154,7 +154,7 @@ fn what_is_not_spoken_here_is_dropped_with_its_reason() {
 }
 
 #[test]
-fn one_unreadable_packet_does_not_hide_the_next_but_broken_framing_does() {
+fn an_unreadable_packet_does_not_hide_the_next() {
     let mut bytes = vec![1, datagram::AGGREGATE];
     bytes.extend([0; 14]);
     let mut busy = [0; 28];
@@ -172,7 +172,7 @@ fn one_unreadable_packet_does_not_hide_the_next_but_broken_framing_does() {
 }
 
 #[test]
-fn no_message_goes_to_or_comes_from_port_0_which_marks_one_way_messages() {
+fn no_message_on_the_wire_uses_port_0() {
     let mut bytes = [0; 61];
     (bytes[11], bytes[27], bytes[31]) = (wire::kind::DATA, 2, 5);
     assert_eq!(wire::decode(&bytes, PEER, 0).map(|d| d.packet), Err(DropReason::NoServer));

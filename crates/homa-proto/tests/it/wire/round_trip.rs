@@ -26,7 +26,7 @@ fn a_native_packet_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_single_packet_datagram_is_the_same_from_both_writers_and_is_read_again() {
+fn both_writers_write_the_same_single_packet() {
     arbtest(|u| {
         let (packet, payload) = generator::packet(u)?;
         let number = u.arbitrary()?;
@@ -52,7 +52,7 @@ fn a_single_packet_datagram_is_the_same_from_both_writers_and_is_read_again() {
 }
 
 #[test]
-fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
+fn an_aggregate_is_read_as_it_was_written() {
     arbtest(|u| {
         let mut buffer = vec![0xdd; u.int_in_range(datagram::HEADER_LEN..=4000)?];
         let mut writer = datagram::Writer::new(&mut buffer, 9).unwrap();
@@ -97,7 +97,7 @@ fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
 }
 
 #[test]
-fn packets_that_disagree_about_an_extension_do_not_share_a_datagram() {
+fn packets_with_other_extensions_share_no_datagram() {
     let packet = |body| Packet {
         peer: PEER,
         priority: 7,

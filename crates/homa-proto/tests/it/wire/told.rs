@@ -35,7 +35,7 @@ fn a_single_request_is_the_same_from_both_writers() {
 }
 
 #[test]
-fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
+fn each_request_of_a_datagram_keeps_its_extensions() {
     arbtest(|u| {
         let mut buffer = vec![0xdd; u.int_in_range(datagram::HEADER_LEN..=6_000)?];
         let mut writer = datagram::Writer::new(&mut buffer, 9).unwrap();
@@ -75,7 +75,7 @@ fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
 }
 
 #[test]
-fn what_is_no_traceparent_is_refused() {
+fn an_invalid_traceparent_is_refused() {
     let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     assert_eq!(good.parse::<TraceContext>().unwrap().to_string(), good);
     // Of later versions, what is known counts.

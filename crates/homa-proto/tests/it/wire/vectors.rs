@@ -81,11 +81,11 @@ fn check(file: &str) -> usize {
 }
 
 #[test]
-fn the_written_layout_is_what_we_read_and_write() {
+fn the_documented_layout_is_read_and_written() {
     assert_eq!(check(include_str!("../../vectors/layout.txt")), 12);
 }
 
 #[test]
-fn captured_kernel_packets_are_what_we_read_and_write() {
+fn captured_kernel_packets_are_read_and_written() {
     assert_eq!(check(include_str!("../../vectors/captured.txt")), 30);
 }
