@@ -1,5 +1,5 @@
-//! Endpoints of one host that share its links: grants, and what counts as lost, go by what comes to
-//! all of them.
+//! Endpoints of one host that share its links: grants, and what counts as lost, depend on the bytes
+//! that arrive for all of them.
 
 use homa_proto::{
     Body, Config, Data, Duration, LinkId, MessageId, Packet, PeerId, PeerInfo, Rate, Request,
@@ -10,8 +10,8 @@ use crate::common;
 
 use crate::common::{CLIENT, ClientAndServer, SERVER};
 
-/// Bytes granted and not received once the first 9,800 bytes of a long response came from each of
-/// eight hosts to one of several endpoints that grant.
+/// Bytes granted and not received once the first 9,800 bytes of a long response have arrived from
+/// each of eight hosts at one of several endpoints that grant.
 fn granted(config: &Config, others: u16) -> u64 {
     let mut endpoint = common::config(config.clone(), 1);
     endpoint.expire(Time::ZERO);
@@ -65,7 +65,7 @@ fn endpoints_that_grant_have_equal_parts() {
     }
 }
 
-/// When the client first asks again for a response that was lost, as time since the call.
+/// The time from the call until the client first asks again for a lost response.
 fn asks_after(
     before: impl FnOnce(&mut ClientAndServer),
     step: impl Fn(&mut ClientAndServer),

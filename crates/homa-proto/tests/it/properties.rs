@@ -129,7 +129,7 @@ fn at_most_rtt_bytes_of_a_message_are_outstanding() {
     });
 }
 
-/// The user profile with the options that the paper's simulations vary.
+/// Profile `default` with the options that the paper's simulations vary.
 fn varied(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Config> {
     let granting = *u.choose(&[
         Granting::PerMessage { least_packets: 1 },

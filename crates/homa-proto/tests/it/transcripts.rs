@@ -128,7 +128,7 @@ fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
     pair.submit(SERVER, Submit::Cancel { rpc });
     pair.reply = Some((100, Duration::micros(1)));
     pair.run_for(Duration::millis(1));
-    // A server that refuses all it is asked is not asked as fast as the network can.
+    // A server that refuses every request is not asked as fast as the network can.
     assert_eq!(pair.executions(), 1);
     pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
@@ -152,7 +152,7 @@ fn a_server_that_gives_a_call_up_says_so_at_once() {
         pair.run_for(Duration::millis(1));
         let told = [Observed::Failed(1, RpcError::Indeterminate)];
         assert_eq!(pair.seen[CLIENT], if lost { &told[..0] } else { &told });
-        // Where the word is lost, the client's own timer asks.
+        // If the packet is lost, the client's timer asks.
         pair.run_for(Duration::millis(60));
         assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&told[..], 1));
         pair.assert_clean();
@@ -218,7 +218,8 @@ fn a_dead_server_fails_the_call_at_its_timeout() {
     assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::PeerUnreachable)]);
 }
 
-/// Not a window of it a timer: the server grants what its predecessor had.
+/// The server grants the bytes that its predecessor had, so that the client need not time out once
+/// per window.
 #[test]
 fn a_long_request_whose_server_is_new_is_granted_anew() {
     let config = || Config::sigcomm18(LINK);
@@ -305,7 +306,7 @@ fn acks_of_a_burst_are_piggybacked_or_sent_in_time() {
     }
     assert_eq!(pair.ends[CLIENT].counters().acks_sent, 0);
     pair.run_for(Duration::millis(20));
-    // Some of the last burst's acks rode on its later calls; an ACK names six.
+    // Some of the last burst's ACKs were piggybacked on its later calls; an ACK packet names six.
     assert!((1..=10).contains(&pair.ends[CLIENT].counters().acks_sent));
     assert_eq!(pair.ends[SERVER].counters().need_acks_sent, 0);
     pair.assert_clean();

@@ -8,7 +8,7 @@ fn the_lowest_levels_are_used_first() {
     let mut receiver = endpoint(simulator(), 5);
     let mut levels = Vec::new();
     for peer in 0..5u32 {
-        // Each newcomer is shorter than all before it.
+        // Each new message is shorter than all before it.
         let mut message = PacedSender::new(peer, 2, 200_000 - 20_000 * peer);
         levels.push(message.arrive(&mut receiver, u64::from(peer)).first().map(|g| g.3));
     }

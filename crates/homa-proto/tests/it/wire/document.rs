@@ -1,5 +1,5 @@
-//! The specification page states what the code does: its test vectors are our encoder's output, and
-//! its arithmetic is our constants'.
+//! The specification page states what the code does: its test vectors should be our encoder's
+//! output, and its numbers our constants.
 
 use super::PEER;
 use super::vectors::unhex;
@@ -83,7 +83,7 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, RequestExtensions)>)> {
         .collect()
 }
 
-/// Datagrams that tell something of requests, such as this one.
+/// Datagrams with request extensions, for a request like this one.
 fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, RequestExtensions)>); 2] {
     let next = Packet { id: RpcId(0x1236), ..request };
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();

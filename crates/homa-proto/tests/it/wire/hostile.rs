@@ -1,7 +1,7 @@
-//! Bytes that nobody sent on purpose, or somebody did: a typed drop, never a panic.
+//! Malformed bytes, accidental or malicious: a typed drop, never a panic.
 //!
-//! `HOMA_FUZZ_SECONDS` lets the random searches here run longer than the fraction of a second they
-//! take by default; `fuzz/` has the coverage-guided form of the same claim.
+//! `HOMA_FUZZ_SECONDS` lets the random searches here run longer than the fraction of a second that
+//! they take by default; `fuzz/` has the coverage-guided form of the same claim.
 
 use super::PEER;
 use super::generator::{self, mirrored};
@@ -78,7 +78,7 @@ fn a_truncated_datagram_invents_no_packets() {
     });
 }
 
-/// Reading is a function of meaning: what was read, written and read again is the same.
+/// If a packet that was read is written and read again, the result should be the same.
 fn survives(bytes: &[u8]) {
     let mut out = [0; 200];
     if let Ok(decoded) = wire::decode(bytes, PEER, 0) {

@@ -1,5 +1,5 @@
-//! Every layout that kernel modules of the last years send is understood, and what their receivers
-//! ignore is ignored.
+//! Every layout that kernel modules of the last years send is understood, and fields that their
+//! receivers ignore are ignored.
 
 use super::PEER;
 use super::generator::{self, mirrored, native};

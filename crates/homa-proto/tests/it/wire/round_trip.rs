@@ -1,4 +1,4 @@
-//! What is written is read again, in both encapsulations.
+//! A packet that is written should be the same when it is read, in both encapsulations.
 
 use super::PEER;
 use super::generator::{self, mirrored, native};
@@ -84,7 +84,7 @@ fn an_aggregate_is_read_as_it_was_written() {
             assert_eq!(decoded.packet, mirrored(packet));
             assert_eq!(decoded.payload, payload);
         }
-        // A report shows all of it, or a part.
+        // An ICMP report quotes all of it, or a part.
         let is_data = |packet: &Packet| matches!(packet.body, Body::Data(_));
         let sent = || accepted.iter().map(|(packet, _)| (packet.id, is_data(packet)));
         let shown = |bytes| datagram::quoted(bytes).map(|shown| (shown.id, shown.data));
