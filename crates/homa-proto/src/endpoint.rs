@@ -209,8 +209,8 @@ impl Endpoint {
     }
 
     /// Clock in: acts on everything that is due at `now`. Idempotent; calls that are too early are
-    /// legal. Call it once when the endpoint is created, too: from its first input on it vouches
-    /// for its record of executed requests.
+    /// legal. It should be called once when the endpoint is created, too: from its first input on
+    /// it vouches for its record of executed requests.
     pub fn expire(&mut self, now: Time) {
         self.begin(now);
         self.expire_rpcs(now);

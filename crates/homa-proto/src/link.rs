@@ -74,6 +74,7 @@ impl LinkState {
     /// A DATA packet of `payload` bytes arrived, from a peer whose packets hold at most `most`.
     /// `more`: other bytes are outstanding.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
+        // A full packet should count as a full frame.
         let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
         self.downlink.received(now, u64::from(payload + headers), self.info.rate, more);
     }

@@ -106,6 +106,7 @@ impl Clients {
     fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
         client.peer = peer;
+        // Nearly always: it identified itself from another port, or again.
         if client.host == host {
             return ClientRef { index, generation: client.generation };
         }

@@ -23,6 +23,7 @@ impl Endpoint {
     pub(crate) fn execution(&self, packet: &Packet) -> Execution {
         let Some(peer) = self.peer(packet.peer) else { return Execution::Unvalidated };
         let remembers = self.suppresses_duplicates();
+        // Without validation an address is its client.
         if !self.validates_addresses() {
             let executed = remembers && peer.cold.executed.contains(packet.id);
             return if executed { Execution::Executed } else { Execution::Fresh };

@@ -142,8 +142,10 @@ impl ClientEpoch {
         if word < self.base {
             return;
         }
+        // The window moves: older words count as executed from now on.
         self.raise((word + 1).saturating_sub(WINDOW));
         let (at, found) = self.find(word);
+        // The first executed RPC of its word.
         if !found {
             self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
         } else if !self.entries[at].is_full() {
@@ -263,10 +265,12 @@ impl ReplayWindow {
             return 0;
         }
         let mut forgotten = 0;
+        // The client restarted often, or several clients share an address.
         if self.epochs.len() == EPOCHS {
             forgotten = self.epochs.remove(0).entries.len();
             self.since = now;
         }
+        // Requests that were overtaken by this one are still accepted.
         let base = word.saturating_sub(WINDOW / 2);
         self.epochs.push(ClientEpoch { epoch, base, entries: VecDeque::new() });
         forgotten

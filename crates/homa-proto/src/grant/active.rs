@@ -200,6 +200,7 @@ impl Endpoint {
         }
         let old = Self::srpt_key(&policy.grants, handle, inc);
         let before = inc.outstanding();
+        // See `nothing_owed` in `loss/resend`: until now there was nothing to be silent about.
         if before == 0 && policy.loss.liveness == Liveness::AnyPacket {
             // Silence counts from when something is owed.
             rpc.loss.heard(self.now);

@@ -58,6 +58,7 @@ impl Downlink {
         self.full = false;
         let seen = u128::from(self.bytes) * 8_000_000_000 / u128::from(passed.0.max(1));
         let seen = u64::try_from(seen).unwrap_or(u64::MAX);
+        // The window had pauses, so the link may be faster than it shows.
         if self.idle && seen <= self.rate().0 {
             return;
         }

@@ -69,6 +69,7 @@ impl BehindUnknown {
             self.epoch = now;
         }
         self.base[0] = self.base[0].min(delay);
+        // Only a full window can show that it is too large.
         if full {
             self.least_full = self.least_full.min(delay);
         }
@@ -104,6 +105,7 @@ impl RttBytes {
     /// Takes a sample: the bytes that a GRANT allowed arrived after `delay`, behind `ahead` bytes
     /// that were in flight already; `max` is the configured limit.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
+        // A new period begins.
         if self.samples == 0 {
             self.least = Duration::MAX;
         }
@@ -115,6 +117,7 @@ impl RttBytes {
             return;
         }
         let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        // The true product is at most the bound, and perhaps smaller: try a smaller window.
         let next = if self.explained {
             let bytes = self.bytes.min(bound);
             bytes - (bytes / 16).max(FULL_FRAME).min(bytes)

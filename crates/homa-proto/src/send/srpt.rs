@@ -51,6 +51,7 @@ impl SrptQueue {
         if at == BUCKETS {
             return None;
         }
+        // A message in the heap may have become shorter than those in buckets since it was queued.
         let first = self.heap.peek().is_none_or(|top| top.0.remaining >= at * STEP);
         first.then_some(at as usize)
     }
