@@ -84,9 +84,10 @@ impl LinkState {
 /// links. Default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiblingShards {
-    /// How many of them have [granted](Endpoint::granted_outstanding) bytes that have not arrived.
+    /// How many of them have [granted](crate::Endpoint::granted_outstanding) bytes that have not
+    /// arrived.
     pub granting: u16,
-    /// The sum of their [outstanding](Endpoint::outstanding) bytes.
+    /// The sum of their [outstanding](crate::Endpoint::outstanding) bytes.
     pub outstanding: u64,
 }
 
