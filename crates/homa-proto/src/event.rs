@@ -83,14 +83,14 @@ pub struct Submitted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// Zero bytes: Homa cannot express an empty message; send one byte.
+    /// Zero bytes: Homa cannot express an empty message. The caller should send one byte.
     EmptyMessage,
     /// Longer than our own or the peer's limit of `max` bytes.
     MessageTooLong {
         /// The limit that was exceeded.
         max: u32,
     },
-    /// The configured number of RPCs is in progress: wait until some finish.
+    /// The configured number of RPCs is in progress. The caller should wait until some finish.
     TooManyRpcs {
         /// The configured limit.
         max: u32,
@@ -174,7 +174,8 @@ pub enum Event {
         rpc: RpcHandle,
         /// The message.
         message: MessageId,
-        /// Announced length in bytes. Do not allocate it: only granted bytes were agreed to.
+        /// Announced length in bytes. It should not be allocated, because only granted bytes were
+        /// agreed to.
         total: u32,
     },
     /// Bytes before `offset` of a long message (more than one packet) are all here.

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_responses_are_not_limited_and_thousands_stay_within_a_switch_buffer() {
+    fn thousands_of_responses_stay_within_a_switch_buffer() {
         assert_eq!(response_limit(Some(&CONFIG), 10, 90_000, 10_000), None);
         assert_eq!(response_limit(Some(&CONFIG), 11, 100_000, 10_000), Some(400));
         assert_eq!(response_limit(Some(&CONFIG), 33, 0, 100), Some(400));

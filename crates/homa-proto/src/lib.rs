@@ -92,7 +92,7 @@
 //! | §3.3 | a GRANT per DATA packet keeps RTTbytes outstanding | `grant/decide.rs` |
 //! | §3.3 | packets in any order | `receive/reassembly.rs` |
 //! | §3.4 | level of scheduled bytes by rank, lowest first (Figure 5) | `priority/scheduled.rs` |
-//! | §3.4 | cutoffs for unscheduled bytes | `priority/unscheduled.rs`, from traffic in `priority/estimator.rs` |
+//! | §3.4 | cutoffs for unscheduled bytes | `priority/unscheduled.rs`, `priority/estimator.rs` |
 //! | §3.5 | degree of overcommitment; one active message per host | `grant/scheduler.rs` |
 //! | §3.6 | incast flag | `incast.rs` |
 //! | §3.7 | RESEND after a timeout | `loss/due.rs` |
@@ -100,7 +100,7 @@
 //! | §3.7 | an unknown RPC | `loss/unknown.rs` |
 //! | §3.8 | at least once; ACKs and at most once (beyond the paper) | `completion/` |
 //! | – | spoofed addresses, restarts (beyond the paper) | `address_validation/` |
-//! | – | parameters, and profiles that choose between the paper, the kernel and users | `config/` |
+//! | – | parameters and profiles | `config/` |
 //! | – | the format on the wire (HomaModule) | `wire/` |
 #![no_std]
 #![forbid(unsafe_code)]

@@ -74,6 +74,7 @@ impl LinkState {
     /// A DATA packet of `payload` bytes arrived, from a peer whose packets hold at most `most`.
     /// `more`: other bytes are outstanding.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
+        // A full packet should count as a full frame.
         let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
         self.downlink.received(now, u64::from(payload + headers), self.info.rate, more);
     }
@@ -83,9 +84,10 @@ impl LinkState {
 /// links. Default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiblingShards {
-    /// How many of them have [granted](Endpoint::granted_outstanding) bytes that have not arrived.
+    /// How many of them have [granted](crate::Endpoint::granted_outstanding) bytes that have not
+    /// arrived.
     pub granting: u16,
-    /// The sum of their [outstanding](Endpoint::outstanding) bytes.
+    /// The sum of their [outstanding](crate::Endpoint::outstanding) bytes.
     pub outstanding: u64,
 }
 

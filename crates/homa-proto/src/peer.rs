@@ -236,6 +236,7 @@ impl Peer {
     /// attacker that does not see packets cannot know. Without that, a forged packet could make us
     /// refuse to send.
     pub(crate) fn set_limits(&mut self, now: Time, limits: Limits, may_lower: bool) {
+        // A forged packet can only raise the limit, which costs one refused message.
         if may_lower || limits.max_message >= self.max_message {
             // A message of one packet can always be sent, so that the peer can raise its limit.
             self.max_message = limits.max_message.max(self.info.max_payload);

@@ -32,6 +32,7 @@ impl Endpoint {
         // a challenge in its name, so all that is kept of one is that there was another id.
         let known = &peer.cold.validation;
         let restarted = calls && (known.restarted || known.boot != boot && known.boot != 0);
+        // A flood of forged challenges must not cost a search each.
         if restarted && now < known.searched {
             return;
         }
@@ -59,6 +60,7 @@ impl Endpoint {
                 }
             };
             validation.boot = boot;
+            // A token per server, so that servers cannot follow a client.
             if validation.token == 0 {
                 validation.token = fresh;
             }

@@ -106,6 +106,7 @@ impl Clients {
     fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
         client.peer = peer;
+        // Nearly always: it identified itself from another port, or again.
         if client.host == host {
             return ClientRef { index, generation: client.generation };
         }
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
+    fn idle_clients_are_forgotten_first_under_a_new_boot_id() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let busy = clients.register((1, 5), 0, AT).client;
         let idle = clients.register((2, 5), 0, AT).client;
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn with_as_many_names_as_anybody_a_host_loses_its_own() {
+    fn a_host_with_the_most_clients_loses_its_own() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let half = MAX_CLIENTS / 2;
         name(&mut clients, 1, 0, half);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_counts_where_it_named_itself_last() {
+    fn a_client_counts_at_its_last_host() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let moves = clients.register((1, 5), 0, AT).client;
         clients.remember(moves, 1_000, AT.0);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
+    fn the_place_of_a_removed_client_is_reused_first() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let first = clients.register((1, 5), 70, AT).client;
         name(&mut clients, 0, 2, MAX_CLIENTS - 1);

@@ -23,6 +23,7 @@ impl Endpoint {
     pub(crate) fn execution(&self, packet: &Packet) -> Execution {
         let Some(peer) = self.peer(packet.peer) else { return Execution::Unvalidated };
         let remembers = self.suppresses_duplicates();
+        // Without validation an address is its client.
         if !self.validates_addresses() {
             let executed = remembers && peer.cold.executed.contains(packet.id);
             return if executed { Execution::Executed } else { Execution::Fresh };
@@ -71,8 +72,8 @@ impl Endpoint {
     /// identify itself and has not done so at this one.
     pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {
         let anonymous = self.peer(packet.peer).is_none_or(|peer| peer.cold.validation.anonymous);
-        let sends_resends = self.validates_addresses() && self.suppresses_duplicates();
-        sends_resends && !anonymous && self.execution(packet) == Execution::Unvalidated
+        let validates = self.validates_addresses() && self.suppresses_duplicates();
+        validates && !anonymous && self.execution(packet) == Execution::Unvalidated
     }
 
     /// True if a request that arrived slowly was, or may have been, executed in the meantime: its

@@ -102,6 +102,7 @@ impl HostQuotas {
     ) -> Option<Stay> {
         let most = self.order.last()?.0;
         let own = self.all.get(&newcomer).map_or(0, |quota| quota.names);
+        // The new client's host would have the most, so it pays itself.
         if own > 0
             && own + 1 >= most
             && let Some(idle) = self.idle(newcomer, &mut used)

@@ -142,8 +142,10 @@ impl ClientEpoch {
         if word < self.base {
             return;
         }
+        // The window moves: older words count as executed from now on.
         self.raise((word + 1).saturating_sub(WINDOW));
         let (at, found) = self.find(word);
+        // The first executed RPC of its word.
         if !found {
             self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
         } else if !self.entries[at].is_full() {
@@ -263,10 +265,12 @@ impl ReplayWindow {
             return 0;
         }
         let mut forgotten = 0;
+        // The client restarted often, or several clients share an address.
         if self.epochs.len() == EPOCHS {
             forgotten = self.epochs.remove(0).entries.len();
             self.since = now;
         }
+        // Requests that were overtaken by this one are still accepted.
         let base = word.saturating_sub(WINDOW / 2);
         self.epochs.push(ClientEpoch { epoch, base, entries: VecDeque::new() });
         forgotten
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_exactly_what_was_executed_within_the_window() {
+    fn the_window_agrees_with_a_set_of_executed_requests() {
         arbtest::arbtest(|u| {
             let mut ours = ReplayWindow::new(Time::ZERO);
             let mut model = BTreeSet::new();
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_pays_for_what_it_did_and_not_for_how_long_it_lives() {
+    fn entries_depend_on_gaps_and_not_on_the_age_of_a_client() {
         // One after the other, long after the first.
         let mut ours = ReplayWindow::new(Time::ZERO);
         for n in 1_000_000..1_100_000 {
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_takes_no_memory() {
+    fn forgotten_entries_take_no_memory() {
         let mut ours = ClientEpoch::beginning_at(1, 0);
         for n in 0..WINDOW {
             ours.remember(n * 64, false);
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_crowd_a_client_keeps_less_and_still_executes_nothing_twice() {
+    fn a_crowded_client_keeps_less_and_executes_nothing_twice() {
         let mut ours = ReplayWindow::new(Time::ZERO);
         let every_other = || (0..10_000).map(|n| id(1, 1_000_000 + 100 * n));
         for id in every_other() {

@@ -142,14 +142,15 @@ pub struct Config {
     pub incast: Option<IncastConfig>,
     /// Clients are validated before a request of theirs is executed: they show that they receive at
     /// their address, and identify themselves, so that duplicates are recognised at any address and
-    /// whatever this server forgot. The runtime sets it if senders can be spoofed and packets can
-    /// carry the extension (UDP).
+    /// whatever this server forgot. A runtime should set it if senders can be spoofed and packets
+    /// can carry the extension (UDP).
     pub validate_addresses: bool,
-    /// RPC ids begin at a random counter instead of 1. The runtime sets it.
+    /// RPC ids begin at a random counter instead of 1. A runtime should set it.
     pub unguessable_ids: bool,
     /// Emit [`crate::Event::Readable`] for messages of more than one packet.
     pub readable_events: bool,
-    /// Seeds the first RPC id and the hash tables. A runtime passes true randomness.
+    /// Seeds the first RPC id and the hash tables. A runtime should pass true randomness, and a
+    /// simulation a fixed number.
     pub seed: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::config::Granting;
 
 /// An active message, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
+pub(super) struct MessageGrant {
     pub length: u32,
     /// All bytes before this were granted or unscheduled.
     pub granted: u32,
@@ -20,7 +20,7 @@ pub(super) struct Message {
 
 /// The window of a message, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct GrantRoom {
     /// Bytes that may be outstanding.
     pub size: u32,
     /// How many of them are not.
@@ -44,8 +44,8 @@ pub(super) enum Decision {
 /// this one.
 #[inline]
 pub(super) fn decide(
-    message: &Message,
-    window: &Window,
+    message: &MessageGrant,
+    window: &GrantRoom,
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
@@ -81,8 +81,9 @@ mod tests {
 
     /// A message of 100 packets with a window of 10, if `free` bytes of it are free.
     fn with_free(free: u32, granting: Granting, bound: u64) -> Decision {
-        let message = Message { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
-        let window = Window { size: 10 * PACKET, free, packet: PACKET, partial: false };
+        let message =
+            MessageGrant { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
+        let window = GrantRoom { size: 10 * PACKET, free, packet: PACKET, partial: false };
         decide(&message, &window, granting, || bound)
     }
 
@@ -102,12 +103,12 @@ mod tests {
         assert_eq!(with_free(PACKET, EVERY_TWO, u64::MAX), Wait);
         assert_eq!(with_free(2 * PACKET, EVERY_TWO, u64::MAX), all(2 * PACKET));
         // The last packet of a message does not wait for a second one.
-        let last = Message { length: 21 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
-        let window = Window { size: 10 * PACKET, free: PACKET, packet: PACKET, partial: false };
+        let last = MessageGrant { length: 21 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
+        let window = GrantRoom { size: 10 * PACKET, free: PACKET, packet: PACKET, partial: false };
         assert_eq!(decide(&last, &window, EVERY_TWO, || u64::MAX), all(PACKET));
         // Nor does a grant if half of a small window is free.
-        let small = Window { size: 2 * PACKET, ..window };
-        let message = Message { length: 100 * PACKET, ..last };
+        let small = GrantRoom { size: 2 * PACKET, ..window };
+        let message = MessageGrant { length: 100 * PACKET, ..last };
         assert_eq!(decide(&message, &small, EVERY_TWO, || u64::MAX), all(PACKET));
     }
 
@@ -123,8 +124,8 @@ mod tests {
         let starved = |bytes| Grant { bytes, starved: true };
         assert_eq!(with_free(4 * PACKET, EVERY_PACKET, 2_500), starved(2_500));
         assert_eq!(with_free(4 * PACKET, EVERY_PACKET, 999), starved(0), "less than a packet");
-        let message = Message { length: 100 * PACKET, granted: 0, received_ahead: 1_500 };
-        let window = Window { size: 10 * PACKET, free: 4_000, packet: PACKET, partial: true };
+        let message = MessageGrant { length: 100 * PACKET, granted: 0, received_ahead: 1_500 };
+        let window = GrantRoom { size: 10 * PACKET, free: 4_000, packet: PACKET, partial: true };
         assert_eq!(decide(&message, &window, EVERY_PACKET, || 0), starved(0));
         assert_eq!(decide(&message, &window, EVERY_PACKET, || 1), starved(1_501));
     }

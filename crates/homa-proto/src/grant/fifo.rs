@@ -12,6 +12,7 @@ impl Endpoint {
     pub(super) fn fifo_grant_by_time(&mut self) {
         let increment = self.config.fifo_increment;
         let permille = u64::from(self.config.fifo_permille);
+        // The share is off, or the link could not have carried the last increment yet.
         if permille == 0 || self.now < self.grants.fifo_due {
             return;
         }
@@ -46,6 +47,7 @@ impl Endpoint {
         }
         self.grants.fifo_credit -= due;
         let Some(handle) = self.grants.scheduler.oldest() else { return };
+        // The oldest message is granted first anyway.
         if self.grants.scheduler.rank(handle) == Some(0) {
             return;
         }
@@ -53,6 +55,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(handle) else { return };
         let Some(inc) = &rpc.inc else { return };
         let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |peer| peer.rtt_bytes());
+        // It has its share already and does not use it.
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
             return;
         }

@@ -63,6 +63,7 @@ impl Endpoint {
             let wire = wire_bytes(data.span.len, payload);
             inc.grant.wire_outstanding = inc.grant.wire_outstanding.saturating_sub(wire);
         }
+        // A suspended message was taken out of the totals.
         if !inc.grant.suspended {
             let arrived = u64::from(outstanding - inc.outstanding());
             self.grants.expected -= arrived;

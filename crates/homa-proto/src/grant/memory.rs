@@ -170,6 +170,7 @@ impl Endpoint {
     /// Memory that a message needs to begin, if a packet up to `end` is here and its sender says
     /// that `incoming` bytes come unscheduled. Counts at most what we told senders to send.
     pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
+        // Nothing more comes unscheduled.
         if incoming <= end {
             return end;
         }

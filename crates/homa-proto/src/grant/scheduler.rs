@@ -122,6 +122,7 @@ impl Scheduler {
 
     pub(super) fn set_degree(&mut self, degree: usize) {
         self.degree = degree;
+        // Levels were taken from scheduled bytes: the last messages wait again.
         while self.active.len() > degree {
             self.demote(self.active.len() - 1);
         }
@@ -161,6 +162,7 @@ impl Scheduler {
         if self.keeps_ages {
             self.ages.insert(key.age, key.handle);
         }
+        // All messages are active, so the two sets are not kept.
         if self.is_unlimited() {
             return;
         }
@@ -224,6 +226,7 @@ impl Scheduler {
                     self.active.swap(at + 1, at);
                     at += 1;
                 }
+                // It comes earlier than before, so it stays active.
                 if remaining <= old.remaining {
                     return;
                 }
@@ -238,6 +241,7 @@ impl Scheduler {
 
     fn best_waiting(&self, host: u32) -> Option<HostCandidate> {
         let h = self.hosts.get(&host)?;
+        // Homa §3.5: the second message of a host would wait for the same uplink.
         let allowed = h.active == 0 || !self.one_per_host;
         h.waiting.first().filter(|_| allowed).map(|&key| (h.deprioritized, h.active, key, host))
     }
@@ -249,6 +253,7 @@ impl Scheduler {
         }
         let h = self.hosts.entry(host).or_default();
         change(h);
+        // Hosts without messages cost no memory.
         if h.active == 0 && h.waiting.is_empty() {
             self.hosts.remove(&host);
         } else if let Some(best_waiting) = self.best_waiting(host) {
@@ -287,6 +292,7 @@ impl Scheduler {
     fn rebalance(&mut self) {
         self.swap_within_hosts();
         while let Some(&(deprioritized, count, key, host)) = self.best_by_host.first() {
+            // A place is free.
             if self.active.len() < self.degree {
                 self.promote(key, host);
                 continue;
@@ -296,6 +302,7 @@ impl Scheduler {
                 ((a.deprioritized, others, a.key), at)
             });
             match worst.max() {
+                // A waiting message preempts the last active one.
                 Some((rank, at)) if (deprioritized, count, key) < rank => self.demote(at),
                 _ => return,
             }
@@ -397,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
+    fn hosts_with_fewer_active_messages_are_preferred() {
         let mut s = Scheduler::new(3, false, true);
         s.insert(key(1, 1), 10, false);
         s.insert(key(2, 2), 10, false);

@@ -49,6 +49,7 @@ impl Endpoint {
         let Some((rank, handle, timer)) = self.grants.scheduler.active_of(host) else { return };
         let Some(next) = self.next_grant(handle, rank) else { return };
         let paced = timer.until > self.now && timer.until != Time::MAX;
+        // The last GRANT is still being answered, and this one is not more urgent.
         if paced && next.level <= timer.level {
             return;
         }

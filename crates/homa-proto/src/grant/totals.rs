@@ -103,6 +103,7 @@ impl Grants {
 
     /// Keeps a message that ended for others to come.
     pub(super) fn recycle(&mut self, inc: Box<IncomingMessage>) {
+        // Beyond that the allocator does it: a burst should not keep its memory for ever.
         if self.spare.len() < MAX_SPARE {
             self.spare.push(inc);
         }

@@ -28,6 +28,7 @@ impl Endpoint {
             return self.on_resend_before_response(now, handle);
         }
         let restarts = self.server_forgot(rpc, range);
+        // Then the RESEND is answered by the first packets of the request.
         if restarts {
             self.restart_request(handle);
         }

@@ -58,6 +58,7 @@ impl Downlink {
         self.full = false;
         let seen = u128::from(self.bytes) * 8_000_000_000 / u128::from(passed.0.max(1));
         let seen = u64::try_from(seen).unwrap_or(u64::MAX);
+        // The window had pauses, so the link may be faster than it shows.
         if self.idle && seen <= self.rate().0 {
             return;
         }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waited_for_does_not_make_a_link_slow() {
+    fn data_that_was_not_awaited_does_not_make_a_link_slow() {
         let (mut link, mut now) = after(Duration::micros(12), None, true);
         let fast = link.time_for(1_000_000);
         for _ in 0..2_000 {

@@ -122,6 +122,7 @@ impl Estimator {
             (share / self.total.max(1) + add) / 4
         };
         let nearest = quarters(2);
+        // Without a last split there is no reason to be reluctant.
         let split = match u64::from(self.split) {
             0 => nearest,
             now if nearest > now => quarters(1).max(now),

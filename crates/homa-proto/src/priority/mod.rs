@@ -98,6 +98,7 @@ impl Levels {
             return false;
         }
         let next = estimator.allocate(self.levels);
+        // Each change costs CUTOFFS to all senders, so small ones are not made.
         if !unscheduled::differs(&self.cutoffs, &next, self.levels) {
             return false;
         }

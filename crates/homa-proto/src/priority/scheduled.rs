@@ -36,7 +36,7 @@ mod tests {
     use crate::units::Rate;
 
     #[test]
-    fn a_lone_message_takes_the_lowest_level_and_newcomers_rise_above_it() {
+    fn a_lone_message_takes_the_lowest_level() {
         let mut config = Config::for_users(Rate::gbps(10));
         config.priorities =
             PriorityAllocation::Fixed { cutoffs: [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200] };

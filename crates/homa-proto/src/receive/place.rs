@@ -19,6 +19,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<Placement, DropReason> {
+        // Before everything else, because it may free memory and an RPC.
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
         }
@@ -32,12 +33,14 @@ impl Endpoint {
         let (max_payload, link) = self
             .peer(packet.peer)
             .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link()));
+        // If more is outstanding, the link was kept busy by us and shows its rate.
         let more = self.grants.expected() > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
         if !cutoffs_after && self.is_validated(packet.peer) {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
+        // A one-way message of one packet needs no RPC; in a simulation these are most messages.
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
         } else {
@@ -62,11 +65,14 @@ impl Endpoint {
         // A piggybacked ACK may have ended the RPC.
         let known = found.and_then(|handle| self.rpcs.get(handle));
         let found = known.and(found);
+        // The request is complete already.
         if known.is_some_and(|rpc| rpc.state.has_request()) {
             return Err(DropReason::Duplicate);
         }
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
+        // Without the first packets the message's announcement is not known, and memory for it
+        // would be reserved on the sender's word.
         if !begun && end > self.grants.max_ahead() {
             return Err(self.why_not_begun(packet, found));
         }
@@ -77,6 +83,7 @@ impl Endpoint {
             && !packet.id.from_server()
             && self.has_its_share(packet.peer)
             && self.execution(packet) != Execution::Unvalidated;
+        // Memory is reserved for what is here and announced, before the message is accepted.
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -135,6 +142,7 @@ impl Endpoint {
     /// Accounts for a new incoming message in the allocation of levels.
     fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
         let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
+        // Levels are allocated by wire bytes, because those are what the levels carry.
         let overhead = FULL_FRAME.saturating_sub(payload);
         if self.levels.record_message(length, incoming, payload, overhead) {
             self.counters.cutoff_changes += 1;
@@ -150,22 +158,19 @@ impl Endpoint {
         end: u32,
     ) -> Result<Placement, DropReason> {
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
-        match rpc.state {
-            RpcState::ClientOutgoing | RpcState::ClientIncoming => {}
-            RpcState::ServerIncoming | RpcState::OneWayIncoming => {}
-            _ => return Err(DropReason::WrongState),
+        if !rpc.state.sends_resends() {
+            return Err(DropReason::WrongState);
         }
         let fresh = rpc.inc.is_none();
         if fresh {
             self.first_packet(now, handle, data)?;
         }
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::TooLong) };
-        let peer = rpc.peer;
-        let payload = Self::payload_of(&self.peers, peer);
+        let Some(rpc) = self.rpcs.get(handle) else { return Err(DropReason::TooLong) };
+        let (peer, payload) = (rpc.peer, Self::payload_of(&self.peers, rpc.peer));
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let (offset, len) = (data.span.offset, data.span.len);
         let place = Placement { message: incoming_message(handle), total: length, offset, len };
-        let Some(inc) = &mut rpc.inc else {
+        let Some(inc) = &rpc.inc else {
             self.deliver(now, handle, length);
             return Ok(place);
         };
@@ -271,6 +276,7 @@ impl Endpoint {
         let (kind, cookie) = (rpc.state.receives(), rpc.cookie());
         let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
+        // Only a longer prefix is news to the application.
         if offset > inc.readable {
             inc.readable = offset;
             let (rpc, message) = (handle, incoming_message(handle));
@@ -284,6 +290,7 @@ impl Endpoint {
         // The record of a request of one packet was read a moment ago.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
+        // The client may have moved while the request arrived.
         if request && self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);

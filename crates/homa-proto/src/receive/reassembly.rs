@@ -64,10 +64,12 @@ impl Reassembly {
         if end > self.length {
             return Err(DropReason::BeyondEnd);
         }
+        // Nearly all packets arrive in order.
         if start == self.end {
             self.end = end;
             return Ok(());
         }
+        // The packet overtook others: it opens a gap.
         if start > self.end {
             if self.gaps.len() >= MAX_GAPS {
                 return Err(DropReason::TooManyGaps);
@@ -90,6 +92,7 @@ impl Reassembly {
         if start < gap.0 || end > gap.1 {
             return Err(DropReason::Overlap);
         }
+        // A packet inside a gap splits it, which is one gap more.
         let splits = start > gap.0 && end < gap.1;
         if splits && full {
             return Err(DropReason::TooManyGaps);

@@ -69,6 +69,7 @@ impl BehindUnknown {
             self.epoch = now;
         }
         self.base[0] = self.base[0].min(delay);
+        // Only a full window can show that it is too large.
         if full {
             self.least_full = self.least_full.min(delay);
         }
@@ -104,6 +105,7 @@ impl RttBytes {
     /// Takes a sample: the bytes that a GRANT allowed arrived after `delay`, behind `ahead` bytes
     /// that were in flight already; `max` is the configured limit.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
+        // A new period begins.
         if self.samples == 0 {
             self.least = Duration::MAX;
         }
@@ -115,6 +117,7 @@ impl RttBytes {
             return;
         }
         let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        // The true product is at most the bound, and perhaps smaller: try a smaller window.
         let next = if self.explained {
             let bytes = self.bytes.min(bound);
             bytes - (bytes / 16).max(FULL_FRAME).min(bytes)
@@ -201,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_time_follows_what_is_seen() {
+    fn the_usual_time_follows_the_samples() {
         let mut time = SmoothedTime::default();
         assert_eq!(time.usual(), Duration::ZERO);
         for _ in 0..200 {
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn settles_within_two_frames_of_the_true_product_from_either_side() {
+    fn the_estimate_settles_within_two_frames_of_the_product() {
         let rate = Rate::gbps(10);
         let base = Duration::micros(24);
         for start in [10_000, 200_000] {
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_behind_an_unknown_link_fills_it_and_waits_little_for_itself() {
+    fn a_window_fills_a_link_of_unknown_rate() {
         let base = Duration::micros(24);
         for (rate, product) in [(Rate::gbps(10), 30_000), (Rate::gbps(25), 75_000)] {
             for start in [10_000, 900_000] {
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_nobody_fills_stays() {
+    fn a_window_that_is_never_full_stays() {
         let mut rtt = RttBytes::new(60_000);
         for n in 0..10_000 {
             let now = Time(n * 1_000_000);

@@ -13,6 +13,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
+        // Earlier bytes were allowed by an earlier GRANT.
         let Some(probe) = inc.probe.filter(|probe| offset >= probe.from) else { return };
         inc.probe = None;
         if self.config.measure_rtt_bytes {

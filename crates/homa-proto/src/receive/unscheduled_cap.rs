@@ -26,6 +26,7 @@ impl Endpoint {
     /// than its share and more than a packet, or less than half of its share.
     pub(crate) fn correct_sender(&mut self, now: Time, packet: &Packet, data: &Data) {
         let whole = data.span.len == data.message_length;
+        // A retransmission does not show how much its sender sends unscheduled.
         if !self.config.policy().wire.corrects_senders || whole || data.retransmit {
             return;
         }
@@ -36,6 +37,8 @@ impl Endpoint {
         let share = self.unscheduled_cap();
         let more = data.incoming > least.saturating_add(share);
         let less = data.incoming < data.message_length.min(share / 2);
+        // Too much is corrected at once, because it overflows the buffer; too little only wastes
+        // time.
         if more || less && last_told.is_none_or(|at| now.since(at) >= TELL_AGAIN) {
             self.send_cutoffs(now, packet);
         }

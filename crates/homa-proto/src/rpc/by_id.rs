@@ -72,7 +72,10 @@ impl ClientRpcs {
             let at = Self::place(id, self.ring.len());
             let older = self.ring[at];
             match rpcs.get(older).filter(|rpc| rpc.state.is_client()) {
+                // Two live RPCs share a place because the ring is small.
                 Some(_) if self.ring.len() < Self::AMPLE * self.len => self.grow(rpcs),
+                // The older one lives long: it leaves the ring, so that one old RPC does not make
+                // it grow.
                 Some(rpc) => {
                     self.long_lived.insert(rpc.id.0, older);
                     self.ring[at] = handle;

@@ -23,6 +23,7 @@ impl Endpoint {
         }
         let own = self.config.max_message;
         let max = peer.limit_exceeded_by(self.now, length).map_or(own, |max| max.min(own));
+        // Refused here, because the receiver would only drop it.
         if length > max {
             return Err(SubmitError::MessageTooLong { max });
         }
@@ -35,6 +36,7 @@ impl Endpoint {
         request: &Request,
     ) -> Result<Submitted, SubmitError> {
         let unscheduled = self.check_length(request.peer, request.length)?;
+        // Bounds memory, and how much a fast caller can queue.
         if self.rpcs.clients() >= self.config.max_rpcs as usize {
             return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
         }
@@ -60,6 +62,7 @@ impl Endpoint {
         };
         let out = self.outgoing(peer, request.length, unscheduled).with_head(request.head);
         let rpc = Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports);
+        // The deadline may be sooner than the first RESEND.
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc.with_options(options).with_message(out));
         self.arm(now, first_check, started.rpc);
@@ -149,6 +152,7 @@ impl Endpoint {
         }
         // A server that had begun to answer and does not know the RPC knew us by another address.
         let never_executed = covered && !begun;
+        // See above: an idempotent call continues, but not faster than its timer.
         if rpc.is_idempotent() && (no_server || !rpc.loss.awaits_answer() && !never_executed) {
             // No server listens, or it gave the request up. To send it again at once would be a
             // loop as fast as the network, so the timer does it.
@@ -160,6 +164,7 @@ impl Endpoint {
             return self.fail(handle, error);
         }
         rpc.loss.heard(now);
+        // The server may refuse the old id as executed.
         if !never_executed {
             self.rpcs.renumber(handle);
         }
@@ -181,6 +186,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
         rpc.state = RpcState::ClientOutgoing;
+        // The response begins again with its first packet.
         if let Some(inc) = inc {
             rpc.note_seen_by_peer();
             self.events.push_back(Event::Release { message: incoming_message(handle) });

@@ -40,11 +40,13 @@ impl Endpoint {
         if unvalidated {
             self.evict_unvalidated();
         }
+        // Bounds memory, and what a flood of requests can take.
         if self.rpcs.servers() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.rpcs.servers();
         let served = self.requests_of_host(packet.peer);
+        // A host that has more than is left for all others gets no more.
         if !unvalidated && served.is_some_and(|served| served >= left) {
             return Err(DropReason::TooManyOfPeer);
         }

@@ -43,7 +43,7 @@ impl RpcState {
         }
     }
 
-    /// An RPC in this state sends RESENDs.
+    /// True if an RPC in this state receives DATA, and sends RESENDs for it.
     pub(crate) const fn sends_resends(self) -> bool {
         matches!(
             self,

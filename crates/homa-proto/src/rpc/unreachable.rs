@@ -95,6 +95,7 @@ impl Endpoint {
         what: Unreachable,
         refused: Option<Refused>,
     ) -> Option<RpcError> {
+        // The kernel module's rule: the peer is gone, so its calls fail.
         if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
@@ -104,6 +105,7 @@ impl Endpoint {
         let validated =
             |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent());
         let came_back = rpc.is_sent_once() && refused.is_some_and(validated);
+        // The packet that came back proves that the server does not have the request.
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }

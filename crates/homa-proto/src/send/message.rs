@@ -105,6 +105,7 @@ impl OutgoingMessage {
     /// The same if the first packet holds `head` bytes beside the message. Unscheduled bytes still
     /// fill packets.
     pub(crate) fn with_head(self, head: u8) -> Self {
+        // A message that is unscheduled as a whole stays so.
         let unscheduled = match self.unscheduled < self.length {
             true => self.unscheduled.saturating_sub(head.into()).max(1),
             false => self.unscheduled,
@@ -158,6 +159,7 @@ impl OutgoingMessage {
     /// Start and end of the part of the message that holds `offset`, and its bytes per packet. The
     /// unscheduled limit is always a packet boundary.
     fn part_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32, u32) {
+        // Packets of the two parts may have different sizes, so neither crosses the limit.
         if offset < self.unscheduled {
             (0, self.unscheduled.min(self.length), sizes.unscheduled)
         } else {

@@ -18,15 +18,16 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: large packets to the peer were lost lately. Requests start over, under their
-    /// ids, if the peer has sent nothing about them: if the server were asked about one that it has
-    /// nothing of, the call might end as
+    /// Environment in: large packets to the peer were lost lately, so new ones should be shorter.
+    /// Requests start over, under their ids, if the peer has sent nothing about them: if the server
+    /// were asked about one that it has nothing of, the call might end as
     /// [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), because the server cannot say
     /// that it was never executed. Missing bytes of other messages will be asked for.
     pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
         self.begin(now);
         let Some(known) = self.peer(peer) else { return };
         let (payload, count) = (known.info.max_payload, known.rpcs() as usize);
+        // A peer without RPCs costs no search: `take` ends it at once.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let unanswered = |rpc: &Rpc| {
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_arrives_whole_whatever_size_its_packets_have_in_between() {
+    fn packet_sizes_may_change_while_a_message_arrives() {
         for config in [Config::for_users(Rate::gbps(10)), Config::linux()] {
             let (mut client, mut server) = (endpoint(config.clone()), endpoint(config));
             let request = Request {

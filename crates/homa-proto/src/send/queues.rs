@@ -52,6 +52,7 @@ impl LinkQueue {
         loop {
             let entry = *self.srpt.peek()?;
             let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
+            // An entry with another key, or of another link, was replaced by a later one.
             if out.is_some_and(|out| out.queued == entry.remaining && out.link == link) {
                 return Some(entry);
             }
@@ -63,6 +64,7 @@ impl LinkQueue {
         loop {
             let &Reverse((age, handle)) = self.fifo.peek()?;
             let out = rpcs.get_mut(handle).map(|rpc| &mut rpc.out);
+            // The age tells the message from the next one in the same slot.
             match out.filter(|out| out.age == age && out.link == link) {
                 Some(out) if out.is_queued() => return Some((age, handle)),
                 Some(out) => out.in_fifo = false,
@@ -112,6 +114,8 @@ impl SendQueue {
 
     /// Queues a message that may have become able to send.
     pub(crate) fn wake(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
+        // A queued message keeps its key: it is at most too large, and corrected when a packet
+        // leaves.
         if !out.has_bytes_to_send() || out.is_queued() {
             return;
         }
@@ -150,6 +154,7 @@ impl SendQueue {
 
     /// Removes the entries of messages that ended, if there are many. Few of them are ever reached.
     pub(crate) fn sweep(&mut self, rpcs: &RpcTable) {
+        // A sweep costs as much as the queues hold, so it waits until half of them is stale.
         if self.stale < MAX_STALE + self.count {
             return;
         }
@@ -165,6 +170,7 @@ impl SendQueue {
 
     /// The next message to send by one of `links`: the shortest, or the oldest for its share.
     pub(super) fn pick(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
+        // SRPT alone would starve the oldest message while shorter ones keep coming.
         if self.fifo_credit >= 1000
             && let Some(oldest) = self.oldest(rpcs, links)
         {
@@ -212,11 +218,13 @@ impl SendQueue {
 
     /// Accounts for a packet just taken from `out`.
     pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
+        // Short messages take nothing from the oldest one, so they earn it no share.
         if out.length > FIFO_LENGTH {
             self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());
         let queue = self.queue(out.link);
+        // The message with the fewest bytes stays the first: its key is lowered in place.
         let on_top = queue.srpt.peek().is_some_and(|top| top.handle == handle);
         match (on_top, next) {
             (true, Some(remaining)) => queue.srpt.lower_first(remaining),

@@ -16,6 +16,7 @@ impl Endpoint {
     pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
         let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
         let before = known.set_link(link);
+        // No message is in a queue of the old link.
         if before == link || known.rpcs() == 0 {
             return;
         }

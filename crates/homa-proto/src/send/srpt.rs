@@ -51,6 +51,7 @@ impl SrptQueue {
         if at == BUCKETS {
             return None;
         }
+        // A message in the heap may have become shorter than those in buckets since it was queued.
         let first = self.heap.peek().is_none_or(|top| top.0.remaining >= at * STEP);
         first.then_some(at as usize)
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_end_before_they_are_sent_leave_nothing_for_long() {
+    fn messages_that_end_unsent_leave_no_entries() {
         use crate::packet::PeerId;
         use crate::{Config, Endpoint, PeerInfo, Rate, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_sent_past_an_older_one_leave_nothing_for_long() {
+    fn messages_that_pass_an_older_one_leave_no_entries() {
         use crate::packet::{Body, Packet, PeerId};
         use crate::{Config, Endpoint, PeerInfo, Rate, Request, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();

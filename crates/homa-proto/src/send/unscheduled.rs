@@ -16,6 +16,7 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
         UnscheduledLimit::RttBytes => peer.rtt_bytes().min(MAX_UNSCHEDULED),
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
+    // The receiver may have less buffer than RTTbytes from each sender.
     let limit = limit.min(peer.unscheduled_cap());
     match config.profile.policy().grants.whole_packets {
         true => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,

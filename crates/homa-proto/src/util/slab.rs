@@ -42,6 +42,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> RpcHandle {
+        // The slot used last is likely in the cache.
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.value = Some(value);

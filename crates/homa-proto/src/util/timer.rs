@@ -32,9 +32,11 @@ impl Wheel {
     /// Arms an entry for `at`, unless `armed`, the tick of the slot's present one, is early enough.
     /// An entry more than 255 ticks ahead fires early and is armed again.
     pub(crate) fn arm(&mut self, now: Time, at: Time, index: u32, armed: &mut u64) {
+        // The slot's entry fires early enough, and is then armed again for `at`.
         if *armed != 0 && *armed <= at.0 / TICK.0 {
             return;
         }
+        // The wheel is empty: it continues from the present, not from its last entry.
         if self.first == u64::MAX {
             self.next = self.next.max(now.0 / TICK.0).max(1);
         }

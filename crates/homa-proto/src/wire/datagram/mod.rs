@@ -14,7 +14,7 @@
 //!
 //! [`encode`] writes the header in front of one packet and leaves the payload to the caller, who
 //! may gather it from several places. [`Writer`] fills one buffer with as many packets as fit.
-//! [`decode`] and [`Datagram::packets`] read both without copying. Reading is bounded by the
+//! [`decode`] and [`DecodedDatagram::packets`] read both without copying. Reading is bounded by the
 //! datagram's length.
 //!
 //! ```
@@ -141,7 +141,7 @@ fn set_extension_length(out: &mut [u8], length: usize) -> Result<(), EncodeError
 
 /// A datagram whose header and extensions were understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct DecodedDatagram<'a> {
     /// The sender's number for it.
     pub number: u64,
     /// Extensions that were skipped because their type is not known here.
@@ -154,7 +154,7 @@ pub struct Datagram<'a> {
 
 /// Reads a datagram's header and extensions.
 #[inline]
-pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
+pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
     match bytes.first() {
         None => return Err(DropReason::Truncated),
         Some(&VERSION) => {}
@@ -165,7 +165,7 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
     if KEY_ID.get(header) != PLAINTEXT {
         return Err(DropReason::UnknownKey);
     }
-    let mut datagram = Datagram {
+    let mut datagram = DecodedDatagram {
         number: NUMBER.get(header),
         unknown_extensions: 0,
         extensions: Extensions::default(),
@@ -209,7 +209,7 @@ pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     first
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> DecodedDatagram<'a> {
     /// The packets, which arrived from `peer` at a priority level (0..=7). A packet that cannot be
     /// read does not hide those after it, unless it breaks the framing.
     #[inline]
@@ -222,7 +222,7 @@ impl<'a> Datagram<'a> {
 /// Iterates over the packets of a datagram.
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
-    datagram: Datagram<'a>,
+    datagram: DecodedDatagram<'a>,
     /// Bytes that were not read; `None` at the end.
     rest: Option<&'a [u8]>,
     peer: PeerId,
