@@ -72,7 +72,7 @@ fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
 #[test]
 fn batches_that_a_pause_swallowed_do_not_grow() {
     let mut pacer = LinkPacer::new(None);
-    // Turns of a few batches, each of which left before we asked; the clock tells only between.
+    // Turns of a few batches, each drained before the query. The clock advances only between turns.
     for turn in 0..20 {
         let now = Time(turn * 10_000_000);
         for _ in 0..10 {
@@ -86,7 +86,7 @@ fn batches_that_a_pause_swallowed_do_not_grow() {
 fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
     let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
     let mut pacer = LinkPacer::new(None);
-    // When the packets below us will have left, by a model of the kernel's queue.
+    // When the queued packets will have left, in a model of the kernel's queue.
     let mut leaving = std::collections::VecDeque::new();
     let asked = std::cell::Cell::new(0);
     let (mut now, mut sent) = (Time::ZERO, 0u64);
@@ -139,7 +139,7 @@ fn many_small_sends_are_asked_about_once_per_two_full_packets() {
     assert_eq!(asked, 1000 * 240 / 3120, "3120 is the first multiple above two full packets");
 }
 
-/// A cut of the benchmark `nic`, which has all of them.
+/// A part of the cases of the benchmark `nic`.
 #[test]
 fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
     for mbps in [100, 1_000, 25_000, 100_000] {
@@ -178,7 +178,7 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
     }
 }
 
-/// A shaper or veth without one reports every packet as it leaves.
+/// A shaper, or veth without one, reports every packet as it leaves.
 #[test]
 fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
     for mbps in [10, 100, 1_000] {
@@ -251,12 +251,12 @@ fn a_rate_told_later_is_the_one_that_counts() {
     assert!(pacer.budget(Time(2_000), || None) >= FULL_FRAME);
 }
 
-/// A card that two engines with sockets of their own send by; it reports at fixed intervals.
+/// A card that two engines send by, each with its socket; it reports at fixed intervals.
 struct Both {
     rate: Rate,
     every: Duration,
     free: Time,
-    /// When each packet has left, and whose it is.
+    /// When each packet has left, and its owner.
     packets: Vec<(Time, usize)>,
 }
 
@@ -270,15 +270,15 @@ impl Both {
         self.packets.push((self.free, whose));
     }
 
-    /// What one socket is charged for.
+    /// The charge of one socket.
     fn queued(&self, now: Time, whose: usize) -> u32 {
         let reported = Time(now.0 / self.every.0 * self.every.0);
         let held = self.packets.iter().rev().take_while(|(left, _)| *left > reported);
         held.filter(|(_, owner)| *owner == whose).count() as u32 * PACKET_BUFFER
     }
 
-    /// Lets both send for 20 ms, the second from the middle on; how many packets each sent in the
-    /// first and in the last 8 ms, and most that had not left in these.
+    /// Both send for 20 ms, the second one from the middle on. Returns the packets that each sent
+    /// in the first and in the last 8 ms, and the most that had not left in the latter.
     fn run(mut self) -> ([[usize; 2]; 2], usize) {
         let mut pacers = [0; 2].map(|_| LinkPacer::new(Some(self.rate)));
         let (mut now, mut most, mut sent) = (Time::ZERO, 0, [[0; 2]; 2]);
@@ -293,7 +293,7 @@ impl Both {
                 }
             }
             let waiting = self.packets.iter().rev().take_while(|(left, _)| *left > now).count();
-            // Whoever is alone also probes.
+            // An engine that is alone also probes.
             most = if now >= Time(12_000_000) { most.max(waiting) } else { 0 };
             now += Duration(500);
         }
@@ -324,7 +324,7 @@ fn one_that_others_join_now_and_then_does_not_take_the_link_for_faster_than_it_w
         let mut pacer = LinkPacer::new(Some(rate));
         for step in 0..40_000u64 {
             let now = Time(500 * step);
-            // The other has little to send: what we send leaves faster than we count on.
+            // The other engine has little to send, so our packets leave faster than we expect.
             pacer.set_senders(now, 1 + ((now.0 / pause) % 2) as u32);
             while pacer.budget(now, || Some(card.queued(now, 0))) >= FULL_FRAME {
                 card.send(now, 0);
