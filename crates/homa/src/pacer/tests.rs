@@ -29,7 +29,7 @@ fn a_slow_link_never_has_more_than_two_full_packets_queued() {
 }
 
 #[test]
-fn who_comes_in_time_keeps_one_packet_below_and_who_comes_late_two() {
+fn a_punctual_thread_queues_one_packet_and_a_late_one_two() {
     let rate = Rate::mbps(100);
     let packet = rate.time_for(u64::from(FULL_FRAME));
     for (late, ahead) in [(Duration(100), 30), (Duration::micros(60), 60), (packet, 124)] {
@@ -83,7 +83,7 @@ fn batches_that_a_pause_swallowed_do_not_grow() {
 }
 
 #[test]
-fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
+fn a_slow_link_of_unknown_rate_is_busy_with_few_queries() {
     let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
     let mut pacer = LinkPacer::new(None);
     // When the queued packets will have left, in a model of the kernel's queue.
@@ -114,7 +114,7 @@ fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
 }
 
 #[test]
-fn what_the_kernel_still_holds_stops_the_pulling_until_it_left() {
+fn no_packet_is_pulled_while_the_kernel_queue_is_full() {
     let mut pacer = LinkPacer::new(None);
     assert_eq!(pacer.budget(Time(0), || None), QUEUE_MAX);
     pacer.sent(Time(0), QUEUE_MAX, || Some(2 * PACKET_BUFFER));
@@ -180,7 +180,7 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
 
 /// A shaper, or veth without one, reports every packet as it leaves.
 #[test]
-fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
+fn a_shaper_of_unknown_rate_has_at_most_two_packets_queued() {
     for mbps in [10, 100, 1_000] {
         let (rate, step) = (Rate::mbps(mbps), Duration::micros(1));
         let out = run(&Knowledge::Unknown.cell(rate, Duration::ZERO, step));
@@ -189,7 +189,7 @@ fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
 }
 
 #[test]
-fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow() {
+fn an_application_with_little_to_send_does_not_wait() {
     for known_rate in [None, Some(Rate::gbps(25))] {
         let mut pacer = LinkPacer::new(known_rate);
         let mut card = Card::new(Rate::gbps(25), Duration::micros(50));
@@ -219,7 +219,7 @@ fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow
 }
 
 #[test]
-fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
+fn a_known_rate_stands_if_packets_are_never_charged() {
     let rate = Rate::gbps(1);
     let mut pacer = LinkPacer::new(Some(rate));
     let (mut now, mut sent, mut asked) = (Time::ZERO, 0, 0);
@@ -240,7 +240,7 @@ fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
 }
 
 #[test]
-fn a_rate_told_later_is_the_one_that_counts() {
+fn a_rate_that_is_set_later_is_used() {
     let mut pacer = LinkPacer::new(None);
     pacer.set_rate(Some(Rate::mbps(100)));
     pacer.sent(Time(0), QUEUE_MAX, || None);
@@ -317,7 +317,7 @@ fn engines_that_send_by_one_card_part_it_whenever_it_reports() {
 }
 
 #[test]
-fn one_that_others_join_now_and_then_does_not_take_the_link_for_faster_than_it_was_told() {
+fn senders_that_join_at_times_do_not_raise_a_known_rate() {
     let rate = Rate::gbps(1);
     for pause in [50_000, 300_000, 1_000_000] {
         let mut card = Both::new(rate, Duration::micros(1));
