@@ -214,7 +214,7 @@ mod tests {
 
     /// If taking a result needed the engine's lock, this test would hang.
     #[test]
-    fn a_result_is_taken_or_dropped_while_somebody_else_holds_the_engine() {
+    fn a_result_is_taken_or_dropped_without_the_engines_lock() {
         let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
         let (engine, other) = (open(), open());
         let (client, to, server) = (engine.client(), other.local_addr(), other.serve().unwrap());

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_gives_any_span_in_the_slices_where_it_lies() {
+    fn a_list_returns_any_span_in_contiguous_slices() {
         let parts = [Bytes::from("abc"), Bytes::new(), Bytes::from("d"), Bytes::from("efgh")];
         let list = Payload::from(parts.clone());
         assert_eq!(list.len(), 8);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_class_selectors_and_those_above_the_highest_share_it() {
+    fn levels_are_class_selectors_up_to_the_highest() {
         let tos = |map: PriorityMap| (0..8).map(|level| map.tos(level)).collect::<Vec<u8>>();
         let all = [0x00, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xc0, 0xe0];
         assert_eq!(tos(PriorityMap::Linux), all);

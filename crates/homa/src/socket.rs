@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_handle_of_the_protocol_has_a_number_of_its_own() {
+    fn every_handle_of_the_protocol_has_a_unique_number() {
         for generation in [0, 1, u32::MAX >> 1] {
             for (index, request) in [(0, false), (0, true), (u32::MAX - 1, true)] {
                 let id = Id { rpc: RpcHandle { index, generation }, request };

@@ -44,7 +44,7 @@ mod tests {
     use crate::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
     #[test]
-    fn the_child_of_a_fork_is_told_so_and_disturbs_nothing() {
+    fn the_child_of_a_fork_is_refused_and_disturbs_nothing() {
         let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(at).unwrap();
         let (to, client) = (server.local_addr(), Client::new().unwrap());

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_time_is_in_the_bucket_that_ends_no_more_than_an_eighth_later() {
+    fn a_bucket_ends_at_most_an_eighth_after_a_duration() {
         for power in FIRST..LAST {
             for part in 0..64_u64 {
                 let nanos = (1 << power) + (part << power) / 64 + 1;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_match_the_recorded_durations() {
         let mut times = Histogram::EMPTY;
         assert_eq!(times.percentile(50.0), None);
         (1..=1_000).for_each(|us| times.record(us * 1_000));

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_together_know_of_a_link_what_the_best_informed_does() {
+    fn merged_metrics_use_the_most_reliable_rate_of_a_link() {
         let of = |source, rate: Option<u64>| {
             let interface = "eth0".to_owned();
             let link = LinkMetrics { interface, rate: rate.map(Rate), source };

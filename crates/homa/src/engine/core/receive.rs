@@ -443,7 +443,7 @@ mod tests {
     use crate::driver::memory::{MemoryNetwork, NetworkFaults};
 
     #[test]
-    fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
+    fn a_datagram_from_port_0_is_dropped_and_counted() {
         let config = Config::default();
         let endpoint = Endpoint::new(config.complete(1 << 20, Encapsulation::Datagram).unwrap());
         let network = MemoryNetwork::new(1, NetworkFaults::NONE);

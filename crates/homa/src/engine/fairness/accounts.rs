@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_fills_half_and_many_leave_a_reserve_for_short_replies() {
+    fn one_host_fills_half_and_short_replies_have_a_reserve() {
         const MOST: u64 = 1 << 30;
         const LONG: u64 = 16 << 20;
         let mut held = 0;

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_a_host_is_served_in_order_and_what_is_given_up_leaves() {
+    fn one_host_is_served_in_order_and_cancelled_requests_leave() {
         let mut queue = Queue::default();
         let places: Vec<Place> = (0..10).map(|n| push(&mut queue, (1, n))).collect();
         assert_eq!(queue.remove(places[3]), Some((1, 3)));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_count_as_senders_by_link_until_what_they_sent_has_left() {
+    fn engines_count_as_senders_until_their_packets_have_left() {
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         let shares = [a.link(Some(3), 0), b.link(Some(3), 0), b.link(Some(4), 0)];
         shares[1].busy_until(Time(100));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_has_coming_is_told_to_the_others_until_it_is_gone() {
+    fn expected_bytes_are_published_until_the_engine_is_gone() {
         let (mut one, mut other) = (endpoint(), endpoint());
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         one.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_by_an_interface_is_told_once_whatever_its_number() {
+    fn bytes_of_an_interface_are_published_once() {
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         let mut here = b.link(Some(3), 0);
         a.link(Some(3), 0).publish(5_000);

@@ -89,7 +89,7 @@ mod tests {
 
     /// If the second waker is not called, this test hangs.
     #[test]
-    fn a_waker_that_panics_does_not_keep_the_others_from_being_woken() {
+    fn a_waker_that_panics_does_not_stop_the_others() {
         let wakers = [Arc::new(Panics).into(), Arc::new(Parked(thread::current())).into()];
         let deferred =
             Deferred { wakes: wakers.map(WakeTarget::Task).into(), ..Deferred::default() };

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
+    fn spinning_continues_while_it_pays_and_is_otherwise_rare() {
         let mut policy = SpinPolicy::new(Duration::from_micros(20));
         for _ in 0..100 {
             assert!(!policy.next().is_zero());

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_waits_for_the_engine_does_not_keep_the_lead_from_it() {
+    fn a_waker_that_waits_for_the_engine_does_not_block_the_lead() {
         follows_beside_a_waker(|wait| wait(200));
     }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_of_those_who_left_do_not_pile_up() {
+    fn used_tickets_do_not_pile_up() {
         let mut followers = Followers::default();
         // Each thread waits once.
         let mut joins = || thread::scope(|scope| scope.spawn(|| followers.join()).join().unwrap());
