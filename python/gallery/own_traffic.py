@@ -35,30 +35,34 @@ links = {
 }
 topology = homa.Graph(links)
 
+# %% [markdown]
+# One simulation for each transport; the figures show both.
+
 # %%
-results = {
-    scheme: homa.simulate(
-        scheme=scheme,
-        workload=sizes,
-        topology=topology,
-        load=0.15,
-        messages=MESSAGES,
-        set={"slowdown": "idle", "measures.queues": True},
-    )
-    for scheme in ("homa", "dctcp")
-}
-results["homa"]
+sweep = homa.sweep(
+    {
+        "title": "Two racks behind one thin link",
+        "scenario": {
+            "traffic": {"workload": sizes},
+            "load": {"fraction": 0.15},
+            "stop": {"messages": MESSAGES},
+            "fabric": {"shape": topology},
+            "slowdown": "idle",
+            "measures": {"queues": True},
+        },
+        "axes": {"scheme": ["homa", "dctcp"]},
+    }
+)
+sweep
 
 # %% [markdown]
-# `samples` has every message, `buckets` a row for each hundredth of them by size. Both are memory
-# that pandas and polars read where it lies.
+# `summary` has a row for each simulation, `buckets` one for each hundredth of its messages by size.
+# Both are memory that pandas and polars read where it lies.
 
 # %%
-for scheme, result in results.items():
-    print(f"{scheme:6} p99 {result.summary['slowdown_p99']:.2f} times the idle time")
-    small = [
-        us
-        for size, us in zip(result.samples["bytes"], result.samples["latency_us"], strict=True)
-        if size < 1000
-    ]
-    print(f"       slowest message under 1 kB: {max(small):.0f} µs")
+for scheme, p99 in zip(sweep.summary["scheme"], sweep.summary["slowdown_p99"], strict=True):
+    print(f"{scheme:6} p99 {p99:.2f} times the idle time")
+    columns = (sweep.buckets[name] for name in ("scheme", "max_bytes", "latency_p99_us"))
+    rows = zip(*columns, strict=True)
+    small = [us for of, size, us in rows if of == scheme and size < 1000 and us is not None]
+    print(f"       p99 of messages under 1 kB: at most {max(small):.0f} µs")

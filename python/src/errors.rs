@@ -18,13 +18,7 @@ fn made(py: Python<'_>, error: LabError) -> PyResult<PyErr> {
     match error {
         LabError::Plan(fault) => plan_error(py, &fault),
         LabError::Unknown { what, ref name, ref known } => {
-            let fault = PlanFault {
-                file: DICTIONARY.to_owned(),
-                line: 0,
-                key: what.to_owned(),
-                message: format!("unknown value `{name}`; allowed: {}", known.join(", ")),
-            };
-            plan_error(py, &fault)
+            plan_error(py, &PlanFault::unknown(DICTIONARY, what, (name, known)))
         }
         LabError::File { path, source } => {
             let code = source.raw_os_error();
@@ -44,8 +38,8 @@ fn plan_error(py: Python<'_>, fault: &PlanFault) -> PyResult<PyErr> {
     let of_file = fault.line > 0 && fault.file != DICTIONARY;
     let message = match fault.key.as_str() {
         _ if of_file => fault.to_string(),
-        "" => fault.message.clone(),
-        key => format!("`{key}`: {}", fault.message),
+        "" => fault.said(),
+        key => format!("`{key}`: {}", fault.said()),
     };
     let kwargs = PyDict::new(py);
     kwargs.set_item("key", &fault.key)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homa_lab::table as lab;
 use homa_sim::measure::latency::Sample;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyModuleNotFoundError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
@@ -125,20 +125,36 @@ impl Table {
     }
 
     /// A pandas DataFrame whose columns are this table's memory (`pandas.ArrowDtype`, so that
-    /// counts with gaps stay counts). Needs pandas and pyarrow.
+    /// counts with gaps stay counts). Needs pandas and pyarrow, the package's extra `pandas`.
     fn to_pandas<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let dtype = py.import("pandas")?.getattr("ArrowDtype")?;
-        let table = py.import("pyarrow")?.call_method1("table", (slf,))?;
+        let dtype = needed(py, "pandas", "pandas")?.getattr("ArrowDtype")?;
+        let table = needed(py, "pyarrow", "pandas")?.call_method1("table", (slf,))?;
         let kwargs = pyo3::types::PyDict::new(py);
         kwargs.set_item("types_mapper", dtype)?;
         table.call_method("to_pandas", (), Some(&kwargs))
     }
 
-    /// A polars DataFrame whose columns are this table's memory. Needs polars.
+    /// A polars DataFrame whose columns are this table's memory. Needs polars, the package's extra
+    /// `polars`.
     fn to_polars<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+        needed(slf.py(), "polars", "polars")?.call_method1("DataFrame", (slf,))
     }
+}
+
+/// A module that an extra of the package installs; the error of a missing one names the extra.
+fn needed<'py>(py: Python<'py>, module: &str, extra: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(module).map_err(|error| {
+        // One that is there may lack a module of its own, and says so.
+        let named = error.value(py).getattr("name").and_then(|name| name.extract::<String>());
+        if named.ok().as_deref() != Some(module) {
+            return error;
+        }
+        let message = format!("{module} is missing: pip install 'homa[{extra}]'");
+        let missing = PyModuleNotFoundError::new_err(message);
+        missing.set_cause(py, Some(error));
+        missing
+    })
 }
 
 fn optional<T: Copy>(values: &[T], there: &Presence) -> Vec<Option<T>> {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import homa
+from homa import _show
 
 
 def test_a_simulation_is_that_of_the_program(small, program):
@@ -67,6 +68,7 @@ def test_a_plan_may_be_a_file(tmp_path, small):
         ({"set": {"load.basis": "bits"}}, "load.basis", "payload"),
         ({"set": {"load.fracton": 0.5}}, "load.fracton", "fraction"),
         ({"load": -1.0}, "load.fraction", None),
+        ({"load": 80}, "load.fraction", None),
         ({"set": {"options.mtu": 100}}, "options.mtu", None),
         ({"workload": "w9"}, "traffic.workload", None),
         ({"load": float("nan")}, "load", None),
@@ -84,6 +86,19 @@ def test_a_mistake_names_its_key_and_what_is_allowed(wrong, key, allowed):
     assert f"`{key}`" in str(caught.value)
     assert allowed is None or allowed in caught.value.allowed, caught.value.allowed
     assert isinstance(caught.value, ValueError)
+
+
+def test_a_load_in_per_cent_is_answered_with_the_share():
+    for wrong in ({"load": 80}, {"set": {"load.fraction": 80}}):
+        with pytest.raises(homa.PlanError, match=r"above 0 and below 10: 0\.8\?"):
+            homa.simulate(**wrong)
+    with pytest.raises(homa.PlanError, match=r"write `load\.fraction = 0\.8`"):
+        homa.simulate({"scenario": {"load": 80}})
+
+
+def test_the_default_is_what_users_get():
+    result = homa.simulate(messages=100)
+    assert result.summary["scheme"] == "homa"
 
 
 def test_paths_are_as_good_as_their_text():
@@ -178,6 +193,13 @@ def test_a_notebook_shows_drawings(small):
     assert all(chart.startswith("<svg") for chart in result.charts)
 
 
+def test_a_notebook_holds_every_drawing():
+    shown = _show.images([f"<svg>{number}</svg>" for number in range(40)])
+    before, after = shown.split("<details>")
+    assert (before.count("<img"), after.count("<img")) == (6, 24)
+    assert "24 more drawings" in after and "10 more drawings" in after
+
+
 def test_drawings_in_a_notebook_are_dark_on_white_whatever_the_system_is(small):
     html = homa.simulate(small)._repr_html_()
     drawings = re.findall('background:#fff" src="data:image/svg.xml;base64,([^"]*)"', html)
@@ -185,3 +207,25 @@ def test_drawings_in_a_notebook_are_dark_on_white_whatever_the_system_is(small):
     assert len(drawings) == 2
     for drawing in drawings:
         assert drawing.endswith("</svg>\n") and "prefers-color-scheme" not in drawing
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"scheme": "dctpc"}, "`scheme`: unknown scheme `dctpc`; did you mean `dctcp`?"),
+        ({"workload": "websearch"}, "unknown workload `websearch`; did you mean `web-search`?"),
+        ({"set": {"load.fracton": 0.5}}, "unknown key `fracton`; did you mean `fraction`?"),
+        ({"set": {"fabric.host_link": 25}}, "`25` has no unit: write 25Gbps or 25Mbps"),
+    ],
+)
+def test_a_slip_is_told_what_was_meant(wrong, said):
+    with pytest.raises(homa.PlanError) as caught:
+        homa.simulate(**wrong)
+    assert str(caught.value).endswith(said)
+
+
+def test_numbers_of_a_plan_have_units():
+    small = {"fabric.shape": {"kind": "single-switch", "hosts": 4}, "fabric.host_link": "10G"}
+    plain = {**small, "traffic.max_bytes": 64 * 1024, "stop.messages": 100}
+    units = {**small, "traffic.max_bytes": "64KiB", "stop.messages": "0.1k"}
+    assert homa.simulate(set=units).trace_hash == homa.simulate(set=plain).trace_hash

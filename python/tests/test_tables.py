@@ -2,6 +2,8 @@
 
 import csv
 import gc
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +93,23 @@ def test_polars_has_columns_of_our_memory(result):
     ours = pyarrow.table(result.samples)["slowdown"].chunk(0).buffers()[1].address
     assert address == ours
     assert polars.DataFrame(result.buckets)["scheme"].to_list() == result.buckets["scheme"]
+
+
+@pytest.mark.parametrize(
+    ("method", "module", "extra"),
+    [("to_pandas", "pandas", "pandas"), ("to_polars", "polars", "polars")],
+)
+def test_a_missing_library_is_named_with_its_extra(result, monkeypatch, method, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        getattr(result.buckets, method)()
+    assert str(caught.value) == f"{module} is missing: pip install 'homa[{extra}]'"
+    extras = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert f"\n{extra} = [" in extras
+
+
+def test_pandas_without_pyarrow_is_the_same_extra(result, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pyarrow is missing: .*'homa\[pandas\]'"):
+        result.buckets.to_pandas()

@@ -65,10 +65,7 @@ fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
     if !command.status()?.success() {
         return Err(io::Error::other("libhoma does not build: see the errors above"));
     }
-    // This program lies in the same target folder.
-    let ours = std::env::current_exe()?;
-    let target = ours.ancestors().nth(2).unwrap_or(repository);
-    Ok(target.join(if debug { "debug" } else { "release" }))
+    Ok(crate::target(repository).join(if debug { "debug" } else { "release" }))
 }
 
 /// A new file, so that programs that run keep theirs.

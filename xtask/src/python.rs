@@ -4,7 +4,7 @@
 //! Where there is no Python or no network, nothing fails here: the tests that need it say so.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Names the Python of the tests.
@@ -16,7 +16,7 @@ pub fn prepare(repository: &Path) -> Option<OsString> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         return Some(named);
     }
-    let environment = folder(repository)?;
+    let environment = crate::target(repository).join("python");
     let python = environment.join("bin/python");
     if !python.is_file() && !run(Command::new("python3").args(["-m", "venv"]).arg(&environment)) {
         eprintln!("python3 cannot make a virtual environment (apt-get install python3-venv)");
@@ -31,12 +31,6 @@ pub fn prepare(repository: &Path) -> Option<OsString> {
         eprintln!("pip could not install the packages of python/tests/requirements.txt");
     }
     Some(python.into_os_string())
-}
-
-/// Beside the build of this program.
-fn folder(repository: &Path) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    Some(own.ancestors().nth(2).unwrap_or(repository).join("python"))
 }
 
 fn run(command: &mut Command) -> bool {

@@ -133,7 +133,7 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
 /// The repository's files, sorted: those that git tracks, so that a trace or a folder of results
 /// beside them does not count, and a new file counts once it is added. Without
 /// git, as in an unpacked archive, everything.
-fn files(root: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     let mut paths = tracked_files(root).unwrap_or_default();
     if paths.is_empty() {
         collect_files(root, root, &mut paths)?;

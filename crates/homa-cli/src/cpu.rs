@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// User and system time since the process started; zero where the kernel does not tell.
+/// User and system time since the process started; zero if the kernel does not report it.
 pub fn process_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     [usage.user_time(), usage.system_time()]

@@ -5,8 +5,8 @@
 //! line. Left out: everything that decides a number. Protocols, workloads and the rack live in
 //! libraries.
 
-/// As the standard one, except that work goes on where nobody reads stderr any more
-/// (`homa sweep … 2>&1 | head`), instead of ending in a panic.
+/// Like the standard one, but does not panic if stderr is closed, for example in
+/// `homa sweep … 2>&1 | head`.
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::say(format_args!($($text)*)) };
 }

@@ -1,4 +1,4 @@
-//! What a reader sees: tables and JSON on stdout, progress on stderr.
+//! Output: tables and JSON on stdout, progress on stderr.
 //!
 //! A closed stdout (`homa workloads | head -1`) ends the output silently, it is not an error.
 
@@ -23,7 +23,7 @@ pub enum Format {
 /// Why stdout did not take a line, the first time.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes one line to stdout. Work goes on when that fails; the command does, at its end.
+/// Writes one line to stdout. If that fails, the command continues and fails at its end.
 pub fn line(text: impl AsRef<str>) {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{}", text.as_ref()).and_then(|()| out.flush()) {
@@ -34,7 +34,7 @@ pub fn line(text: impl AsRef<str>) {
     }
 }
 
-/// Writes one line to stderr, if anybody reads it.
+/// Writes one line to stderr; a closed stderr is ignored.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -52,7 +52,7 @@ pub fn json(document: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a cell's text stands in its column.
+/// The side of its column on which a cell's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Names.
@@ -100,7 +100,7 @@ impl Table {
     }
 }
 
-/// Progress on stderr: a bar on a terminal, one line per step where there is none.
+/// Progress on stderr: a bar on a terminal, otherwise one line per step.
 pub struct Progress {
     bar: ProgressBar,
     terminal: bool,
@@ -135,7 +135,7 @@ impl Progress {
         progress
     }
 
-    /// What is being done now.
+    /// Names the step that is in progress.
     pub fn step(&self, message: &str) {
         self.bar.set_message(message.to_string());
         if !self.terminal {

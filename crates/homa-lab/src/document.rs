@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
+use homa_workload::nearest::choices;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -121,8 +122,20 @@ fn table_at<'a, 'b>(table: &'a mut DeTable<'b>, path: &[&str]) -> Option<&'a mut
     }
 }
 
-/// The words of the deserialiser in the terms of a plan.
+/// The words of the deserialiser in the terms of a plan; an unknown name with the nearest one.
 pub fn plain(message: &str) -> String {
+    let message = in_terms_of_plans(message);
+    let Some((unknown, listed)) = message.split_once("; allowed: ") else { return message };
+    let Some((_, name)) = unknown.split_once('`') else { return message };
+    let known: Vec<&str> = listed.split(", ").map(|known| known.trim_matches('`')).collect();
+    let choices = choices(name.trim_end_matches('`'), known);
+    match choices.split_once('?') {
+        Some((near, _)) => format!("{unknown}; {near}? allowed: {listed}"),
+        None => message,
+    }
+}
+
+fn in_terms_of_plans(message: &str) -> String {
     let message = message.replace("unknown field ", "unknown key ");
     let message = message.replace("unknown variant ", "unknown value ");
     let message = message.replace("missing field ", "missing key ");

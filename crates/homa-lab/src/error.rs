@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use homa_sim::scenario::ScenarioError;
+use homa_workload::nearest::{choice, choices};
 
 /// Why a plan cannot be read, run or stored.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +58,7 @@ pub enum LabError {
     #[error("{0}")]
     Choice(String),
     /// An argument names nothing there is.
-    #[error("unknown {what} `{name}`; there are {}", known.join(", "))]
+    #[error("unknown {what} `{name}`; {}", choice(name, known.iter().map(String::as_str)))]
     Unknown {
         /// What kind of thing.
         what: &'static str,
@@ -95,10 +96,16 @@ pub struct PlanFault {
 }
 
 impl PlanFault {
+    /// A name that is none of those known, given for `key` of a plan without lines.
+    pub fn unknown(file: &str, key: &str, (name, known): (&str, &[String])) -> Self {
+        let choices = choices(name, known.iter().map(String::as_str));
+        let message = format!("unknown value `{name}`; {choices}");
+        Self { file: file.to_owned(), line: 0, key: key.to_owned(), message }
+    }
+
     /// The values or keys that the message says are allowed; none where it says it in other words.
     pub fn allowed(&self) -> Vec<&str> {
-        let after = |words| self.message.split_once(words).map(|(_, after)| after);
-        let listed = after("allowed: ").or_else(|| after("use one of ")).unwrap_or_default();
+        let listed = self.message.split_once("allowed: ").map_or("", |(_, after)| after);
         // What follows, such as the simulation it happened in, is in parentheses.
         let listed = listed.split(" (").next().unwrap_or_default();
         listed
@@ -108,14 +115,26 @@ impl PlanFault {
             .collect()
     }
 
+    /// The message for people: of a name with a near one, without the list of all.
+    pub fn said(&self) -> String {
+        let Some((slip, listed)) = self.message.split_once("? allowed: ") else {
+            return self.message.clone();
+        };
+        let after = listed.find(" (").map_or("", |at| &listed[at..]);
+        format!("{slip}?{after}")
+    }
+
     fn text(&self) -> String {
+        let message = short_numbers(&self.said());
         let place = match self.line {
             0 => self.file.clone(),
             line => format!("{}:{line}", self.file),
         };
-        let message = short_numbers(&self.message);
         match self.key.as_str() {
             "" => format!("{place}: {message}"),
+            key if self.file == "--set" => format!("--set {key}: {message}"),
+            // An option that has a key of its own.
+            _ if self.file.starts_with("--") => format!("{place}: {message}"),
             key => format!("{place}: `{key}`: {message}"),
         }
     }
@@ -154,9 +173,25 @@ mod tests {
         };
         let one = fault("unknown value `bits`; allowed: `paper`, `wire`, `payload`");
         assert_eq!(one.allowed(), ["paper", "wire", "payload"]);
-        let one = fault("unknown scheme `hama`: use one of homa, tcp (in scheme=hama seed=1)");
+        let one = fault("unknown scheme `swift`; allowed: homa, tcp (in scheme=swift seed=1)");
         assert_eq!(one.allowed(), ["homa", "tcp"]);
         assert!(fault("must be above 0").allowed().is_empty());
+    }
+
+    #[test]
+    fn a_slip_is_told_the_near_name_and_another_name_all() {
+        let known = ["homa", "tcp"].map(str::to_owned);
+        let near = PlanFault::unknown("plan.toml", "scheme", ("hama", &known));
+        assert_eq!(
+            near.to_string(),
+            "plan.toml: `scheme`: unknown value `hama`; did you mean `homa`?"
+        );
+        assert_eq!(near.allowed(), ["homa", "tcp"]);
+        let message = format!("{} (in scheme=hama)", near.message);
+        let inside = PlanFault { message, ..near };
+        assert!(inside.to_string().ends_with("did you mean `homa`? (in scheme=hama)"), "{inside}");
+        let far = PlanFault::unknown("plan.toml", "scheme", ("swift", &known));
+        assert!(far.to_string().ends_with("unknown value `swift`; allowed: homa, tcp"), "{far}");
     }
 
     #[test]

@@ -12,9 +12,9 @@ use homa_proto::{Duration, Rate};
 use homa_sim::experiment::run;
 use homa_sim::measure::headroom::{self, DCTCP_SHORTFALL};
 use homa_sim::scenario::{
-    Bandwidth, Basis, EcnConfig, EcnScopeName, Ending, Fabric, Groups, Load, Measures, Outcome,
-    PhantomOptions, Probes, Scenario, ScenarioError, Shape, SlowdownBy, Span, Stop, TcpOptions,
-    Traffic,
+    Bandwidth, Basis, EcnConfig, EcnScopeName, Fabric, Groups, Measures, OfferedLoad,
+    PhantomOptions, Probes, Scenario, ScenarioError, ScenarioOutcome, Shape, SlowdownBy, Span,
+    Stop, TcpOptions, Traffic, TrafficEnding,
 };
 use serde::Serialize;
 
@@ -278,7 +278,7 @@ impl Question {
                 true => Traffic::LongFlows { senders: self.flows, groups: Vec::new() },
                 false => Traffic::ManyToOne { workload: bytes.to_string(), senders: self.flows },
             },
-            load: Load { fraction: self.load, basis: Basis::Payload },
+            load: OfferedLoad { fraction: self.load, basis: Basis::Payload },
             probes: Some(Probes {
                 from: self.flows + 1,
                 to: 0,
@@ -290,7 +290,7 @@ impl Question {
             stop: Stop {
                 messages: None,
                 time: Some(Span(warm_up + lasts)),
-                ending: if lasting { Ending::Cut } else { Ending::Drain },
+                ending: if lasting { TrafficEnding::Cut } else { TrafficEnding::Drain },
                 ..Stop::default()
             },
             slowdown: SlowdownBy::Idle,
@@ -324,7 +324,7 @@ impl Question {
     }
 }
 
-fn look(outcome: &Outcome) -> Seen {
+fn look(outcome: &ScenarioOutcome) -> Seen {
     let waits = outcome.probes;
     Seen {
         used: outcome.utilisation,

@@ -41,9 +41,14 @@ impl Origin<'_> {
     fn explain(&self, index: usize, cell: &Cell, error: &ScenarioError) -> PlanFault {
         let keys = keys(error, &cell.scenario);
         let concerned = |name: &str| keys.iter().any(|key| related(key, name));
-        let message = match self.axes {
-            [] => error.to_string(),
-            _ => format!("{error} (in {})", cell.label()),
+        // The message at a key does not name the key again.
+        let message = |key: &str| {
+            let named = error.at().is_some_and(|at| key == at || key.ends_with(&format!(".{at}")));
+            let reason = if named { error.reason() } else { error.to_string() };
+            match self.axes {
+                [] => reason,
+                _ => format!("{reason} (in {})", cell.label()),
+            }
         };
         let given = |axis: &str| self.changes.iter().any(|(name, _)| name == axis);
         let axes = || self.axes.iter().map(|(axis, _)| *axis).filter(|axis| !given(axis));
@@ -51,27 +56,28 @@ impl Origin<'_> {
         let mut named: Vec<&str> = axes().filter(|axis| concerned(axis)).collect();
         named.sort_by_key(|axis| !self.is_cured_by(index, axis));
         if let Some(axis) = named.first() {
-            return self.document.fault(&["axes", axis], message);
+            return self.document.fault(&["axes", axis], message(axis));
         }
         if let Some((name, _)) = self.changes.iter().rev().find(|(name, _)| concerned(name)) {
-            return PlanFault { file: "--set".into(), line: 0, key: name.clone(), message };
+            let (key, message) = (name.clone(), message(name));
+            return PlanFault { file: "--set".into(), line: 0, key, message };
         }
         let path = |key: &str| -> Vec<String> {
             ["scenario"].into_iter().chain(key.split('.')).map(str::to_owned).collect()
         };
-        let fault = |path: &[String], message| {
+        let fault = |path: &[String]| {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            self.document.fault(&path, message)
+            self.document.fault(&path, message(&path.join(".")))
         };
         if let Some(path) = keys.iter().map(|key| path(key)).find(|path| self.document.has(path)) {
-            return fault(&path, message);
+            return fault(&path);
         }
         // What is at fault stands in no line: it does not go with an axis, or with the scenario.
         if let Some(axis) = axes().find(|axis| self.is_cured_by(index, axis)) {
-            return self.document.fault(&["axes", axis], message);
+            return self.document.fault(&["axes", axis], message(axis));
         }
         let path = keys.first().map_or_else(|| vec!["scenario".to_owned()], |key| path(key));
-        fault(&path, message)
+        fault(&path)
     }
 
     /// Whether another value of one axis makes the simulation one that can be run.
@@ -92,8 +98,6 @@ impl Origin<'_> {
 /// The keys of a scenario that the simulator complains about.
 fn keys(error: &ScenarioError, scenario: &Scenario) -> Vec<String> {
     match error {
-        ScenarioError::UnknownScheme { .. } => vec!["scheme".to_owned()],
-        ScenarioError::Field { field, .. } => listed(field),
         ScenarioError::File { path, .. } => {
             let traffic = match &scenario.traffic {
                 Traffic::AllToAll { workload, .. }
@@ -109,7 +113,7 @@ fn keys(error: &ScenarioError, scenario: &Scenario) -> Vec<String> {
             let named = traffic.into_iter().chain(graph).filter(|(_, value)| *value == path);
             named.map(|(key, _)| key.to_owned()).collect()
         }
-        _ => Vec::new(),
+        _ => error.at().map(listed).unwrap_or_default(),
     }
 }
 
@@ -149,14 +153,15 @@ mod tests {
         assert_refused(text, &[], &["plan.toml:4: `axes.traffic.workload`: ", "w9", "seed=1"]);
         let text = "[scenario]\nseed = 1\nscheme = \"hama\"\n";
         assert_refused(text, &[], &["plan.toml:3: `scenario.scheme`: unknown scheme `hama`"]);
-        assert_refused("", &["scheme=hama"], &["--set: `scheme`: unknown scheme `hama`"]);
+        let said = "--set scheme: unknown scheme `hama`; did you mean `homa`?";
+        assert_refused("", &["scheme=hama"], &[said]);
         let text = "[scenario.options]\nmtu = 100\n";
         assert_refused(text, &[], &["plan.toml:2: `scenario.options.mtu`: ", "1500 to 9000"]);
         let text = "[scenario.traffic]\npattern = \"clients-servers\"\nworkload = \"w4\"\n\
                     clients = 100\nservers = 100\n";
         assert_refused(text, &[], &["plan.toml:4: `scenario.traffic.clients`: ", "144"]);
         let text = "[axes]\n\"load.fraction\" = [0.5, 0.8]\n";
-        assert_refused(text, &["load.fraction=0"], &["--set: `load.fraction`: ", "above 0"]);
+        assert_refused(text, &["load.fraction=0"], &["--set load.fraction: must be", "above 0"]);
         let text = "[scenario]\ntraffic = { pattern = \"flows\", file = \"/none.csv\" }\n";
         assert_refused(text, &[], &["plan.toml:2: `scenario.traffic.file`: /none.csv: "]);
     }

@@ -3,8 +3,8 @@
 //!
 //! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
 
-use homa_sim::scenario::outcome::{Bucket, Ledger, LedgerParts, QueueLength, Queues};
-use homa_sim::scenario::{Bandwidth, Outcome, Span};
+use homa_sim::scenario::outcome::{Ledger, LedgerParts, QueueLength, Queues, SizeBucket};
+use homa_sim::scenario::{Bandwidth, ScenarioOutcome, Span};
 
 use crate::store::Stored;
 use crate::table::{Table, Values};
@@ -168,12 +168,12 @@ struct SlowdownRow<'a> {
     scheme: &'a str,
     /// Where hosts are of two kinds: 1 of those of `beside`, 0 of the others.
     beside: Option<u64>,
-    bin: &'a Bucket,
+    bin: &'a SizeBucket,
 }
 
 /// All bins; those of each kind instead where hosts are of two.
 fn slowdown_rows(stored: &Stored) -> impl Iterator<Item = SlowdownRow<'_>> {
-    let Outcome { scheme, slowdown, kinds, .. } = &stored.outcome;
+    let ScenarioOutcome { scheme, slowdown, kinds, .. } = &stored.outcome;
     let all = kinds.is_empty().then_some((scheme, None, slowdown));
     let kinds = kinds.iter().map(|kind| (&kind.scheme, Some(kind.beside.into()), &kind.slowdown));
     all.into_iter().chain(kinds).flat_map(move |(scheme, beside, slowdown)| {
@@ -197,7 +197,8 @@ pub fn slowdown(results: &[Stored]) -> Table {
     table.integer("min_bytes", bins().map(|bin| Some(u64::from(bin.min_bytes))));
     table.integer("max_bytes", bins().map(|bin| Some(u64::from(bin.max_bytes))));
     table.integer("messages", bins().map(|bin| Some(bin.count)));
-    let mut real = |name: &str, of: fn(&Bucket) -> Option<f64>| table.real(name, bins().map(of));
+    let mut real =
+        |name: &str, of: fn(&SizeBucket) -> Option<f64>| table.real(name, bins().map(of));
     real("slowdown_p50", |bin| bin.p50);
     real("slowdown_p50_low", |bin| bin.p50_ci[0]);
     real("slowdown_p50_high", |bin| bin.p50_ci[1]);
@@ -216,7 +217,7 @@ pub fn slowdown(results: &[Stored]) -> Table {
 struct LedgerRow<'a> {
     stored: &'a Stored,
     /// Absent: all messages.
-    bin: Option<&'a Bucket>,
+    bin: Option<&'a SizeBucket>,
     messages: u64,
     parts: [&'a LedgerParts; 2],
 }
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_the_type_of_all_its_values_and_its_unit_in_the_name() {
+    fn an_axis_has_the_type_of_its_values_and_its_unit_by_name() {
         let named = |name: &str, values| (name.to_owned(), values);
         let whole = Values::Integer(vec![Some(1), None, Some(20)]);
         assert_eq!(column(&["1", "-", "20"]), named("a.b", whole));

@@ -7,6 +7,7 @@
 
 use homa_sim::scenario::Scenario;
 use homa_sim::scheme;
+use homa_workload::nearest::choices;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -77,6 +78,13 @@ impl Settings {
         self.set_all(changes).map_err(|(path, message)| (format!("{name}.{path}"), message))
     }
 
+    /// The value at `path`, if there is one.
+    pub fn get(&self, path: &str) -> Option<&Value> {
+        let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+        let mut inner = rest.into_iter().flat_map(|rest| rest.split('.'));
+        inner.try_fold(self.table.get(first)?, |value, key| value.get(key))
+    }
+
     /// The scenario these keys describe.
     pub fn scenario(&self) -> Result<Scenario, String> {
         let value = Value::Table(self.table.clone());
@@ -87,8 +95,8 @@ impl Settings {
 /// The first name of a table by scheme that is none.
 pub(crate) fn unknown_scheme(schemes: &Table) -> Option<(&str, String)> {
     let name = schemes.keys().find(|name| scheme::find(name).is_none())?;
-    let known: Vec<&str> = scheme::SCHEMES.iter().map(|scheme| scheme.name).collect();
-    Some((name, format!("no scheme `{name}`: use one of {}", known.join(", "))))
+    let known = scheme::SCHEMES.iter().map(|scheme| scheme.name);
+    Some((name, format!("unknown scheme `{name}`; {}", choices(name, known))))
 }
 
 /// Whether one path is the other, or leads to it.
@@ -150,8 +158,8 @@ mod tests {
         let mut settings = settings();
         settings.set("load.fracton", Value::Float(0.5)).unwrap();
         let message = settings.scenario().unwrap_err();
-        assert!(message.contains("unknown key `fracton`"), "{message}");
-        assert!(message.contains("allowed: `fraction`"), "{message}");
+        let said = "unknown key `fracton`; did you mean `fraction`? allowed: `fraction`, `basis`";
+        assert_eq!(message, said);
     }
 
     #[test]
@@ -179,5 +187,125 @@ mod tests {
         assert_eq!(assignment("options.cutoffs=[1, 2]").unwrap().1.as_array().unwrap().len(), 2);
         assert!(assignment("nonsense").is_err());
         assert!(assignment("=3").is_err());
+    }
+
+    /// Every key that holds a rate, a time, bytes or a count, and the kinds of table it is in.
+    const QUANTITIES: [(&str, &[&str]); 4] = [
+        ("rate", &["fabric.host_link", "fabric.fabric_link", "fabric.core_link"]),
+        (
+            "time",
+            &[
+                "fabric.send_delay",
+                "fabric.nic_delay",
+                "fabric.receive_delay",
+                "fabric.switch_delay",
+                "fabric.propagation",
+                "fabric.reorder_by",
+                "fabric.faults_until",
+                "stop.time",
+                "stop.drain_limit",
+                "warm_up",
+                "options.resend_after",
+                "options.pfabric.timeout",
+                "options.ndp.timeout",
+                "options.switch.lookup",
+                "options.switch.response",
+                "options.tcp.min_rto",
+                "options.tcp.max_rto",
+                "options.tcp.initial_rto",
+                "options.tcp.rto_granularity",
+                "options.tcp.delayed_ack",
+                "options.phantom.tick",
+                "options.pacer.period",
+                "options.pacer.expiry",
+                "options.pacer.tick",
+                "options.nic.rx_delay",
+                "options.nic.interrupt_gap",
+                "options.nic.cpu.frame",
+            ],
+        ),
+        (
+            "bytes",
+            &[
+                "fabric.buffer=per-port.bytes",
+                "fabric.buffer=per-level.bytes",
+                "traffic.max_bytes",
+                "traffic=clients-servers.max_bytes",
+                "traffic=incast.request_bytes",
+                "traffic=incast.response_bytes",
+                "traffic=permutation.bytes",
+                "traffic=workflows.request_bytes",
+                "options.mtu",
+                "options.rtt_bytes",
+                "options.unscheduled_bytes",
+                "options.ecn.threshold",
+                "options.phantom.threshold",
+                "options.phantom.uncounted",
+                "options.pacer.depth",
+                "options.nic.large_send",
+                "options.nic.send_queue",
+                "options.nic.merge",
+                "options.pfabric.mtu",
+                "options.phost.mtu",
+                "options.ndp.mtu",
+                "options.switch.pause",
+                "options.switch.unpause",
+                "options.tcp.mtu",
+                "options.tcp.window",
+                "options.tcp.source_ecn",
+                "measures.flows_above",
+            ],
+        ),
+        ("count", &["stop.messages"]),
+    ];
+
+    /// What the deserialiser says of a value at a key, which may name the kind of its table:
+    /// `traffic=incast.request_bytes`.
+    fn read(key: &str, value: Value) -> Result<(), String> {
+        let (path, kind) = match key.split_once('=') {
+            None => (key.to_owned(), None),
+            Some((table, rest)) => {
+                let (kind, last) = rest.split_once('.').unwrap();
+                (format!("{table}.{last}"), Some((table, kind)))
+            }
+        };
+        let mut settings = Settings::of(&Scenario::default()).unwrap();
+        if let Some((table, kind)) = kind {
+            let name = if table == "traffic" { "pattern" } else { "kind" };
+            settings.set(&format!("{table}.{name}"), Value::String(kind.into())).unwrap();
+        }
+        settings.set(&path, value).unwrap();
+        settings.scenario().map(drop)
+    }
+
+    #[test]
+    fn every_key_of_a_quantity_accepts_the_same_forms() {
+        let text = |text: &str| Value::String(text.into());
+        for (quantity, keys) in QUANTITIES {
+            let (accepted, refused): (&[&str], &[&str]) = match quantity {
+                "rate" => (&["25G", "25Gbps", "100Mbps", "100Mbit/s"], &["25", "25GB", "fast"]),
+                "time" => (&["20s", "5ms", "10us", "2m", "250 ns"], &["5", "5 sec", "soon"]),
+                "bytes" => (&["1500", "1KB", "2KiB", "1.5k"], &["1.5", "1kb", "many", "5ms"]),
+                _ => (&["1500", "100k", "1M"], &["1e6", "1.5", "many"]),
+            };
+            for key in keys {
+                // Missing neighbours of the key are another complaint.
+                let wrong = |said: Result<(), String>| {
+                    said.err().filter(|said| !said.starts_with("missing key"))
+                };
+                for form in accepted {
+                    assert_eq!(wrong(read(key, text(form))), None, "{key} = {form}");
+                }
+                for form in refused {
+                    let said = wrong(read(key, text(form))).unwrap_or_default();
+                    let named = said.contains(&format!("`{form}`")) && said.contains("write ");
+                    assert!(named, "{key} = {form}: {said}");
+                }
+            }
+        }
+        let sizes = ["16KiB", "64KB"].map(|size| Value::String(size.into()));
+        for key in ["fabric.thresholds", "options.cutoffs", "options.tcp.size_classes"] {
+            read(key, Value::Array(sizes.to_vec())).unwrap();
+        }
     }
 }

@@ -17,7 +17,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
-use homa_sim::scenario::Outcome;
+use homa_sim::scenario::ScenarioOutcome;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
@@ -53,7 +53,7 @@ pub struct Stored {
     /// What was simulated.
     pub cell: Cell,
     /// What came out.
-    pub outcome: Outcome,
+    pub outcome: ScenarioOutcome,
 }
 
 /// What a folder of results is about.
@@ -148,7 +148,7 @@ impl Store {
 
 impl Stored {
     /// What a program of this version made of a simulation.
-    pub fn new(cell: &Cell, program: &str, outcome: Outcome) -> Self {
+    pub fn new(cell: &Cell, program: &str, outcome: ScenarioOutcome) -> Self {
         let (version, program) = (VERSION.to_owned(), program.to_owned());
         Self { version, program, cell: cell.clone(), outcome }
     }

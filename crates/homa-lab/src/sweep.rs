@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use homa_sim::experiment::{Observers, run_watched};
-use homa_sim::scenario::{Outcome, ScenarioError};
+use homa_sim::scenario::{ScenarioError, ScenarioOutcome};
 
 use crate::cell::Cell;
 use crate::error::LabError;
@@ -234,7 +234,7 @@ pub fn finish(store: &Store, manifest: &Manifest) -> Result<bool, LabError> {
 }
 
 /// Keeps the outcome of a plan of one simulation, run by this program, in a folder with its tables.
-pub fn keep(plan: &Plan, outcome: &Outcome, store: &Store) -> Result<(), LabError> {
+pub fn keep(plan: &Plan, outcome: &ScenarioOutcome, store: &Store) -> Result<(), LabError> {
     let manifest = begin(plan, store, model())?;
     for cell in &plan.cells {
         store.write(&cell.key(model()), &Stored::new(cell, model(), outcome.clone()))?;

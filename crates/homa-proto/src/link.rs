@@ -1,24 +1,21 @@
-//! The links of this host: which one a peer is reached by, what is known about its rate, and which
-//! of them can take a packet now.
+//! The links of this host: by which one a peer is reached, what its rate is, and which of them can
+//! take a packet now.
 //!
-//! Every peer is on link 0 until the environment says otherwise; link 0 has the rate of the
-//! configuration. An environment with a single link needs none of this. Messages of one link never
-//! wait for the room of another (`sender/queues.rs`).
+//! Every peer is on link 0 unless the environment says otherwise; link 0 has the rate of the
+//! configuration. An environment with one link needs none of this. Messages of one link never wait
+//! for the capacity of another (`send/queues.rs`).
 //!
-//! A rate is known or it is not: of an unknown one, nothing is derived. What it would tell is
-//! measured instead: how fast bytes that are owed arrive (`downlink.rs`), and how many bytes can be
-//! on their way before they delay each other (`rtt.rs`).
+//! If a rate is not known, nothing is derived from it. How fast outstanding bytes arrive
+//! (`loss/downlink.rs`) and how many bytes can be in flight before they delay each other
+//! (`receive/rtt.rs`) are measured instead.
 
 use crate::config::{Config, FULL_FRAME};
-use crate::endpoint::Endpoint;
-use crate::grant::SiblingShards;
 use crate::loss::downlink::Downlink;
-use crate::packet::{Packet, PeerId};
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
 
-/// Wire bytes of a packet beside its payload, where our own packets are longer than a full frame;
-/// the peer's need not be.
+/// Wire bytes of a packet in addition to its payload, if our own packets are longer than a full
+/// frame. The peer's need not be.
 const HEADERS: u32 = FULL_FRAME - 1400;
 
 /// The number of a link, chosen by the environment: below [`LinkId::MAX`].
@@ -60,9 +57,9 @@ impl Links {
 /// What the environment knows about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// Its rate; `None` where that is not known for sure.
+    /// Its rate; `None` if it is not known for sure.
     pub rate: Option<Rate>,
-    /// Most RTTbytes of peers behind it, bytes; at most [`Config::rtt_bytes_max`] count.
+    /// Largest RTTbytes of peers behind it, bytes; limited by [`Config::rtt_bytes_max`].
     pub rtt_bytes_max: u32,
 }
 
@@ -74,10 +71,28 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
-    /// A DATA packet of so many bytes, of at most so many, arrived; `more` are owed to us.
+    /// A DATA packet of `payload` bytes arrived, from a peer whose packets hold at most `most`.
+    /// `more`: other bytes are outstanding.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
         let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
         self.downlink.received(now, u64::from(payload + headers), self.info.rate, more);
+    }
+}
+
+/// What the other endpoints of this host expect: engines at one address, one per core, share its
+/// links. Default: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiblingShards {
+    /// How many of them have [granted](Endpoint::granted_outstanding) bytes that have not arrived.
+    pub granting: u16,
+    /// The sum of their [outstanding](Endpoint::outstanding) bytes.
+    pub outstanding: u64,
+}
+
+impl SiblingShards {
+    /// Endpoints that grant, this one included.
+    pub(crate) fn granting_with_us(self) -> u32 {
+        u32::from(self.granting) + 1
     }
 }
 
@@ -86,9 +101,9 @@ impl LinkState {
 pub(crate) struct LinkTable {
     /// Link 0; most hosts have no other.
     first: LinkState,
-    /// From 1 on.
+    /// Links from 1 on.
     others: Vec<LinkState>,
-    /// What other endpoints have coming by all of them.
+    /// What the other endpoints expect over all links.
     pub(crate) sibling_shards: SiblingShards,
 }
 
@@ -103,6 +118,19 @@ impl LinkTable {
         LinkState { info, downlink: Downlink::default() }
     }
 
+    /// Sets the properties of a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
+    pub(crate) fn set(&mut self, config: &Config, link: LinkId, info: LinkInfo) {
+        if link.0 >= LinkId::MAX {
+            return;
+        }
+        // The links in between have a number and nothing else.
+        while self.others.len() < usize::from(link.0) {
+            self.others.push(Self::unknown(config, None));
+        }
+        let rtt_bytes_max = info.rtt_bytes_max.min(config.rtt_bytes_max);
+        self.get_mut(link).info = LinkInfo { rtt_bytes_max, ..info };
+    }
+
     pub(crate) fn get(&self, link: LinkId) -> &LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get(at));
         other.unwrap_or(&self.first)
@@ -111,57 +139,6 @@ impl LinkTable {
     pub(crate) fn get_mut(&mut self, link: LinkId) -> &mut LinkState {
         let other = usize::from(link.0).checked_sub(1).and_then(|at| self.others.get_mut(at));
         other.unwrap_or(&mut self.first)
-    }
-}
-
-impl Endpoint {
-    /// Says what is known about a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
-    pub fn set_link(&mut self, link: LinkId, info: LinkInfo) {
-        if link.0 >= LinkId::MAX {
-            return;
-        }
-        let info =
-            LinkInfo { rtt_bytes_max: info.rtt_bytes_max.min(self.config.rtt_bytes_max), ..info };
-        // Links in between are known by number only.
-        while self.links.others.len() < usize::from(link.0) {
-            self.links.others.push(LinkTable::unknown(&self.config, None));
-        }
-        self.links.get_mut(link).info = info;
-    }
-
-    /// Says which link packets to a peer take, from now on and for its messages under way.
-    pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
-        let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
-        let before = core::mem::replace(&mut known.link, link);
-        if before == link || known.rpcs == 0 {
-            return;
-        }
-        let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
-        let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
-        for handle in under_way {
-            if let Some(rpc) = self.rpcs.get_mut(handle) {
-                self.sender.reroute(handle, &mut rpc.out, link);
-            }
-        }
-        self.sender.sweep(&self.rpcs);
-    }
-
-    /// Network out, where there are several links: like [`Endpoint::transmit`], of messages that
-    /// take one of `links`. Control packets, which are small and few, leave whatever their link.
-    pub fn transmit_by(&mut self, now: Time, links: Links) -> Option<Packet> {
-        let mut packet = self.next_packet(now, links)?;
-        packet.priority = self.levels.in_network(packet.priority);
-        Some(packet)
-    }
-
-    /// False when [`Endpoint::transmit_by`] would yield nothing.
-    pub fn has_packet_for(&self, links: Links) -> bool {
-        self.waiting_control() > 0 || self.sender.has_packet_for(links)
-    }
-
-    /// The link that a peer is reached by.
-    pub(crate) fn link_of(&self, peer: PeerId) -> &LinkState {
-        self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Packet-hops per CPU-second, by workload: `cargo bench -p homa-sim --bench fabric [-- NAME…]`.
+//! Packet-hops per CPU-second by workload: `cargo bench -p homa-sim --bench fabric [-- NAME…]`.
 //!
 //! A packet-hop is one packet, data or control, serialised on one link and delivered at its far
-//! end. CPU time is that of the event loop. `engine-*` run a transport that costs nothing.
+//! end. CPU time is that of the event loop. The workloads `engine-*` run a transport that costs
+//! almost nothing.
 
 mod common;
 
@@ -14,7 +15,7 @@ use homa_sim::topology::{FatTree, LeafSpine, Physics, Wiring};
 use homa_sim::transport::Transport;
 use homa_sim::{SimDuration, SimTime};
 
-/// 144 hosts, 10 and 40 Gbit/s, 1 us per link: the network other simulators were measured on.
+/// 144 hosts, 10 and 40 Gbit/s, 1 us per link. We measured other simulators on the same network.
 fn rivals() -> Wiring {
     let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(40), SimDuration::micros(1));
     LeafSpine { physics, ..LeafSpine::homa() }.wire()
@@ -30,7 +31,7 @@ fn fat_tree_of(k: u32, rate: Rate) -> Wiring {
     FatTree { k, oversubscription: 1, physics }.wire()
 }
 
-/// The same 200 kB from every host at 10 Gbit/s: only the number of hosts differs.
+/// Every host sends 200 kB at 10 Gbit/s, so that only the number of hosts differs between sizes.
 fn growth(name: &str, k: u32) {
     let (wiring, make) = (fat_tree_of(k, Rate::gbps(10)), homa(Rate::gbps(10), 28_000, 1_500));
     measure(name, wiring, permutation(k.pow(3) / 4, 200_000), make);
@@ -68,7 +69,7 @@ fn run(name: &str) {
     let windows = || -> MakeTransport<Window> { Box::new(|_, _| Window::new()) };
     let slow = || homa(Rate::gbps(10), 14_100, 1_500);
     let fast = || homa(Rate::gbps(100), 150_000, 1_500);
-    // The frames that another simulator's permutation of 1,024 hosts has.
+    // The frame size of another simulator's permutation of 1,024 hosts.
     let jumbo = || homa(Rate::gbps(100), 150_000, 4_000);
     match name {
         "engine-perm" => measure(name, rivals(), perm(7_000), windows()),

@@ -1,6 +1,6 @@
-//! The layers below the protocol: the event queue beside the heap it is checked against, and a
-//! switch port. `cargo bench -p homa-sim --bench layers`. The protocol's are in
-//! `cargo bench -p homa-proto`, whole networks in `--bench fabric`.
+//! The layers below the protocol: the event queue, compared with the heap that its tests check it
+//! against, and a switch port. Run with `cargo bench -p homa-sim --bench layers`. The protocol is
+//! measured by `cargo bench -p homa-proto`, whole networks by `--bench fabric`.
 #![allow(missing_docs)]
 
 use divan::counter::ItemsCount;
@@ -12,20 +12,20 @@ use homa_sim::switch::{Frame, Port};
 use homa_sim::{LinkRate, SimTime};
 use homa_workload::rng::Rng;
 
-/// Events or frames of a sample.
+/// Events or frames per sample.
 const ITEMS: u32 = 100_000;
-/// Random numbers that are drawn before.
+/// Random numbers are drawn before the measurement, because drawing them takes time, too.
 const DRAWS: usize = 4_096;
-/// Pending events: of one host each, of a loaded fabric of 144, of one of a thousand.
+/// Numbers of pending events, e.g. those of a loaded fabric of 144 hosts and of one of a thousand.
 const PENDING: [u32; 3] = [600, 12_000, 100_000];
 
-/// Delays as on a network of 10 Gbit/s links: a frame's time and a microsecond.
+/// Delays as in a network of 10 Gbit/s links: the time of a frame, and a microsecond.
 fn delays() -> Vec<u64> {
     let mut rng = Rng::stream(1, "delays");
     (0..DRAWS).map(|_| 1_000_000 + u64::from(rng.uniform_below(1_230_400))).collect()
 }
 
-/// Takes the first event and schedules another, with `pending` of them at any time.
+/// Takes the first event and schedules another, so that `pending` of them are queued at any time.
 macro_rules! hold {
     ($bencher:expr, $queue:expr, $pending:expr) => {{
         let (delays, mut queue) = (delays(), $queue);
@@ -49,7 +49,7 @@ fn heap(bencher: Bencher<'_, '_>, pending: u32) {
     hold!(bencher, EventQueue::default(), pending);
 }
 
-/// A frame of random priority arrives, and those that have left are taken; 90 % load.
+/// Frames of random priority arrive at 90 % load, and frames that have left are taken.
 #[divan::bench]
 fn switch_port(bencher: Bencher<'_, '_>) {
     let mut rng = Rng::stream(2, "frames");

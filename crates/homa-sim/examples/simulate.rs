@@ -1,6 +1,6 @@
 //! Runs one scenario and prints its outcome as JSON:
-//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`, each with a default; `all` measures
-//! everything.
+//! `simulate SCHEME WORKLOAD LOAD MESSAGES SEED [all]`. Every argument has a default. If `all` is
+//! given, everything is measured, e.g. the parts of each message's latency.
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{Exchange, Scenario, Traffic};
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |index: usize, default: &'static str| args.get(index).map_or(default, |arg| arg);
     let mut scenario = Scenario {
-        scheme: arg(0, "homa-sim").to_owned(),
+        scheme: arg(0, "homa").to_owned(),
         traffic: Traffic::AllToAll {
             workload: arg(1, "w3").to_owned(),
             exchange: Exchange::OneWay,

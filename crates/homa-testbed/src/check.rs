@@ -1,10 +1,10 @@
-//! The rack checks itself: a result counts only when the network, not the machine, was the
+//! Self-checks of the rack: a result counts only if the network, not the machine, was the
 //! bottleneck.
 //!
-//! Before a run, [`probe`] sends known frames and compares when they arrive with when they must: on
+//! Before a run, [`probe`] sends known frames and compares their arrival with the computed time: on
 //! idle links (wire timing) and behind a full load of lower priority (strict priority). After a
-//! run, [`judge`] looks at what the run itself showed: processor headroom, lateness of the switch,
-//! frames it missed.
+//! run, [`judge`] checks the run itself: processor headroom, lateness of the switch, frames that it
+//! missed.
 
 mod probe;
 
@@ -18,20 +18,20 @@ use crate::{RackConfig, SwitchInterval};
 
 /// Share of the time in which every processor of the rack must have been free.
 const HEADROOM: f64 = 0.10;
-/// Part of the 99th percentile of short RPCs that the switch's own 99th percentile may make up.
+/// The switch's own 99th percentile may be this part of the 99th percentile of short RPCs.
 const LATENESS_SHARE: f64 = 0.05;
 /// Share of frames the switch may notice too late to keep their exact order.
 const LATE_ARRIVALS: f64 = 0.01;
 
-/// The largest RPC that counts as short, bytes: what fits one Ethernet frame.
+/// The largest RPC that counts as short, bytes: it fits one Ethernet frame.
 pub const SHORT_BYTES: u32 = 1_500;
-/// Longest time the switch may have stood still, milliseconds. A scheduler's hiccup is shorter; a
-/// virtual machine that its host pauses stands still for longer, and the run's tail is that pause.
+/// Longest stall of the switch, milliseconds. Scheduling delays are shorter; if a hypervisor pauses
+/// a virtual machine, the stall is longer and decides the tail of the run.
 const STALL_MS: u64 = 100;
 
 /// One number that was checked against its limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct CheckedValue {
     /// The check it belongs to, in a few words; several numbers may belong to one check.
     pub name: &'static str,
     /// A sentence without its full stop: the number that was found and its limit.
@@ -41,7 +41,7 @@ pub struct Finding {
     pub strain: f64,
 }
 
-impl Finding {
+impl CheckedValue {
     /// Whether the number is within its limit.
     pub fn ok(&self) -> bool {
         self.strain <= 1.0
@@ -52,22 +52,22 @@ impl Finding {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// In the order of checking.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckedValue>,
 }
 
 impl Verdict {
     /// True if every number is within its limit.
     pub fn valid(&self) -> bool {
-        self.findings.iter().all(Finding::ok)
+        self.findings.iter().all(CheckedValue::ok)
     }
 
     /// The numbers beyond their limits.
-    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
+    pub fn failed(&self) -> impl Iterator<Item = &CheckedValue> {
         self.findings.iter().filter(|finding| !finding.ok())
     }
 
     /// The number that is nearest to its limit, or farthest beyond it.
-    pub fn worst(&self) -> Option<&Finding> {
+    pub fn worst(&self) -> Option<&CheckedValue> {
         self.findings.iter().max_by(|a, b| a.strain.total_cmp(&b.strain))
     }
 
@@ -83,13 +83,13 @@ impl Verdict {
             Some(_) if limit > 0.0 => found.max(0.0) / limit,
             _ => f64::INFINITY,
         };
-        self.findings.push(Finding { name, detail, strain });
+        self.findings.push(CheckedValue { name, detail, strain });
     }
 
     /// Adds a number that must be at least its limit, which is above 0.
     fn at_least(&mut self, name: &'static str, (found, limit): (f64, f64), detail: String) {
         let strain = if found > 0.0 { limit / found } else { f64::INFINITY };
-        self.findings.push(Finding { name, detail, strain });
+        self.findings.push(CheckedValue { name, detail, strain });
     }
 }
 
@@ -104,13 +104,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How late the switch may be: a quarter of a full frame, but not less than a wake-up costs (15
-/// us).
+/// Largest allowed lateness of the switch: a quarter of a full frame, but at least the cost of a
+/// wake-up (15 us).
 pub fn lateness_bound_us(rack: &RackConfig) -> u64 {
     (rack.full_frame_ns() / 4_000).max(15)
 }
 
-/// What a run showed besides the switch's own observations.
+/// Observations of a run besides the switch's own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown {
     /// Share of the time in which the processor of the hosts was free.
@@ -120,7 +120,7 @@ pub struct Shown {
     pub short_p99_ns: Option<u64>,
 }
 
-/// Judges a run by what the switch and the processors did meanwhile.
+/// Judges a run by the switch's and the processors' observations.
 pub fn judge(rack: &RackConfig, seen: &SwitchInterval, shown: Shown) -> Verdict {
     let mut verdict = Verdict::default();
     let free = [shown.hosts_free, seen.free()].into_iter().flatten().reduce(f64::min);
@@ -167,7 +167,7 @@ pub(crate) struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Reads it; `None` where /proc/stat is not what we know.
+    /// Reads it; `None` if /proc/stat has another format.
     pub(crate) fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a rack, each with what to do next.
+//! Errors of a rack, each with what to do next.
 
 use std::io;
 

@@ -39,4 +39,6 @@ pub use pauses::Pauses;
 pub use rack::{Degraded, Host, LEAVES, Rack, RackConfig, Topology};
 pub use run::{IdleTimes, Pattern, Record, RunPlan, RunReport, run};
 pub use switch::{Faults, Lateness, Marking, Queueing, SwitchInterval};
-pub use transport::{Done, POOL, Rpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport};
+pub use transport::{
+    Done, POOL, RackRpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport,
+};

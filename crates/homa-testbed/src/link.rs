@@ -1,15 +1,15 @@
-//! Links of the rack: veth pairs, their addresses, and the queue every host has in front of its
+//! Links of the rack: veth pairs, their addresses, and the queue of every host in front of its
 //! link.
 //!
-//! Why veth and not TAP: a TAP's ring takes frames off the sending socket's account and drops what
-//! does not fit, so a host never feels its own queue; and /dev/net/tun is often missing or closed
-//! to users. Here a token bucket at the link's rate, with the kernel's three-band priority queue
-//! inside, keeps waiting frames charged to their socket: `SIOCOUTQ` falls frame by frame, TCP's
-//! small-queue limit works as on a real card, and a socket with `SO_PRIORITY` 6 overtakes the
-//! host's own bulk data.
+//! We use veth, not TAP, for two reasons. A TAP's ring takes frames off the sending socket's
+//! account and drops those that do not fit, so that a host never notices its queue; and
+//! /dev/net/tun is often missing or closed to users. Here a token bucket at the link's rate
+//! contains the kernel's three-band priority queue and keeps waiting frames charged to their
+//! socket: `SIOCOUTQ` falls frame by frame, TCP's small-queue limit works as on a real card, and a
+//! socket with `SO_PRIORITY` 6 overtakes the host's bulk data.
 //!
-//! The bucket holds three full frames, which makes up for the lateness of its timer: so many are
-//! below the queue at most, as in the ring of a network card.
+//! The bucket holds three full frames to make up for the lateness of its timer. At most three
+//! frames are therefore below the queue, as in the ring of a network card.
 
 use std::fs;
 use std::io;
@@ -27,15 +27,14 @@ use crate::{Isolation, Namespace, RackConfig, TestbedError};
 const HOST_INTERFACE: &str = "eth0";
 /// Bytes of a full Ethernet frame as the host counts them, header included, checksum not.
 const FULL_FRAME: u32 = 1514;
-/// Checksum 4, preamble 8, gap 12: what a frame costs on the wire beyond what the host counts.
+/// Checksum 4, preamble 8, gap 12: bytes of a frame on the wire that the host does not count.
 pub(crate) const FRAME_OVERHEAD: u32 = 24;
 /// The shortest frame on the wire, overhead included.
 pub(crate) const SHORTEST_FRAME: u32 = 84;
 
-/// What TCP waits beyond a round trip before it sends a segment again, where the kernel lets us set
-/// it.
+/// TCP's minimum RTO, if the kernel lets us set it.
 pub const TCP_RTO_MIN: Duration = Duration::from_millis(5);
-/// The same where it does not: the kernel's TCP_RTO_MIN.
+/// The kernel's TCP_RTO_MIN, if it does not.
 pub(crate) const KERNEL_RTO_MIN: Duration = Duration::from_millis(200);
 
 const VETH_PEER: u16 = 1;
@@ -50,7 +49,7 @@ pub(crate) fn mac(host: usize) -> [u8; 6] {
     [0x02, 0, 0, 0, high, low]
 }
 
-/// The host a hardware address belongs to, when it is one of ours.
+/// The host of a hardware address, if it is one of ours.
 pub(crate) fn host_of(mac: &[u8]) -> Option<usize> {
     match mac {
         [0x02, 0, 0, 0, high, low] => usize::from(u16::from_be_bytes([*high, *low])).checked_sub(1),
@@ -106,15 +105,15 @@ pub(crate) fn connect_host(
     Ok((index, timer_set))
 }
 
-/// What the kernel still holds of what a socket sent, in its own accounting (for UDP that includes
-/// the packet structures: about 2.3 kB for a full frame). On a rack's host it falls by one frame
-/// each time the link takes one; the frame being serialised no longer counts.
+/// Bytes that a socket sent and the kernel still holds, in the kernel's accounting (for UDP that
+/// includes the packet structures: about 2.3 kB for a full frame). On a rack's host it falls by one
+/// frame each time the link takes one; the frame being serialised no longer counts.
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u32> {
     sys::unsent_bytes(socket.as_fd())
 }
 
-/// Two hosts joined by one veth pair without a switch, offloads as the kernel sets them: what a
-/// benchmark of software alone wants. Addresses are [`VethPair::ADDRESSES`].
+/// Two hosts joined by one veth pair without a switch, with the kernel's default offloads, for
+/// benchmarks of software alone. Addresses are [`VethPair::ADDRESSES`].
 #[derive(Debug)]
 pub struct VethPair {
     /// The two ends.
@@ -154,18 +153,17 @@ impl VethPair {
     }
 }
 
-/// TCP as an operator of a datacenter sets it: a connection that was idle keeps its window, and a
-/// lost segment is sent again after what a round trip takes and 5 ms, not 200 (the setting of a
-/// namespace since Linux 6.11). Where /proc/sys is read-only or older the defaults stay. True when
-/// the timer took effect.
+/// Tunes TCP as the operator of a datacenter would: an idle connection keeps its window, and the
+/// minimum RTO is 5 ms, not 200 (a setting of a namespace since Linux 6.11). If /proc/sys is
+/// read-only or the kernel older, the defaults stay. Returns true if the timer took effect.
 fn tune_tcp() -> bool {
     let _ = fs::write("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
     let least = TCP_RTO_MIN.as_micros().to_string();
     fs::write("/proc/sys/net/ipv4/tcp_rto_min_us", least).is_ok()
 }
 
-/// No router solicitations or duplicate-address probes on our links, where the kernel lets us say
-/// so.
+/// Turns off router solicitations and duplicate-address probes on our links, if the kernel allows
+/// it.
 fn quiet_ipv6() {
     for scope in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
@@ -236,10 +234,10 @@ fn queue_message(index: u32, handle: u32, parent: u32) -> [u8; 20] {
 }
 
 /// A token bucket at the link's rate that counts the same wire bytes as the switch. It only keeps
-/// the queue in the host: the switch serialises each uplink exactly. Its timer is late by tens of
-/// microseconds on a virtual machine, and a bucket of one frame would lose that time from the rate:
-/// at 100 Mbit/s a fifth of it. So two frames more may leave at once, as into the ring of a network
-/// card.
+/// the queue in the host, because the switch serialises each uplink exactly. Its timer is late by
+/// tens of microseconds on a virtual machine, and a bucket of one frame would lose that time from
+/// the rate: a fifth of it at 100 Mbit/s. Therefore two more frames may leave at once, as into the
+/// ring of a network card.
 fn shaper_request(index: u32, rate: Rate) -> NetlinkRequest {
     const ROOT: u32 = 0xffff_ffff;
     const ETHERNET: u8 = 1;
@@ -258,7 +256,7 @@ fn shaper_request(index: u32, rate: Rate) -> NetlinkRequest {
         .end(options)
 }
 
-/// Three strict-priority bands inside the bucket: what a card's driver has by default.
+/// Three strict-priority bands inside the bucket, as the driver of a card has by default.
 fn bands_request(index: u32) -> NetlinkRequest {
     queue_request(index, 0x2_0000, 0x1_0001, "pfifo_fast")
 }

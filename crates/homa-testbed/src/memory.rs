@@ -1,17 +1,17 @@
-//! What the process holds in memory while a load runs: does it grow?
+//! Resident memory of the process while a load runs, and whether it grows.
 //!
-//! The kernel's own books (`/proc/self/status`): all hosts, the switch and what the load generator
-//! notes down, since they share one process. Latencies have their memory before the load begins; of
-//! what is noted down later, pauses of the machine take 16 B each. Left out: socket buffers, which
-//! are the kernel's.
+//! The numbers are the kernel's (`/proc/self/status`) and cover all hosts, the switch and the load
+//! generator, because they share one process. The memory for latencies is allocated before the load
+//! begins; later, each pause of the machine takes 16 B. Left out: socket buffers, which the kernel
+//! holds.
 
 use std::fs;
 use std::time::Duration;
 
-/// Growth that is none, whatever the share: the kernel's books, the allocator's arenas and the
-/// load's own ups and downs move by as much. Bytes.
+/// Growth of this size never counts, because the kernel's accounting, the allocator's arenas and
+/// the load itself vary by as much. Bytes.
 pub const UNNOTICED_GROWTH: u64 = 4_000_000;
-/// Growth that is none, as a share of what is held: one in so many.
+/// Growth of one part in this many never counts.
 const SHARE: u64 = 10;
 /// Samples in each quarter of a load.
 const SAMPLES: u32 = 16;
@@ -19,48 +19,48 @@ const SAMPLES: u32 = 16;
 /// Resident memory of this process under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// When the first RPC was due, bytes.
+    /// At the first arrival, bytes.
     pub start_bytes: u64,
-    /// The most since then, bytes.
+    /// Maximum since then, bytes.
     pub peak_bytes: u64,
-    /// Early and late in the load; `None` where it ended before there was a sample of both.
+    /// Early and late in the load; `None` if the load ended before there was a sample of both.
     pub trend: Option<Trend>,
 }
 
 /// Resident memory early and late in the time in which RPCs arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trend {
-    /// Mean over the second quarter, bytes: what fills up once is full by then.
+    /// Mean over the second quarter, bytes: tables that fill up once are full by then.
     pub early_bytes: u64,
     /// Mean over the last quarter, bytes.
     pub late_bytes: u64,
-    /// How long RPCs arrived.
+    /// Time during which RPCs arrived.
     pub lasted: Duration,
 }
 
-/// Shorter loads tell little: what queues up at high load grows and shrinks in seconds.
+/// Shorter loads are not judged, because queues at high load grow and shrink for seconds.
 const LONG: Duration = Duration::from_secs(50);
 
 impl Trend {
-    /// What it may grow by and still count as flat: a tenth of what is held early, or 4 MB,
-    /// whichever is more. Bytes.
+    /// Growth that counts as flat: a tenth of the early mean or 4 MB, if that is more. Bytes.
     pub fn allowed_bytes(&self) -> u64 {
         (self.early_bytes / SHARE).max(UNNOTICED_GROWTH)
     }
 
-    /// True when the load lasted long enough to blame growth on whoever holds the memory: 50 s.
+    /// True if the load lasted long enough to judge growth: 50 s.
     pub fn is_long(&self) -> bool {
         self.lasted >= LONG
     }
 
-    /// True when it did not grow by more than that.
+    /// True if memory did not grow by more than that.
     pub fn flat(&self) -> bool {
         self.late_bytes <= self.early_bytes + self.allowed_bytes()
     }
 }
 
 impl Memory {
-    /// What several threads of this process saw: the most, and the trend of one that saw it.
+    /// Combines the observations of several threads: the largest, and the trend of the one that has
+    /// it.
     pub(crate) fn merged(seen: impl Iterator<Item = Self>) -> Option<Self> {
         seen.reduce(|one, other| {
             let most = if other.peak_bytes > one.peak_bytes { other } else { one };
@@ -69,9 +69,9 @@ impl Memory {
     }
 }
 
-/// Looks at memory now and then.
+/// Samples memory at times.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     start_bytes: u64,
     /// How long RPCs arrive, since when, and the time between samples, nanoseconds.
     duration: Duration,
@@ -82,9 +82,9 @@ pub(crate) struct Watch {
     quarters: [(u64, u64); 4],
 }
 
-impl Watch {
-    /// Starts to watch a load: RPCs arrive for `duration` from `start_ns` on. `None` where the
-    /// kernel does not let us forget earlier peaks.
+impl MemoryWatch {
+    /// Starts to watch a load in which RPCs arrive for `duration` from `start_ns` on. `None` if the
+    /// kernel does not let us reset the peak.
     pub(crate) fn begin(start_ns: u64, duration: Duration) -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
         let step_ns = ((duration / (4 * SAMPLES)).as_nanos() as u64).max(1);
@@ -109,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// What was seen.
+    /// The observations.
     pub(crate) fn end(self) -> Option<Memory> {
         let mean = |quarter: usize| {
             let (sum, count) = self.quarters[quarter];
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_saw_less_add_nothing_and_one_with_a_trend_has_it() {
+    fn the_largest_peak_and_the_one_trend_of_threads_are_kept() {
         let seen = |peak_bytes, trend| Memory { start_bytes: 1, peak_bytes, trend };
         let trend = Some(Trend { early_bytes: 2, late_bytes: 3, lasted: Duration::ZERO });
         let both = Memory::merged([seen(9, None), seen(5, trend)].into_iter());
@@ -167,16 +167,18 @@ mod tests {
         assert_eq!(Memory::merged([].into_iter()), None);
     }
 
-    /// One test: the peak is the process's. What is held all along lets the tests beside this one
-    /// take and free some 25 MB.
+    /// One test, because the peak is the process's. The buffer held throughout lets concurrent
+    /// tests take and free some 25 MB.
     #[test]
-    fn a_peak_that_is_over_counts_and_an_earlier_one_does_not_and_what_stays_is_growth() {
+    fn only_peaks_under_load_count_and_lasting_memory_is_growth() {
         const BIG: usize = 64 << 20;
         let all_along = std::hint::black_box(vec![1u8; 4 * BIG]);
         drop(std::hint::black_box(vec![1u8; BIG]));
         let hour = Duration::from_secs(3_600);
-        let Some(mut watch) = Watch::begin(0, hour) else { return };
-        let before = Watch::begin(0, hour).and_then(Watch::end).expect("the kernel told us before");
+        let Some(mut watch) = MemoryWatch::begin(0, hour) else { return };
+        let before = MemoryWatch::begin(0, hour)
+            .and_then(MemoryWatch::end)
+            .expect("the kernel told us before");
         assert!(before.peak_bytes < before.start_bytes + BIG as u64 / 2, "{before:?}");
         assert_eq!(before.trend, None, "no sample");
         watch.look(1_000 * SECOND);
@@ -189,7 +191,7 @@ mod tests {
         let after = watch.end().expect("the kernel told us before");
         assert!(after.peak_bytes > after.start_bytes + BIG as u64 / 2, "{after:?}");
         assert!(after.trend.is_some_and(|trend| trend.flat()), "{after:?}");
-        let mut watch = Watch::begin(0, hour).expect("the kernel told us before");
+        let mut watch = MemoryWatch::begin(0, hour).expect("the kernel told us before");
         watch.look(1_000 * SECOND);
         let more = std::hint::black_box(vec![1u8; BIG]);
         watch.look(2_701 * SECOND);

@@ -1,9 +1,9 @@
-//! Network namespaces without root: the process leaves the machine's network and owns an empty one,
-//! and every host of a rack is one more namespace inside it.
+//! Network namespaces without root. The process leaves the machine's network for an empty one, and
+//! every host of a rack is one more namespace inside it.
 //!
-//! Invariant: everything made here lives exactly as long as this process (namespaces are held by
-//! descriptors and threads, never by a mounted file), so nothing is left behind after a crash or
-//! Ctrl-C. Left out: mount and process namespaces; the rack isolates networks only.
+//! Invariant: namespaces are held by descriptors and threads, never by a mounted file, so that they
+//! end with this process even if it crashes or is interrupted. Left out: mount and process
+//! namespaces, because the rack isolates networks only.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,24 +13,23 @@ use std::thread;
 use crate::TestbedError;
 use crate::sys;
 
-/// Proof that the calling thread is in a network of its own; threads it starts are too.
+/// Proof that the calling thread, and every thread it starts, is in a separate network.
 #[derive(Clone, Copy, Debug)]
 pub struct Isolation {
     by_user_namespace: bool,
 }
 
 impl Isolation {
-    /// True when an ordinary user's own namespace was needed; then the switch gets no real-time
-    /// priority.
+    /// True if this needed a user namespace; the switch then gets no real-time priority.
     pub fn by_user_namespace(&self) -> bool {
         self.by_user_namespace
     }
 }
 
-/// Moves the calling thread, and every thread it starts later, into a network of its own in which
-/// it may configure links. Root keeps its other rights; anyone else becomes root of a private user
-/// namespace, which the kernel grants only while the process has a single thread: call this first
-/// thing in `main`.
+/// Moves the calling thread, and every thread it starts later, into a separate network in which it
+/// may configure links. Root keeps its other rights. An ordinary user becomes root of a private
+/// user namespace, which the kernel grants only while the process has a single thread, so call this
+/// first in `main`.
 pub fn isolate() -> Result<Isolation, TestbedError> {
     let refused = |source: io::Error| TestbedError::NamespacesRefused {
         setting: deciding_setting(&source),
@@ -47,9 +46,9 @@ pub fn isolate() -> Result<Isolation, TestbedError> {
     }
     let (user, group) = sys::user_and_group();
     sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET).map_err(refused)?;
-    // A program with capabilities of its own (setcap) does not own its files in /proc until then.
+    // A program with file capabilities (setcap) does not own its files in /proc until then.
     sys::own_proc_files().map_err(refused)?;
-    // Mapping a group as an ordinary user is allowed only once setgroups is given up.
+    // An ordinary user may map a group only after giving up setgroups.
     fs::write("/proc/self/setgroups", "deny").map_err(refused)?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(refused)?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1")).map_err(refused)?;
@@ -81,8 +80,8 @@ impl Namespace {
         Ok(Self { handle: made.map_err(refused)? })
     }
 
-    /// Moves the calling thread into this namespace for the rest of its life: sockets it opens from
-    /// now on belong to it.
+    /// Moves the calling thread into this namespace for the rest of its life: sockets that it opens
+    /// from now on belong to it.
     pub fn enter(&self) -> Result<(), TestbedError> {
         sys::enter_network(self.handle.as_fd())
             .map_err(|e| TestbedError::setup("enter a host's network namespace", e))
@@ -109,7 +108,7 @@ impl AsFd for Namespace {
     }
 }
 
-/// Threads of this process; 1 when /proc does not tell.
+/// Threads of this process; 1 if /proc cannot be read.
 fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }

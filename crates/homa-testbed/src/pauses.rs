@@ -1,15 +1,16 @@
-//! Times at which a thread of the rack did not get on: its processor was taken away, or one step
-//! took unusually long.
+//! Pauses: times at which a thread of the rack made no progress, because its processor was taken
+//! away or because one step took unusually long.
 //!
-//! A step is a look at the sockets, one host's turn, or a round of the switch. Whoever meets a
-//! pause waits for this machine and not for the network, so a tail is shown with and without those
-//! who did. Threads that sleep between steps count as well, but not their sleep.
+//! A step is a poll of the sockets, one host's turn, or a round of the switch. An RPC that meets a
+//! pause waits for this machine and not for the network, so that a tail is shown with and without
+//! such RPCs. Threads that sleep between steps are watched as well, but their sleep does not count.
 //!
-//! Left out: why. A kernel thread, a hypervisor and a long copy of our own look alike from here.
+//! Left out: the cause. A kernel thread, a hypervisor and a long copy of our own code look alike
+//! from here.
 
 use crate::RackConfig;
 
-/// How many times longer than a full frame takes on a link a step must take to be a pause.
+/// A step is a pause if it takes this many times longer than a full frame takes on a link.
 const FRAMES: u64 = 2;
 
 /// Pauses of several threads, as spans of CLOCK_MONOTONIC.
@@ -32,7 +33,7 @@ impl Pauses {
         }
     }
 
-    /// The pauses of all threads: by time, and one where they overlap.
+    /// The pauses of all threads in the order of time; pauses that overlap become one.
     pub(crate) fn merged(threads: impl IntoIterator<Item = Self>) -> Self {
         let mut all: Vec<_> = threads.into_iter().flat_map(|pauses| pauses.spans).collect();
         all.sort_unstable();
@@ -46,12 +47,12 @@ impl Pauses {
         Self { spans }
     }
 
-    /// How many.
+    /// Number of pauses.
     pub fn count(&self) -> usize {
         self.spans.len()
     }
 
-    /// All together, nanoseconds.
+    /// Their total, nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.spans.iter().map(|(from, to)| to - from).sum()
     }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_of_threads_become_one_where_they_overlap_and_short_steps_are_none() {
+    fn overlapping_pauses_become_one_and_short_steps_are_none() {
         let [mut hosts, mut switch] = [Pauses::default(), Pauses::default()];
         for (from, to) in [(0, 100), (100, 199), (1_000, 1_500)] {
             hosts.step(100, from, to);

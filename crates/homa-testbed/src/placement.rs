@@ -1,9 +1,9 @@
-//! Which processor does what: one for the switch, the others for the hosts.
+//! Assignment of processors: one for the switch, the others for the hosts.
 //!
-//! The kernel runs the receiving side of a host's protocol stack where the frame comes from: on the
-//! switch's thread. Steering packets to the hosts' processors instead (receive packet steering) was
-//! tried: it makes the switch more punctual under TCP, but costs an interrupt between processors
-//! per frame, which on a virtual machine is dearer than the work it moves.
+//! The kernel runs the receiving side of a host's protocol stack on the thread that delivers the
+//! frame, which is the switch's. Receive packet steering would move this work to the hosts'
+//! processors. We tried it: the switch becomes more punctual under TCP, but each frame costs an
+//! interrupt between processors, which is dearer on a virtual machine than the work it moves.
 
 use crate::sys;
 
@@ -29,7 +29,7 @@ impl Placement {
         Self { switch, hosts: processors }
     }
 
-    /// Threads that drive hosts.
+    /// Number of threads that drive hosts.
     pub(crate) fn threads(&self) -> usize {
         self.hosts.len().max(1)
     }

@@ -38,16 +38,16 @@ pub struct Degraded {
     pub leaf: u32,
     /// Which spine switch, from 0.
     pub spine: u32,
-    /// What is left of its rate, per cent; 0: it fails.
+    /// Remaining share of its rate, per cent; 0: it fails.
     pub percent: u32,
-    /// How long after the load's start.
+    /// Time after the start of the load.
     pub after: Duration,
 }
 
-/// What the rack is made of; the same for every transport that is compared on it.
+/// The configuration of a rack, the same for every transport that is compared on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RackConfig {
-    /// Hosts, 2 to 250. Default 5: more need more than two cores.
+    /// Hosts, 2 to 250. Default 5, because more hosts need more than two cores.
     pub hosts: usize,
     /// How they are wired. Default one switch.
     pub topology: Topology,
@@ -55,17 +55,16 @@ pub struct RackConfig {
     pub forwarding: Forwarding,
     /// Links that change under load, in the order of time. Default none.
     pub degraded: Vec<Degraded>,
-    /// Rate of every link. Default 100 Mbit/s: slow enough that two cores keep up with five hosts.
+    /// Rate of every link. Default 100 Mbit/s, so that two cores keep up with five hosts.
     pub link: Rate,
-    /// How much longer a frame takes from a host to its first switch than its bits do, at most a
-    /// second: the length of the wire. Frames to a host need no more than their bits, so that this
-    /// twice is in every round trip. Default 0.
+    /// Propagation delay from a host to its first switch, at most a second. Frames to a host have
+    /// none, so that a round trip contains it twice. Default 0.
     pub uplink_delay: Duration,
     /// Buffer of every switch port, wire bytes, shared by all priorities. Default 131,072.
     pub buffer_bytes: u64,
-    /// Where the switch marks congestion. Default nowhere.
+    /// Marking of congestion by the switch. Default none.
     pub marking: Marking,
-    /// What the switch does wrong on request. Default nothing.
+    /// Faults that the switch injects. Default none.
     pub faults: Faults,
 }
 
@@ -86,7 +85,7 @@ impl Default for RackConfig {
 }
 
 impl RackConfig {
-    /// Refuses what cannot be built.
+    /// Refuses a configuration that cannot be built.
     pub fn validate(&self) -> Result<(), TestbedError> {
         let refuse = |text: &str| Err(TestbedError::Config(text.into()));
         if !(2..=250).contains(&self.hosts) {
@@ -124,7 +123,7 @@ impl RackConfig {
         Ok(())
     }
 
-    /// What the switch's thread computes.
+    /// The part that the switch's thread computes.
     fn fabric(&self) -> FabricConfig {
         FabricConfig {
             wiring: self.wiring(),
@@ -157,9 +156,10 @@ impl RackConfig {
         }
     }
 
-    /// The least an echo RPC between hosts that are farthest apart takes here, nanoseconds: request
-    /// and response each serialised on an uplink, and their first frame once more on every link
-    /// after it, which carries the others meanwhile. No software, no acknowledgements, no grants.
+    /// Lower bound on an echo RPC between the hosts that are farthest apart, nanoseconds: request
+    /// and response are each serialised on an uplink, and their first frame once more on every
+    /// later link, while the other frames follow. Software, acknowledgements and grants take no
+    /// time.
     pub fn wire_round_trip_ns(&self, framing: Framing, bytes: u32) -> u64 {
         let first = framing.data_wire_bytes(bytes.min(framing.max_payload()));
         let further = self.links(0, self.hosts - 1) - 1;
@@ -167,7 +167,7 @@ impl RackConfig {
         2 * (wire.0 + self.uplink_delay.as_nanos() as u64)
     }
 
-    /// What the links of [`Self::degraded`] become when the load starts at that time, nanoseconds
+    /// The changes of the links in [`Self::degraded`] if the load starts at that time, nanoseconds
     /// of CLOCK_MONOTONIC.
     fn changes(&self, start_ns: u64) -> Vec<(u64, [NodeId; 2], LinkChange)> {
         let change = |degraded: &Degraded| {
@@ -191,12 +191,12 @@ impl RackConfig {
     }
 }
 
-/// One host: where it stands and how to reach the others.
+/// One host: its index and the addresses of the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
     /// Its index.
     pub index: usize,
-    /// What it is part of.
+    /// The rack it is part of.
     pub rack: &'a RackConfig,
 }
 
@@ -222,7 +222,7 @@ impl Host<'_> {
 pub struct Rack {
     config: RackConfig,
     placement: Placement,
-    // Before the hosts: the switch stops before its ports go.
+    // Dropped before the hosts, because the switch has to stop before its ports disappear.
     switch: Switch,
     hosts: Vec<Namespace>,
     tcp_rto_min: Duration,
@@ -232,7 +232,7 @@ impl Rack {
     /// Builds the rack: namespaces, links, switch.
     pub fn build(config: RackConfig, inside: &Isolation) -> Result<Self, TestbedError> {
         config.validate()?;
-        // Links live in a namespace of their own, so that two racks can follow each other.
+        // Links live in a separate namespace, so that two racks can follow each other.
         let core = Namespace::new(inside)?;
         let placement = Placement::choose(config.hosts);
         let (switch, hosts, tcp_rto_min) = core.run(|| {
@@ -258,23 +258,23 @@ impl Rack {
         Ok(Self { config, placement, switch, hosts, tcp_rto_min })
     }
 
-    /// What it was built from.
+    /// The configuration it was built from.
     pub fn config(&self) -> &RackConfig {
         &self.config
     }
 
-    /// What TCP waits at least, beyond a round trip, before it sends a segment again: 5 ms, or the
-    /// kernel's 200 ms where it cannot be set (before Linux 6.11, or /proc/sys read-only).
+    /// TCP's minimum RTO: 5 ms, or the kernel's 200 ms if it cannot be set (before Linux 6.11, or
+    /// if /proc/sys is read-only).
     pub fn tcp_rto_min(&self) -> Duration {
         self.tcp_rto_min
     }
 
-    /// What the switch saw since the last call.
+    /// The switch's observations since the last call.
     pub fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
         self.switch.take_interval()
     }
 
-    /// Mends all links.
+    /// Repairs all links.
     pub(crate) fn mend_links(&self) {
         self.switch.mend_until(Vec::new());
     }
@@ -289,7 +289,7 @@ impl Rack {
         Host { index, rack: &self.config }
     }
 
-    /// Which processor does what.
+    /// The processors of the switch and the hosts.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
     }
@@ -299,8 +299,8 @@ impl Rack {
         self.hosts[index].enter()
     }
 
-    /// Runs `job` on every host at once, each on its own thread in its own network, and returns
-    /// what they return in the order of hosts; the first error wins.
+    /// Runs `job` on every host at once, each on its own thread in the host's network. Returns the
+    /// results in the order of hosts, or the first error.
     pub fn on_every_host<T: Send>(
         &self,
         job: impl Fn(Host<'_>) -> Result<T, TestbedError> + Sync,
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_fabric_has_four_links_between_leaves_and_two_within_one() {
+    fn a_small_fabric_has_four_links_between_leaves_two_within() {
         let rack = leaf_spine();
         assert_eq!([(0, 1), (0, 2), (3, 1), (2, 3)].map(|(a, b)| rack.links(a, b)), [2, 4, 4, 2]);
         // One frame: its time on eight links. Two: each way the second behind the first.

@@ -1,8 +1,8 @@
 //! One transport on one rack: set up, warm up, idle round trips, load, drain, report.
 //!
-//! All hosts walk through the same stages together; a host that is through with a stage goes on
-//! serving the others until all are. Latency counts from the scheduled arrival, so a client that
-//! falls behind shows it. Nothing waits for ever: what has not finished some grace time after the
+//! All hosts pass through the same stages together; a host that has finished a stage serves the
+//! others until all have. Latency counts from the scheduled arrival, so that a client that falls
+//! behind shows it. Nothing waits without a bound: an RPC that has not ended a grace time after the
 //! last arrival is lost.
 
 mod closed;
@@ -22,22 +22,22 @@ pub use idle::IdleTimes;
 
 use crate::check::{self, ProcessorTime, Shown, Verdict};
 use crate::sys;
-use crate::transport::{Listening, Transport, TransportOptions};
+use crate::transport::{ListeningHost, Transport, TransportOptions};
 use crate::{Memory, Pauses, Rack, SwitchInterval, TestbedError};
 use closed::ClosedLoop;
-use group::{Client, Group};
-use open::Load;
+use group::{Client, HostGroup};
+use open::HostLoad;
 use stages::{Stage, Stages};
 
-/// What the hosts are asked to do.
+/// The load on the hosts.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern<'a> {
-    /// Echo RPCs at given times, whatever has finished: one list per host, by time.
+    /// Echo RPCs at given times, independent of completions: one list per host, by time.
     Open {
-        /// Who asks whom, when, how much.
+        /// Client, server, size and time of each RPC.
         arrivals: &'a [Vec<Arrival>],
-        /// Bytes of each request, whose arrival then says how long the response is; `None`: as
-        /// long.
+        /// Bytes of each request; the arrival then gives the length of the response. `None`:
+        /// requests are as long as responses.
         request_bytes: Option<u32>,
         /// Length of the schedule.
         duration: Duration,
@@ -50,25 +50,25 @@ pub enum Pattern<'a> {
         request_bytes: u32,
         /// Bytes of each response.
         response_bytes: u32,
-        /// How long new RPCs are started.
+        /// Time during which new RPCs are started.
         duration: Duration,
     },
 }
 
-/// A run to make.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct RunPlan<'a> {
-    /// Over what.
+    /// The transport.
     pub transport: Transport,
     /// The kernel's name of TCP's congestion control.
     pub congestion_control: &'a str,
     /// Homa's incast control (Homa §3.6); on for users.
     pub homa_incast_control: bool,
-    /// What to do.
+    /// The load.
     pub pattern: Pattern<'a>,
     /// Sizes whose round trip is measured on the idle rack, bytes, ascending.
     pub idle_sizes: &'a [u32],
-    /// How long to wait for stragglers after the last arrival.
+    /// Longest wait for stragglers after the last arrival.
     pub grace: Duration,
 }
 
@@ -83,35 +83,35 @@ pub struct Record {
     pub latency_ns: u64,
 }
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// Over what.
+    /// The transport.
     pub transport: Transport,
-    /// RPCs that were to be started.
+    /// RPCs of the plan.
     pub offered: usize,
-    /// RPCs the transport gave up.
+    /// RPCs that the transport gave up.
     pub failed: usize,
-    /// RPCs without an end when the grace time was over.
+    /// RPCs that had not ended when the grace time was over.
     pub lost: usize,
     /// RPCs ever started, those before the load included.
     pub started: u64,
-    /// Requests that servers executed: where every RPC completed, more than `started` when some
-    /// were executed twice.
+    /// Requests that servers executed. If every RPC completed, a number above `started` means that
+    /// some were executed twice.
     pub executed: u64,
     /// One record per completed RPC, by host and start.
     pub records: Vec<Record>,
     /// Round trips on the idle rack.
     pub idle: IdleTimes,
-    /// What this process held under an open-loop load, where the kernel tells.
+    /// Memory of this process under an open-loop load, if the kernel reports it.
     pub memory: Option<Memory>,
     /// User and system time of the hosts' threads per completed RPC, client and server side
-    /// together, microseconds. Leaves out what the kernel does for a receiving host in interrupt
-    /// context, which runs on the switch's thread here ([`SwitchInterval::cpu`]).
+    /// together, microseconds. The kernel's receive processing in interrupt context is not
+    /// included, because it runs on the switch's thread ([`SwitchInterval::cpu`]).
     pub cpu_us_per_rpc: f64,
-    /// From the first arrival until the last host was through, seconds.
+    /// From the first arrival until the last host had finished, seconds.
     pub elapsed_s: f64,
-    /// What the switch saw under load.
+    /// The switch's observations under load.
     pub switch: SwitchInterval,
     /// Pauses of the rack's threads under load.
     pub pauses: Pauses,
@@ -121,7 +121,7 @@ pub struct RunReport {
 
 impl RunReport {
     /// Bytes of the recorded messages per second, all hosts together, from the first start to the
-    /// last end: what is waited for in vain after that carries nothing.
+    /// last completion. The wait for RPCs that never ended is left out because it carries nothing.
     pub fn goodput_bytes_per_s(&self) -> f64 {
         goodput(&self.records)
     }
@@ -135,9 +135,9 @@ fn goodput(records: &[Record]) -> f64 {
     bytes as f64 / (lasted_ns as f64 / 1e9).max(1e-9)
 }
 
-/// What the hosts of one thread bring home.
+/// The results of the hosts of one thread.
 struct GroupResult {
-    loads: Vec<Load>,
+    loads: Vec<HostLoad>,
     cpu: Duration,
     pauses: Pauses,
     elapsed_s: f64,
@@ -158,7 +158,7 @@ pub fn run(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, TestbedError> {
         let text = "the schedule has another number of hosts than the rack: build both alike";
         return Err(TestbedError::Config(text.into()));
     }
-    // As an earlier run may have left them.
+    // An earlier run may have left them degraded.
     rack.mend_links();
     let stages = Stages::new(hosts);
     let threads = rack.placement().threads();
@@ -170,7 +170,7 @@ pub fn run(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, TestbedError> {
             name.spawn_scoped(scope, move || {
                 let result = run_group(rack, &members, plan, stages);
                 if result.is_err() {
-                    // The others must not wait for hosts that are gone.
+                    // The others must not wait for hosts that have failed.
                     stages.abandon();
                 }
                 result
@@ -187,7 +187,7 @@ pub fn run(rack: &Rack, plan: &RunPlan<'_>) -> Result<RunReport, TestbedError> {
     report(rack, plan.transport, groups)
 }
 
-/// The results, or the failure that made the others fail.
+/// The results, or the failure that caused the others.
 fn first_failure(
     results: Vec<Result<GroupResult, TestbedError>>,
 ) -> Result<Vec<GroupResult>, TestbedError> {
@@ -221,7 +221,7 @@ fn report(
     let memory = Memory::merged(groups.iter().filter_map(|group| group.memory));
     let started = groups.iter().map(|group| group.started_and_served.0).sum();
     let executed = groups.iter().map(|group| group.started_and_served.1).sum();
-    let loads: Vec<Load> = groups.into_iter().flat_map(|group| group.loads).collect();
+    let loads: Vec<HostLoad> = groups.into_iter().flat_map(|group| group.loads).collect();
     let records: Vec<Record> = loads.iter().flat_map(|load| load.records.iter().copied()).collect();
     let short = records.iter().filter(|r| r.bytes <= check::SHORT_BYTES).map(|r| r.latency_ns);
     let shown = Shown {
@@ -264,9 +264,9 @@ fn run_group(
     };
     let mut group = assemble(rack, members, plan, stages)?;
     group.finish(Stage::Connected).map_err(failed("setting up"))?;
-    // A server can only vouch for the time since it began. On a busy machine its answer may be
-    // delayed for longer than it had been there when the call was made, and then the client cannot
-    // tell whether the call was executed.
+    // A server can only vouch for the time since it began. If its answer on a busy machine is
+    // delayed for longer than the server had existed when the call was made, the client cannot tell
+    // whether the call was executed.
     group.serve_for(Duration::from_millis(250)).map_err(failed("warming up"))?;
     group.warm_up().map_err(failed("warming up"))?;
     group.finish(Stage::Warm).map_err(failed("warming up"))?;
@@ -303,7 +303,7 @@ fn run_group(
     Ok(GroupResult { loads, cpu, pauses, elapsed_s, started_and_served, free, seen, memory })
 }
 
-/// What a group's thread spends on a load phase.
+/// Measures the processor time of a group's thread during a load phase.
 struct Meter {
     processors: Option<ProcessorTime>,
     cpu: Duration,
@@ -311,14 +311,14 @@ struct Meter {
 }
 
 impl Meter {
-    fn start(group: &mut Group<'_>) -> Self {
+    fn start(group: &mut HostGroup<'_>) -> Self {
         group.begin();
         Self { processors: ProcessorTime::now(), cpu: sys::thread_cpu(), began: Instant::now() }
     }
 
-    /// CPU time that was not spent on looking for work in vain; the share of time in which the
-    /// thread's processor was free (of a thread that sleeps: all processors).
-    fn read(self, group: &Group<'_>) -> (Duration, Option<f64>) {
+    /// Processor time without empty polls, and the share of time in which the thread's processor
+    /// was free (if the thread sleeps: all processors).
+    fn read(self, group: &HostGroup<'_>) -> (Duration, Option<f64>) {
         let cpu = (sys::thread_cpu() - self.cpu).saturating_sub(group.spun);
         let free = if group.spins() {
             Some(group.spun.as_secs_f64() / self.began.elapsed().as_secs_f64())
@@ -335,7 +335,7 @@ fn assemble<'a>(
     members: &[usize],
     plan: &RunPlan<'_>,
     stages: &'a Stages,
-) -> Result<Group<'a>, TestbedError> {
+) -> Result<HostGroup<'a>, TestbedError> {
     let failed = |host: usize, what| move |source| TestbedError::Transport { host, what, source };
     let options = TransportOptions {
         congestion_control: plan.congestion_control,
@@ -344,7 +344,7 @@ fn assemble<'a>(
     let mut listening = Vec::new();
     for &host in members {
         rack.enter(host)?;
-        let open = Listening::open(plan.transport, rack.host(host), options);
+        let open = ListeningHost::open(plan.transport, rack.host(host), options);
         listening.push(open.map_err(failed(host, "opening its sockets"))?);
         stages.arrive(Stage::Listening);
     }
@@ -355,7 +355,7 @@ fn assemble<'a>(
         let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
         clients.push(Client::new(rack.host(host), transport));
     }
-    Ok(Group::new(clients, stages, rack))
+    Ok(HostGroup::new(clients, stages, rack))
 }
 
 #[cfg(test)]

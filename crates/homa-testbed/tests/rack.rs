@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         }
     }
     let as_root = result(passed, failed, 0);
-    // It prints a result of its own.
+    // It prints its result itself.
     let other_fails = !inside.by_user_namespace() && !holds_for_an_ordinary_user(filter);
     if other_fails { ExitCode::FAILURE } else { as_root }
 }
@@ -195,7 +195,7 @@ fn faults_on_request_do_not_fail_the_check_beforehand(inside: &Isolation) -> Out
     let rack = Rack::build(RackConfig { faults, ..small_rack(2) }, inside)?;
     let probes = check::probe(&rack)?;
     let timing = &probes.verdict.findings[0];
-    // Only this depends on what was lost; lateness on what else the machine does.
+    // Only this depends on lost frames; lateness depends on other work of the machine.
     ensure(!timing.detail.contains("frames arrived"), format!("a fault is no defect: {timing:?}"))
 }
 
@@ -397,7 +397,7 @@ fn tcp_heeds_marks(inside: &Isolation) -> Outcome {
     let phantom = Some(PhantomConfig { drain_ppm: 800_000, ..PhantomConfig::PAPER });
     let marking = Marking { phantom, ..Marking::default() };
     let plain = under_marks(inside, (Transport::Tcp, marking))?;
-    ensure(plain.0 == 0, format!("marked although nobody asked for it: {plain:?}"))?;
+    ensure(plain.0 == 0, format!("marked without a request: {plain:?}"))?;
     let unmarked = under_marks(inside, (Transport::TcpEcn, Marking::default()))?;
     ensure(unmarked.0 == 0, format!("marked by a switch that does not: {unmarked:?}"))?;
     let marked = under_marks(inside, (Transport::TcpEcn, marking))?;

@@ -13,6 +13,8 @@
 //! | [`quantile`] | percentiles of recorded values |
 //! | [`interval`] | 95 % confidence intervals of those percentiles |
 //! | [`bins`] | latency by message size: bins of 1 % of the messages, tables of ten rows |
+//! | [`nearest`] | the known name that a misspelt one was meant to be |
+//! | [`units`] | rates, times, bytes as people write them: one parser for commands, plans and Python |
 //!
 //! Invariants: every result is a function of its arguments (no clock, no environment, logarithms
 //! from `libm`), so the same seed gives the same experiment on every machine. Bytes are application
@@ -28,6 +30,8 @@ pub mod demotion;
 pub mod framing;
 pub mod interval;
 pub mod load;
+pub mod nearest;
 pub mod quantile;
 pub mod rng;
 pub mod sizes;
+pub mod units;

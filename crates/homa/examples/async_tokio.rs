@@ -1,7 +1,7 @@
 //! Calls and requests as futures, here on tokio; any other executor would do.
 //!
 //! ```text
-//! cargo run --example async_tokio
+//! cargo run -p homa --example async_tokio
 //! ```
 
 use std::error::Error;

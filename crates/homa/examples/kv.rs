@@ -2,7 +2,7 @@
 //! four threads serve, sixteen threads write and read back. Large values do not delay small ones.
 //!
 //! ```text
-//! cargo run --release --example kv
+//! cargo run --release -p homa --example kv
 //! ```
 
 use std::collections::HashMap;

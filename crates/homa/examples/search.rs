@@ -3,7 +3,7 @@
 //! second is asked when the first is slow or dead (a hedged call), and the slower one is cancelled.
 //!
 //! ```text
-//! cargo run --example search
+//! cargo run -p homa --example search
 //! ```
 
 use std::error::Error;

@@ -120,6 +120,11 @@ pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
 
+/// The README's programs in Rust are compiled as they stand there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Handles can be sent to other threads and shared between them.
 const _: () = {
     const fn shared<T: Clone + Send + Sync>() {}

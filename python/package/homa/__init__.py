@@ -1,9 +1,9 @@
 """Homa's laboratory: simulate datacenter transports, sweep, and draw.
 
 >>> import homa
->>> result = homa.simulate(scheme="homa", workload="w4", load=0.8, messages=100_000)
+>>> result = homa.simulate(workload="w4", load=0.8, messages=10_000)
 >>> result.summary["slowdown_p99"]
->>> result.buckets.to_pandas().plot(x="cum_share", y="slowdown_p99", logy=True)
+>>> result.buckets["slowdown_p99"]
 
 Everything that decides a number is the program's own simulator: equal plans and seeds give equal
 packets (``trace_hash``) here and under ``homa sim``. Keys of plans, columns and JSON:

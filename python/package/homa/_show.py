@@ -11,8 +11,9 @@ from typing import Any
 
 Progress = bool | Callable[[float, str], Any] | None
 
-#: Drawings that a notebook shows of one result.
-_MOST = 6
+#: Drawings that a notebook shows at once, and all that it holds: the others open by a click.
+_OPEN = 6
+_MOST = 30
 
 
 @contextmanager
@@ -63,6 +64,11 @@ def images(charts: list[str]) -> str:
         data = base64.b64encode(light.encode()).decode()
         look = "max-width:49%;background:#fff"
         shown.append(f'<img style="{look}" src="data:image/svg+xml;base64,{data}">')
-    rest = len(charts) - len(shown)
-    more = f"<p>{rest} more drawings: see <code>charts</code>, or the page.</p>" if rest else ""
-    return "<div>" + "\n".join(shown) + more + "</div>"
+    more = "\n".join(shown[_OPEN:])
+    if more:
+        count = len(shown) - _OPEN
+        more = f"<details><summary>{count} more drawings</summary>{more}</details>"
+    if len(charts) > _MOST:
+        rest = len(charts) - _MOST
+        more += f"<p>{rest} more drawings: see <code>charts</code>, or the page.</p>"
+    return "<div>" + "\n".join(shown[:_OPEN]) + more + "</div>"

@@ -110,11 +110,12 @@ def simulate(
 
     Args:
         plan: the path of a plan (TOML), or a mapping with the same keys: ``{"scenario":
-            {"scheme": "homa", "load": {"fraction": 0.5}}}``. Absent: the Homa paper's network of
-            144 hosts, W3 at 80 % load. The keywords change it, as the options of ``homa sim`` do.
+            {"scheme": "homa", "load": {"fraction": 0.5}}}``. Absent: scheme ``homa`` on the Homa
+            paper's network of 144 hosts, 300,000 messages of W1 at 80 % load. The keywords change
+            it, as the options of ``homa sim`` do.
         scheme: what hosts and switches run: a name that ``homa schemes`` lists.
         workload: message sizes: ``"w1"`` to ``"w5"``, the path of a table, or :class:`Sizes`.
-        load: the share of every host's link that the traffic fills.
+        load: the share of every host's link that the traffic fills: 0.8 for 80 %.
         messages: how many are measured.
         seed: everything random follows from it.
         flows: messages from a list in place of ``workload`` and ``load``: a path or

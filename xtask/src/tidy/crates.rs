@@ -25,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 /// here.
 const FEW_DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("homa-proto", &["hashbrown", "libm"]),
-    ("homa-workload", &["libm"]),
+    ("homa-workload", &["libm", "strsim"]),
     ("xtask", &["skip"]),
     ("skip", &[]),
 ];

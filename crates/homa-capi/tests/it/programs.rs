@@ -127,6 +127,22 @@ fn the_echo_server_and_client_understand_each_other() {
 }
 
 #[test]
+fn the_readme_program_in_c_runs_as_printed() {
+    let page = std::fs::read_to_string(here().join("../../README.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```c\n").skip(1).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+        std::fs::write(&source, block.split("```").next().unwrap()).unwrap();
+        let client = compile(&source.display().to_string());
+        let (server, port) = echo_server(1, false);
+        let output = succeed(command(&client, false).args(["127.0.0.1", &port]));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ping\n");
+        ends_well(server);
+    }
+}
+
+#[test]
 fn an_epoll_loop_keeps_hundreds_of_calls_in_progress() {
     let client = compile("examples/epoll.c");
     let valgrind = found("valgrind", "the epoll example under valgrind");

@@ -55,7 +55,7 @@ struct Listed<'a> {
 }
 
 /// Runs the command; a number outside its tolerance is a failed check, and so is one that a full
-/// run leaves undecided.
+/// run leaves undecided. The last line says so.
 pub fn run(args: &Args) -> Outcome {
     let how = How { ids: args.ids.clone(), quick: args.quick, compared: args.compared };
     let mut plans = repro::select(&how.ids).map_err(|error| {
@@ -101,6 +101,9 @@ pub fn run(args: &Args) -> Outcome {
         _ if args.summary => summary(&done, args.format)?,
         Format::Json => json(&done.iter().map(Reproduction::numbers).collect::<Vec<_>>())?,
         Format::Table => done.iter().for_each(print),
+    }
+    if args.format == Format::Table {
+        ending(total(&done), how.quick).iter().for_each(line);
     }
     if how.quick {
         budgets(&done);
@@ -168,6 +171,44 @@ fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Counts of verdicts over all figures: within, outside, undecided, reported only.
+fn total(done: &[Reproduction]) -> [usize; 4] {
+    done.iter().fold([0; 4], |mut sum, one| {
+        sum.iter_mut().zip(one.tally()).for_each(|(sum, count)| *sum += count);
+        sum
+    })
+}
+
+/// The last two lines: the counts, and what the exit code means.
+fn ending([within, outside, undecided, reported]: [usize; 4], quick: bool) -> [String; 2] {
+    let rows = |count| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
+    let are = |count| if count == 1 { "is" } else { "are" };
+    let counts = format!(
+        "{} within tolerance, {outside} outside, {undecided} undecided; {reported} reported \
+         without a verdict",
+        rows(within)
+    );
+    let why = match (outside, undecided) {
+        (0, 0) => "Exit code 0: every row with a verdict is within its tolerance.".to_owned(),
+        (0, open) if quick => format!(
+            "Exit code 0: no row is outside its tolerance; {} {} undecided, which a run without \
+             --quick counts as a failure.",
+            rows(open),
+            are(open)
+        ),
+        (0, open) => {
+            format!("Exit code 1: {} {} undecided by a run of full size.", rows(open), are(open))
+        }
+        (out, _) => format!(
+            "Exit code 1: {} {} outside {} tolerance.",
+            rows(out),
+            are(out),
+            if out == 1 { "its" } else { "their" }
+        ),
+    };
+    [counts, why]
+}
+
 /// Where a quick look's processor time went, on stderr. What several figures read counts in each.
 fn budgets(done: &[Reproduction]) {
     for one in done.iter().filter(|one| one.cpu_seconds > 0.0) {
@@ -182,7 +223,7 @@ fn budgets(done: &[Reproduction]) {
     }
     let total: f64 = done.iter().map(|one| one.cpu_seconds).sum();
     let budget: f64 = done.iter().filter_map(|one| one.budget_seconds).sum();
-    if total > 0.0 {
+    if total > 0.0 && done.len() > 1 {
         eprintln!("CPU: all {total:.0} s of {budget:.0} s");
     }
 }
@@ -212,7 +253,7 @@ fn print(reproduction: &Reproduction) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.3}"));
     for check in &reproduction.checks {
         let verdict = match check.pass {
-            Some(true) => "ok",
+            Some(true) => "within",
             Some(false) => "OUTSIDE",
             None if check.gates() => "undecided",
             None => "",
@@ -243,4 +284,28 @@ fn interval(check: &repro::verdict::Check) -> String {
     }
     let end = |end: Option<f64>| end.map_or_else(|| "?".into(), |end| format!("{end:.3}"));
     format!("{} to {}", end(low), end(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_what_the_exit_code_means() {
+        let said = |tally, quick| ending(tally, quick)[1].clone();
+        assert!(said([3, 0, 0, 1], false).starts_with("Exit code 0: every row"));
+        let open = said([3, 0, 2, 0], true);
+        assert!(open.starts_with("Exit code 0: no row is outside") && open.contains("2 rows are"));
+        assert_eq!(
+            said([3, 0, 1, 0], false),
+            "Exit code 1: 1 row is undecided by a run of full size."
+        );
+        for quick in [false, true] {
+            let outside = said([3, 1, 2, 0], quick);
+            assert_eq!(outside, "Exit code 1: 1 row is outside its tolerance.");
+        }
+        let counts =
+            "3 rows within tolerance, 1 outside, 2 undecided; 4 reported without a verdict";
+        assert_eq!(ending([3, 1, 2, 4], true)[0], counts);
+    }
 }

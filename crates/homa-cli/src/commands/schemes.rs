@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Outcome {
     let rows = SCHEMES.iter().map(|scheme| Row {
         name: scheme.name,
         paper: scheme.paper,
-        host: scheme.host.to_string(),
+        host: scheme.host().to_string(),
         queue: of_packets(scheme, &scheme.queue),
         forwarding: of_packets(scheme, &scheme.forwarding),
         nic: of_packets(scheme, &scheme.nic),

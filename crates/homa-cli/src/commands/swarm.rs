@@ -9,7 +9,7 @@ use homa_proto::Coverage;
 use homa_sim::engine::Chronicle;
 use homa_sim::scheme::{self, SCHEMES, Scheme};
 use homa_sim::swarm::any::Trial;
-use homa_sim::swarm::{Report, Scenario, swarm, swarm_of};
+use homa_sim::swarm::{Scenario, SwarmReport, swarm, swarm_of};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -123,12 +123,12 @@ fn trace(scheme: Option<&'static Scheme>, seed: u64) {
 }
 
 /// Runs the scenarios and shows how far they are, about twice a second.
-fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
+fn search(args: &Args, scheme: Option<&'static Scheme>) -> SwarmReport {
     let began = Instant::now();
     // A thousand scenarios take about a second.
     let progress = Progress::new(Duration::from_millis(args.seeds));
     let mut shown = began;
-    let show = |report: &Report| {
+    let show = |report: &SwarmReport| {
         if shown.elapsed() < Duration::from_millis(500) {
             return;
         }
@@ -150,7 +150,10 @@ fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
     report
 }
 
-fn document((scheme, first_seed): (Option<&'static Scheme>, u64), report: &Report) -> Document {
+fn document(
+    (scheme, first_seed): (Option<&'static Scheme>, u64),
+    report: &SwarmReport,
+) -> Document {
     let cells = report.coverage.cells();
     let inside = || Inside {
         hostile: report.hostile,

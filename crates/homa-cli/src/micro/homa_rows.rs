@@ -19,7 +19,7 @@ use homa::{CallOptions, Config, ReplyError};
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
 use super::stats::{Tail, per_second};
-use super::tcp_batched::{RateLoad, Window};
+use super::tcp_batched::{CountedWindow, RateLoad};
 
 /// Ends a blocking echo server: shorter than any echo.
 const GOODBYE: &[u8] = b".";
@@ -63,7 +63,7 @@ impl Sleep {
     }
 }
 
-/// Answers what is ready with what `answer` makes of it.
+/// Answers each request that is ready with the result of `answer`.
 pub fn answer_ready(
     engine: &mut Engine,
     answer: impl Fn(homa::Message) -> Vec<u8>,
@@ -71,7 +71,7 @@ pub fn answer_ready(
     while let Some(completion) = engine.next() {
         if let Completion::Request { id, bytes, .. } = completion {
             match engine.reply(id, answer(bytes)) {
-                // A client that ends its round gives up what is in progress.
+                // A client that ends its round cancels its calls in progress.
                 Ok(()) | Err(ReplyError::Gone) => {}
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -164,7 +164,7 @@ pub fn rate(pair: &Pair, carrier: Carrier, load: &RateLoad, time: Duration) -> i
     };
     pair.run_many(server, peers, move |servers| {
         Caller::new((carrier, mtu), &servers, load)?
-            .completed_per_second(Window::starting_now(time))
+            .completed_per_second(CountedWindow::starting_now(time))
     })
 }
 
@@ -196,7 +196,7 @@ impl Caller {
     }
 
     /// Keeps the load up for a window.
-    pub fn completed_per_second(&mut self, window: Window) -> io::Result<f64> {
+    pub fn completed_per_second(&mut self, window: CountedWindow) -> io::Result<f64> {
         for server in 0..self.servers.len() {
             for _ in 0..self.load.outstanding {
                 self.start(server)?;
@@ -306,12 +306,12 @@ pub fn throughput(
     let server = move |side: &ServerSide| serve(side, (carrier, mtu), |_| vec![0; 16]);
     pair.run(server, move |address| {
         let mut client = Caller::new((carrier, mtu), &[address], load)?;
-        let rpcs = client.completed_per_second(Window::starting_now(time))?;
+        let rpcs = client.completed_per_second(CountedWindow::starting_now(time))?;
         Ok(rpcs * bytes as f64 / 1e6)
     })
 }
 
-/// Why there can be no rows over AF_XDP; `None` where there can.
+/// Why there can be no rows over AF_XDP; `None` if there can.
 pub fn without_xdp(pair: &Pair) -> Option<String> {
     let mtu = pair.mtu;
     let tried = move |_: &ServerSide| Carrier::Xdp.engine(SERVER, mtu).map(drop);

@@ -15,9 +15,9 @@ use homa_testbed::{TestbedError, VethPair};
 
 use crate::cores;
 
-/// Where the server is.
+/// Address of the server.
 pub const SERVER: IpAddr = IpAddr::V4(VethPair::ADDRESSES[0]);
-/// Where the client is.
+/// Address of the client.
 pub const CLIENT: IpAddr = IpAddr::V4(VethPair::ADDRESSES[1]);
 
 /// The pair of hosts.
@@ -31,9 +31,9 @@ pub struct Pair {
 /// A side, by its place in [`VethPair::ends`].
 #[derive(Clone, Copy)]
 pub enum Side {
-    /// Where the server is.
+    /// Address of the server.
     Server = 0,
-    /// Where the client is.
+    /// Address of the client.
     Client = 1,
 }
 
@@ -44,9 +44,9 @@ pub struct ServerSide {
 }
 
 impl ServerSide {
-    /// Tells the client where to send; it starts when it knows as many servers as it wants.
+    /// Passes a server's address to the client, which starts when it has all that it needs.
     pub fn listening(&self, address: SocketAddr) {
-        // The client may have given up already: then nobody needs the address.
+        // If the client has given up already, the address is not needed.
         let _ = self.listening.send(address);
     }
 
@@ -57,8 +57,8 @@ impl ServerSide {
 }
 
 impl Pair {
-    /// Builds the pair. The process moves into a network of its own, so this must run before any
-    /// thread is started; no privilege is needed.
+    /// Builds the pair. The process moves into another network namespace, so this must run before
+    /// any thread is started; no privilege is needed.
     pub fn build(mtu: u16) -> Result<Self, TestbedError> {
         let inside = homa_testbed::isolate()?;
         let network = Arc::new(VethPair::new(&inside, mtu.into())?);

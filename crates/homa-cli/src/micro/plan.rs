@@ -1,4 +1,4 @@
-//! What is measured, in which order, and what the rounds are reduced to.
+//! The measurements, their order, and how the rounds are reduced to figures.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::echo::{self, EchoWait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
-use super::report::{Beside, EchoRow, RateRow, Report, ThroughputRow};
+use super::report::{EchoRow, MicroReport, RateRow, RivalRatio, ThroughputRow};
 use super::shards;
 use super::stats::{self, Tail};
 use super::tcp_batched::{self, RateLoad};
@@ -22,18 +22,18 @@ const LARGE_OUTSTANDING: usize = 4;
 
 /// Homa's rows over AF_XDP.
 const XDP: &str = "homa-xdp";
-/// Homa's rows where it is polled on both sides.
+/// Homa's rows in which both sides poll.
 const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
 
 /// Rows of pairs of client and shard, each pair on a core: one, and two.
 const ONE_PAIR: &str = "homa-pair";
 const SHARDED: &str = "homa-sharded";
 
-/// What is measured, once per round.
+/// One measurement, made once per round.
 type Measure<T> = Box<dyn Fn(&Pair, Duration) -> io::Result<T>>;
 
 /// A row that is being measured.
-struct Row<T> {
+struct MicroRow<T> {
     /// Who carries the RPCs, and how.
     who: &'static str,
     /// Which RPCs: rows of one load are comparable.
@@ -42,7 +42,7 @@ struct Row<T> {
     rounds: Vec<T>,
 }
 
-impl<T> Row<T> {
+impl<T> MicroRow<T> {
     fn new(
         who: &'static str,
         load: (usize, usize),
@@ -67,7 +67,11 @@ impl<T> Row<T> {
 }
 
 /// A row's figure beside that of its rival under the same load, if that was measured.
-fn beside<T>(rows: &[Row<T>], row: &Row<T>, figure: impl Fn(&T) -> f64) -> Option<Beside> {
+fn beside<T>(
+    rows: &[MicroRow<T>],
+    row: &MicroRow<T>,
+    figure: impl Fn(&T) -> f64,
+) -> Option<RivalRatio> {
     let rival = match row.who {
         "homa-inline" => "raw-udp-spin",
         XDP if row.load.1 == 1 => "raw-udp-spin",
@@ -80,14 +84,14 @@ fn beside<T>(rows: &[Row<T>], row: &Row<T>, figure: impl Fn(&T) -> f64) -> Optio
     let other = rows.iter().find(|other| other.who == rival && other.load == row.load)?;
     let rounds = row.rounds.iter().zip(&other.rounds);
     let ratios = rounds.map(|(ours, theirs)| figure(ours) / figure(theirs).max(f64::MIN_POSITIVE));
-    Some(Beside { rival, ratio: stats::median(ratios.collect()) })
+    Some(RivalRatio { rival, ratio: stats::median(ratios.collect()) })
 }
 
 /// Every row of the report.
 pub struct Plan {
-    echo: Vec<Row<Tail>>,
-    rate: Vec<Row<f64>>,
-    throughput: Vec<Row<f64>>,
+    echo: Vec<MicroRow<Tail>>,
+    rate: Vec<MicroRow<f64>>,
+    throughput: Vec<MicroRow<f64>>,
 }
 
 impl Plan {
@@ -115,8 +119,8 @@ impl Plan {
 
     /// The rows' names, as [`Plan::keep_only`] reads them.
     pub fn names(&self) -> Vec<String> {
-        let rates = self.rate.iter().chain(&self.throughput).map(Row::name);
-        self.echo.iter().map(Row::name).chain(rates).collect()
+        let rates = self.rate.iter().chain(&self.throughput).map(MicroRow::name);
+        self.echo.iter().map(MicroRow::name).chain(rates).collect()
     }
 
     /// Number of rows.
@@ -143,7 +147,7 @@ impl Plan {
     }
 
     /// The medians.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> MicroReport {
         let tenth = |value: f64| (value * 10.0).round() / 10.0;
         let echo = self.echo.iter().map(|row| EchoRow {
             path: row.who,
@@ -165,28 +169,28 @@ impl Plan {
             mb_per_s: row.median(|&rate| rate).round(),
             beside: beside(&self.throughput, row, |&rate| rate),
         });
-        Report { echo: echo.collect(), rate: rate.collect(), throughput: throughput.collect() }
+        MicroReport { echo: echo.collect(), rate: rate.collect(), throughput: throughput.collect() }
     }
 }
 
-fn echo_rows() -> Vec<Row<Tail>> {
+fn echo_rows() -> Vec<MicroRow<Tail>> {
     let mut rows = Vec::new();
     for bytes in ECHO_SIZES {
         let load = (bytes, 1);
         for (who, wait) in [("raw-udp-spin", EchoWait::Spin), ("raw-udp-blocking", EchoWait::Block)]
         {
-            rows.push(Row::new(who, load, move |p, time| echo::udp(p, wait, bytes, time)));
+            rows.push(MicroRow::new(who, load, move |p, time| echo::udp(p, wait, bytes, time)));
         }
         for (who, wait) in [("tcp-spin", EchoWait::Spin), ("tcp-blocking", EchoWait::Block)] {
-            rows.push(Row::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
+            rows.push(MicroRow::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
         }
         for (who, carrier) in [("homa-inline", Carrier::Udp), (XDP, Carrier::Xdp)] {
-            rows.push(Row::new(who, load, move |p, time| {
+            rows.push(MicroRow::new(who, load, move |p, time| {
                 homa_rows::echo_inline(p, carrier, bytes, time)
             }));
         }
         for (who, sleep) in [("homa-blocking", Sleep::AtOnce), ("homa-default", Sleep::Default)] {
-            rows.push(Row::new(who, load, move |p, time| {
+            rows.push(MicroRow::new(who, load, move |p, time| {
                 homa_rows::echo_blocking(p, sleep, bytes, time)
             }));
         }
@@ -194,7 +198,7 @@ fn echo_rows() -> Vec<Row<Tail>> {
     rows
 }
 
-fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
+fn rate_rows(w1: Arc<[u32]>) -> Vec<MicroRow<f64>> {
     let small: Arc<[u32]> = Arc::new([100]);
     let mut rows = Vec::new();
     for (peers, outstanding, sizes) in [(1, 64, &small), (1, 256, &small), (64, 2, &w1)] {
@@ -202,29 +206,33 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<Row<f64>> {
         let shape = (peers, outstanding);
         for (who, carrier) in HOMA {
             let load = load.clone();
-            rows.push(Row::new(who, shape, move |p, time| {
+            rows.push(MicroRow::new(who, shape, move |p, time| {
                 homa_rows::rate(p, carrier, &load, time)
             }));
         }
         if peers == 1 {
             for (who, pairs) in [(ONE_PAIR, 1), (SHARDED, 2)] {
                 let load = load.clone();
-                rows.push(Row::new(who, shape, move |p, time| shards::rate(p, pairs, &load, time)));
+                rows.push(MicroRow::new(who, shape, move |p, time| {
+                    shards::rate(p, pairs, &load, time)
+                }));
             }
         }
-        rows.push(Row::new("tcp-batched", shape, move |p, time| tcp_batched::rate(p, &load, time)));
+        rows.push(MicroRow::new("tcp-batched", shape, move |p, time| {
+            tcp_batched::rate(p, &load, time)
+        }));
     }
     rows
 }
 
-fn throughput_rows() -> Vec<Row<f64>> {
+fn throughput_rows() -> Vec<MicroRow<f64>> {
     let (bytes, outstanding) = (LARGE, LARGE_OUTSTANDING);
     let load = (bytes, outstanding);
-    let mut rows = vec![Row::new("tcp", load, move |p, time| {
+    let mut rows = vec![MicroRow::new("tcp", load, move |p, time| {
         tcp_batched::throughput(p, bytes, outstanding, time)
     })];
     for (who, carrier) in HOMA {
-        rows.push(Row::new(who, load, move |p, time| {
+        rows.push(MicroRow::new(who, load, move |p, time| {
             homa_rows::throughput(p, carrier, bytes, outstanding, time)
         }));
     }

@@ -6,7 +6,7 @@ use crate::output::{Align, Table, line};
 
 /// The result, in the shape that scripts rely on.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct MicroReport {
     /// One RPC at a time.
     pub echo: Vec<EchoRow>,
     /// Small RPCs per second, one core a side.
@@ -26,9 +26,9 @@ pub struct EchoRow {
     pub p50_us: f64,
     /// Median over the rounds of the round's 99th percentile.
     pub p99_us: f64,
-    /// Beside whom.
+    /// RivalRatio whom.
     #[serde(skip)]
-    pub beside: Option<Beside>,
+    pub beside: Option<RivalRatio>,
 }
 
 /// Small echo RPCs per second.
@@ -43,9 +43,9 @@ pub struct RateRow {
     pub outstanding: usize,
     /// Completed per second.
     pub rpcs_per_s: f64,
-    /// Beside whom.
+    /// RivalRatio whom.
     #[serde(skip)]
-    pub beside: Option<Beside>,
+    pub beside: Option<RivalRatio>,
 }
 
 /// Requests of one large size.
@@ -57,22 +57,22 @@ pub struct ThroughputRow {
     pub bytes: usize,
     /// Request bytes per second, in units of 1e6.
     pub mb_per_s: f64,
-    /// Beside whom.
+    /// RivalRatio whom.
     #[serde(skip)]
-    pub beside: Option<Beside>,
+    pub beside: Option<RivalRatio>,
 }
 
 /// The median over the rounds of a row's figure divided by its rival's of the same round: a
 /// disturbance that outlasts two neighbours leaves it alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside {
+pub struct RivalRatio {
     /// The rival.
     pub rival: &'static str,
     /// How many times its figure.
     pub ratio: f64,
 }
 
-fn ratio(beside: Option<Beside>) -> String {
+fn ratio(beside: Option<RivalRatio>) -> String {
     beside.map_or(String::new(), |b| format!("{:.2} x {}", b.ratio, b.rival))
 }
 
@@ -88,7 +88,7 @@ const fn right(title: &'static str, width: usize) -> (&'static str, Align, usize
     (title, Align::Right, width)
 }
 
-impl Report {
+impl MicroReport {
     /// The tables.
     pub fn print(&self) {
         self.print_echo();

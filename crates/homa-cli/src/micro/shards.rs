@@ -15,7 +15,7 @@ use homa::inline::{Engine, Wait};
 
 use super::homa_rows::{Caller, answer_ready};
 use super::pair::{CLIENT, Pair, SERVER, Side, joined};
-use super::tcp_batched::{RateLoad, Window};
+use super::tcp_batched::{CountedWindow, RateLoad};
 
 /// A shard looks so often whether it may end.
 const LOOK: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ pub fn rate(pair: &Pair, pairs: usize, load: &RateLoad, time: Duration) -> io::R
     let clients = shards.iter().map(|shard| client_of(pair, shard, &config));
     let clients = clients.collect::<io::Result<Vec<_>>>()?;
     let stop = Arc::new(AtomicBool::new(false));
-    let window = Window::starting_now(time);
+    let window = CountedWindow::starting_now(time);
     let mut threads = Vec::new();
     for ((shard, client), core) in shards.into_iter().zip(clients).zip(pair.cores()) {
         let (stop, load) = (Arc::clone(&stop), load.clone());

@@ -33,15 +33,15 @@ pub struct RateLoad {
 
 /// The part of a round that is counted.
 #[derive(Clone, Copy)]
-pub struct Window {
+pub struct CountedWindow {
     /// Counting starts.
     pub from: Instant,
     /// The round ends.
     pub until: Instant,
 }
 
-impl Window {
-    /// A round of `time` from now, of which the first fifth is warm-up.
+impl CountedWindow {
+    /// A round of `time` from now; its first fifth is warm-up.
     pub fn starting_now(time: Duration) -> Self {
         let now = Instant::now();
         Self { from: now + time / 5, until: now + time }
@@ -71,7 +71,7 @@ pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
             for _ in 0..load.peers {
                 streams.push(connect(address).await?);
             }
-            let window = Window::starting_now(time);
+            let window = CountedWindow::starting_now(time);
             let tasks: Vec<_> = streams
                 .into_iter()
                 .enumerate()
@@ -154,7 +154,7 @@ async fn ask(
     outstanding: usize,
     sizes: Arc<[u32]>,
     first: usize,
-    window: Window,
+    window: CountedWindow,
 ) -> io::Result<u64> {
     let largest = sizes.iter().copied().max().unwrap_or(1) as usize;
     let payload = vec![7; largest];
@@ -206,7 +206,7 @@ pub fn throughput(
             for _ in 0..outstanding {
                 stream.write_all(&request).await?;
             }
-            let window = Window::starting_now(time);
+            let window = CountedWindow::starting_now(time);
             let mut inbound = Vec::with_capacity(4096);
             let mut completed = 0u64;
             loop {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,8 @@ const QUEUEING_KEYS: [&str; 6] =
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+/// Hold it during a run.
+pub fn alone() -> MutexGuard<'static, ()> {
     CORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -365,5 +367,55 @@ fn patterns_that_cannot_be_offered_are_refused_first() {
         let Some(output) = without_namespaces(arguments) else { return };
         assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty() && stderr(&output).contains("hint: "), "{arguments:?}");
+    }
+}
+
+/// Runs the program with the arguments that the README prints, and others behind them that make
+/// it short. What it prints, and whether this machine kept up, is for other tests.
+fn runs_as_printed(printed: &[&str]) {
+    let _alone = alone();
+    let shorter: &[&str] = match printed.first() {
+        Some(&"bench") => &["--duration", "100ms"],
+        Some(&"sim") => &["--messages", "1000"],
+        _ => &[],
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = program();
+    let output = command.args(printed).args(shorter).current_dir(root).output();
+    let output = output.expect("the program starts");
+    if code(&output) == 2 && stderr(&output).contains("namespaces") {
+        skip::part(&format!("namespaces (see `homa doctor`): homa {}", printed.join(" ")));
+    } else {
+        assert_ne!(code(&output), 2, "{printed:?}: {}", stderr(&output));
+        assert!(!output.stdout.is_empty(), "{printed:?} prints nothing");
+    }
+}
+
+/// Each line of the README's shell blocks. The program is the one of this build, where a user
+/// builds one with --release.
+#[test]
+fn the_readme_commands_run_as_printed() {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).filter_map(|line| line.split(" #").next());
+    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["homa", ref printed @ ..] | ["cargo", "run", "--release", "--", ref printed @ ..] => {
+                runs_as_printed(printed);
+            }
+            ["cargo", "xtask", task, ..] => {
+                let usage = Command::new(env!("CARGO")).args(["xtask", "help"]).output();
+                let usage = usage.expect("cargo is there").stdout;
+                let named = format!("\n  {task} ");
+                assert!(String::from_utf8_lossy(&usage).contains(&named), "no task: {line}");
+            }
+            ["cargo" | "pip", "install", ..] => {
+                skip::part(&format!("a machine on which tests install programs: {line}"));
+            }
+            _ => panic!("`{line}` is tried by no test: say here how"),
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::bench::alone;
 use crate::common::{code, document, homa, keys, stderr};
 use crate::page;
 use crate::refused::without_namespaces;
@@ -119,11 +120,12 @@ fn the_keys_of_calls_are_in_the_reference_and_no_other() {
     let server = Server::start(&["--echo"]);
     let one = printed(&["call", &server.address]);
     let some = printed(&["call", &server.address, "--count", "2"]);
+    let paced = printed(&["call", &server.address, "--count", "20", "--rate", "1k"]);
     let pings = printed(&["ping", &server.address, "--count", "2", "--interval", "1ms"]);
     let gone = server.address.clone();
     server.terminate();
     let none = printed(&["ping", &gone, "--count", "1", "--deadline", "100ms"]);
-    check("## homa call, homa ping", &[one, some, pings, none.clone()]);
+    check("## homa call, homa ping", &[one, some, paced, pings, none.clone()]);
     assert!(none["min_us"].is_null() && none["p99_us"].is_null(), "{none}");
 }
 
@@ -186,6 +188,7 @@ impl Benches {
 
 #[test]
 fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
+    let _alone = alone();
     let Benches { rack, workflows, incast, simulated, peer, cp_node } = Benches::run();
     check("### --peer with --cp-node", std::slice::from_ref(&without(&cp_node, "config")));
     let rows = [&rack, &simulated].into_iter().flatten().chain([&peer]);

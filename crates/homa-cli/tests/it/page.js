@@ -35,6 +35,9 @@ Promise.all(saved).then((texts) => {
     clipped,
     overlapping,
     beyond: document.documentElement.scrollWidth - innerWidth,
+    scrolling: [...document.querySelectorAll(".scroll, pre")]
+      .filter((box) => box.clientWidth > 0 && box.scrollWidth > box.clientWidth)
+      .map((box) => box.scrollWidth - box.clientWidth + ": " + box.textContent.slice(0, 60)),
     width: innerWidth,
     smallest: Math.min(...smallest),
     loaded: performance.getEntriesByType("resource").length,

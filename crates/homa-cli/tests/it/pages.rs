@@ -1,5 +1,6 @@
-//! The page of a sweep as a browser shows it, on a phone and on a wide screen, light and dark: all
-//! of it is there to be read, nothing comes from elsewhere, and its figures can be saved.
+//! The pages of a sweep and of a reproduction as a browser shows them, on a phone and on wide
+//! screens, light and dark: all of it is there to be read, on a screen without scrolling sideways,
+//! nothing comes from elsewhere, and figures can be saved.
 //! Screenshots for people to look at stay in the folder `pages` of cargo's folder for tests
 //! (`target/tmp`).
 
@@ -13,6 +14,8 @@ use crate::common::{code, homa, stderr};
 use crate::folder::Folder;
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+/// Pixels from which on nothing scrolls sideways.
+const SCREEN: u32 = 1200;
 const PLAN: &str = r#"
 title = "Two schemes"
 seeds = [1, 2, 3]
@@ -24,6 +27,32 @@ measures = { queues = true, priorities = true }
 scheme = ["homa", "dctcp", "pfabric", "pias", "ndp", "phost", "tcp", "hull", "ideal"]
 "load.fraction" = [0.5, 0.8]
 "traffic.workload" = ["w2", "w4"]
+"#;
+
+/// A figure with the longest names of the repository's.
+const FIGURE: &str = r#"
+id = "homa-figure"
+title = "Tail latency by message size on 144 hosts"
+source = "Homa"
+variants = ["homa-paper", "homa", "homa-sim", "pfabric"]
+[scenario]
+fabric.shape = { kind = "single-switch", hosts = 4 }
+stop.messages = 300
+slowdown = "idle"
+[[run]]
+name = "w4"
+[[check]]
+row = "homa-figure-receivers-w4-homa"
+run = "w4"
+label = "W4: Homa's p99 at 50 % of the messages below pHost's, per cent of it"
+report = ["p99_to@10,50,75,90,95,99"]
+[check.points]
+"p99@50" = [2, "0.0001..1000000"]
+"outcome.queues.receivers.max_bytes_with_residual" = 1
+[[figure]]
+kind = "slowdown"
+title = "W4, 80 % load"
+runs = ["w4"]
 "#;
 
 /// A browser without a window that shows the document at this path.
@@ -60,14 +89,15 @@ fn framed(page: &str, width: u32) -> String {
 fn assert_readable(seen: &Value, width: u32, paper: &str) {
     let empty = Value::Array(Vec::new());
     assert_eq!(seen["width"], width, "{seen}");
-    assert_eq!(seen["beyond"], 0, "only tables are wider than the page, and scroll: {seen}");
+    assert_eq!(seen["beyond"], 0, "only a table may be wider than the page, and scrolls: {seen}");
+    assert!(width < SCREEN || seen["scrolling"] == empty, "{}", seen["scrolling"]);
     assert_eq!((&seen["clipped"], &seen["overlapping"]), (&empty, &empty));
     assert!(seen["smallest"].as_f64().is_some_and(|pixels| pixels >= 9.0), "{seen}");
     assert_eq!(seen["loaded"], 0, "{seen}");
     assert_eq!(seen["paper"], paper);
     let list = |key: &str| seen[key].as_array().expect("a list").clone();
     let (names, begin) = (list("names"), list("begin"));
-    assert!(names.len() > 20 && names.len() == begin.len(), "{seen}");
+    assert!(names.len() > 1 && names.len() == begin.len(), "{seen}");
     for (name, begin) in names.iter().zip(&begin) {
         let svg = name.as_str().is_some_and(|name| name.ends_with(".svg"));
         assert_eq!(begin, if svg { "<svg xm" } else { "series," }, "{name}");
@@ -85,18 +115,28 @@ fn a_page_is_readable_and_its_figures_can_be_saved() {
     let out = folder.path("sweep");
     let swept = homa(&["sweep", &plan, "--out", &out]);
     assert_eq!(code(&swept), 0, "{}", stderr(&swept));
-    let page = std::fs::read_to_string(folder.0.join("sweep/index.html")).expect("the page");
+    look(&folder, (name, &profile), "sweep");
+    let out = folder.path("repro");
+    let figure = folder.file("figure.toml", FIGURE);
+    let repeated = homa(&["repro", &figure, "--quick", "--report", "--out", &out]);
+    assert_ne!(code(&repeated), 2, "{}", stderr(&repeated));
+    look(&folder, (name, &profile), "repro");
+}
+
+/// Has the page of a folder of results shown, everywhere.
+fn look(folder: &Folder, (name, profile): (&str, &str), results: &str) {
+    let page = std::fs::read_to_string(folder.0.join(results).join("index.html"));
     let told = format!("<script>{}</script></body>", include_str!("page.js"));
-    folder.file("page.html", &page.replace("</body>", &told));
+    folder.file("page.html", &page.expect("the page").replace("</body>", &told));
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
     std::fs::create_dir_all(&pictures).expect("a folder for pictures");
     for (scheme, setting, paper) in
         [("light", 1, "rgb(255, 255, 255)"), ("dark", 0, "rgb(13, 17, 23)")]
     {
-        for width in [400, 1600] {
+        for width in [400, SCREEN, 1600] {
             let around = folder.file("around.html", &framed("page.html", width));
-            let picture = pictures.join(format!("sweep-{scheme}-{width}.png"));
-            let mut command = browser(name, &profile, &format!("file://{around}"));
+            let picture = pictures.join(format!("{results}-{scheme}-{width}.png"));
+            let mut command = browser(name, profile, &format!("file://{around}"));
             command.arg(format!("--blink-settings=preferredColorScheme={setting}"));
             command.arg(format!("--window-size={width},6000"));
             command.arg(format!("--screenshot={}", picture.display()));

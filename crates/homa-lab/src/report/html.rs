@@ -94,7 +94,7 @@ fn schemes(list: &[Reproduction]) -> String {
     let mut out = String::from("<ul class=\"soft\">\n");
     for scheme in SCHEMES.iter().filter(|scheme| used(scheme.name)) {
         let (name, host, paper) =
-            (scheme.name, escaped(&scheme.host.to_string()), escaped(scheme.paper));
+            (scheme.name, escaped(&scheme.host().to_string()), escaped(scheme.paper));
         let _ = writeln!(out, "<li><b>{name}</b>: {paper} ({host})</li>");
     }
     out + "</ul>\n"

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use homa_sim::scenario::outcome::Bucket;
+use homa_sim::scenario::outcome::SizeBucket;
 
 use super::varied::{Run, Varied};
 use super::versus::View;
@@ -61,7 +61,7 @@ impl<'a> Panels<'a> {
     pub fn by_size(&self) -> Vec<Chart> {
         let mut charts = Vec::new();
         for panel in &self.panels {
-            let merged: Vec<(String, Vec<Bucket>)> = self
+            let merged: Vec<(String, Vec<SizeBucket>)> = self
                 .curves(panel)
                 .map(|(name, all)| (name.to_owned(), merged(all)))
                 .filter(|(_, bins)| !bins.is_empty())
@@ -142,18 +142,18 @@ fn linear(label: &str) -> Axis {
 }
 
 /// The bins of several seeds as one: means of their percentiles.
-fn merged(all: &[&Stored]) -> Vec<Bucket> {
+fn merged(all: &[&Stored]) -> Vec<SizeBucket> {
     let Some(first) = all.first() else { return Vec::new() };
-    let merge = |(at, bin): (usize, &Bucket)| {
+    let merge = |(at, bin): (usize, &SizeBucket)| {
         let others = all.iter().map(|stored| stored.outcome.slowdown.buckets.get(at));
-        let same: Vec<&Bucket> =
+        let same: Vec<&SizeBucket> =
             others.flatten().filter(|other| other.cum_share == bin.cum_share).collect();
-        let mean = |of: fn(&Bucket) -> Option<f64>| {
+        let mean = |of: fn(&SizeBucket) -> Option<f64>| {
             let values: Vec<Measured> =
                 same.iter().filter_map(|bin| of(bin)).map(Measured::exact).collect();
             Measured::pooled(&values).map(|pooled| pooled.value)
         };
-        Bucket {
+        SizeBucket {
             count: same.iter().map(|bin| bin.count).min().unwrap_or(0),
             p50: mean(|bin| bin.p50),
             p99: mean(|bin| bin.p99),

@@ -10,7 +10,7 @@ use super::html::{figures, number, optional};
 use super::quantity::{Quantity, usual};
 use super::sizes::Panels;
 use super::varied::{Run, Varied};
-use super::versus::{Drawn, View, draw, levels};
+use super::versus::{Drawn, LEAST_SEEDS, View, draw, levels};
 use crate::chart::{Chart, escaped};
 use crate::error::LabError;
 use crate::repro::metric::Metric;
@@ -120,15 +120,20 @@ fn caption(varied: &Varied) -> String {
     if !varied.constants.is_empty() {
         let _ = writeln!(out, "<p>All: {}.</p>", escaped(&varied.constants.join(", ")));
     }
-    if varied.seeds > 1 {
-        let _ = writeln!(
-            out,
-            "<p>{} seeds: lines are their means, areas hold the mean with 95 % confidence \
-             (Student's interval; cut off at a figure's edge), small dots are single seeds; \
-             curves by message size are means.</p>",
-            varied.seeds
-        );
-    }
+    let areas = match varied.seeds {
+        0 | 1 => return out,
+        ..LEAST_SEEDS => "an interval of the mean needs three seeds",
+        _ => {
+            "areas hold the mean with 95 % confidence (Student's interval; cut off at a figure's \
+              edge)"
+        }
+    };
+    let _ = writeln!(
+        out,
+        "<p>{} seeds: lines are their means, small dots single seeds; {areas}; curves by message \
+         size are means.</p>",
+        varied.seeds
+    );
     out
 }
 

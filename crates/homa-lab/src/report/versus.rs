@@ -262,11 +262,19 @@ impl Figure<'_> {
     }
 }
 
-/// Several seeds become their mean, in Student's interval; one keeps the interval it has.
+/// Seeds from which on their spread says where the mean lies: with two of them, one degree of
+/// freedom, Student's interval is 12.7 standard errors either way and covers any figure.
+pub(super) const LEAST_SEEDS: usize = 3;
+
+/// Several seeds become their mean, in Student's interval if they are enough for one; one keeps the
+/// interval it has.
 fn mean(x: f64, all: &[Measured]) -> Option<Point> {
     let spread: Vec<Measured> = all.iter().map(|one| Measured::exact(one.value)).collect();
     let pooled = Measured::pooled(if all.len() > 1 { &spread } else { all })?;
-    let [low, high] = pooled.ends();
+    let [low, high] = match all.len() {
+        2..LEAST_SEEDS => [None; 2],
+        _ => pooled.ends(),
+    };
     Some(Point { x, y: pooled.value, low, high })
 }
 
@@ -316,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_across_schemes_are_curves_and_the_rest_are_figures() {
+    fn numbers_are_the_axis_schemes_curves_and_the_rest_figures() {
         let load = dimension("load.fraction", &["0.5", "0.8"], Some(&[0.5, 0.8]));
         let scheme = dimension("scheme", &["homa", "dctcp", "ndp"], None);
         let workload = dimension("traffic.workload", &["w1", "w4"], None);
@@ -338,16 +346,19 @@ mod tests {
     }
 
     #[test]
-    fn seeds_far_apart_are_a_mean_with_an_area_that_fills_the_figure() {
+    fn two_seeds_are_their_mean_and_three_have_an_interval() {
         let exact = Measured::exact;
         let point = mean(0.8, &[exact(4.2), exact(49.9)]).unwrap();
         assert!((point.y - 27.05).abs() < 1e-9);
-        assert!(point.low.unwrap() < 0.0 && point.high.unwrap() > 300.0, "{point:?}");
+        assert_eq!((point.low, point.high), (None, None), "it would fill the figure");
+        let point = mean(0.8, &[exact(4.2), exact(27.05), exact(49.9)]).unwrap();
+        // 4.303 standard errors of 13.19.
+        assert!((point.high.unwrap() - 83.82).abs() < 0.01, "{point:?}");
         let one = mean(0.8, &[Measured { value: 4.0, low: 3.0, high: 6.0 }]).unwrap();
         assert_eq!((one.low, one.high), (Some(3.0), Some(6.0)));
         // A percentile of few messages has no bound in one seed; seeds still differ.
         let open = Measured { value: 4.0, low: 3.0, high: f64::INFINITY };
-        assert!(mean(0.8, &[open, open]).unwrap().high.is_some());
+        assert!(mean(0.8, &[open; 3]).unwrap().high.is_some());
     }
 
     #[test]

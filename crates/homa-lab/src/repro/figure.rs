@@ -1,6 +1,6 @@
 //! A plan's drawings: the published points in the paper's axes, and our curves for each scheme.
 
-use homa_sim::scenario::outcome::Bucket;
+use homa_sim::scenario::outcome::SizeBucket;
 
 use super::metric::{Metric, Rank, Reading};
 use super::plan::{Figure, FigureKind, ReproPlan, Run, drawn};
@@ -17,7 +17,7 @@ const fn enough(rank: Rank) -> u64 {
 
 /// True when the bin has too few messages for the reading. By receiver it takes two a receiver: of
 /// one message the p99 is the message.
-fn is_few(bin: &Bucket, reading: Reading) -> bool {
+fn is_few(bin: &SizeBucket, reading: Reading) -> bool {
     match reading {
         Reading::All(rank) => bin.count < enough(rank),
         Reading::P99ByReceiver => {
@@ -106,7 +106,7 @@ fn slowdown(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 }
 
 /// Size at each tenth of the messages.
-pub fn size_ticks(bins: &[Bucket]) -> Vec<(f64, String)> {
+pub fn size_ticks(bins: &[SizeBucket]) -> Vec<(f64, String)> {
     let tick = |tenth: u32| {
         let share = f64::from(tenth) / 10.0;
         let bin = bins.iter().find(|bin| bin.cum_share >= share - 1e-9).or(bins.last())?;
@@ -117,13 +117,13 @@ pub fn size_ticks(bins: &[Bucket]) -> Vec<(f64, String)> {
 }
 
 /// True when most bins have too few messages for the reading.
-fn has_few(bins: &[Bucket], reading: Reading) -> bool {
+fn has_few(bins: &[SizeBucket], reading: Reading) -> bool {
     2 * bins.iter().filter(|bin| is_few(bin, reading)).count() > bins.len()
 }
 
 /// A step per bin: its value from where the bin begins to where it ends. Bins of too few messages
 /// are left out, unless most are: then a curve of what they give is better than none.
-pub fn steps(bins: &[Bucket], reading: Reading) -> Vec<Point> {
+pub fn steps(bins: &[SizeBucket], reading: Reading) -> Vec<Point> {
     let draws_all = has_few(bins, reading);
     let mut before = 0.0;
     let mut points = Vec::new();
@@ -227,7 +227,7 @@ fn bars(plan: &ReproPlan, results: &Results, figure: &Figure) -> Chart {
 }
 
 /// Slowdown by size from named bins, for reports of plans that are no reproductions.
-pub fn of_bins(curves: &[(String, Vec<Bucket>)], reading: Reading) -> Chart {
+pub fn of_bins(curves: &[(String, Vec<SizeBucket>)], reading: Reading) -> Chart {
     let few = curves.iter().any(|(_, bins)| has_few(bins, reading));
     let title = format!("Slowdown by message size, {}", reading.title());
     let subtitle = if few { said_of_few(reading) } else { "" };
@@ -268,9 +268,9 @@ mod tests {
 
     use super::*;
 
-    fn bins(counts: &[u64]) -> Vec<Bucket> {
+    fn bins(counts: &[u64]) -> Vec<SizeBucket> {
         let share = |place: usize| (place + 1) as f64 / counts.len() as f64;
-        let bin = |(place, &count): (usize, &u64)| Bucket {
+        let bin = |(place, &count): (usize, &u64)| SizeBucket {
             cum_share: share(place),
             min_bytes: 1,
             max_bytes: 1,

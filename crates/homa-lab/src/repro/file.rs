@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use homa_sim::scenario::Scenario;
+use homa_workload::nearest::choices;
+use homa_workload::units::Quantity;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -186,7 +188,7 @@ pub(super) fn read(document: &Document, sets: &[Document]) -> Result<ReproPlan, 
     }
     let budget = file.budget.as_deref().map(duration).transpose();
     let variants = file.variants.unwrap_or_else(|| match file.variant.as_slice() {
-        [] => ["homa-sim", "homa-paper", "homa"].map(String::from).to_vec(),
+        [] => vec![Scenario::default().scheme],
         named => named.iter().map(|variant| variant.name.clone()).collect(),
     });
     let mut plan = ReproPlan {
@@ -216,17 +218,10 @@ fn family(file: &str) -> String {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit {
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => 0.0,
-    };
-    match number.trim().parse::<f64>().ok().map(|number| number * seconds) {
-        Some(seconds) if seconds > 0.0 && seconds < 1e9 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("`{text}` is no processor time; allowed: `90s`, `10m`, `2h`")),
+    match Quantity::Time.parse(text).map(|picos| Duration::from_nanos(picos / 1_000)) {
+        Ok(Duration::ZERO) => Err("a processor time is above 0, such as 90s, 10m or 2h".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -238,7 +233,8 @@ fn shared(document: &Document, name: &str, sets: &[Document]) -> Result<Vec<Run>
     };
     let Some(set) = sets.iter().find(|set| stem(set) == name) else {
         let known: Vec<String> = sets.iter().map(stem).collect();
-        let message = format!("unknown set of runs `{name}`; allowed: {}", known.join(", "));
+        let choices = choices(name, known.iter().map(String::as_str));
+        let message = format!("unknown set of runs `{name}`; {choices}");
         return Err(document.fault(&["use"], message));
     };
     let file: SetFile = set.parse()?;

@@ -32,8 +32,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use homa_sim::scenario::outcome::{Bucket, TailDelay};
-use homa_sim::scenario::{Outcome, Traffic};
+use homa_sim::scenario::outcome::{SizeBucket, TailDelay};
+use homa_sim::scenario::{ScenarioOutcome, Traffic};
 use homa_workload::framing::Framing;
 
 use super::computed::Computed;
@@ -88,7 +88,7 @@ impl Reading {
     }
 
     /// The slowdown of a bin and where it lies.
-    pub fn of(self, bin: &Bucket) -> Option<Measured> {
+    pub fn of(self, bin: &SizeBucket) -> Option<Measured> {
         let (value, ends) = match self {
             Self::All(Rank::P50) => (bin.p50?, bin.p50_ci),
             Self::All(Rank::P99) => (bin.p99?, bin.p99_ci),
@@ -224,7 +224,7 @@ impl Metric {
 }
 
 /// The number at a path of the outcome's JSON, in its interval where it has one.
-fn at_path(outcome: &Outcome, path: &str) -> Option<Measured> {
+fn at_path(outcome: &ScenarioOutcome, path: &str) -> Option<Measured> {
     let document = serde_json::to_value(outcome).ok()?;
     let pointer = |path: &str| format!("/{}", path.replace('.', "/"));
     let found = document.pointer(&pointer(path))?;
@@ -245,13 +245,13 @@ fn at_path(outcome: &Outcome, path: &str) -> Option<Measured> {
 }
 
 /// The bin that holds the message at `percent` of all, by size.
-fn bin_at(outcome: &Outcome, percent: f64) -> Option<&Bucket> {
+fn bin_at(outcome: &ScenarioOutcome, percent: f64) -> Option<&SizeBucket> {
     let bins = &outcome.slowdown.buckets;
     bins.iter().find(|bin| bin.cum_share * 100.0 >= percent - 1e-6).or(bins.last())
 }
 
 /// Latencies have the relative interval of their slowdowns.
-fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
+fn latency(bin: &SizeBucket, rank: Rank) -> Option<Measured> {
     let us = match rank {
         Rank::P50 => bin.p50_us?,
         Rank::P99 => bin.p99_us?,
@@ -263,7 +263,7 @@ fn latency(bin: &Bucket, rank: Rank) -> Option<Measured> {
 
 /// The largest p99 of the bins up to `to` %: no bin's lower end lies above it, and it lies below
 /// the highest of the upper ends.
-fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
+fn largest(outcome: &ScenarioOutcome, to: f64) -> Option<Measured> {
     let bins = &outcome.slowdown.buckets;
     let before = |at: usize| at.checked_sub(1).map_or(0.0, |at| bins[at].cum_share);
     let within = (0..bins.len()).take_while(|&at| before(at) * 100.0 < to - 1e-6);
@@ -275,7 +275,7 @@ fn largest(outcome: &Outcome, to: f64) -> Option<Measured> {
     })
 }
 
-fn queue(outcome: &Outcome, tier: &Tier, max: bool, residual: bool) -> Option<Measured> {
+fn queue(outcome: &ScenarioOutcome, tier: &Tier, max: bool, residual: bool) -> Option<Measured> {
     let length = (tier.1)(outcome.queues.as_ref()?)?;
     let bytes = match (max, residual) {
         (false, false) => length.mean_bytes,
@@ -298,7 +298,7 @@ pub(super) fn response_rate(stored: &Stored, bytes: fn(u32) -> f64) -> Option<Me
     let Traffic::Incast { response_bytes, .. } = scenario.traffic else {
         return None;
     };
-    let Outcome { messages, traffic_seconds, messages_per_second_ci, .. } = stored.outcome;
+    let ScenarioOutcome { messages, traffic_seconds, messages_per_second_ci, .. } = stored.outcome;
     let gbits = bytes(response_bytes) * 8.0 / 1e9;
     let ends = messages_per_second_ci.map(|end| end.map(|rate| rate * gbits));
     let seconds = traffic_seconds - scenario.warm_up.0 as f64 / 1e12;
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn each_reading_reads_its_own_value_and_ends() {
-        let bin = Bucket {
+        let bin = SizeBucket {
             cum_share: 1.0,
             min_bytes: 1,
             max_bytes: 1,
@@ -431,13 +431,13 @@ mod tests {
                 receivers: 12,
             }),
         };
-        let read = |reading: Reading, bin: &Bucket| {
+        let read = |reading: Reading, bin: &SizeBucket| {
             reading.of(bin).map(|Measured { value, low, high }| (low, value, high))
         };
-        let read_all = |bin: &Bucket| Reading::ALL.map(|reading| read(reading, bin));
+        let read_all = |bin: &SizeBucket| Reading::ALL.map(|reading| read(reading, bin));
         let all = [Some((1.0, 2.0, 3.0)), Some((4.0, 5.0, 6.0)), Some((7.0, 8.0, 9.0))];
         assert_eq!(read_all(&bin), all);
-        let none = Bucket { p50: None, p99: None, by_receiver: None, ..bin };
+        let none = SizeBucket { p50: None, p99: None, by_receiver: None, ..bin };
         assert_eq!(read_all(&none), [None; 3]);
     }
 

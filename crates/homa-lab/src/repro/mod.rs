@@ -8,6 +8,7 @@
 //! | [`computed`] | numbers that follow from rules without a simulation |
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`verdict`] | the comparison |
+//! | `numbers` | what each number is called |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
 //! | `file`, `template`, `names` | how a plan's file is read: axes, placeholders, names |
 //! | `record` | what was simulated, as a file beside the results |
@@ -22,6 +23,7 @@ mod file;
 pub mod limit;
 pub mod metric;
 mod names;
+mod numbers;
 pub mod plan;
 mod record;
 mod template;
@@ -93,7 +95,7 @@ fn built_in(ids: &[&String]) -> Result<Vec<ReproPlan>, LabError> {
     known.dedup();
     let of = |id: &str| id.split('-').take(2).collect::<Vec<_>>().join("-");
     if let Some(id) = ids.iter().find(|id| !known.contains(&of(id))) {
-        return Err(LabError::Unknown { what: "figure", name: (*id).clone(), known });
+        return Err(LabError::Unknown { what: "figure", name: of(id), known });
     }
     let mut selected = Vec::new();
     for mut plan in all {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use homa_sim::scheme;
+use homa_workload::nearest::choices;
 
 use super::metric::{Metric, Rank};
 use super::plan::{Figure, FigureKind, ReproPlan, drawn};
@@ -22,7 +23,8 @@ pub(super) fn check(plan: &mut ReproPlan, document: &Document) -> Result<(), Pla
             found.extend(rows.iter().filter(|row| matches(pattern, row)).cloned());
             if found.len() == before {
                 let place = figure.place.to_string();
-                let message = format!("unknown row `{pattern}`; allowed: {}", rows.join(", "));
+                let choices = choices(pattern, rows.iter().map(String::as_str));
+                let message = format!("unknown row `{pattern}`; {choices}");
                 return Err(document.fault(&["figure", &place, "rows"], message));
             }
         }
@@ -47,9 +49,8 @@ fn variants(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
     let named = || plan.named.iter().map(|variant| variant.name.as_str());
     for (place, variant) in plan.named.iter().enumerate() {
         if scheme::find(&variant.scheme).is_none() {
-            let known: Vec<&str> = schemes().collect();
-            let message =
-                format!("unknown scheme `{}`; allowed: {}", variant.scheme, known.join(", "));
+            let choices = choices(&variant.scheme, schemes());
+            let message = format!("unknown scheme `{}`; {choices}", variant.scheme);
             return Err(document.fault(&["variant", &place.to_string(), "scheme"], message));
         }
     }
@@ -57,8 +58,7 @@ fn variants(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
         if scheme::find(name).is_some() || named().any(|known| known == name) {
             return None;
         }
-        let known: Vec<&str> = named().chain(schemes()).collect();
-        Some(format!("unknown scheme `{name}`; allowed: {}", known.join(", ")))
+        Some(format!("unknown scheme `{name}`; {}", choices(name, named().chain(schemes()))))
     };
     let first_unknown = |names: &[String]| names.iter().find_map(|name| unknown(name));
     if let Some(message) = first_unknown(&plan.variants) {
@@ -85,8 +85,8 @@ fn no_run(plan: &ReproPlan, name: &str) -> Option<String> {
     if plan.run(name).is_some() {
         return None;
     }
-    let names: Vec<&str> = plan.runs.iter().map(|run| run.name.as_str()).collect();
-    Some(format!("unknown run `{name}`; allowed: {}", names.join(", ")))
+    let names = plan.runs.iter().map(|run| run.name.as_str());
+    Some(format!("unknown run `{name}`; {}", choices(name, names)))
 }
 
 fn checks(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {

@@ -1,5 +1,7 @@
 //! Every plan of the repository is well-formed; a tiny one runs from end to end.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::report::Choice;
 use crate::repro::metric::Metric;
@@ -24,6 +26,9 @@ fn every_plan_parses_and_its_values_are_well_formed() {
                 }
             }
         }
+        let names = numbers::names(plan);
+        let different: BTreeSet<&String> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "{}: numbers of one name", plan.id);
         for curve in plan.figures.iter().flat_map(|figure| &figure.published) {
             let ascending = curve.points.windows(2).all(|pair| pair[0][0] <= pair[1][0]);
             assert!(ascending && curve.points.iter().flatten().all(|v| v.is_finite()));
@@ -32,6 +37,15 @@ fn every_plan_parses_and_its_values_are_well_formed() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), plans.len(), "two plans of one id");
+}
+
+/// The default scheme is for users; what is held to a paper does not follow it.
+#[test]
+fn every_plan_of_the_repository_names_its_schemes() {
+    for (file, text) in PLANS {
+        let plan: toml::Table = text.parse().unwrap();
+        assert!(plan.contains_key("variants") || plan.contains_key("variant"), "{file}");
+    }
 }
 
 #[test]
@@ -81,8 +95,10 @@ fn ids_are_the_first_two_parts_of_a_row() {
     assert_eq!(ids(&["homa-fig8-hol"]).unwrap(), ["homa-fig8"]);
     assert_eq!(ids(&["x15", "homa-fig4"]).unwrap(), ["homa-fig4", "x15"]);
     assert_eq!(ids(&[]).unwrap().len(), PLANS.len());
-    let message = ids(&["homa-fig99"]).unwrap_err().to_string();
-    assert!(message.contains("homa-fig99") && message.contains("homa-fig10"), "{message}");
+    let said = |id: &str| ids(&[id]).unwrap_err().to_string();
+    assert_eq!(said("homa-fg10-w2"), "unknown figure `homa-fg10`; did you mean `homa-fig10`?");
+    let far = said("quic-fig1");
+    assert!(far.contains("unknown figure `quic-fig1`; allowed: ") && far.contains("homa-fig10"));
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homa_sim::scenario::Ending;
+use homa_sim::scenario::TrafficEnding;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
+use super::numbers;
 use super::plan::{self, Class, Compare, Planned, Point, ReproPlan, Side};
 use super::tolerance::{Measured, Tolerance, judge};
 use crate::error::LabError;
@@ -14,7 +15,7 @@ use crate::store::{Store, Stored};
 /// One number compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Row and metric: `homa-fig10-w2-homa p99@50`.
+    /// Its name, which no other number of the plan has: `homa-fig10-w2-homa p99@50`.
     pub metric: String,
     /// What readers see.
     pub label: String,
@@ -164,8 +165,9 @@ type FlowName = (u64, u32, u32);
 /// All checks of a plan, in its order.
 pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
     let rows = plan.checks.iter();
-    rows.flat_map(|row| row.points.iter().map(|point| check(plan, results, row, point, quick)))
-        .collect()
+    let points = rows.flat_map(|row| row.points.iter().map(move |point| (row, point)));
+    let named = points.zip(numbers::names(plan));
+    named.map(|((row, point), name)| check(plan, results, (row, point), name, quick)).collect()
 }
 
 /// What a point of a row gives under a scheme: of an ordering, what its first side gives.
@@ -316,7 +318,7 @@ fn unknown(
         let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
             let outcome = &stored.outcome;
-            let cut = stored.cell.scenario.stop.ending == Ending::Cut;
+            let cut = stored.cell.scenario.stop.ending == TrafficEnding::Cut;
             let late = if cut { 0 } else { outcome.undelivered };
             let measured = [outcome.measured_failed, outcome.measured_refused];
             for (sum, count) in counts.iter_mut().zip([measured[0], measured[1], late]) {
@@ -348,8 +350,8 @@ fn name_of(side: &Side) -> String {
 fn check(
     plan: &ReproPlan,
     results: &Results,
-    row: &plan::Check,
-    point: &Point,
+    (row, point): (&plan::Check, &Point),
+    metric: String,
     quick: bool,
 ) -> Check {
     let compared = row.variant.as_ref().or(plan.variants.first()).map_or("", String::as_str);
@@ -370,7 +372,7 @@ fn check(
         (variant, other.map(|measured| measured.value))
     });
     Check {
-        metric: format!("{} {}", row.row, point.metric),
+        metric,
         label: point.label.clone().unwrap_or_else(|| point.metric.to_string()),
         row: row.row.clone(),
         class: row.class,

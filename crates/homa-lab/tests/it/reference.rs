@@ -7,14 +7,14 @@ use homa_lab::cell::Cell;
 use homa_lab::results;
 use homa_lab::store::Stored;
 use homa_sim::experiment::run;
-use homa_sim::scenario::outcome::Outcome;
+use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Beside, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Ending,
-    Exchange, Fabric, FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions,
-    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, Shape,
-    SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, WorkflowClass,
-    WorkflowTraffic,
+    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric,
+    FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions, PFabricOptions,
+    PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions, PhantomOrderName,
+    PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, SecondScheme, Shape,
+    SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding,
+    WorkflowClass, WorkflowTraffic,
 };
 use toml::{Table, Value};
 
@@ -269,7 +269,7 @@ fn scenario_keys() -> BTreeSet<String> {
         let probes =
             Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1, lost_after: Some(Span(1)) });
         let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
-        let beside = Some(Beside { options: options(), ..beside("tcp") });
+        let beside = Some(SecondScheme { options: options(), ..beside("tcp") });
         add(Scenario { options: options(), beside, ..scenario });
     }
     let buffer = Buffer::Shared { bytes: 1, alpha_percent: 1 };
@@ -371,7 +371,7 @@ fn with_offloads() -> Stored {
 }
 
 /// The same of workflows over switches that pause, too late to be safe.
-fn with_workflows() -> Outcome {
+fn with_workflows() -> ScenarioOutcome {
     let mut scenario = Scenario { scheme: "detail".to_owned(), ..Scenario::default() };
     let (pause, unpause) = (Some(100_000), Some(1_000));
     let switch = SwitchOptions { pause, unpause, ..SwitchOptions::default() };
@@ -385,12 +385,12 @@ fn with_workflows() -> Outcome {
     run(&scenario, &mut |_| ()).expect("it runs")
 }
 
-fn beside(scheme: &str) -> Beside {
-    Beside { scheme: scheme.to_owned(), share: 0.5, options: SchemeOptions::default() }
+fn beside(scheme: &str) -> SecondScheme {
+    SecondScheme { scheme: scheme.to_owned(), share: 0.5, options: SchemeOptions::default() }
 }
 
 /// The same of hosts of two kinds.
-fn with_two_kinds() -> Outcome {
+fn with_two_kinds() -> ScenarioOutcome {
     let mut scenario = Scenario { beside: Some(beside("tcp")), ..Scenario::default() };
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     scenario.stop.messages = Some(100);
@@ -419,7 +419,8 @@ fn every_key_of_the_json_is_in_the_reference() {
     let of = |traffic| {
         let mut scenario = Scenario { traffic, scheme: "tcp".to_owned(), ..Scenario::default() };
         scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
-        scenario.stop = Stop { time: Some(Span::millis(1)), ending: Ending::Cut, ..scenario.stop };
+        scenario.stop =
+            Stop { time: Some(Span::millis(1)), ending: TrafficEnding::Cut, ..scenario.stop };
         run(&scenario, &mut |_| ()).expect("it runs")
     };
     let outcomes = [outcome, of(rounds), of(flows), with_workflows(), with_two_kinds()];

@@ -1,33 +1,36 @@
 //! Overcommitment (Homa §3.5): which incoming messages are granted now.
 //!
-//! At most `degree` messages are *active*; the others wait. Fewest bytes to go first, ties to the
-//! shorter, then to the older; one active message per sender host (`one_per_host`), or only a
-//! preference for hosts with fewer active messages (Linux §2.4). Hosts that wasted what they were
-//! granted come behind all others (`grant/accounts.rs`). Invariants: no waiting message
-//! that may be active is better than the worst active one, and every tracked message is in exactly
-//! one of the two sets; without a limit neither is kept.
+//! At most `degree` messages are *active*; the others wait. The order is SRPT: fewest bytes left
+//! first, then the shorter, then the older. A host has one active message (`one_per_host`), or
+//! hosts with fewer active messages are preferred (Linux §2.4). Hosts that wasted grants are
+//! deprioritized (`hosts`).
+//!
+//! Invariants: no waiting message that may be active comes before the last active one; every
+//! tracked message is in exactly one of the two sets. If the degree is unlimited, neither set is
+//! kept.
 
+use crate::config::Overcommitment;
 use crate::event::RpcHandle;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The order of messages: fewest bytes to go, then shortest, then oldest.
+/// The order of messages: fewest bytes left, then shortest, then oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SrptKey {
-    pub(crate) remaining: u32,
-    pub(crate) length: u32,
-    pub(crate) age: u64,
-    pub(crate) handle: RpcHandle,
+pub(super) struct SrptKey {
+    pub(super) remaining: u32,
+    pub(super) length: u32,
+    pub(super) age: u64,
+    pub(super) handle: RpcHandle,
 }
 
-/// A sender's grant timer, where grants are paced per sender.
+/// A sender's grant timer, if grants are paced per sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrantTimer {
-    /// When it fires; [`Time::MAX`] when it does not run.
-    pub(crate) until: Time,
+pub(super) struct GrantTimer {
+    /// When it fires; [`Time::MAX`] if it does not run.
+    pub(super) until: Time,
     /// Level of the sender's last GRANT.
-    pub(crate) level: u8,
+    pub(super) level: u8,
 }
 
 impl Default for GrantTimer {
@@ -38,7 +41,7 @@ impl Default for GrantTimer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ActiveMessage {
-    /// Its host comes behind others.
+    /// Its host is deprioritized.
     deprioritized: bool,
     key: SrptKey,
     host: u32,
@@ -47,12 +50,12 @@ struct ActiveMessage {
     newly_active: bool,
 }
 
-/// A host's best waiting message: whether the host comes behind others, how many of its messages
-/// are active, the message, the host.
+/// A host's best waiting message: whether the host is deprioritized, how many of its messages are
+/// active, the message, the host.
 type HostCandidate = (bool, u32, SrptKey, u32);
 
 impl ActiveMessage {
-    /// By which active messages are ordered.
+    /// The order of active messages.
     fn order(&self) -> (bool, SrptKey) {
         (self.deprioritized, self.key)
     }
@@ -62,26 +65,36 @@ impl ActiveMessage {
 struct HostMessages {
     waiting: BTreeSet<SrptKey>,
     active: u32,
-    /// It comes behind those that are not.
+    /// It comes after the hosts that are not.
     deprioritized: bool,
-    /// While none of its messages is active.
+    /// The timer while none of its messages is active.
     timer: GrantTimer,
 }
 
 /// The degree at which every message is active.
-pub(crate) const UNLIMITED: usize = usize::MAX;
+pub(super) const UNLIMITED: usize = usize::MAX;
+
+/// The degree of overcommitment: how many messages are granted at a time. The paper's is the number
+/// of scheduled levels, so that each active message has a level.
+pub(crate) fn degree(rule: Overcommitment, scheduled_levels: u8) -> usize {
+    match rule {
+        Overcommitment::ScheduledLevels => usize::from(scheduled_levels),
+        Overcommitment::Fixed(k) => usize::from(k),
+        Overcommitment::Unlimited => UNLIMITED,
+    }
+}
 
 /// The messages that need grants.
 #[derive(Debug)]
-pub(crate) struct Scheduler {
+pub(super) struct Scheduler {
     degree: usize,
     one_per_host: bool,
-    /// In order of `SrptKey`, those behind at the end.
+    /// In order of `SrptKey`, those of deprioritized hosts last.
     active: Vec<ActiveMessage>,
     hosts: BTreeMap<u32, HostMessages>,
     /// Best waiting message of each host.
     best_by_host: BTreeSet<HostCandidate>,
-    /// All tracked messages by age, where the oldest has a share or all are active.
+    /// All tracked messages by age, if the oldest has a share or all are active.
     ages: BTreeMap<u64, RpcHandle>,
     keeps_ages: bool,
     /// A message became active since the last `take_changed`.
@@ -89,7 +102,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(degree: usize, one_per_host: bool, keeps_ages: bool) -> Self {
+    pub(super) fn new(degree: usize, one_per_host: bool, keeps_ages: bool) -> Self {
         Self {
             degree,
             one_per_host,
@@ -103,11 +116,11 @@ impl Scheduler {
     }
 
     /// True once after messages became active.
-    pub(crate) fn take_changed(&mut self) -> bool {
+    pub(super) fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.changed)
     }
 
-    pub(crate) fn set_degree(&mut self, degree: usize) {
+    pub(super) fn set_degree(&mut self, degree: usize) {
         self.degree = degree;
         while self.active.len() > degree {
             self.demote(self.active.len() - 1);
@@ -116,35 +129,35 @@ impl Scheduler {
     }
 
     /// Active messages, best first.
-    pub(crate) fn active(&self) -> impl Iterator<Item = RpcHandle> + '_ {
+    pub(super) fn active(&self) -> impl Iterator<Item = RpcHandle> + '_ {
         self.active.iter().map(|a| a.key.handle)
     }
 
-    pub(crate) fn active_len(&self) -> usize {
+    pub(super) fn active_len(&self) -> usize {
         self.active.len()
     }
 
-    /// Place of a message among the active ones, 0 the best.
-    pub(crate) fn rank(&self, handle: RpcHandle) -> Option<usize> {
+    /// Place of a message among the active ones; 0 is the first.
+    pub(super) fn rank(&self, handle: RpcHandle) -> Option<usize> {
         self.active.iter().position(|a| a.key.handle == handle)
     }
 
     /// The oldest message that needs grants.
-    pub(crate) fn oldest(&self) -> Option<RpcHandle> {
+    pub(super) fn oldest(&self) -> Option<RpcHandle> {
         self.ages.first_key_value().map(|(_, &handle)| handle)
     }
 
-    /// Every tracked message, oldest first, where ages are kept.
-    pub(crate) fn by_age(&self) -> impl Iterator<Item = RpcHandle> + '_ {
+    /// Every tracked message, oldest first, if ages are kept.
+    pub(super) fn by_age(&self) -> impl Iterator<Item = RpcHandle> + '_ {
         self.ages.values().copied()
     }
 
-    pub(crate) const fn is_unlimited(&self) -> bool {
+    pub(super) const fn is_unlimited(&self) -> bool {
         self.degree == UNLIMITED
     }
 
-    /// A message waits for grants; `deprioritized`: its host comes behind others.
-    pub(crate) fn insert(&mut self, key: SrptKey, host: u32, deprioritized: bool) {
+    /// A message waits for grants; `deprioritized`: its host is.
+    pub(super) fn insert(&mut self, key: SrptKey, host: u32, deprioritized: bool) {
         if self.keeps_ages {
             self.ages.insert(key.age, key.handle);
         }
@@ -156,8 +169,8 @@ impl Scheduler {
         self.rebalance();
     }
 
-    /// A host comes behind others from now on, or no longer.
-    pub(crate) fn set_deprioritized(&mut self, host: u32, deprioritized: bool) {
+    /// A host is deprioritized from now on, or no longer.
+    pub(super) fn set_deprioritized(&mut self, host: u32, deprioritized: bool) {
         if self.hosts.get(&host).is_none_or(|h| h.deprioritized == deprioritized) {
             return;
         }
@@ -170,7 +183,7 @@ impl Scheduler {
         self.rebalance();
     }
 
-    pub(crate) fn remove(&mut self, old: SrptKey, host: u32) {
+    pub(super) fn remove(&mut self, old: SrptKey, host: u32) {
         if self.keeps_ages {
             self.ages.remove(&old.age);
         }
@@ -192,8 +205,8 @@ impl Scheduler {
         self.rebalance();
     }
 
-    /// The message has other bytes to go now.
-    pub(crate) fn update(&mut self, old: SrptKey, remaining: u32, host: u32) {
+    /// The number of bytes left of a message changed.
+    pub(super) fn update(&mut self, old: SrptKey, remaining: u32, host: u32) {
         if self.is_unlimited() {
             return;
         }
@@ -306,35 +319,35 @@ impl Scheduler {
     }
 }
 
-/// Senders, where at most one message of each is active.
+/// Senders, if at most one message of each is active.
 impl Scheduler {
     /// Rank, message and timer of a sender that is active.
-    pub(crate) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, GrantTimer)> {
+    pub(super) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, GrantTimer)> {
         let rank = self.active.iter().position(|a| a.host == host)?;
         let a = &self.active[rank];
         Some((rank, a.key.handle, a.timer))
     }
 
     /// The active sender at `rank`.
-    pub(crate) fn host_at(&self, rank: usize) -> Option<u32> {
+    pub(super) fn host_at(&self, rank: usize) -> Option<u32> {
         self.active.get(rank).map(|a| a.host)
     }
 
     /// A sender's best message, active or not.
-    pub(crate) fn best_of(&self, host: u32) -> Option<RpcHandle> {
+    pub(super) fn best_of(&self, host: u32) -> Option<RpcHandle> {
         let active = self.active.iter().find(|a| a.host == host).map(|a| a.key.handle);
         active.or_else(|| self.hosts.get(&host)?.waiting.first().map(|key| key.handle))
     }
 
-    /// A sender that became active and was not granted since; each is yielded once.
-    pub(crate) fn take_newly_active(&mut self) -> Option<u32> {
+    /// A sender that became active and was not granted since; each is returned once.
+    pub(super) fn take_newly_active(&mut self) -> Option<u32> {
         let newly_active = self.active.iter_mut().find(|a| a.newly_active)?;
         newly_active.newly_active = false;
         Some(newly_active.host)
     }
 
-    /// Sets a sender's timer, if it has messages left; it is no newcomer then.
-    pub(crate) fn set_timer(&mut self, host: u32, timer: GrantTimer) {
+    /// Sets a sender's timer, if it has messages left. It is no longer newly active.
+    pub(super) fn set_timer(&mut self, host: u32, timer: GrantTimer) {
         if let Some(a) = self.active.iter_mut().find(|a| a.host == host) {
             a.timer = timer;
             a.newly_active = false;
@@ -344,12 +357,12 @@ impl Scheduler {
     }
 
     /// When the first timer of an active sender fires.
-    pub(crate) fn next_due(&self) -> Option<Time> {
+    pub(super) fn next_due(&self) -> Option<Time> {
         self.active.iter().map(|a| a.timer.until).min().filter(|&until| until != Time::MAX)
     }
 
     /// Stops the first timer of an active sender that is due.
-    pub(crate) fn take_due(&mut self, now: Time) -> Option<u32> {
+    pub(super) fn take_due(&mut self, now: Time) -> Option<u32> {
         let due = self.active.iter_mut().filter(|a| a.timer.until <= now);
         let first = due.min_by_key(|a| a.timer.until)?;
         first.timer.until = Time::MAX;

@@ -1,18 +1,18 @@
-//! Granting as the authors' simulator does it: one packet at a time, paced per sender.
+//! Grants as in the authors' simulator: one packet at a time, paced per sender.
 //!
 //! A sender has a grant timer of one packet's time, which runs while less than the window of its
-//! best message is outstanding. While it runs, only a higher level is granted at.
+//! best message is outstanding. While it runs, only grants of a higher level are given.
 
-use super::MAX_ACTIVE;
-use crate::endpoint::{Control, Endpoint};
+use super::active::MAX_ACTIVE;
+use super::scheduler::GrantTimer;
+use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
-use crate::grant::scheduler::GrantTimer;
 use crate::packet::Body;
-use crate::rpc::IncomingMessage;
+use crate::receive::message::IncomingMessage;
 use crate::units::Time;
 use crate::util::frame::wire_bytes;
 
-/// What to grant next to one sender.
+/// The next grant for one sender.
 struct NextGrant {
     bytes: u32,
     level: u8,
@@ -20,12 +20,12 @@ struct NextGrant {
 }
 
 impl Endpoint {
-    /// DATA of a sender arrived, or its timer fired (`host`), or others left the active ones, or
-    /// memory was freed.
+    /// DATA of a sender arrived, or its timer fired (`host`), or other messages became active, or
+    /// memory became free.
     pub(crate) fn grant_senders(&mut self, host: Option<u32>) {
-        if core::mem::take(&mut self.incoming.starved) {
+        if core::mem::take(&mut self.grants.starved) {
             (0..MAX_ACTIVE).for_each(|rank| {
-                if let Some(host) = self.scheduler.host_at(rank) {
+                if let Some(host) = self.grants.scheduler.host_at(rank) {
                     self.grant_sender(host);
                 }
             });
@@ -33,27 +33,27 @@ impl Endpoint {
         if let Some(host) = host {
             self.grant_sender(host);
         }
-        while let Some(host) = self.scheduler.take_newly_active() {
+        while let Some(host) = self.grants.scheduler.take_newly_active() {
             self.grant_sender(host);
         }
     }
 
-    /// Grant timers.
+    /// Fires grant timers.
     pub(crate) fn expire_grants(&mut self, now: Time) {
-        while let Some(host) = self.scheduler.take_due(now) {
+        while let Some(host) = self.grants.scheduler.take_due(now) {
             self.grant_senders(Some(host));
         }
     }
 
     fn grant_sender(&mut self, host: u32) {
-        let Some((rank, handle, timer)) = self.scheduler.active_of(host) else { return };
+        let Some((rank, handle, timer)) = self.grants.scheduler.active_of(host) else { return };
         let Some(next) = self.next_grant(handle, rank) else { return };
         let paced = timer.until > self.now && timer.until != Time::MAX;
         if paced && next.level <= timer.level {
             return;
         }
         if !self.has_window(handle) {
-            self.scheduler.set_timer(host, GrantTimer::default());
+            self.grants.scheduler.set_timer(host, GrantTimer::default());
             return;
         }
         let granted = self.extend_grant(handle, next.bytes, next.level);
@@ -61,37 +61,37 @@ impl Endpoint {
             return;
         }
         self.send_grant(handle, next.wire_bytes);
-        let more = self.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
+        let more = self.grants.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
         let until = match self.config.link_rate {
             Some(rate) if more => self.now + rate.time_for(u64::from(next.wire_bytes)),
             _ => Time::MAX,
         };
-        self.scheduler.set_timer(host, GrantTimer { until, level: next.level });
+        self.grants.scheduler.set_timer(host, GrantTimer { until, level: next.level });
     }
 
     fn has_window(&self, handle: RpcHandle) -> bool {
         let Some(rpc) = self.rpcs.get(handle) else { return false };
-        let room = |inc: &IncomingMessage| self.window_room(inc, self.window(rpc.peer));
+        let room = |inc: &IncomingMessage| self.window_free(inc, self.window(rpc.peer));
         rpc.inc.as_ref().is_some_and(|inc| room(inc) > 0)
     }
 
-    /// The GRANT of one packet leaves as such: later ones do not take its place.
+    /// Queues the GRANT of one packet. Later grants do not replace it.
     fn send_grant(&mut self, handle: RpcHandle, wire_bytes: u32) {
         let level = self.levels.top();
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = &mut rpc.inc else { return };
-        inc.wire_outstanding += wire_bytes;
-        inc.grant_sent = inc.granted;
-        let body = Body::Grant { offset: inc.granted, priority: inc.priority };
+        inc.grant.wire_outstanding += wire_bytes;
+        inc.grant.grant_sent = inc.grant.granted;
+        let body = Body::Grant { offset: inc.grant.granted, priority: inc.grant.priority };
         self.counters.grants_sent += 1;
-        self.control.push_back(Control::Packet(rpc.control(level, body)));
+        self.control.push(rpc.control(level, body));
     }
 
     fn next_grant(&self, handle: RpcHandle, rank: usize) -> Option<NextGrant> {
         let rpc = self.rpcs.get(handle)?;
         let inc = rpc.inc.as_ref()?;
         let payload = self.peer(rpc.peer)?.info.max_payload + self.config.scheduled_extra;
-        let left = inc.bytes.length() - inc.granted;
+        let left = inc.bytes.length() - inc.grant.granted;
         let bytes = left.min(payload);
         let level = self.scheduled_level(rank, left, payload);
         Some(NextGrant { bytes, level, wire_bytes: wire_bytes(bytes, payload) })

@@ -1,33 +1,29 @@
-//! A host that stood still (Homa §3.7; Linux §2.5): what counts as silence of others is time in
-//! which timers ran. The kernel module counts ticks of its timer, so a frozen host ages nothing;
-//! here the time that a due timer waited is taken out of every silence, in one step.
+//! A host that did not run (Homa §3.7; Linux §2.5). Silence of others is time in which our timers
+//! ran. The kernel module counts ticks of its timer, so a frozen host ages nothing; here the time
+//! that a due timer waited is taken out of every silence, in one step.
 //!
-//! Invariants: whatever was due first is judged as at the time at which it was due, so that timers
-//! go on however seldom somebody looks at them. What is not silence keeps its time: deadlines of
-//! calls, the age of RPCs and of what was executed.
+//! Invariants: the first timer that was due is judged as at the time at which it was due, so timers
+//! make progress however late they run. Everything that is not silence keeps its time: the
+//! deadlines of calls, the age of RPCs, the record of executed requests.
 //!
-//! Left out: reading what arrived meanwhile before timers act, which is the environment's part.
+//! Left out: reading what arrived during the stall before timers act, which the environment does.
 
 use crate::endpoint::Endpoint;
 use crate::units::{Duration, Time};
 
-/// Timers that are later than this were held up by the host; below it, by its other work.
+/// Timers that run later than this were held up by the host, not by other work of this process.
 pub(crate) const HOST_STALL: Duration = Duration::millis(10);
 
 impl Endpoint {
-    /// Until `now`, nothing ran here for `time`.
+    /// Nothing ran here for `time` until `now`.
     #[cold]
-    pub(crate) fn compensate_stall(&mut self, now: Time, time: Duration) {
+    pub(super) fn compensate_stall(&mut self, now: Time, time: Duration) {
         self.counters.stalls += 1;
-        let later = |at: Time| (at + time).min(now);
         for rpc in self.rpcs.values_mut() {
-            rpc.last_heard = later(rpc.last_heard);
-            rpc.last_resend = later(rpc.last_resend);
+            rpc.loss.shift(time, now);
         }
         for peer in self.peers.iter_mut().flatten() {
-            if peer.resend_until != Time::ZERO {
-                peer.resend_until += time;
-            }
+            peer.loss.shift(time);
         }
     }
 }

@@ -1,11 +1,21 @@
 //! Receiving (Homa §3.1 to §3.3): DATA finds or creates its RPC, its bytes get their place in the
-//! message, and what its arrival shows about the path is measured.
+//! message, and its arrival shows what the path is like.
+//!
+//! | file | what |
+//! |---|---|
+//! | `place` | DATA at its receiver, whole messages |
+//! | `reassembly` | which bytes of a message are here |
+//! | `message` | one incoming message |
+//! | `rtt`, `rtt_samples` | RTTbytes, measured |
+//! | `overflow`, `unscheduled_cap` | how many bytes may come unscheduled when the receive buffer overflows |
 
+pub(crate) mod message;
 mod overflow;
 mod place;
 mod reassembly;
 mod rtt;
+mod rtt_samples;
+mod unscheduled_cap;
 
 pub(crate) use overflow::Overflows;
-pub(crate) use reassembly::Reassembly;
 pub(crate) use rtt::{RttBytes, SmoothedTime};

@@ -1,6 +1,5 @@
-//! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
-//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
-//! elsewhere.
+//! DATA at its receiver (Homa §3.1, §3.3): finds or creates the RPC, places the bytes, delivers
+//! whole messages. Grants and priorities follow from it and are decided elsewhere.
 
 use crate::address_validation::Execution;
 use crate::config::{Completion, FULL_FRAME, Liveness};
@@ -12,7 +11,7 @@ use crate::rpc::{RpcState, incoming_message};
 use crate::units::Time;
 
 impl Endpoint {
-    /// Yields where the bytes belong.
+    /// Accepts DATA; returns where its bytes belong.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -32,8 +31,8 @@ impl Endpoint {
         }
         let (max_payload, link) = self
             .peer(packet.peer)
-            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link));
-        let more = self.incoming.expected > u64::from(data.span.len);
+            .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link()));
+        let more = self.grants.expected() > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
         if !cutoffs_after && self.is_validated(packet.peer) {
@@ -60,7 +59,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<RpcHandle, DropReason> {
-        // The ack that came along may have ended it.
+        // A piggybacked ACK may have ended the RPC.
         let known = found.and_then(|handle| self.rpcs.get(handle));
         let found = known.and(found);
         if known.is_some_and(|rpc| rpc.state.has_request()) {
@@ -68,11 +67,12 @@ impl Endpoint {
         }
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
-        if !begun && end > self.incoming.ahead {
+        if !begun && end > self.grants.max_ahead() {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        // What only claims to come from a host has no part in what that host holds.
+        // The address of a client that is not validated may be spoofed, so its host's share does
+        // not matter.
         let greedy = !begun
             && !packet.id.from_server()
             && self.has_its_share(packet.peer)
@@ -85,7 +85,7 @@ impl Endpoint {
         }
         let handle = match found {
             Some(handle) => {
-                self.incoming.memory_queue.remove(handle);
+                self.stop_waiting(handle);
                 handle
             }
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
@@ -97,7 +97,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// Why bytes from the midst of a message are dropped of which nothing is here.
+    /// Why bytes from the middle of a message are dropped if nothing of it is here.
     fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
@@ -106,7 +106,7 @@ impl Endpoint {
         }
     }
 
-    /// A one-way message that is whole in its packet ends as it begins.
+    /// A one-way message that fits in one packet ends as it begins.
     fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Placement, DropReason> {
         let length = data.message_length;
         if length > self.config.max_message {
@@ -138,7 +138,7 @@ impl Endpoint {
         let overhead = FULL_FRAME.saturating_sub(payload);
         if self.levels.record_message(length, incoming, payload, overhead) {
             self.counters.cutoff_changes += 1;
-            self.scheduler.set_degree(self.degree());
+            self.update_degree();
         }
     }
 
@@ -169,37 +169,41 @@ impl Endpoint {
             self.deliver(now, handle, length);
             return Ok(place);
         };
-        if end.saturating_sub(inc.granted) > self.incoming.ahead {
-            // Granted before what was here was given up, perhaps.
-            let late = rpc.restarted || self.config.completion == Completion::AtLeastOnce;
+        if end.saturating_sub(inc.grant.granted()) > self.grants.max_ahead() {
+            // The grant may be from before the received bytes were dropped.
+            let late = rpc.is_restarted() || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
-        let more = inc.held_with(end, len).saturating_sub(inc.reserved);
+        let more = inc.held_with(end, len).saturating_sub(inc.grant.reserved());
         if more > 0 {
             self.find_memory(now, handle, more)?;
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         let Some(inc) = &mut rpc.inc else { return Err(DropReason::WrongState) };
         let mut before = (inc.outstanding(), inc.bytes.received());
-        let last_heard = rpc.last_heard;
+        let last_heard = rpc.loss.last_heard();
         if self.config.policy().loss.liveness == Liveness::AnyPacket {
-            rpc.last_heard = now;
+            rpc.loss.heard(now);
         }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are one to users: repeating old ones keeps nothing.
+        // In profile `default` only new bytes are a sign of life: an attacker cannot keep an RPC
+        // alive by repeating old ones.
         if !fresh
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
         {
-            peer.cold.data_gap.sample(now.since(last_heard));
+            peer.cold.timing.note_data_gap(now.since(last_heard));
         }
-        rpc.last_heard = now;
-        rpc.resend_count = 0;
+        rpc.loss.progressed(now);
         let complete = inc.bytes.is_complete();
-        inc.moved = if complete || len >= payload / 2 { now } else { inc.moved };
-        if inc.suspended && !rpc.unvalidated && !fresh {
+        if complete || len >= payload / 2 {
+            inc.grant.note_progress(now);
+        }
+        if inc.grant.is_suspended() && !fresh {
             before.0 = inc.outstanding();
-            self.resume(handle);
+            if !rpc.is_unvalidated() {
+                self.resume(handle);
+            }
         }
         self.sample_rtt(now, handle, data.span.offset);
         self.account_received(handle, before, data);
@@ -212,8 +216,8 @@ impl Endpoint {
         Ok(place)
     }
 
-    /// The first packet of a message: its length is known now. A message that is whole in one
-    /// packet needs no state.
+    /// The first packet of a message: its length is known now. A message of one packet needs no
+    /// state.
     fn first_packet(
         &mut self,
         now: Time,
@@ -226,24 +230,24 @@ impl Endpoint {
             if rpc.state.is_client() {
                 self.fail(handle, RpcError::ResponseTooLong { length });
             } else {
-                // A request that waited for memory, and announces something else now.
+                // A request that waited for memory announces another length now.
                 self.end_server_rpc(handle);
             }
             return Err(DropReason::TooLong);
         }
-        let (peer, sent, waits) = (rpc.peer, rpc.request_sent, rpc.unvalidated);
+        let (peer, sent, waits) = (rpc.peer, rpc.request_sent(), rpc.is_unvalidated());
         if !rpc.state.is_client() {
-            rpc.restarted = data.retransmit || data.span.offset > 0;
+            rpc.set_restarted(data.retransmit || data.span.offset > 0);
         }
         if rpc.state == RpcState::ClientOutgoing {
             rpc.state = RpcState::ClientIncoming;
-            self.incoming.pending_unscheduled -=
-                u64::from(core::mem::take(&mut rpc.pending_unscheduled));
-            // What was lost says nothing about how slow the server is, nor does the time that the
-            // request took to leave.
-            let lost = rpc.restarted || data.retransmit || sent == Time::MAX;
+            let pending = rpc.take_pending_unscheduled();
+            self.grants.response_begins(pending);
+            // A loss says nothing about how slow the server is, nor does the time that the request
+            // needed to leave.
+            let lost = rpc.is_restarted() || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
-                peer.cold.response_time.sample(now.since(sent));
+                peer.cold.timing.note_response_time(now.since(sent));
             }
         }
         self.measure_message(peer, length, data.incoming);
@@ -264,7 +268,7 @@ impl Endpoint {
             return;
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let (kind, cookie) = (rpc.state.receives(), rpc.cookie);
+        let (kind, cookie) = (rpc.state.receives(), rpc.cookie());
         let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
         if offset > inc.readable {
@@ -274,10 +278,10 @@ impl Endpoint {
         }
     }
 
-    /// A message is whole: its bytes go to the application.
+    /// A message is complete: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.unvalidated) else { return };
-        // One of a single packet was looked at just now.
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.is_unvalidated()) else { return };
+        // The record of a request of one packet was read a moment ago.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
         if request && self.ran_elsewhere(peer, id) {
@@ -294,11 +298,11 @@ impl Endpoint {
             message: incoming_message(handle),
             kind,
             peer,
-            remote_port: rpc.remote_port,
-            local_port: rpc.local_port,
+            remote_port: rpc.ports().1,
+            local_port: rpc.ports().0,
             id: rpc.id,
             length,
-            cookie: rpc.cookie,
+            cookie: rpc.cookie(),
         }));
         if let Some(inc) = inc {
             self.end_incoming(handle, (peer, false), inc);

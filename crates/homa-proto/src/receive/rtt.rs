@@ -1,58 +1,55 @@
-//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
-//! data it allowed, as the smallest sample of the recent past (queues only ever add). A peer that
-//! only receives from us is measured from our side of the same round trip: from the first packet of
-//! a message to its first GRANT.
+//! RTTbytes per peer (Homa §3.2, §3.3): link rate times the delay from sending a GRANT to receiving
+//! the data that it allowed. The estimate is the smallest of the recent samples, because queues
+//! only add delay. A peer that only receives from us is measured on the same round trip: from the
+//! first packet of a message to its first GRANT.
 //!
-//! A window larger than the true product hides the delay behind its own bytes: a sample that is no
-//! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
-//! sample is one steps the estimate down by a sixteenth (a frame at least), so that windows cannot
-//! feed on the queue they build.
+//! A window larger than the true product hides the delay behind its own bytes: if a sample is no
+//! longer than the bytes ahead of it take to drain, it is only an upper bound. If the smallest
+//! sample of a period is such a bound, the estimate is reduced by a sixteenth, at least by a frame,
+//! so that windows cannot feed on the queue that they build.
 //!
-//! Behind a link of unknown rate no delay turns into bytes. The window is measured by itself: it
-//! starts as configured and grows until a full one takes some 100 µs longer than the base delay.
+//! If the link's rate is not known, delays cannot be turned into bytes. Then the window itself is
+//! measured: it starts as configured and grows until a full one takes about 100 µs longer than the
+//! base delay.
 
 use crate::config::FULL_FRAME;
-use crate::endpoint::Endpoint;
-use crate::event::RpcHandle;
-use crate::link::LinkInfo;
-use crate::packet::PeerId;
-use crate::send::OutgoingMessage;
 use crate::units::{Duration, Rate, Time};
 
 /// RTTbytes never fall below this: six full frames.
 pub(crate) const RTT_BYTES_MIN: u32 = 6 * FULL_FRAME;
 const PERIOD: Duration = Duration::millis(100);
 const SAMPLES: u32 = 32;
-/// How long the least delay of all is believed (as long as BBR believes it), half to all of it.
+/// For how long the least delay is believed, between half and all of it; BBR believes it as long.
 const EPOCH: Duration = Duration::secs(10);
-/// A window is worth more bytes while a full one takes less than this longer than the base delay,
-/// and one that takes twice this longer is too large. A target for the delay, as in Swift (Kumar et
-/// al., SIGCOMM 2020, §3.1): about what a host needs to wake a thread that turns a grant into data,
-/// during which the data of other grants should arrive.
+/// The window grows while a full one takes less than this longer than the base delay, and shrinks
+/// if it takes twice this longer. A target for the delay, as in Swift (Kumar et al., SIGCOMM 2020,
+/// §3.1): about what a host needs to wake a thread that turns a grant into data, during which the
+/// data of other grants should arrive.
 const WAIT_GROW: Duration = Duration::micros(100);
 const WAIT_SHRINK: Duration = Duration::micros(200);
-/// Less is not believed where the rate is not known, since waiting may be the host's: what the
-/// kernel module sends unscheduled by default.
+/// Smallest window if the rate is not known, since delay may be the host's: the kernel module's
+/// unscheduled bytes by default.
 const RTT_BYTES_UNKNOWN: u32 = 40_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RttBytes {
     bytes: u32,
     least: Duration,
-    /// The least sample was no longer than the bytes ahead of it took.
+    /// The bytes ahead of the least sample took as long as the sample, so it is only an upper
+    /// bound.
     explained: bool,
     samples: u32,
-    /// A period has ended without growth behind a link of unknown rate: until then periods end with
-    /// enough samples, because what RTTbytes start from may be a small part of a fast link's.
+    /// A period has ended without growth behind a link of unknown rate. Until then periods end with
+    /// enough samples, because the first window may be a small part of what a fast link needs.
     measured: bool,
     period_started: Time,
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
     begun: Option<(u64, Time)>,
-    /// Where the link's rate is not known.
+    /// The measurement if the link's rate is not known.
     unknown_rate: BehindUnknown,
 }
 
-/// What is remembered of a peer behind a link of unknown rate.
+/// The measurements of a peer behind a link of unknown rate.
 #[derive(Clone, Debug)]
 struct BehindUnknown {
     /// The least delay with half a window or more ahead, in this period.
@@ -77,7 +74,7 @@ impl BehindUnknown {
         }
     }
 
-    /// How much longer than the base delay a full window takes; `None` when none was seen.
+    /// How much longer than the base delay a full window takes; `None` if there was none.
     fn wait(&mut self) -> Option<Duration> {
         let least = core::mem::replace(&mut self.least_full, Duration::MAX);
         let base = self.base[0].min(self.base[1]);
@@ -104,8 +101,8 @@ impl RttBytes {
         self.bytes
     }
 
-    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that
-    /// were on their way to us already; `max` is the configured cap.
+    /// Takes a sample: the bytes that a GRANT allowed arrived after `delay`, behind `ahead` bytes
+    /// that were in flight already; `max` is the configured limit.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
         if self.samples == 0 {
             self.least = Duration::MAX;
@@ -127,9 +124,9 @@ impl RttBytes {
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
     }
 
-    /// The same where the link's rate is not known. RTTbytes grow by half while a full window takes
-    /// little longer than a packet alone, and shrink when it takes much longer: then it waits for
-    /// itself, or for others.
+    /// The same if the link's rate is not known. The window grows by half while a full one takes
+    /// little longer than a packet alone. It shrinks if a full one takes much longer, because then
+    /// its bytes wait for each other, or for those of others.
     pub(crate) fn sample_of_unknown(&mut self, now: Time, delay: Duration, ahead: u64, max: u32) {
         self.unknown_rate.sample(now, delay, ahead >= u64::from(self.bytes / 2));
         if !self.ends_period(now) {
@@ -142,11 +139,11 @@ impl RttBytes {
             Some(_) | None => bytes,
         };
         self.bytes = next.clamp(RTT_BYTES_UNKNOWN.min(max), max);
-        // A window that grew may be far from enough: the next look comes soon.
+        // A window that grew may still be far too small: the next period ends soon.
         self.measured = self.bytes <= bytes;
     }
 
-    /// Counts a sample; true when it is the last of its period.
+    /// Counts a sample; true if it is the last of its period.
     fn ends_period(&mut self, now: Time) -> bool {
         if self.samples == 0 {
             self.period_started = now;
@@ -161,57 +158,20 @@ impl RttBytes {
         ends
     }
 
-    /// The first packet of a message that needs grants leaves; one message at a time is watched.
-    pub(crate) fn begin(&mut self, now: Time, message: &OutgoingMessage) {
+    /// The first packet of a message that needs grants leaves. One message at a time is measured.
+    pub(crate) fn begin(&mut self, now: Time, age: u64) {
         if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
-            self.begun = Some((message.age, now));
+            self.begun = Some((age, now));
         }
     }
 
-    /// When the message of this age began, if it is the one that is watched.
-    fn answered(&mut self, age: u64) -> Option<Time> {
+    /// When the message of this age began, if it is the one that is measured.
+    pub(super) fn answered(&mut self, age: u64) -> Option<Time> {
         self.begun.take_if(|begun| begun.0 == age).map(|(_, at)| at)
     }
 }
 
-impl Endpoint {
-    /// RTTbytes: the first bytes that a GRANT allowed are here.
-    pub(crate) fn sample_rtt(&mut self, now: Time, handle: RpcHandle, offset: u32) {
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let peer = rpc.peer;
-        let Some(inc) = &mut rpc.inc else { return };
-        let Some(probe) = inc.probe.filter(|p| offset >= p.from) else { return };
-        inc.probe = None;
-        if self.config.measure_rtt_bytes {
-            self.note_rtt(now, peer, now.since(probe.sent), probe.ahead);
-        }
-    }
-
-    /// RTTbytes: a GRANT for a message of ours is here.
-    pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, handle: RpcHandle) {
-        let Some(rpc) = self.rpcs.get(handle).filter(|_| self.config.measure_rtt_bytes) else {
-            return;
-        };
-        let (peer, age) = (rpc.peer, rpc.out.age);
-        let Some(begun) = self.peer_mut(peer).and_then(|p| p.cold.rtt.answered(age)) else {
-            return;
-        };
-        self.note_rtt(now, peer, now.since(begun), 0);
-    }
-
-    fn note_rtt(&mut self, now: Time, peer: PeerId, delay: Duration, ahead: u64) {
-        let LinkInfo { rate, rtt_bytes_max: max } = self.link_of(peer).info;
-        if let Some(peer) = self.peer_mut(peer) {
-            match rate {
-                Some(rate) => peer.cold.rtt.sample(now, delay, ahead, rate, max),
-                None => peer.cold.rtt.sample_of_unknown(now, delay, ahead, max),
-            }
-            peer.rtt_bytes = peer.cold.rtt.bytes();
-        }
-    }
-}
-
-/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator
+/// How long an event usually takes: smoothed mean and deviation, with the gains of TCP's estimator
 /// (Jacobson and Karels 1988).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SmoothedTime {
@@ -230,7 +190,7 @@ impl SmoothedTime {
         self.mean = self.mean - self.mean / 8 + time.0 / 8;
     }
 
-    /// Longer than nearly every response takes.
+    /// Longer than nearly every sample.
     pub(crate) fn usual(&self) -> Duration {
         Duration(self.mean.saturating_add(self.deviation.saturating_mul(4)))
     }
@@ -259,8 +219,7 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..20_000 {
             now += Duration::micros(200);
-            // A saturated window delays its own grants: the true delay shows only when it is
-            // longer.
+            // A saturated window delays its own grants: the true delay shows only if it is longer.
             let window = u64::from(rtt.bytes());
             let delay = base.max(rate.time_for(senders * window));
             let ahead = senders * window - u64::from(FULL_FRAME);
@@ -285,7 +244,7 @@ mod tests {
         assert_eq!(settle(60_000, Duration::micros(300), rate, 5), RTT_BYTES_MIN);
     }
 
-    /// Where the rate is not known; one grant in four finds nothing on its way.
+    /// For a rate that is not known; one grant in four finds nothing in flight.
     fn settle_of_unknown(start: u32, base: Duration, rate: Rate, max: u32) -> u32 {
         let mut rtt = RttBytes::new(start);
         let mut now = Time::ZERO;

@@ -1,20 +1,21 @@
-//! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and
-//! cancelling it, and the answer to RPC_UNKNOWN.
+//! The client's side of an RPC (Homa §3.1): it starts, its response arrives, and RPC_UNKNOWN is
+//! answered. How it ends is in `end`.
 
-use super::{Rpc, RpcState, incoming_message, outgoing_message};
+use super::state::{CallOptions, Rpc, RpcState, incoming_message, outgoing_message};
 use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
-use crate::event::{Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
+use crate::event::{DropReason, Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
 use crate::incast;
-use crate::packet::{Limits, PeerId, RpcId};
-use crate::send::unscheduled_limit;
+use crate::packet::{Limits, Packet, PeerId, RpcId};
+use crate::send::unscheduled::unscheduled_limit;
 use crate::units::{Duration, Time};
 
-/// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
+/// After this many RESENDs in a row without DATA, an RPC_UNKNOWN is no longer taken for a late
+/// copy.
 const MAX_RESENDS_OF_LATE_COPY: u16 = 2;
 
 impl Endpoint {
-    /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
+    /// Checks a message's length against our limit and the peer's; returns the unscheduled limit.
     pub(crate) fn check_length(&self, peer: PeerId, length: u32) -> Result<u32, SubmitError> {
         let peer = self.peer(peer).ok_or(SubmitError::UnknownPeer)?;
         if length == 0 {
@@ -34,33 +35,33 @@ impl Endpoint {
         request: &Request,
     ) -> Result<Submitted, SubmitError> {
         let unscheduled = self.check_length(request.peer, request.length)?;
-        if self.client_rpcs.len() >= self.config.max_rpcs as usize {
+        if self.rpcs.clients() >= self.config.max_rpcs as usize {
             return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
         }
-        let outstanding = self.client_rpcs.len() + 1;
+        let outstanding = self.rpcs.clients() + 1;
         let incast = self.config.incast.as_ref();
         let own = self.response_burst(request.peer);
-        let already = self.incoming.pending_unscheduled;
+        let already = self.grants.pending_unscheduled();
         let response_limit = incast::response_limit(incast, outstanding, already, own);
         let pending_unscheduled = response_limit.map_or(own, |limit| own.min(limit.into()));
-        self.incoming.pending_unscheduled += u64::from(pending_unscheduled);
+        self.grants.expect_response(pending_unscheduled);
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
-        self.last_local_port = request.local_port;
+        self.acks.note_local_port(request.local_port);
         let ports = (request.local_port, request.remote_port);
-        let (id, peer) = (self.ids.next(), request.peer);
+        let (id, peer) = (self.rpcs.next_id(), request.peer);
         self.note_call(peer, id);
-        let rpc = Rpc {
+        let options = CallOptions {
             idempotent: request.idempotent,
             response_limit,
             pending_unscheduled,
             cookie: request.cookie,
             deadline: request.deadline,
-            out: self.outgoing(request.peer, request.length, unscheduled).with_head(request.head),
-            ..Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports)
         };
+        let out = self.outgoing(peer, request.length, unscheduled).with_head(request.head);
+        let rpc = Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports);
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
-        let started = self.start(rpc);
+        let started = self.start(rpc.with_options(options).with_message(out));
         self.arm(now, first_check, started.rpc);
         Ok(started)
     }
@@ -79,55 +80,32 @@ impl Endpoint {
         cookie: u64,
     ) -> Result<Submitted, SubmitError> {
         let unscheduled = self.check_length(peer, length)?;
-        let id = self.ids.next();
-        let rpc = Rpc {
+        let id = self.rpcs.next_id();
+        let options = CallOptions {
+            idempotent: false,
+            response_limit: None,
+            pending_unscheduled: 0,
             cookie,
-            out: self.outgoing(peer, length, unscheduled),
-            ..Rpc::new(now, RpcState::OneWayOutgoing, id, peer, (0, 0))
+            deadline: Time::MAX,
         };
-        Ok(self.start(rpc))
+        let out = self.outgoing(peer, length, unscheduled);
+        let rpc = Rpc::new(now, RpcState::OneWayOutgoing, id, peer, (0, 0));
+        Ok(self.start(rpc.with_options(options).with_message(out)))
     }
 
     fn start(&mut self, rpc: Rpc) -> Submitted {
-        let (id, peer) = (rpc.id, rpc.peer);
-        let handle = self.rpcs.insert(rpc);
-        self.client_rpcs.insert(&self.rpcs, id, handle);
+        let peer = rpc.peer;
+        let handle = self.rpcs.insert_client(rpc);
         if let Some(peer) = self.peer_mut(peer) {
-            peer.rpcs += 1;
+            peer.begin_rpc(true);
         }
         if let Some(rpc) = self.rpcs.get_mut(handle) {
-            self.sender.wake(handle, &mut rpc.out);
+            self.send_queue.wake(handle, &mut rpc.out);
         }
         Submitted { rpc: handle, message: Some(outgoing_message(handle)) }
     }
 
-    /// Cancels an RPC for the application; the other side hears of it where the profile allows.
-    pub(crate) fn cancel(&mut self, handle: RpcHandle) -> Result<Submitted, SubmitError> {
-        let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
-        self.counters.cancels += 1;
-        match ended.state {
-            RpcState::ClientOutgoing | RpcState::ClientIncoming => self.tell_cancelled(&ended),
-            RpcState::ServerIncoming | RpcState::ServerInService | RpcState::ServerOutgoing => {
-                self.tell_given_up(&ended);
-            }
-            // The response may yet arrive whole.
-            RpcState::ServerSent | RpcState::OneWayOutgoing | RpcState::OneWayIncoming => {}
-        }
-        Ok(Submitted { rpc: handle, message: None })
-    }
-
-    /// Ends an RPC with an error.
-    pub(crate) fn fail(&mut self, handle: RpcHandle, error: RpcError) {
-        let Some(ended) = self.forget(handle) else { return };
-        if ended.state == RpcState::OneWayOutgoing {
-            return;
-        }
-        self.counters.failures += 1;
-        self.events.push_back(Event::Failed { rpc: handle, cookie: ended.cookie, error });
-        self.tell_cancelled(&ended);
-    }
-
-    /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC, or gave it up.
+    /// RPC_UNKNOWN at the client: the server lost the RPC, never had it, or gave it up.
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
@@ -139,18 +117,18 @@ impl Endpoint {
             UnknownReaction::AtMostOnce => {
                 self.on_unknown_at_most_once(now, handle, remembered, no_server)
             }
-            // While nothing of the response arrived, everything is sent again.
+            // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
             UnknownReaction::Retransmit => self.retransmit_all(handle),
             UnknownReaction::Restart => self.restart_request(handle),
         }
     }
 
-    /// The same in the user profile: the request is sent again only if the server's memory covers
-    /// the RPC's whole life (so it was never executed), or the call is idempotent, which goes on
-    /// under another id (its server may remember this one as executed); otherwise nobody can tell,
-    /// and the call fails as such. So does one whose request never left whole: servers may act on
-    /// what they read of a request that arrives.
+    /// The same in profile `default`. The request is sent again only if the server's memory covers
+    /// the RPC's whole life, so that it was never executed; or if the call is idempotent, which
+    /// continues under another id, because the server may remember this one as executed. Otherwise
+    /// the call fails as `Indeterminate`. So does a call whose request never left whole, because
+    /// servers may act on the part of a request that arrived.
     fn on_unknown_at_most_once(
         &mut self,
         now: Time,
@@ -159,68 +137,59 @@ impl Endpoint {
         no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        // The server gave it up for the deadline's sake, and our timer is late.
-        if now >= rpc.deadline {
+        // The server dropped it because of its deadline, and our timer is late.
+        if now >= rpc.deadline() {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
-        let covered = remembered.is_some_and(|age| age > now.since(rpc.started));
+        let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
         let begun = rpc.state != RpcState::ClientOutgoing;
-        if covered && begun && rpc.resend_count < MAX_RESENDS_OF_LATE_COPY {
-            // Said before the request arrived, and overtaken by the response: a late copy.
+        if covered && begun && rpc.loss.resends() < MAX_RESENDS_OF_LATE_COPY {
+            // Sent before the request arrived, and overtaken by the response: a late copy.
             return;
         }
-        // A server that had begun to answer, and knows nothing of it, knew us by another address.
+        // A server that had begun to answer and does not know the RPC knew us by another address.
         let never_executed = covered && !begun;
-        if rpc.idempotent && (no_server || rpc.last_resend <= rpc.last_heard && !never_executed) {
-            // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
-            // the network: our timer will ask, and do it then.
+        if rpc.is_idempotent() && (no_server || !rpc.loss.awaits_answer() && !never_executed) {
+            // No server listens, or it gave the request up. To send it again at once would be a
+            // loop as fast as the network, so the timer does it.
             return;
         }
-        if !rpc.idempotent && (no_server || !never_executed) {
+        if !rpc.is_idempotent() && (no_server || !never_executed) {
             let refused = no_server && never_executed;
             let error = if refused { RpcError::PortUnreachable } else { RpcError::Indeterminate };
             return self.fail(handle, error);
         }
-        rpc.last_heard = now;
+        rpc.loss.heard(now);
         if !never_executed {
-            let old = core::mem::replace(&mut rpc.id, self.ids.next());
-            self.client_rpcs.rename(&self.rpcs, old, handle);
+            self.rpcs.renumber(handle);
         }
         self.restart_request(handle);
     }
 
-    /// Sends the request as if nothing of it had been sent; what arrived of its response is given
-    /// up.
+    /// Sends the request as if nothing of it had been sent. Received bytes of its response are
+    /// dropped.
     pub(crate) fn restart_request(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        rpc.restarted = true;
+        rpc.set_restarted(true);
         rpc.out.restart();
-        self.sender.wake(handle, &mut rpc.out);
+        self.send_queue.wake(handle, &mut rpc.out);
         self.drop_response(handle);
     }
 
-    /// Gives up what arrived of a response.
+    /// Drops the received bytes of a response.
     pub(crate) fn drop_response(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
         rpc.state = RpcState::ClientOutgoing;
         if let Some(inc) = inc {
-            rpc.seen_by_peer = true;
+            rpc.note_seen_by_peer();
             self.events.push_back(Event::Release { message: incoming_message(handle) });
             self.end_incoming(handle, (peer, false), inc);
             self.grant(None);
         }
     }
 
-    /// The response of an RPC arrived whole.
-    pub(crate) fn complete_client(&mut self, handle: RpcHandle) {
-        self.counters.responses_delivered += 1;
-        if let Some(ended) = self.forget(handle) {
-            self.acknowledge(&ended);
-        }
-    }
-
-    /// A request longer than its server says it accepts fails.
+    /// Fails a request that is longer than its server accepts; true then.
     pub(crate) fn fail_too_long(&mut self, handle: RpcHandle) -> bool {
         let Some(rpc) = self.rpcs.get(handle) else { return false };
         if rpc.state != RpcState::ClientOutgoing {
@@ -234,7 +203,7 @@ impl Endpoint {
         exceeded.is_some()
     }
 
-    /// A request that its server calls too long by name fails.
+    /// Fails a request whose server named a smaller limit in a packet about this RPC.
     fn fail_longer(&mut self, handle: RpcHandle, max: u32) {
         let rpc = self.rpcs.get(handle);
         if rpc.is_some_and(|rpc| rpc.state == RpcState::ClientOutgoing && rpc.out.length > max) {
@@ -242,17 +211,23 @@ impl Endpoint {
         }
     }
 
+    /// Why the RPC of a packet was not found.
+    pub(crate) fn unknown_or_foreign(&self, packet: &Packet) -> DropReason {
+        let foreign = packet.id.from_server() && self.rpcs.client(packet.id).is_some();
+        if foreign { DropReason::WrongPeer } else { DropReason::UnknownRpc }
+    }
+
     /// The id of a client RPC, if it is in progress with this peer.
     pub(crate) fn find_client(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
-        let handle = self.client_rpcs.find(&self.rpcs, id.client())?;
+        let handle = self.rpcs.client(id)?;
         self.rpcs.get(handle).filter(|r| r.peer == peer).map(|_| handle)
     }
 }
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as
-    /// they are looked at.
+    /// §2.2). `handle` is the RPC that the packet names; it fails here if its request is too long.
+    /// Others fail when they are checked.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,
@@ -264,11 +239,9 @@ impl Endpoint {
         self.counters.cutoffs_received += 1;
         let now = self.now;
         let Some(peer) = self.peer_mut(from) else { return };
-        peer.has_cutoffs = true;
-        peer.cold.cutoffs = cutoffs;
-        peer.cutoff_version = version;
+        peer.set_cutoffs(cutoffs, version);
         if let Some(limits) = limits {
-            peer.limit(now, limits, handle.is_some());
+            peer.set_limits(now, limits, handle.is_some());
             if let Some(handle) = handle
                 && !self.fail_too_long(handle)
             {

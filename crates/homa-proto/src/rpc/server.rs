@@ -1,8 +1,7 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::table::ServerKey;
-use super::{EndedRpc, Rpc, RpcState, outgoing_message};
+use super::state::{EndedRpc, Rpc, RpcState, outgoing_message};
 use crate::address_validation::Execution;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -22,11 +21,11 @@ impl Endpoint {
         data: &Data,
     ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
-        if !one_way && !self.listening.contains(&packet.local_port) {
+        if !one_way && !self.rpcs.is_listening(packet.local_port) {
             return Err(DropReason::NoServer);
         }
         if data.message_length > self.config.max_message {
-            // They carry our limits, where the wire has room for these.
+            // CUTOFFS carry our limits, if the wire format has room for them.
             if self.config.policy().wire.limits {
                 self.send_cutoffs(now, packet);
             }
@@ -41,27 +40,22 @@ impl Endpoint {
         if unvalidated {
             self.evict_unvalidated();
         }
-        if self.server_rpcs.len() >= self.config.max_rpcs as usize {
+        if self.rpcs.servers() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
-        let left = self.config.max_rpcs as usize - self.server_rpcs.len();
-        let served = |peer| self.incoming.accounts.of(peer).served as usize;
-        if !unvalidated && self.peer(packet.peer).is_some_and(|peer| served(peer) >= left) {
+        let left = self.config.max_rpcs as usize - self.rpcs.servers();
+        let served = self.requests_of_host(packet.peer);
+        if !unvalidated && served.is_some_and(|served| served >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
         let state = if one_way { RpcState::OneWayIncoming } else { RpcState::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
-        let rpc = Rpc {
-            response_limit: data.incast.filter(|_| self.config.policy().wire.response_limits),
-            unvalidated,
-            ..Rpc::new(now, state, packet.id.client(), packet.peer, ports)
-        };
-        let handle = self.rpcs.insert(rpc);
-        self.server_rpcs.insert(ServerKey(packet.peer, packet.id.client()), handle);
+        let limit = data.incast.filter(|_| self.config.policy().wire.response_limits);
+        let rpc = Rpc::new(now, state, packet.id.client(), packet.peer, ports);
+        let handle = self.rpcs.insert_server(rpc.with_request(limit, unvalidated));
         if let Some(peer) = self.peer_mut(packet.peer) {
-            peer.rpcs += 1;
-            peer.cold.served += 1;
-            peer.recent_rpc = handle;
+            peer.begin_rpc(false);
+            peer.note_recent_rpc(handle);
         }
         if !unvalidated {
             self.charge_request(packet.peer, true);
@@ -73,16 +67,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// A request of a peer's host begins, or ends. What only claims to come from there is nobody's
-    /// until it is proven.
-    pub(crate) fn charge_request(&mut self, peer: PeerId, begins: bool) {
-        let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
-        if let Some(account) = peer.and_then(|peer| self.incoming.accounts.of_mut(peer)) {
-            account.served = account.served.wrapping_add_signed(if begins { 1 } else { -1 });
-        }
-    }
-
-    /// A request is executed at most once, as far as that is remembered.
+    /// True if a request is executed at most once, as far as executions are remembered.
     pub(crate) fn suppresses_duplicates(&self) -> bool {
         matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
     }
@@ -96,9 +81,9 @@ impl Endpoint {
         self.remember_executed(now, peer, id);
     }
 
-    /// The application gave a request up: its client need not wait for its own timer to hear that
-    /// no answer will come. As far as the application saw the request, it counts as executed. Only
-    /// where the client would not just send it again; a lost word is asked for by RESEND.
+    /// The application gave a request up: its client is told, so that it need not wait for its
+    /// timer. The request counts as executed, because the application saw it. Not if the profile's
+    /// clients would send it again; if the packet is lost, the client's RESEND asks for it.
     pub(crate) fn tell_given_up(&mut self, ended: &EndedRpc) {
         if !self.config.policy().completion.tells_given_up {
             return;
@@ -120,29 +105,28 @@ impl Endpoint {
     ) -> Result<Submitted, SubmitError> {
         let rpc = self.rpcs.get(handle).filter(|r| r.state == RpcState::ServerInService);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
-        let limit = rpc.response_limit.map_or(u32::MAX, |l| u32::from(l.max(1)));
+        let limit = rpc.response_limit().map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;
         let out = self.outgoing(peer, length, unscheduled.min(limit));
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
         rpc.state = RpcState::ServerOutgoing;
-        rpc.last_heard = now;
-        rpc.last_resend = now;
-        rpc.resend_count = 0;
-        self.sender.wake(handle, &mut rpc.out);
+        rpc.loss.restart(now);
+        self.send_queue.wake(handle, &mut rpc.out);
         self.counters.responses_sent += 1;
         Ok(Submitted { rpc: handle, message: Some(outgoing_message(handle)) })
     }
 
-    /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
+    /// Sends a peer our cutoffs if its DATA was sent by other ones (Homa §3.4).
     pub(crate) fn refresh_cutoffs(&mut self, now: Time, packet: &Packet, version: u16) {
         if version != self.levels.cutoffs().1 {
             self.send_cutoffs(now, packet);
         }
     }
 
-    /// CUTOFFS to the sender of a packet, with our limits where the wire has room for these.
+    /// Sends CUTOFFS to the sender of a packet, with our limits if the wire format has room for
+    /// them.
     pub(crate) fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
         if !self.may_answer() {
             return;
@@ -153,10 +137,10 @@ impl Endpoint {
             max_unscheduled: self.unscheduled_cap(),
         });
         let Some(peer) = self.peer_mut(packet.peer) else { return };
-        if peer.cold.cutoffs_sent.is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
+        if peer.cutoffs_sent().is_some_and(|at| now.since(at) < CUTOFFS_INTERVAL) {
             return;
         }
-        peer.cold.cutoffs_sent = Some(now);
+        peer.note_cutoffs_sent(now);
         self.counters.cutoffs_sent += 1;
         // The direction bit must fit the receiver's role (Linux trap 15).
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
@@ -166,11 +150,7 @@ impl Endpoint {
 
     /// The server RPC of a peer with this (even) id, if it is in progress.
     pub(crate) fn find_server(&self, peer: PeerId, id: RpcId) -> Option<RpcHandle> {
-        let recent_rpc = self.peer(peer)?.recent_rpc;
-        let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
-        match self.rpcs.get(recent_rpc) {
-            Some(rpc) if is(rpc) => Some(recent_rpc),
-            _ => self.server_rpcs.get(&ServerKey(peer, id)).copied(),
-        }
+        let recent = self.peer(peer)?.recent_rpc();
+        self.rpcs.server(peer, id, recent)
     }
 }

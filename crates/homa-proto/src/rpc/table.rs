@@ -1,187 +1,157 @@
-//! From an id to an RPC, without hashing where ids are our own or a peer goes on about one RPC.
+//! All RPCs of an endpoint, by handle and by id, and the ports at which it serves.
+//!
+//! Invariants: an RPC is in the slab and in one of the two indexes, or in neither; a handle of an
+//! RPC that ended is refused (generations).
 
-use super::Rpc;
+use super::by_id::{ClientRpcs, ServerKey, ServerRpcs};
+use super::id::RpcIds;
+use super::state::{EndedRpc, Rpc};
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
 use crate::util::slab::{Keyed, Slab};
-use alloc::vec::Vec;
-use core::hash::{Hash, Hasher};
+use alloc::collections::BTreeSet;
 
-/// A map from an id, hashed with a seeded function.
-type IdMap<K> = hashbrown::HashMap<K, RpcHandle, Keyed>;
-
-/// RPCs and one-way messages that we began. Ids count up, so a ring holds them by their low bits;
-/// those that a younger one meets there, when the ring is ample, move to a map.
+/// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct ClientRpcs {
-    /// Entries whose RPC is over stay until they are met.
-    ring: Vec<RpcHandle>,
-    long_lived: IdMap<u64>,
-    len: usize,
+pub(crate) struct RpcTable {
+    rpcs: Slab<Rpc>,
+    clients: ClientRpcs,
+    servers: ServerRpcs,
+    ids: RpcIds,
+    listening: BTreeSet<u16>,
 }
 
-impl ClientRpcs {
-    const SMALLEST: usize = 64;
-    /// A ring of more places per RPC does not grow.
-    const AMPLE: usize = 4;
-
-    pub(crate) fn new(hash: Keyed) -> Self {
-        let ring = alloc::vec![RpcHandle::NONE; Self::SMALLEST];
-        Self { ring, long_lived: IdMap::with_hasher(hash), len: 0 }
-    }
-
-    /// RPCs in progress.
-    pub(crate) const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The RPC with this (even) id.
-    pub(crate) fn find(&self, rpcs: &Slab<Rpc>, id: RpcId) -> Option<RpcHandle> {
-        let handle = self.ring[Self::place(id, self.ring.len())];
-        if Self::is(rpcs, handle, id) {
-            return Some(handle);
-        }
-        if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
-    }
-
-    /// What stands in an id's place, the RPC of this id or not.
-    pub(crate) fn guess(&self, id: RpcId) -> RpcHandle {
-        self.ring[Self::place(id, self.ring.len())]
-    }
-
-    pub(crate) fn insert(&mut self, rpcs: &Slab<Rpc>, id: RpcId, handle: RpcHandle) {
-        self.len += 1;
-        self.place_at(rpcs, id, handle);
-    }
-
-    /// The RPC `handle`, which was `old`, has the id that `rpcs` says.
-    pub(crate) fn rename(&mut self, rpcs: &Slab<Rpc>, old: RpcId, handle: RpcHandle) {
-        let at = Self::place(old, self.ring.len());
-        if self.ring[at] == handle {
-            self.ring[at] = RpcHandle::NONE;
-        }
-        self.long_lived.remove(&old.0);
-        if let Some(rpc) = rpcs.get(handle) {
-            self.place_at(rpcs, rpc.id, handle);
+impl RpcTable {
+    /// An empty table; the first id follows from `seed`.
+    pub(crate) fn new(hash: Keyed, seed: u64, unguessable_ids: bool) -> Self {
+        Self {
+            rpcs: Slab::new(),
+            clients: ClientRpcs::new(hash),
+            servers: ServerRpcs::with_hasher(hash),
+            ids: RpcIds::new(seed, unguessable_ids),
+            listening: BTreeSet::new(),
         }
     }
 
-    fn place_at(&mut self, rpcs: &Slab<Rpc>, id: RpcId, handle: RpcHandle) {
-        loop {
-            let at = Self::place(id, self.ring.len());
-            let older = self.ring[at];
-            match rpcs.get(older).filter(|rpc| rpc.state.is_client()) {
-                Some(_) if self.ring.len() < Self::AMPLE * self.len => self.grow(rpcs),
-                Some(rpc) => {
-                    self.long_lived.insert(rpc.id.0, older);
-                    self.ring[at] = handle;
-                    return;
-                }
-                None => {
-                    self.ring[at] = handle;
-                    return;
-                }
-            }
+    #[inline]
+    pub(crate) fn get(&self, handle: RpcHandle) -> Option<&Rpc> {
+        self.rpcs.get(handle)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, handle: RpcHandle) -> Option<&mut Rpc> {
+        self.rpcs.get_mut(handle)
+    }
+
+    /// All RPCs in the order of their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RpcHandle, &Rpc)> + '_ {
+        self.rpcs.iter()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Rpc> + '_ {
+        self.rpcs.values_mut()
+    }
+
+    /// RPCs that this endpoint began, one-way messages included.
+    pub(crate) const fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// RPCs that peers began.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    pub(super) fn next_id(&mut self) -> RpcId {
+        self.ids.next()
+    }
+
+    /// The epoch of our ids, and the counter of the next one.
+    pub(crate) const fn upcoming_id(&self) -> (u32, u32) {
+        self.ids.upcoming()
+    }
+
+    pub(super) fn insert_client(&mut self, rpc: Rpc) -> RpcHandle {
+        let id = rpc.id;
+        let handle = self.rpcs.insert(rpc);
+        self.clients.insert(&self.rpcs, id, handle);
+        handle
+    }
+
+    pub(super) fn insert_server(&mut self, rpc: Rpc) -> RpcHandle {
+        let key = ServerKey(rpc.peer, rpc.id);
+        let handle = self.rpcs.insert(rpc);
+        self.servers.insert(key, handle);
+        handle
+    }
+
+    /// Gives a client's RPC another id: to its server it is another one from now on.
+    pub(super) fn renumber(&mut self, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        let old = core::mem::replace(&mut rpc.id, self.ids.next());
+        self.clients.rename(&self.rpcs, old, handle);
+    }
+
+    /// Removes an RPC that ends. Its slot is used again after [`Self::reclaim`].
+    pub(super) fn remove(&mut self, handle: RpcHandle, ended: &EndedRpc) {
+        self.rpcs.remove(handle.index);
+        if ended.state.is_client() {
+            self.clients.remove(ended.id);
+        } else {
+            self.servers.remove(&ServerKey(ended.peer, ended.id));
         }
     }
 
-    /// The RPC with this id ended.
-    pub(crate) fn remove(&mut self, id: RpcId) {
-        self.len -= 1;
-        if !self.long_lived.is_empty() {
-            self.long_lived.remove(&id.0);
+    /// A handle of nothing: for a message that ends as it begins.
+    pub(crate) fn reserve(&mut self) -> RpcHandle {
+        self.rpcs.reserve()
+    }
+
+    /// The environment has seen the events of the RPCs that ended.
+    #[inline]
+    pub(crate) fn reclaim(&mut self) {
+        self.rpcs.reclaim();
+    }
+
+    /// The tick at which an RPC's slot is checked, for the timing wheel.
+    pub(crate) fn armed(&mut self, handle: RpcHandle) -> Option<&mut u64> {
+        self.rpcs.armed(handle)
+    }
+
+    /// The wheel reached an entry: the RPC in its slot, if the entry was the slot's last.
+    pub(crate) fn disarm(&mut self, index: u32, tick: u64) -> Option<RpcHandle> {
+        self.rpcs.disarm(index, tick)
+    }
+
+    /// The client RPC of an id.
+    pub(super) fn client(&self, id: RpcId) -> Option<RpcHandle> {
+        self.clients.find(&self.rpcs, id.client())
+    }
+
+    /// The server RPC of a peer with an id; `recent` is looked at first.
+    pub(super) fn server(&self, peer: PeerId, id: RpcId, recent: RpcHandle) -> Option<RpcHandle> {
+        let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
+        match self.rpcs.get(recent) {
+            Some(rpc) if is(rpc) => Some(recent),
+            _ => self.servers.get(&ServerKey(peer, id)).copied(),
         }
     }
 
-    fn grow(&mut self, rpcs: &Slab<Rpc>) {
-        let size = self.ring.len() * 2;
-        let old = core::mem::replace(&mut self.ring, alloc::vec![RpcHandle::NONE; size]);
-        for handle in old {
-            if let Some(rpc) = rpcs.get(handle).filter(|rpc| rpc.state.is_client()) {
-                self.ring[Self::place(rpc.id, size)] = handle;
-            }
-        }
+    /// The client RPC that an id probably has, for prefetching.
+    #[inline]
+    pub(crate) fn guess_client(&self, id: RpcId) -> RpcHandle {
+        self.clients.guess(id.client())
     }
 
-    fn is(rpcs: &Slab<Rpc>, handle: RpcHandle, id: RpcId) -> bool {
-        rpcs.get(handle).is_some_and(|rpc| rpc.id == id && rpc.state.is_client())
+    pub(crate) fn listen(&mut self, port: u16) {
+        self.listening.insert(port);
     }
 
-    /// `size` is a power of two.
-    fn place(id: RpcId, size: usize) -> usize {
-        (id.0 >> 1) as usize & (size - 1)
-    }
-}
-
-/// A client's RPC at its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ServerKey(pub(crate) PeerId, pub(crate) RpcId);
-
-impl Hash for ServerKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // One after the other: whoever chooses ids could make their combination collide.
-        state.write_u64(self.1.0);
-        state.write_u32(self.0.0);
-    }
-}
-
-/// RPCs and one-way messages that others began.
-pub(crate) type ServerRpcs = IdMap<ServerKey>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rpc::RpcState;
-    use crate::units::Time;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn ids_cannot_be_chosen_so_that_peers_collide() {
-        use core::hash::BuildHasher;
-        let hash = Keyed::new(7);
-        let chosen = (0..1_000u32).map(|peer| {
-            let id = RpcId(0x8765_4321_0000_0042 ^ u64::from(peer).rotate_right(8));
-            hash.hash_one(ServerKey(PeerId(peer), id))
-        });
-        let distinct: std::collections::BTreeSet<u64> = chosen.collect();
-        assert_eq!(distinct.len(), 1_000);
+    pub(crate) fn unlisten(&mut self, port: u16) {
+        self.listening.remove(&port);
     }
 
-    #[test]
-    fn the_ring_agrees_with_a_map_however_long_some_rpcs_live() {
-        arbtest::arbtest(|u| {
-            let mut rpcs = Slab::new();
-            let mut ours = ClientRpcs::new(Keyed::new(7));
-            let mut model: BTreeMap<u64, RpcHandle> = BTreeMap::new();
-            for n in 0..u.int_in_range(1..=600u64)? {
-                let id = RpcId((5 << 32) + 2 * n);
-                let rpc = Rpc::new(Time::ZERO, RpcState::ClientOutgoing, id, PeerId(0), (1, 2));
-                let handle = rpcs.insert(rpc);
-                ours.insert(&rpcs, id, handle);
-                model.insert(id.0, handle);
-                if u.ratio(1, 8)? {
-                    let (&old, &handle) = model.iter().nth(u.choose_index(model.len())?).unwrap();
-                    let new = RpcId((6 << 32) + 2 * n);
-                    rpcs.get_mut(handle).unwrap().id = new;
-                    ours.rename(&rpcs, RpcId(old), handle);
-                    model.remove(&old);
-                    model.insert(new.0, handle);
-                }
-                // Most end at once, some never.
-                while model.len() > 3 && u.ratio(4, 5)? {
-                    let (&id, &handle) = model.iter().nth(u.choose_index(model.len())?).unwrap();
-                    rpcs.remove(handle.index);
-                    rpcs.reclaim();
-                    ours.remove(RpcId(id));
-                    model.remove(&id);
-                }
-                let probe = RpcId((5 << 32) + 2 * u.int_in_range(0..=n)?);
-                for id in [probe, RpcId(probe.0 + (1 << 32))] {
-                    assert_eq!(ours.find(&rpcs, id), model.get(&id.0).copied());
-                }
-                assert_eq!(ours.len(), model.len());
-            }
-            Ok(())
-        });
+    pub(crate) fn is_listening(&self, port: u16) -> bool {
+        self.listening.contains(&port)
     }
 }

@@ -1,35 +1,34 @@
-//! The messages that may send, shortest first (Homa §3.2), one queue per link: a link without room
-//! holds back the messages that would take it, and no others. A share of the transmitted packets
-//! can go to the oldest message (Linux `pacer_fifo_fraction`).
+//! The messages that may send, shortest first (Homa §3.2), in one queue per link: a link without
+//! capacity delays its own messages and no others. A share of the packets can go to the oldest
+//! message (Linux `pacer_fifo_fraction`).
 //!
-//! Invariants: a message has at most one valid entry, in the queue of its link; over the links
-//! given, the order is that of a single queue.
+//! Invariants: a message has at most one valid entry, in the queue of its link. Over several links
+//! the order is that of a single queue.
 
-use super::{NOT_QUEUED, OutgoingMessage};
+use super::message::{NOT_QUEUED, OutgoingMessage};
+use super::srpt::{SrptEntry, SrptQueue};
 use crate::event::RpcHandle;
 use crate::link::{LinkId, Links};
-use crate::rpc::Rpc;
-use crate::send::srpt::{SrptEntry, SrptQueue};
-use crate::util::slab::Slab;
+use crate::rpc::table::RpcTable;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Messages of at most this many bytes, about a packet, never wait for the oldest's share.
+/// Messages of at most this many bytes, about a packet, are not delayed for the oldest message.
 const FIFO_LENGTH: u32 = 1_400;
-/// Entries of ended messages that the queues may hold beside as many valid ones.
+/// Entries of ended messages that the queues may hold in addition to as many valid ones.
 const MAX_STALE: usize = 1_024;
 
 /// The messages that may send.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    /// Of link 0; most hosts have no other.
+    /// The queue of link 0; most hosts have no other.
     first: LinkQueue,
-    /// Of the links from 1 on.
+    /// The queues of the links from 1 on.
     others: Vec<LinkQueue>,
     /// Messages with a valid entry.
     count: usize,
-    /// Messages that ended, or changed their link, with entries since stale entries were last
+    /// Messages that ended, or changed their link, and left entries since stale entries were last
     /// removed.
     stale: usize,
     next_age: u64,
@@ -49,7 +48,7 @@ struct LinkQueue {
 
 impl LinkQueue {
     /// The valid entry with the fewest bytes left.
-    fn shortest(&mut self, link: LinkId, rpcs: &Slab<Rpc>) -> Option<SrptEntry> {
+    fn shortest(&mut self, link: LinkId, rpcs: &RpcTable) -> Option<SrptEntry> {
         loop {
             let entry = *self.srpt.peek()?;
             let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
@@ -60,7 +59,7 @@ impl LinkQueue {
         }
     }
 
-    fn oldest(&mut self, link: LinkId, rpcs: &mut Slab<Rpc>) -> Option<(u64, RpcHandle)> {
+    fn oldest(&mut self, link: LinkId, rpcs: &mut RpcTable) -> Option<(u64, RpcHandle)> {
         loop {
             let &Reverse((age, handle)) = self.fifo.peek()?;
             let out = rpcs.get_mut(handle).map(|rpc| &mut rpc.out);
@@ -74,7 +73,7 @@ impl LinkQueue {
     }
 
     /// Removes stale entries.
-    fn sweep(&mut self, link: LinkId, rpcs: &Slab<Rpc>) {
+    fn sweep(&mut self, link: LinkId, rpcs: &RpcTable) {
         let out = |handle| rpcs.get(handle).map(|rpc| &rpc.out).filter(|out| out.link == link);
         self.srpt.retain(|e| out(e.handle).is_some_and(|out| out.queued == e.remaining));
         self.fifo.retain(|e| out(e.0.1).is_some_and(|out| out.age == e.0.0));
@@ -92,12 +91,12 @@ impl SendQueue {
         self.next_age
     }
 
-    /// True when some message may send.
+    /// True if some message may send.
     pub(crate) const fn has_packet(&self) -> bool {
         self.count > 0
     }
 
-    /// True when some message may send by one of these links.
+    /// True if some message may send by one of these links.
     pub(crate) fn has_packet_for(&self, links: Links) -> bool {
         let queues = core::iter::once(&self.first).chain(&self.others);
         self.count > 0 && (0..).zip(queues).any(|(n, q)| links.contains(LinkId(n)) && q.count > 0)
@@ -136,21 +135,21 @@ impl SendQueue {
             self.queue(out.link).count -= 1;
             self.stale += 1;
         } else if out.in_fifo {
-            // It was sent, and the oldest of those that wait hides its entry.
+            // It was sent, but the oldest waiting message hides its FIFO entry.
             self.stale += 1;
         }
         out.in_fifo = false;
     }
 
-    /// The message of `out` goes by another link from now on.
+    /// The message of `out` uses another link from now on.
     pub(crate) fn reroute(&mut self, handle: RpcHandle, out: &mut OutgoingMessage, link: LinkId) {
         self.forget(out);
         out.link = link;
         self.wake(handle, out);
     }
 
-    /// Removes the entries of messages that ended, when these are many: few are ever reached.
-    pub(crate) fn sweep(&mut self, rpcs: &Slab<Rpc>) {
+    /// Removes the entries of messages that ended, if there are many. Few of them are ever reached.
+    pub(crate) fn sweep(&mut self, rpcs: &RpcTable) {
         if self.stale < MAX_STALE + self.count {
             return;
         }
@@ -164,9 +163,8 @@ impl SendQueue {
         (&self.first.srpt, self.first.fifo.len())
     }
 
-    /// The next message to send by one of `links`: shortest remaining first, and the oldest for its
-    /// share.
-    pub(super) fn pick(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    /// The next message to send by one of `links`: the shortest, or the oldest for its share.
+    pub(super) fn pick(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
         if self.fifo_credit >= 1000
             && let Some(oldest) = self.oldest(rpcs, links)
         {
@@ -176,13 +174,13 @@ impl SendQueue {
         self.shortest(rpcs, links)
     }
 
-    /// The message that is likely to send next.
+    /// The message that probably sends next.
     pub(crate) fn first(&self) -> Option<RpcHandle> {
         self.first.srpt.peek().map(|entry| entry.handle)
     }
 
-    /// The message with the fewest bytes left of those that may send by one of `links`.
-    pub(crate) fn shortest(&mut self, rpcs: &Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    /// The message with the fewest bytes left that may send by one of `links`.
+    pub(crate) fn shortest(&mut self, rpcs: &RpcTable, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.shortest(LinkId(0), rpcs);
@@ -197,7 +195,7 @@ impl SendQueue {
         best.map(|entry| entry.handle)
     }
 
-    fn oldest(&mut self, rpcs: &mut Slab<Rpc>, links: Links) -> Option<RpcHandle> {
+    fn oldest(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
             best = self.first.oldest(LinkId(0), rpcs);

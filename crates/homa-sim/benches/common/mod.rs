@@ -1,6 +1,6 @@
-//! Workloads, transports and the clock that the benchmarks share.
+//! Workloads, transports and the CPU clock that all benchmarks use.
 
-// Each benchmark uses its share of this module.
+// Each benchmark uses only a part of this module.
 #![allow(dead_code)]
 
 pub mod window;
@@ -20,10 +20,10 @@ pub struct Flow {
     pub at: SimTime,
 }
 
-/// Payload of a full packet in the workloads that other simulators ran, too.
+/// Payload of a full packet in the workloads that we also ran on other simulators.
 const PAYLOAD: u32 = 1460;
 
-/// Flow `i` goes from host `i` to host `5 i + 77`, full packets, all at once.
+/// Flow `i` goes from host `i` to host `5 i + 77`; all start at once and consist of full packets.
 pub fn perm(packets: u32) -> Vec<Flow> {
     let bytes = packets * PAYLOAD;
     let flow = |i| Flow { from: i, to: (5 * i + 77) % 144, bytes, at: SimTime(0) };
@@ -37,7 +37,7 @@ pub fn permutation(hosts: u32, bytes: u32) -> Vec<Flow> {
     (0..hosts).map(flow).filter(|flow| flow.from != flow.to).collect()
 }
 
-/// The web-search distribution: packets and cumulative probability, linear in between.
+/// The web-search distribution as packets and cumulative probability, linear in between.
 const WEB_SEARCH: [(f64, f64); 12] = [
     (1.0, 0.0),
     (6.0, 0.15),
@@ -113,7 +113,7 @@ pub fn poisson(workload: &str, messages: usize, overhead: f64) -> Vec<Flow> {
     (0..messages).map(|_| flow()).collect()
 }
 
-/// Sends flows, counts what arrives; one pending wake-up.
+/// Sends flows and counts those that arrive. It has at most one pending wake-up.
 pub struct Sender {
     flows: Vec<Flow>,
     pub delivered: usize,
@@ -151,7 +151,7 @@ impl Application for Sender {
     }
 }
 
-/// Hosts that run Homa by the paper's text on Ethernet with this MTU.
+/// Hosts that run Homa as the paper describes it, on Ethernet with this MTU.
 pub fn homa(rate: Rate, rtt_bytes: u32, mtu: u32) -> MakeTransport<Homa> {
     Box::new(move |host, _| {
         let config = Config::sigcomm18(rate)
@@ -165,7 +165,7 @@ pub fn homa(rate: Rate, rtt_bytes: u32, mtu: u32) -> MakeTransport<Homa> {
     })
 }
 
-/// Seconds this process has spent on a processor.
+/// CPU seconds that this process has used.
 pub fn cpu_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos: Option<f64> = text.split(' ').next().and_then(|word| word.parse().ok());

@@ -1,5 +1,5 @@
-//! A transport that costs next to nothing: a window of full packets, one ack per packet. What is
-//! left is the engine.
+//! A transport that costs almost nothing: a window of full packets with one ACK per packet. If it
+//! runs, the benchmark measures the engine.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use homa_proto::{
     SubmitError, Submitted, Time,
 };
 use homa_sim::HostId;
-use homa_sim::transport::{Arrival, Label, Transport};
+use homa_sim::transport::{Label, PacketMeta, Transport};
 
 const WINDOW: u32 = 30;
 
@@ -19,7 +19,7 @@ pub struct Packet {
     last: bool,
 }
 
-/// One message at a time to one receiver.
+/// The sender sends one message at a time to one receiver.
 pub struct Window {
     to: u32,
     left: u32,
@@ -48,7 +48,7 @@ impl Transport for Window {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, _: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         if packet.ack {
             self.credit += 1;
             return Receipt::Consumed;

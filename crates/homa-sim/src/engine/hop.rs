@@ -4,7 +4,7 @@ use crate::fabric::queue::{Admission, PortQueue, Waiting};
 use crate::fabric::{Alb, Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
 use crate::time::SimTime;
 use crate::topology::{Choices, HostId, NodeId, PortId};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 use super::agenda::{Event, Ticket};
 use super::fault::{Fault, Link, Verdict};
@@ -388,7 +388,7 @@ impl<W: World> Net<W> {
         let from = HostId(*from);
         let transport = &mut self.transports[id as usize];
         let marks = frame.marks();
-        let arrival = Arrival {
+        let arrival = PacketMeta {
             from,
             priority: frame.priority(),
             ce: marks.has(Marks::CE),

@@ -1,5 +1,5 @@
-//! What runs on the hosts of an experiment: the generator of its traffic, or messages planned one
-//! by one.
+//! The application on the hosts of an experiment: the traffic generator, or messages that are
+//! planned one by one.
 
 use homa_proto::Event;
 
@@ -8,7 +8,7 @@ use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::traffic::{Generator, Planned};
 
-/// See the module's description. Planned messages take the generator's place, which stays idle.
+/// See the module's description. If there are planned messages, the generator stays idle.
 pub(super) struct Applications {
     pub generator: Generator,
     pub planned: Option<Planned>,
@@ -21,7 +21,7 @@ impl From<Generator> for Applications {
 }
 
 impl Applications {
-    /// What wakes them first: of which host (none: of the network), when, with which token.
+    /// The first wake-ups: the host (`None` for the network's), the time, and the token.
     pub fn first_wakes(&self) -> Vec<(Option<HostId>, SimTime, u64)> {
         match &self.planned {
             Some(planned) => {

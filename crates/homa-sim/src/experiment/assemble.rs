@@ -11,58 +11,61 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, Group, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays,
+    Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays, SizeGroup,
     StuckPort, TimeoutCounts, WorkflowTimes,
 };
-use crate::scenario::{FlowGroup, Outcome, Scenario};
+use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
 use crate::transport::Timeouts;
 
 use super::Experiment;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::run::{ports_by_tier, seconds};
-use super::running::{Measure, Running};
+use super::running::{AnySimulation, Measure};
 
 /// Idle times by (bytes, path).
 pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
 
-/// A finished run: when it was measured, and what ports had sent at those times.
+/// A finished run: when its measurement began and ended, and the counters at both times.
 pub(super) struct MeasurementWindow<'a> {
     pub experiment: Experiment<'a>,
     pub opened: SimTime,
     pub closed: SimTime,
     /// When the last event happened, if nothing was pending at the end.
     pub emptied: Option<SimTime>,
+    /// Wire bytes that each port had sent when the measurement began.
     pub start: Vec<u64>,
+    /// Wire bytes that each port had sent when it ended.
     pub end: Vec<u64>,
     pub cpu_seconds: f64,
     pub throughput: Throughput,
-    /// By host, where NICs do more than send: what they had counted at the start and at the end.
+    /// Counters of each host's NIC at the start and at the end. Empty if NICs only send.
     pub nics: [Vec<NicCounters>; 2],
 }
 
 impl MeasurementWindow<'_> {
-    /// How much one host link can carry while the run was measured, bytes.
+    /// Bytes that one host link can carry during the measurement.
     pub fn capacity(&self) -> f64 {
         let picos = self.closed.since(self.opened).0.max(1) as f64;
         self.experiment.network.link.0 as f64 / 8e12 * picos
     }
 
     fn sent(&self, port: PortId) -> f64 {
-        // Less at the end if all that was in service at the start is an interrupted frame.
+        // A port can have sent less at the end than at the start, because a frame that was in
+        // service at the start and counted then may have been preempted.
         self.end[port.0 as usize] as f64 - self.start[port.0 as usize] as f64
     }
 
-    /// What the links to all receivers carried.
+    /// Bytes that the links to all receivers carried.
     fn received(&self) -> f64 {
         let Experiment { network, demand, .. } = self.experiment;
         let receivers = demand.receivers.clone().map(HostId);
         receivers.map(|host| self.sent(network.wiring.downlink(host))).sum()
     }
 
-    /// What the links of each tier carried, of what they could.
+    /// Utilisation of the links of each tier.
     fn link_use(&self) -> LinkUse {
         let seconds = self.closed.since(self.opened).0 as f64 / 1e12;
         let of = |tier: Tier| {
@@ -84,7 +87,7 @@ impl MeasurementWindow<'_> {
         }
     }
 
-    /// What flows longer than the run got, as their senders' links carried it.
+    /// Rates of flows that last longer than the run, measured on their senders' links.
     fn flow_groups(&self) -> Vec<FlowGroupRate> {
         let seconds = self.closed.since(self.opened).0.max(1) as f64 / 1e12;
         let rate = |(from, _)| self.sent(PortId(from)) * 8e-9 / seconds;
@@ -105,7 +108,7 @@ impl MeasurementWindow<'_> {
         groups.map(of).collect()
     }
 
-    /// The ends of the interval around the utilisation.
+    /// 95 % interval of the utilisation.
     fn utilisation_ci(&self) -> [Option<f64>; 2] {
         let utilisation = utilisation(self);
         let links = self.experiment.demand.receivers.len() as f64;
@@ -114,7 +117,7 @@ impl MeasurementWindow<'_> {
         [-1.0, 1.0].map(|side| half.map(|half| (utilisation + side * half).max(0.0)))
     }
 
-    /// What the links to all receivers can carry.
+    /// Bytes that the links to all receivers can carry during the measurement.
     pub fn receiving_capacity(&self) -> f64 {
         self.capacity() * self.experiment.demand.receivers.len() as f64
     }
@@ -129,7 +132,7 @@ impl Measure for QueueProbe {
         Self::close(self, now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let measures = &window.experiment.scenario.measures;
         if measures.priorities {
             let capacity = window.receiving_capacity();
@@ -148,7 +151,7 @@ impl Measure for Journeys {
         Self::close(self);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let Experiment { scenario, demand, .. } = window.experiment;
         let latencies = demand.latencies();
         let bin = |bytes| latencies.bin(bytes);
@@ -172,7 +175,7 @@ impl Measure for Wasted {
         Self::close(self, now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         let Experiment { network, demand, .. } = window.experiment;
         let wasted = self.share(network.link.0 as f64 / 8.0, &demand.receivers);
         outcome.wasted_bandwidth = wasted.map(|share| share.mean);
@@ -183,9 +186,9 @@ impl Measure for Wasted {
 
 pub(super) fn assemble(
     window: &MeasurementWindow<'_>,
-    sim: &mut dyn Running,
+    sim: &mut dyn AnySimulation,
     ideals: &Ideals,
-) -> Outcome {
+) -> ScenarioOutcome {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let backlog = std::mem::take(&mut sim.generator_mut().backlog);
     let flows = std::mem::take(&mut sim.generator_mut().kept);
@@ -196,7 +199,7 @@ pub(super) fn assemble(
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
-    let mut outcome = Outcome {
+    let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
         load: loads.asked,
@@ -252,8 +255,8 @@ pub(super) fn assemble(
     outcome
 }
 
-/// Frames that buffers had no room for, that faults took, packets that transports refused.
-fn drops(network: &Network, sim: &dyn Running) -> Drops {
+/// Frames dropped by full buffers, frames lost to faults, and packets that transports refused.
+fn drops(network: &ScenarioNetwork, sim: &dyn AnySimulation) -> Drops {
     let ports = 0..network.wiring.ports().len() as u32;
     let overflow: u64 = ports.map(|port| sim.dropped_frames(PortId(port))).sum();
     Drops { overflow, fault: sim.counters().lost - overflow, refused: sim.refused() }
@@ -265,7 +268,7 @@ fn arrivals_ci(window: &MeasurementWindow<'_>) -> [Option<f64>; 2] {
     ends.map(|end| end.map(|rate| rate.max(0.0)))
 }
 
-/// Share of the receivers' links that was used; 0 where nothing was measured.
+/// Share of the receivers' links that was used; 0 if the measurement had no duration.
 fn utilisation(window: &MeasurementWindow<'_>) -> f64 {
     let lasted = window.closed > window.opened;
     if lasted { window.received() / window.receiving_capacity() } else { 0.0 }
@@ -276,7 +279,8 @@ fn nic_report(window: &MeasurementWindow<'_>) -> Option<NicReport> {
     nics::report((&window.nics[0], &window.nics[1]), receivers, window.closed.since(window.opened))
 }
 
-/// Of messages that are left: where nothing is under way, nothing can still bring them.
+/// How many of the messages that are left have failed. If no event is pending, none of them can
+/// still arrive.
 fn lost(window: &MeasurementWindow<'_>, left: u64) -> u64 {
     if window.emptied.is_some() { left } else { 0 }
 }
@@ -285,12 +289,12 @@ fn groups(
     scenario: &Scenario,
     generator: &Generator,
     ideal: &dyn Fn(u32, u32) -> Alone,
-) -> Vec<Group> {
+) -> Vec<SizeGroup> {
     let wanted = scenario.measures.groups.as_ref();
     wanted.map_or_else(Vec::new, |wanted| generator.latencies.groups(wanted, ideal))
 }
 
-/// What became of the messages of each kind of hosts, where there are two.
+/// Results by scheme, if two schemes share the network.
 fn kinds(
     window: &MeasurementWindow<'_>,
     generator: &Generator,
@@ -322,7 +326,7 @@ fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTim
     generator.workflows().map_or_else(Vec::new, |all| workflows::times(all, percents))
 }
 
-fn pauses(network: &Network, report: &PauseReport) -> Pauses {
+fn pauses(network: &ScenarioNetwork, report: &PauseReport) -> Pauses {
     let name = |port: &PortId| network.port_name(*port);
     let micros = |ps: u64| ps as f64 / 1e6;
     let stuck = |stuck: &Stuck| StuckPort {
@@ -340,7 +344,7 @@ fn pauses(network: &Network, report: &PauseReport) -> Pauses {
     }
 }
 
-fn timeouts(sim: &dyn Running, submitted: u64) -> TimeoutCounts {
+fn timeouts(sim: &dyn AnySimulation, submitted: u64) -> TimeoutCounts {
     let Timeouts { expired, flows } = sim.timeouts();
     TimeoutCounts { expired, flows, percent: 100.0 * flows as f64 / submitted.max(1) as f64 }
 }
@@ -354,12 +358,12 @@ fn probe_delays(
     probes::delays((&generator.probed, generator.probes_lost), *idle)
 }
 
-/// The load in other terms. Realised: from the empty start to the end of traffic.
+/// The load in different units. Realised loads count from the empty start to the end of traffic.
 fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let links = demand.loaded_links();
     let whole = network.link.0 as f64 / 8.0 * seconds(window.closed) * f64::from(links);
-    // All at once: no share of any time.
+    // If all messages started at once, there is no time to relate the load to.
     let at_once = window.closed == SimTime::ZERO;
     let realised = |bytes: u64| if at_once { 0.0 } else { bytes as f64 / whole };
     let uplinks = demand.sending().map(|host| window.sent(PortId(host)));

@@ -1,37 +1,33 @@
-//! Hosts of two kinds: what goes together, and what runs where.
+//! Two schemes in one simulation: which ones fit together, and which hosts run which.
 //!
-//! Each kind is Homa or TCP under options of its own, with a NIC that only sends. Ports serve
-//! strict priorities, and mark what asks for it where one of the two has a threshold: other
-//! queues are made for one transport alone. Latencies of both are divided by the same times,
-//! those of the first.
+//! Each scheme is Homa or TCP with separate options and a NIC that only sends. Ports serve strict
+//! priorities, because other queues are made for one transport. If one of the schemes has an ECN
+//! threshold, ports mark packets that are ECN-capable. Latencies of both schemes have the same
+//! divisor, that of the first scheme.
 
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
 use crate::scenario::{Basis, Scenario, ScenarioError, Shape};
-use crate::scheme::{HostConfig, Queue};
-use crate::topology::{HostId, PortSpec};
+use crate::scheme::{HostConfig, SwitchQueue, ecn_queue};
+use crate::topology::HostId;
 use crate::traffic::Kinds;
-use crate::transport::Homa;
-use crate::transport::either::Either;
-use crate::transport::tcp::Tcp;
 
 use super::Experiment;
-use super::applications::Applications;
 use super::parts::second_row;
-use super::start::{Started, Watching, ecn_queue};
+use super::start::{Start, Started};
 
-/// What a second kind of hosts adds to an experiment.
-#[derive(Clone, Debug)]
-pub(super) struct Beside {
-    /// Its row's name.
+/// The part of an experiment that a second scheme adds.
+#[derive(Debug)]
+pub(super) struct SecondHosts {
+    /// Name of the scheme.
     pub scheme: &'static str,
-    /// Which hosts.
+    /// Which hosts run which scheme.
     pub kinds: Kinds,
-    /// What runs there.
+    /// Configuration of its hosts.
     pub hosts: HostConfig,
 }
 
-/// The hosts of each kind, where there are two.
+/// Which hosts run which scheme, if there are two.
 pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, ScenarioError> {
     let Some(beside) = &scenario.beside else { return Ok(None) };
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
@@ -40,27 +36,28 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
     }
     let kinds = Kinds::new(hosts, (f64::from(hosts) * beside.share).round() as u32);
     if kinds.count(0) == 1 || kinds.count(1) == 1 {
-        let must = "leave no kind with a single host, which would have nobody to send to";
-        return wrong("beside.share", must);
+        let why = "leaves one scheme with a single host; each needs at least two";
+        return Err(ScenarioError::unfit("beside.share", why));
     }
     if scenario.load.basis == Basis::Wire {
         let must =
-            "be \"paper\" or \"payload\" where hosts of two kinds frame messages differently";
+            "be \"paper\" or \"payload\", because the two schemes frame messages differently";
         return wrong("load.basis", must);
     }
     if scenario.probes.is_some() {
-        return wrong("probes", "stay out where hosts are of two kinds");
+        let why = "probes measure one scheme, and `beside` adds another: leave out one of the two";
+        return Err(ScenarioError::unfit("probes", why));
     }
     if scenario.measures.wasted_bandwidth {
-        return wrong("measures.wasted_bandwidth", "be false where hosts are of two kinds");
+        return wrong("measures.wasted_bandwidth", "be false if there is a second scheme");
     }
     if scenario.fabric.preemption {
-        return wrong("fabric.preemption", "be false where hosts are of two kinds");
+        return wrong("fabric.preemption", "be false if there is a second scheme");
     }
     Ok(Some(kinds))
 }
 
-/// Whether both find their way alike, or the scenario says how.
+/// Refuses two schemes with different forwarding, unless the scenario sets the routing.
 pub(super) fn check_forwarding(
     scenario: &Scenario,
     first: Forwarding,
@@ -76,11 +73,12 @@ pub(super) fn check_forwarding(
     Ok(())
 }
 
-/// The ports that serve the hosts of both.
-pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError> {
+/// The queue of ports that serve both schemes.
+pub(super) fn queue(first: SwitchQueue, second: SwitchQueue) -> Result<SwitchQueue, ScenarioError> {
     match (first, second) {
         (first, second) if first == second => Ok(first),
-        (Queue::Strict, Queue::Ecn(ecn)) | (Queue::Ecn(ecn), Queue::Strict) => Ok(Queue::Ecn(ecn)),
+        (SwitchQueue::Strict, SwitchQueue::Ecn(ecn))
+        | (SwitchQueue::Ecn(ecn), SwitchQueue::Strict) => Ok(SwitchQueue::Ecn(ecn)),
         _ => {
             let must = "be the threshold of `options.ecn`: both kinds share the ports";
             Err(ScenarioError::field("beside.options.ecn", must))
@@ -88,57 +86,55 @@ pub(super) fn queue(first: Queue, second: Queue) -> Result<Queue, ScenarioError>
     }
 }
 
-/// The same error, of an option below `beside`.
+/// The same error with a field below `beside`.
 pub(super) fn of_beside(error: ScenarioError) -> ScenarioError {
     match error {
         ScenarioError::Field { field, must } => {
-            ScenarioError::Unsupported { what: format!("`beside`: `{field}` must {must}") }
+            ScenarioError::Field { field: format!("beside.{field}").into(), must }
+        }
+        ScenarioError::Unfit { field, why } => {
+            ScenarioError::Unfit { field: format!("beside.{field}").into(), why }
         }
         other => other,
     }
 }
 
-impl Beside {
-    pub fn check(&self, first: &HostConfig, queues: [Queue; 2]) -> Result<(), ScenarioError> {
-        let plain = |hosts: &HostConfig| match hosts {
-            HostConfig::Homa(_, nic) | HostConfig::Tcp(_, nic) => nic.is_plain(),
-            _ => false,
-        };
-        let known = queues.iter().all(|queue| matches!(queue, Queue::Strict | Queue::Ecn(_)));
-        if known && plain(first) && plain(&self.hosts) {
+impl SecondHosts {
+    /// Refuses hosts and queues that do not fit together.
+    pub fn check(&self, first: &HostConfig, queues: [SwitchQueue; 2]) -> Result<(), ScenarioError> {
+        let fits = |queue| matches!(queue, SwitchQueue::Strict | SwitchQueue::Ecn(_));
+        let shares = |hosts: &HostConfig| hosts.shared(0).is_some();
+        if queues.into_iter().all(fits) && shares(first) && shares(&self.hosts) {
             return Ok(());
         }
-        let what = "hosts of two kinds other than Homa and TCP over ports with strict priorities, \
+        let what = "two schemes other than Homa and TCP over ports with strict priorities, \
                     without options.nic, pacers, phantom queues and switches that queue at their \
                     inputs";
         Err(ScenarioError::Unsupported { what: what.to_owned() })
     }
 }
 
-/// Homa, or TCP.
-type Host = Either<Homa, Tcp>;
-
 impl Experiment<'_> {
-    /// Builds a simulation with hosts of two kinds; its parts go together.
+    /// Builds a simulation with two schemes, which must fit together.
     pub(super) fn start_beside<'a>(
         self,
-        beside: &Beside,
-        applications: Applications,
-        watching: Watching<'a>,
+        beside: &SecondHosts,
+        start: Start<'_, 'a>,
     ) -> Started<'a> {
         let (seed, kinds) = (self.scenario.seed, beside.kinds);
-        let configs = [self.hosts.clone(), beside.hosts.clone()];
-        let make = move |host: HostId, life| match &configs[usize::from(kinds.of(host.0))] {
-            HostConfig::Homa(config, _) => Host::First(config.host(host, life, seed)),
-            HostConfig::Tcp(config, _) => {
-                Host::Second(Tcp::new(config.clone(), host, (life, seed)))
-            }
-            _ => unreachable!("checked before"),
+        let (Some(mut first), Some(mut second)) =
+            (self.hosts.shared(seed), beside.hosts.shared(seed))
+        else {
+            unreachable!("`SecondHosts::check` refuses such hosts");
+        };
+        let make = move |host: HostId, life| match kinds.of(host.0) {
+            0 => first(host, life),
+            _ => second(host, life),
         };
         let queue = match self.queue {
-            Queue::Ecn(ecn) => ecn_queue(ecn),
+            SwitchQueue::Ecn(ecn) => ecn_queue(ecn),
             _ => EcnThreshold::new(u32::MAX, EcnScope::Queue),
         };
-        self.start_any(applications, (Box::new(make), move |_: &PortSpec| queue), watching)
+        start.with(make, move |_| queue)
     }
 }

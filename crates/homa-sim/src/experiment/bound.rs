@@ -1,9 +1,9 @@
-//! The scheme `ideal`: what no transport can beat by much ([`crate::clairvoyant`]), under a
-//! scenario's traffic. No packet is simulated: a message is some time on its way to its receiver's
-//! link, waits there by SRPT, and is delivered.
+//! The scheme `ideal`: a lower bound that no transport can beat by much ([`crate::clairvoyant`]),
+//! run with a scenario's traffic. No packet is simulated. A message takes some time to reach its
+//! receiver's link, waits there in SRPT order, and is delivered.
 //!
-//! Left out: memory of switches, where nothing ever waits, so that queues and levels are not
-//! measured; measures of packets, faults and RPCs, which [`check`] and the table refuse.
+//! Left out: queues and levels, because nothing waits in switches; measures of packets, faults and
+//! RPCs, which the scheme refuses.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,6 @@ use homa_workload::framing::Framing;
 use crate::clairvoyant::{Downlinks, Due, End, Timing, Wired};
 use crate::engine::{Application, Context, Counters, Halt, PauseReport, TraceHash};
 use crate::nic::NicCounters;
-use crate::scenario::{Scenario, ScenarioError};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Wiring};
 use crate::traffic::Generator;
@@ -24,31 +23,10 @@ use crate::transport::{Timeouts, message_id};
 
 use super::Experiment;
 use super::assemble::MeasurementWindow;
-use super::network::Network;
-use super::running::{Measure, Running};
+use super::network::ScenarioNetwork;
+use super::running::{AnySimulation, Measure};
 
-/// Refuses what the bound leaves out.
-pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
-    let (fabric, measures) = (&scenario.fabric, &scenario.measures);
-    let rates = [fabric.loss_ppm, fabric.duplicate_ppm, fabric.reorder_ppm];
-    let whole = fabric.impaired.is_empty() && fabric.paused.is_empty();
-    let faulty = !whole || rates.iter().any(|ppm| *ppm > 0);
-    let packets = measures.wasted_bandwidth || measures.tail_delay || measures.ledger;
-    let what = if faulty {
-        "faults under `ideal`, a bound that knows none: leave out loss_ppm, duplicate_ppm, \
-         reorder_ppm, impaired and paused"
-    } else if fabric.cut_through {
-        "cut-through under `ideal`, a bound for switches that store and forward"
-    } else if packets {
-        "measures of packets under `ideal`, a bound that has none: leave out wasted_bandwidth, \
-         tail_delay and ledger"
-    } else {
-        return Ok(());
-    };
-    Err(ScenarioError::Unsupported { what: what.to_owned() })
-}
-
-/// A message on its way.
+/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     from: u32,
@@ -58,14 +36,14 @@ struct Job {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Moment {
-    /// The first message of a receiver's link may be through.
+enum BoundEvent {
+    /// The first message in the queue of a receiver's link may be complete.
     End(End),
-    /// The bits of a message reach its receiver's link.
+    /// A message reaches its receiver's link.
     Reach(usize),
     /// A message is delivered.
     Arrive(usize),
-    /// The generator asked to be called.
+    /// A wake-up that the generator requested.
     Wake(u64),
 }
 
@@ -74,13 +52,13 @@ struct Links {
     wiring: Wiring,
     framing: Framing,
     downlinks: Downlinks,
-    /// In the order of time; at one time in the order in which things were planned.
-    agenda: BinaryHeap<Reverse<(SimTime, u64, Moment)>>,
+    /// Events in the order of time. Events of the same time are in the order of planning.
+    agenda: BinaryHeap<Reverse<(SimTime, u64, BoundEvent)>>,
     planned: u64,
     jobs: Vec<Job>,
-    /// Of `jobs`.
+    /// Free slots of `jobs`.
     free: Vec<usize>,
-    /// By host: messages accepted, and their wire bytes.
+    /// By host: number of messages accepted, and their wire bytes.
     submitted: Vec<(u32, u64)>,
     now: SimTime,
     last_event: SimTime,
@@ -90,13 +68,13 @@ struct Links {
 }
 
 impl Links {
-    fn plan(&mut self, at: SimTime, moment: Moment) {
+    fn plan(&mut self, at: SimTime, event: BoundEvent) {
         self.planned += 1;
-        self.agenda.push(Reverse((at, self.planned, moment)));
+        self.agenda.push(Reverse((at, self.planned, event)));
     }
 
     fn plan_end(&mut self, (at, end): Due) {
-        self.plan(at, Moment::End(end));
+        self.plan(at, BoundEvent::End(end));
     }
 
     fn timing(&self) -> Wired<'_> {
@@ -113,11 +91,11 @@ impl Links {
     fn end(&mut self, end: End) {
         let Some((slot, next)) = self.downlinks.end(self.now, end) else { return };
         let at = self.now + self.timing().after(end.link() as u32);
-        self.plan(at, Moment::Arrive(slot));
+        self.plan(at, BoundEvent::Arrive(slot));
         next.into_iter().for_each(|due| self.plan_end(due));
     }
 
-    /// A message is delivered: whose it is, and what its receiver hears.
+    /// Delivers a message: returns its receiver, and the event there.
     fn arrive(&mut self, slot: usize) -> (HostId, Event) {
         let Job { from, to, bytes, number } = self.jobs[slot];
         self.free.push(slot);
@@ -159,16 +137,16 @@ impl Context for Links {
             None => self.jobs.push(job),
         }
         let before = self.timing().before(from, to, bytes);
-        self.plan(self.now + before, Moment::Reach(slot));
+        self.plan(self.now + before, BoundEvent::Reach(slot));
         let rpc = RpcHandle { index: number, generation: 0 };
         Ok(Submitted { rpc, message: Some(MessageId(number)) })
     }
 
     fn wake_at(&mut self, at: SimTime, token: u64) {
-        self.plan(at.max(self.now), Moment::Wake(token));
+        self.plan(at.max(self.now), BoundEvent::Wake(token));
     }
 
-    /// Hosts neither pause nor crash here.
+    /// The host does not matter, because hosts neither pause nor crash here.
     fn wake_host_at(&mut self, _: HostId, at: SimTime, token: u64) {
         self.wake_at(at, token);
     }
@@ -179,14 +157,14 @@ impl Context for Links {
 }
 
 /// A run of the bound.
-pub(super) struct Bound {
+pub(super) struct BoundRun {
     links: Links,
     generator: Generator,
-    /// Nothing else is measured.
-    nothing: (),
+    /// The measures of packets, which the bound does not have.
+    measure: (),
 }
 
-impl Bound {
+impl BoundRun {
     pub fn start(experiment: Experiment<'_>, generator: Generator) -> Self {
         let wiring = experiment.network.wiring.clone();
         let hosts = wiring.hosts();
@@ -205,18 +183,18 @@ impl Bound {
             stopped: false,
             trace: TraceHash::default(),
         };
-        let mut bound = Self { links, generator, nothing: () };
+        let mut bound = Self { links, generator, measure: () };
         bound.begin(experiment.network);
         bound
     }
 
-    fn step(&mut self, moment: Moment) {
+    fn step(&mut self, event: BoundEvent) {
         let Self { links, generator, .. } = self;
-        match moment {
-            Moment::Wake(token) => generator.wake(links, token),
-            Moment::Reach(slot) => links.reach(slot),
-            Moment::End(end) => links.end(end),
-            Moment::Arrive(slot) => {
+        match event {
+            BoundEvent::Wake(token) => generator.wake(links, token),
+            BoundEvent::Reach(slot) => links.reach(slot),
+            BoundEvent::End(end) => links.end(end),
+            BoundEvent::Arrive(slot) => {
                 let (host, event) = links.arrive(slot);
                 generator.event(links, host, &event);
             }
@@ -224,8 +202,8 @@ impl Bound {
     }
 }
 
-impl Running for Bound {
-    fn begin(&mut self, _: &Network) {
+impl AnySimulation for BoundRun {
+    fn begin(&mut self, _: &ScenarioNetwork) {
         self.links.wake_at(SimTime::ZERO, Generator::START);
     }
 
@@ -244,10 +222,10 @@ impl Running for Bound {
                 }
                 Some(_) => {}
             }
-            if let Some(Reverse((at, _, moment))) = self.links.agenda.pop() {
+            if let Some(Reverse((at, _, event))) = self.links.agenda.pop() {
                 (self.links.now, self.links.last_event) = (at, at);
                 self.links.events += 1;
-                self.step(moment);
+                self.step(event);
             }
             if std::mem::take(&mut self.links.stopped) {
                 return Halt::Stopped;
@@ -280,7 +258,7 @@ impl Running for Bound {
         self.links.trace.0
     }
 
-    /// Of hosts and of receivers' links; nothing is known of the links between.
+    /// Bytes on hosts' uplinks and downlinks; 0 for links between switches, which are not modelled.
     fn sent_bytes(&self, port: PortId) -> u64 {
         let Links { wiring, submitted, downlinks, now, .. } = &self.links;
         if let Some((_, bytes)) = submitted.get(port.0 as usize) {
@@ -325,8 +303,8 @@ impl Running for Bound {
     }
 
     fn measure(&mut self) -> &mut dyn Measure {
-        &mut self.nothing
+        &mut self.measure
     }
 
-    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::Outcome) {}
+    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::ScenarioOutcome) {}
 }

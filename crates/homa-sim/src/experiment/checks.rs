@@ -1,11 +1,11 @@
-//! Scenarios that contradict themselves: refused before a packet moves, each with the key and what
-//! it must be. What needs the network or the workload is checked where those are built.
+//! Refuses scenarios that contradict themselves before a packet moves. Each error names the key and
+//! the valid values. Checks that need the network or the workload are made when those are built.
 
 use crate::scenario::{Buffer, Fabric, Scenario, ScenarioError, SlowdownBy};
 
 const MILLION: u32 = 1_000_000;
 
-/// What goes wrong at random on all links.
+/// Checks the random faults of all links.
 fn check_faults(fabric: &Fabric) -> Result<(), ScenarioError> {
     let wrong = |key: &'static str, must: &'static str| Err(ScenarioError::field(key, must));
     let rates = [
@@ -20,7 +20,7 @@ fn check_faults(fabric: &Fabric) -> Result<(), ScenarioError> {
         let keys = "fabric.loss_ppm, duplicate_ppm and reorder_ppm";
         return wrong(keys, "be at most 1000000 together");
     }
-    // What is drawn is whole nanoseconds.
+    // The delay is drawn in whole nanoseconds.
     if fabric.reorder_ppm > 0 && !(1..=1_000_000_000).contains(&(fabric.reorder_by.0 / 1_000)) {
         return wrong("fabric.reorder_by", "be 1ns to 1s");
     }
@@ -30,7 +30,7 @@ fn check_faults(fabric: &Fabric) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// Whether a scenario can measure anything.
+/// Refuses scenarios that contradict themselves or cannot measure anything.
 pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     let (stop, fabric) = (&scenario.stop, &scenario.fabric);
     let wrong = |key: &'static str, must: &'static str| Err(ScenarioError::field(key, must));
@@ -45,7 +45,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         if scenario.slowdown != SlowdownBy::Idle {
             return wrong(
                 "slowdown",
-                "be \"idle\" where there are `probes`: it says what is no delay",
+                "be \"idle\" if there are `probes`, because idle times are no delay",
             );
         }
         if probes.from == probes.to {
@@ -73,7 +73,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
             wrong("fabric.buffer.bytes", "hold at least a frame, such as 131072")
         }
         Buffer::PerLevel { .. } if fabric.preemption => {
-            wrong("fabric.buffer", "be another where frames are interrupted")
+            wrong("fabric.buffer", "be of another kind if `preemption` is set")
         }
         Buffer::Shared { alpha_percent: 0, .. } => {
             wrong("fabric.buffer.alpha_percent", "be at least 1: a port's share of what is free")

@@ -1,4 +1,4 @@
-//! From a description to the demand: traffic, limits, loads.
+//! Turns the description of a scenario's traffic into its source, limits and loads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
 use crate::scenario::{
-    Basis, Exchange, FlowGroup, Scenario, ScenarioError, SlowdownBy, Traffic, WorkflowTraffic,
+    Basis, Exchange, FlowGroup, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic,
+    WorkflowTraffic,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
@@ -21,19 +22,20 @@ use crate::traffic::{
 };
 
 use super::beside;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::permutation::permutation;
 
 /// The traffic of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
-    /// Name for people.
+    /// Name of the workload for people.
     pub workload: String,
     pub sizes: SizeDistribution,
     pub exchange: Exchange,
     kind: Kind,
-    /// Hosts that send messages, and that receive them.
+    /// Number of hosts that send messages.
     pub senders: u32,
+    /// Hosts that receive messages.
     pub receivers: Range<u32>,
 }
 
@@ -43,7 +45,7 @@ enum Kind {
     List {
         arrivals: Vec<Arrival>,
         response_bytes: Option<u32>,
-        /// The list is one of responses, to requests of so many bytes.
+        /// If set, `arrivals` are responses, and their requests have this many bytes.
         request_bytes: Option<u32>,
     },
     Long(LongFlows),
@@ -72,8 +74,9 @@ impl Demand {
                 return Err(ScenarioError::field("probes.from and to", must));
             }
             if demand.exchange != Exchange::OneWay {
-                let must = "stay out: probes are one-way messages, this traffic is RPCs";
-                return Err(ScenarioError::field("probes", must));
+                let why = "probes are one-way messages, and this traffic is RPCs: leave them out, \
+                           or set `traffic.exchange` to \"one-way\"";
+                return Err(ScenarioError::unfit("probes", why));
             }
         }
         Ok(demand)
@@ -158,7 +161,10 @@ impl Demand {
             (0, groups) => groups.to_vec(),
             (_, []) if senders < hosts => vec![all],
             (_, []) => return wrong("traffic.senders", format!("be 1 to {}", hosts - 1)),
-            _ => return wrong("traffic.groups", "stay out where there are `senders`".into()),
+            _ => {
+                let why = "`senders` names the same flows in short: leave out one of the two";
+                return Err(ScenarioError::unfit("traffic.groups", why));
+            }
         };
         let last = |group: &FlowGroup| {
             let ends = [group.from, group.to].map(|first| first.saturating_add(group.count));
@@ -193,7 +199,7 @@ impl Demand {
         })
     }
 
-    /// Of flows longer than a run.
+    /// Groups of flows that last longer than the run.
     pub fn flow_groups(&self) -> &[FlowGroup] {
         match &self.kind {
             Kind::Long(flows) => &flows.groups,
@@ -236,7 +242,7 @@ impl Demand {
         })
     }
 
-    /// A list from memory, with its exchange.
+    /// Traffic of a list in memory.
     pub fn given(
         list: Vec<Arrival>,
         exchange: Exchange,
@@ -245,13 +251,13 @@ impl Demand {
         Ok(Self { exchange, ..Self::list("list".to_owned(), list, hosts)? })
     }
 
-    /// A list that replaces the traffic: what an idle network is probed with.
+    /// The same demand with a list instead of its traffic, to measure idle times.
     pub fn replaced_by(&self, arrivals: Vec<Arrival>, response_bytes: Option<u32>) -> Self {
         let kind = Kind::List { arrivals, response_bytes, request_bytes: self.request_bytes() };
         Self { kind, ..self.clone() }
     }
 
-    /// Bytes of a response to an RPC; `None`: as many as its request has.
+    /// Bytes of a response to an RPC; `None` if it is as large as its request.
     pub fn response_bytes(&self) -> Option<u32> {
         match self.kind {
             Kind::Closed { response_bytes, .. } => Some(response_bytes),
@@ -260,7 +266,7 @@ impl Demand {
         }
     }
 
-    /// Bytes of a request where latencies are those of responses.
+    /// Bytes of a request, if latencies count under the bytes of responses.
     fn request_bytes(&self) -> Option<u32> {
         match &self.kind {
             Kind::Workflows(traffic) => Some(traffic.request_bytes),
@@ -269,7 +275,7 @@ impl Demand {
         }
     }
 
-    /// Latencies count under the bytes of responses.
+    /// Whether latencies count under the bytes of responses.
     pub fn counts_responses(&self) -> bool {
         self.request_bytes().is_some()
     }
@@ -282,7 +288,7 @@ impl Demand {
         }
     }
 
-    /// Messages per second of one sender for the load asked for, and the mean bytes of a message.
+    /// Messages per second of one sender at the scenario's load.
     fn per_second(&self, scenario: &Scenario, link: Rate, own: Framing) -> f64 {
         let load = scenario.load;
         let mean = rate::mean_counted_bytes(load.basis, own, &self.sizes);
@@ -297,7 +303,7 @@ impl Demand {
         rate::per_second(load.fraction, link.0, mean, per_link)
     }
 
-    /// Which hosts are of which kind, where there are two.
+    /// Which hosts run which scheme, if there are two.
     pub fn kinds(&self) -> Option<Kinds> {
         match self.kind {
             Kind::Open(Pairs::Alike(kinds)) => Some(kinds),
@@ -324,18 +330,18 @@ impl Demand {
         first..first + self.senders
     }
 
-    /// Links of whose rate loads are shares.
+    /// Number of links whose rate loads are shares of.
     pub fn loaded_links(&self) -> u32 {
         match self.kind {
             Kind::Open(Pairs::ToOne { .. }) => 1,
-            // Requests load the clients' links and responses the servers': the load is that of the
-            // side with fewer.
+            // Requests load the clients' links and responses the servers' links. The load is that of
+            // the side with fewer hosts, because its links are the bottleneck.
             _ if self.is_split() => 2 * self.senders.min(self.receivers.len() as u32),
             _ => self.senders,
         }
     }
 
-    /// The load asked for in other terms: the authors' wire bytes and payload.
+    /// The scenario's load in the authors' wire bytes, and in payload.
     pub fn expressed(&self, scenario: &Scenario, own: Framing) -> (f64, f64) {
         let mean = |basis| rate::mean_counted_bytes(basis, own, &self.sizes);
         let asked = mean(scenario.load.basis);
@@ -343,11 +349,12 @@ impl Demand {
         (fraction * mean(Basis::Paper) / asked, fraction * mean(Basis::Payload) / asked)
     }
 
-    /// Seconds of traffic that show whether the load is sustained, where it is the scenario's.
+    /// Seconds of traffic that show whether the load is sustained; `None` if the scenario's load does
+    /// not apply.
     pub fn needs_seconds(
         &self,
         scenario: &Scenario,
-        network: &Network,
+        network: &ScenarioNetwork,
         own: Framing,
     ) -> Option<f64> {
         let per_second = self.lasts_seconds(scenario, network, own).1;
@@ -360,7 +367,7 @@ impl Demand {
     pub fn lasts_seconds(
         &self,
         scenario: &Scenario,
-        network: &Network,
+        network: &ScenarioNetwork,
         own: Framing,
     ) -> (f64, f64) {
         let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
@@ -372,17 +379,14 @@ impl Demand {
     pub fn pattern(
         &self,
         scenario: &Scenario,
-        network: &Network,
+        network: &ScenarioNetwork,
         own: Framing,
     ) -> Result<Pattern, ScenarioError> {
         let source: Box<dyn Source> = match self.kind.clone() {
             Kind::Open(pairs) => {
                 let fraction = scenario.load.fraction;
-                // A hundred times what the links carry leaves nothing to be learned.
-                if !(fraction > 0.0 && fraction <= 100.0) {
-                    let must = "be above 0, such as 0.8, and at most 100";
-                    return Err(ScenarioError::field("load.fraction", must));
-                }
+                let check = OfferedLoad::check(fraction);
+                check.map_err(|must| ScenarioError::field("load.fraction", must))?;
                 let gap = 1e12 / self.per_second(scenario, network.link, own);
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }
@@ -409,7 +413,7 @@ impl Demand {
         Ok(Pattern { source, exchange, response_bytes })
     }
 
-    pub fn limits(&self, scenario: &Scenario, network: &Network, own: Framing) -> Limits {
+    pub fn limits(&self, scenario: &Scenario, network: &ScenarioNetwork, own: Framing) -> Limits {
         let stop = scenario.stop;
         let list = match &self.kind {
             Kind::List { arrivals, .. } => arrivals.len() as u64,
@@ -431,12 +435,13 @@ impl Demand {
         }
     }
 
-    /// A millisecond, as the authors sampled, or a hundredth of a run expected to be shorter. Of a
-    /// list that is mostly silence no more than ten thousand.
+    /// The time between samples: a millisecond, as the authors sampled, or a hundredth of the run if
+    /// it should be shorter than 100 ms. A long list gets at most ten thousand samples, because it
+    /// may be mostly idle.
     fn sample_every(
         &self,
         scenario: &Scenario,
-        network: &Network,
+        network: &ScenarioNetwork,
         (messages, own): (u64, Framing),
     ) -> SimDuration {
         let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
@@ -453,8 +458,8 @@ impl Demand {
         SimDuration((expected / 100.0).clamp(1e6, 1e9_f64.max(listed / 1e4)) as u64)
     }
 
-    /// The largest of the short messages of Homa Figure 11: the smallest 20 %; of W5 those of one
-    /// packet.
+    /// The largest of the short messages of Homa Figure 11, which are the smallest 20 %, or for W5
+    /// the messages of one packet.
     pub fn short_messages(&self) -> u32 {
         match self.sizes.min_bytes() {
             one_packet if one_packet >= 1442 => one_packet,
@@ -475,10 +480,10 @@ fn constant(bytes: u32) -> Result<SizeDistribution, ScenarioError> {
 fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, ScenarioError> {
     let failed = |error: WorkloadError| {
         let reason = match error {
-            // Their own text names the path, too.
+            // The text of these errors names the path, too, which would then appear twice.
             WorkloadError::Table { source, .. } => source.to_string(),
             WorkloadError::Read { source, .. } => source.to_string(),
-            other => other.to_string(),
+            other => return ScenarioError::unfit("traffic.workload", other.to_string()),
         };
         ScenarioError::File { path: workload.to_owned(), reason }
     };

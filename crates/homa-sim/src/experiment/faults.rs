@@ -1,5 +1,5 @@
-//! Links that are not as the others: what a plan says of them, as changes of the fabric at given
-//! times and as the loss of packets on some links.
+//! Faults of links and hosts: turns a plan's lists of impaired links and paused hosts into changes
+//! of the fabric at given times, and into packet loss on some links.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::scenario::{Impaired, Paused, Scenario, ScenarioError};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Wiring};
 
-use super::network::Network;
+use super::network::ScenarioNetwork;
 
-/// A link changes.
+/// A change of one direction of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub port: PortId,
@@ -20,7 +20,7 @@ pub(crate) struct Change {
     pub what: LinkChange,
 }
 
-/// A link loses packets for a while.
+/// One direction of a link that loses packets for some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lossy {
     port: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Lossy {
     until: SimTime,
 }
 
-/// A host stands still.
+/// A host that is paused for some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
     pub host: HostId,
@@ -37,7 +37,7 @@ pub(crate) struct Pause {
     pub length: SimDuration,
 }
 
-/// The hosts that stand still, as the plan's list says.
+/// Pauses of hosts from the plan's list.
 pub(super) fn pauses(list: &[Paused], wiring: &Wiring) -> Result<Vec<Pause>, ScenarioError> {
     let pause = |(place, one): (usize, &Paused)| {
         let wrong = |text: &str| {
@@ -58,7 +58,7 @@ pub(super) fn pauses(list: &[Paused], wiring: &Wiring) -> Result<Vec<Pause>, Sce
     list.iter().enumerate().map(pause).collect()
 }
 
-/// What becomes of links, as the plan's list says. `names`: switches by name.
+/// Changes and losses of links from the plan's list. `names` are the switches by name.
 pub(super) fn impair(
     list: &[Impaired],
     wiring: &Wiring,
@@ -104,7 +104,7 @@ pub(super) fn impair(
     Ok((changes, lossy))
 }
 
-/// All links between the two ends, both paths unless asked otherwise.
+/// All links between the two ends, in both directions unless `one_way` is set.
 fn ports(
     one: &Impaired,
     wiring: &Wiring,
@@ -160,7 +160,7 @@ pub(super) struct LinkFaults {
 }
 
 impl LinkFaults {
-    pub fn new(scenario: &Scenario, network: &Network) -> Self {
+    pub fn new(scenario: &Scenario, network: &ScenarioNetwork) -> Self {
         Self {
             rng: Rng::stream(scenario.seed, "faults"),
             hosts: network.wiring.hosts(),
@@ -173,12 +173,12 @@ impl LinkFaults {
         }
     }
 
-    /// False: nothing ever goes wrong with a packet.
+    /// False if no packet is ever lost, duplicated or delayed.
     pub fn any(&self) -> bool {
         self.loss_ppm + self.duplicate_ppm + self.reorder_ppm > 0 || !self.lossy.is_empty()
     }
 
-    /// Of all links and of this one.
+    /// The loss rate of this link, including that of all links.
     fn loss_ppm(&self, now: SimTime, link: Link) -> u32 {
         let port = match link {
             Link::Up(host) => host.0,

@@ -1,12 +1,13 @@
-//! Idle times: what messages take alone in the network, when latencies are divided by measured
-//! ones.
+//! Idle times: how long messages take if they are alone in the network. They are the divisor of
+//! latencies if the scenario asks for measured divisors.
 //!
-//! Under `idle` every size and path that was measured is sent alone by the same scheme. Under
-//! `best` only first frames are (on an idle network they meet nothing that a scheme decides), and
-//! the rest of a message follows at the rate of the slowest link on the way: whatever the scheme,
-//! so that one which starts slowly is not excused for it (pFabric §5.2, pHost §4.1, PIAS §5).
-//! `best-acked` adds the way of the last acknowledgement, alone, to the latency and to the best:
-//! published completion times of these papers end when the sender has it.
+//! Under `idle` the scheme sends every size over every path that was measured, one message at a
+//! time. Under `best` it sends only first frames, because the time of a first frame in an idle
+//! network does not depend on the scheme, and the rest of the message is assumed to follow at the
+//! rate of the slowest link of the path. A scheme that starts slowly is therefore not excused
+//! (pFabric §5.2, pHost §4.1, PIAS §5). `best-acked` adds the time of the last acknowledgement,
+//! sent alone, to the latency and to the best time, because the completion times in these papers
+//! end when the sender receives it.
 
 use crate::measure::ideal::Alone;
 use crate::scenario::{Exchange, Scenario, ScenarioError, SlowdownBy, Span, Stop};
@@ -18,15 +19,15 @@ use crate::transport::parts::WireFormat;
 use super::Experiment;
 use super::assemble::Ideals;
 use super::run::advance;
-use super::running::Running;
+use super::running::AnySimulation;
 use super::start::Watching;
 
-/// Bytes of a message that is as short as an acknowledgement.
+/// Bytes of a message whose packet is as short as an acknowledgement.
 const TINY: u32 = 1;
 
 impl Experiment<'_> {
-    /// Measured idle times by (bytes, path), of what the scenario's divisor needs.
-    pub(super) fn ideals(self, loaded: &dyn Running) -> Result<Ideals, ScenarioError> {
+    /// Measures the idle times that the scenario's divisor needs, by (bytes, path).
+    pub(super) fn ideals(self, loaded: &dyn AnySimulation) -> Result<Ideals, ScenarioError> {
         let first = match self.scenario.slowdown {
             SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => return Ok(Ideals::new()),
             SlowdownBy::Idle => u32::MAX,
@@ -54,8 +55,8 @@ impl Experiment<'_> {
         }
     }
 
-    /// Sends messages of these sizes and paths one after the other; responses to them of at most
-    /// `response` bytes.
+    /// Sends messages of these sizes over these paths one after the other. Responses to them have at
+    /// most `response` bytes.
     fn alone(self, kinds: &[(u32, u32)], response: u32) -> Result<Ideals, ScenarioError> {
         let hosts = self.network.wiring.hosts();
         let response = self.demand.response_bytes().map(|bytes| bytes.min(response));
@@ -63,7 +64,8 @@ impl Experiment<'_> {
         let list = kinds.iter().map(|&(bytes, path)| {
             let (src, dst) = self.network.paths.example(path, hosts);
             let arrival = Arrival { at, src, dst, bytes };
-            // Three times its serialisation both paths, and a round trip or two: long gone.
+            // Leave three times the serialisation of request and response plus a round trip or two,
+            // so that the previous message has surely left the network.
             let (there, back) = self.demand.call_bytes(bytes);
             let most = there.max(bytes).max(response.unwrap_or(back));
             let wire = u128::from(most) * 48_000_000_000_000 / u128::from(self.network.link.0);
@@ -86,13 +88,13 @@ impl Experiment<'_> {
         Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
     }
 
-    /// What latencies are divided by, by (bytes, path).
+    /// The divisor of latencies by (bytes, path).
     pub(super) fn divisor<'a>(self, ideals: &'a Ideals) -> Box<dyn Fn(u32, u32) -> Alone + 'a>
     where
         Self: 'a,
     {
         let by = self.scenario.slowdown;
-        // Every message that was measured has one.
+        // The lookups cannot fail, because `ideals` has an entry for every measured message.
         match by {
             SlowdownBy::Idle => Box::new(move |bytes, path| ideals[&(bytes, path)].into()),
             SlowdownBy::Best | SlowdownBy::BestAcked => {
@@ -125,7 +127,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// The first frame's time, and that of the others on the slowest link of the way.
+    /// The time of the first frame, plus that of the other frames on the slowest link of the path.
     fn best(self, ideals: &Ideals, (bytes, path): (u32, u32)) -> SimDuration {
         let frames = self.hosts.frames();
         let wiring = &self.network.wiring;
@@ -139,7 +141,7 @@ impl Experiment<'_> {
         };
         let (_, back) = self.demand.call_bytes(bytes);
         let answer = match self.demand.exchange {
-            // Or `bytes` are those of a response, and all of its request is measured.
+            // Here `bytes` is the size of a response, and `ideals` includes its whole request.
             _ if self.demand.counts_responses() => 0,
             Exchange::OneWay => 0,
             Exchange::Echo => back,
@@ -148,7 +150,7 @@ impl Experiment<'_> {
     }
 }
 
-/// Of all packets of a message.
+/// Wire bytes of all packets of a message.
 fn wire_bytes(frames: WireFormat, bytes: u32) -> u64 {
     let rest = bytes % frames.payload;
     let last = if rest > 0 { frames.data(rest) } else { 0 };

@@ -1,42 +1,43 @@
-//! The highest load a scheme sustains (Homa Figure 12): bisection over runs.
+//! The highest load that a scheme sustains (Homa Figure 12), found by bisection over runs.
 
-use crate::scenario::{Outcome, Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError, ScenarioOutcome};
 
 use super::demand::Demand;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::parts::{configure, row};
-use super::{Progress, run};
+use super::{RunProgress, run};
 
-/// Where to look for the limit.
+/// The loads to search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// A load that is surely sustained.
+    /// A load that should be sustained.
     pub low: f64,
-    /// A load that surely is not.
+    /// A load that should not be sustained.
     pub high: f64,
-    /// Stop when the two are this close.
+    /// The search stops if the two are this close.
     pub resolution: f64,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// The run at the highest load whose backlog is bounded; `None`: not even the lowest.
-    pub sustained: Option<Outcome>,
-    /// The lowest load tried whose backlog diverges; `None`: not even the highest.
+    /// The run at the highest load whose backlog is bounded; `None` if not even `low` is sustained.
+    pub sustained: Option<ScenarioOutcome>,
+    /// The lowest load tried whose backlog diverges; `None` if even `high` is sustained.
     pub diverging: Option<f64>,
 }
 
-/// Bisects between two loads by the rule of [`crate::measure::backlog`], one run for each. Within
-/// about three points of the limit the verdict of one run is chance: other seeds tell how far the
-/// answer moves. Everything else is the scenario's: also how long each run lasts, which has to be
-/// as long as the rule needs.
+/// Bisects between two loads by the rule of [`crate::measure::backlog`], with one run per load.
+/// Within about three points of the limit the verdict of one run depends on chance, so try other
+/// seeds to see how far the result moves. Everything else is as in the scenario. In particular its
+/// stop rule must let each run last as long as the rule of the backlog needs; otherwise the search
+/// returns an error.
 pub fn max_load(
     scenario: &Scenario,
     range: Range,
-    progress: &mut dyn FnMut(f64, Progress),
+    progress: &mut dyn FnMut(f64, RunProgress),
 ) -> Result<Limit, ScenarioError> {
-    let network = Network::new(scenario, row(&scenario.scheme)?)?;
+    let network = ScenarioNetwork::new(scenario, row(&scenario.scheme)?)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     if !demand.is_open() {
         let what = "the highest load of traffic whose load is no setting: use the pattern \
@@ -76,16 +77,16 @@ pub fn max_load(
     Ok(Limit { sustained: Some(sustained), diverging: Some(high) })
 }
 
-/// Refuses a stop rule that ends traffic before the rule can speak.
+/// Refuses a stop rule that ends traffic before the rule of the backlog applies.
 fn long_enough(
     scenario: &Scenario,
-    (demand, network): (&Demand, &Network),
+    (demand, network): (&Demand, &ScenarioNetwork),
 ) -> Result<(), ScenarioError> {
     let parts = (row(&scenario.scheme)?, network, demand);
     let framing = configure(&scenario.options, parts)?.framing();
     let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
     let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
-    // Samples and random arrivals may end a little early.
+    // Allow 5 % more, because samples and random arrivals may end a little early.
     let needs = needs * 1.05;
     if lasts >= needs {
         return Ok(());
@@ -107,11 +108,13 @@ fn long_enough(
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::scenario::{Exchange, Fabric, Shape, Traffic};
 
     #[test]
-    fn traffic_without_a_load_has_no_highest_one() {
+    fn traffic_without_a_load_is_refused() {
         let mut scenario = Scenario {
             fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
             ..Scenario::default()
@@ -125,6 +128,7 @@ mod tests {
     #[test]
     fn no_scheme_sustains_more_than_the_link() {
         let mut scenario = Scenario {
+            scheme: "homa-sim".to_owned(),
             fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
             ..Scenario::default()
         };
@@ -143,17 +147,18 @@ mod tests {
 
     #[test]
     fn traffic_too_short_to_tell_is_refused() {
-        let scenario = Scenario::default();
+        let mut scenario = Scenario::default();
+        scenario.stop.messages = Some(100_000);
         let range = Range { low: 0.5, high: 0.9, resolution: 0.1 };
         let refused = max_load(&scenario, range, &mut |_, _| ());
-        let Err(ScenarioError::Field { field: "stop", must }) = refused else {
+        let Err(ScenarioError::Field { field: Cow::Borrowed("stop"), must }) = refused else {
             panic!("{refused:?}");
         };
         assert!(must.contains("messages do"), "{must}");
     }
 
     #[test]
-    fn an_overload_of_rpcs_shows_like_one_of_messages() {
+    fn overload_by_rpcs_and_by_messages_grows_alike() {
         let growth = |exchange| {
             let mut scenario = Scenario {
                 scheme: "homa".to_owned(),

@@ -1,19 +1,19 @@
-//! From a description to its outcome: [`run`] is a function of the [`Scenario`] alone, except for
-//! what the run cost (CPU seconds, memory).
+//! Runs scenarios. The outcome of [`run`] depends on the [`Scenario`] alone, except for the cost of
+//! the run (CPU seconds and memory).
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | `checks` | refuses scenarios that contradict themselves |
-//! | `network`, `faults` | wiring, fabric, paths; what goes wrong with links |
-//! | `demand` | traffic, limits, loads |
-//! | `parts`, `beside` | what runs on hosts, of one kind or two |
-//! | `planned` | messages planned one by one, under the checker of any transport |
+//! | `network`, `faults` | wiring, fabric and paths; faults of links and hosts |
+//! | `demand` | traffic, limits and loads |
+//! | `parts`, `beside` | the hosts' configuration, for one scheme or two |
+//! | `planned` | single messages, judged by the checker that works for every transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
-//! | `idle` | what messages take alone, where latencies are divided by measured times |
-//! | `start` | the one `match` that turns a scheme into types |
-//! | `running` | a simulation whose types are forgotten: everything below is compiled once |
+//! | `idle` | idle times, if latencies are divided by measured times |
+//! | `start` | builds simulations with concrete types from a scheme's hosts and queues |
+//! | `running` | a type-erased simulation, so that the modules below are compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
-//! | [`limit`] | the highest load that is sustained |
+//! | [`limit`] | the highest sustained load |
 
 mod applications;
 mod assemble;
@@ -34,24 +34,26 @@ mod start;
 
 pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{
-    Observers, Physics, Progress, Replay, Trace, replay, run, run_sampled, run_watched, validate,
+    Observers, Physics, Replay, RunProgress, Trace, replay, run, run_sampled, run_watched, validate,
 };
 
 use crate::scenario::Scenario;
-use crate::scheme::{HostConfig, Queue};
+use crate::scheme::{HostConfig, SwitchQueue};
 
-use beside::Beside;
+pub(crate) use start::{Start, Started};
+
+use beside::SecondHosts;
 use demand::Demand;
-use network::Network;
+use network::ScenarioNetwork;
 
-/// Everything that a simulation is made of.
+/// Everything that a simulation is built from.
 #[derive(Clone, Copy)]
 struct Experiment<'a> {
     scenario: &'a Scenario,
-    network: &'a Network,
+    network: &'a ScenarioNetwork,
     demand: &'a Demand,
     hosts: &'a HostConfig,
-    /// Hosts of a second kind.
-    beside: Option<&'a Beside>,
-    queue: Queue,
+    /// The hosts that run a second scheme, if there are any.
+    beside: Option<&'a SecondHosts>,
+    queue: SwitchQueue,
 }

@@ -1,4 +1,4 @@
-//! From a description to the network: wiring, fabric, paths, what goes wrong with links.
+//! Turns the description of a scenario's network into its wiring, fabric, paths and faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
-use crate::scheme::{Queue, Scheme, detail};
+use crate::scheme::{Scheme, SwitchQueue, detail};
 use crate::time::SimDuration;
 use crate::topology::{
     FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
@@ -22,37 +22,37 @@ use super::faults::{Change, Lossy, Pause, impair, pauses};
 
 /// The network of a scenario.
 #[derive(Clone, Debug)]
-pub(crate) struct Network {
+pub(crate) struct ScenarioNetwork {
     pub wiring: Wiring,
     pub config: FabricConfig,
     pub paths: Paths,
-    /// Rate of a host's link; of the slowest one in a graph.
+    /// Rate of a host's link; in a graph that of the slowest one.
     pub link: Rate,
-    /// RTTbytes: what a host sends while a grant comes back to it, over the longest path.
+    /// RTTbytes: bytes that a host sends until a grant comes back to it over the longest path.
     pub rtt_bytes: u32,
-    /// What becomes of links, and when.
+    /// Changes of links.
     pub changes: Vec<Change>,
     /// Links that lose packets.
     pub lossy: Vec<Lossy>,
-    /// Hosts that stand still.
+    /// Pauses of hosts.
     pub pauses: Vec<Pause>,
-    /// Where the scenario's own threshold of pauses is not safe.
+    /// The link with the lowest safe threshold, if the scenario's pause threshold is not safe.
     late_pause: Option<LatePause>,
-    /// Settings of adaptive forwarding are given, and nothing forwards so.
+    /// The scenario configures adaptive forwarding, but switches forward differently.
     unheeded: bool,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
 }
 
-/// A shape with its names.
-struct Wired {
+/// The wiring of a shape, with the names of its switches.
+struct NamedWiring {
     wiring: Wiring,
     paths: Paths,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
 }
 
-impl Network {
+impl ScenarioNetwork {
     pub fn new(scenario: &Scenario, scheme: &Scheme) -> Result<Self, ScenarioError> {
         let fabric = &scenario.fabric;
         check_forwarding(scenario, scheme.forwarding)?;
@@ -69,7 +69,7 @@ impl Network {
             propagation: fabric.propagation.duration(),
         };
         let core_rate = core_rate(fabric)?;
-        let Wired { wiring, paths, names } = wire(&fabric.shape, (physics, core_rate))?;
+        let NamedWiring { wiring, paths, names } = wire(&fabric.shape, (physics, core_rate))?;
         if wiring.unfit().is_some() {
             let must = "carry a jumbo frame over every link within 4.29 ms: choose links of at \
                         least 20Mbps and delays below 0.5ms";
@@ -78,8 +78,8 @@ impl Network {
         let formula =
             matches!(scenario.slowdown, SlowdownBy::Authors | SlowdownBy::AuthorsCorrected);
         if matches!(paths, Paths::Listed(_)) && formula {
-            let must = "be \"idle\" or \"best\" for a graph: the authors' formula knows their \
-                        network only";
+            let must = "be \"idle\" or \"best\" for a graph: the authors' formula only \
+                        describes their network";
             return Err(ScenarioError::field("slowdown", must));
         }
         let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;
@@ -110,8 +110,8 @@ impl Network {
         })
     }
 
-    /// What somebody who reads the results should know: thresholds of pauses that the scenario
-    /// gives although frames may be lost with them, and settings that change nothing.
+    /// Warnings for readers of the results: a pause threshold with which frames may be lost, and
+    /// settings that change nothing.
     pub fn warnings(&self) -> Vec<String> {
         let late = self.late_pause.iter().map(|late| {
             let LatePause { link, pause, safe } = *late;
@@ -136,7 +136,7 @@ impl Network {
         late.chain(unheeded).collect()
     }
 
-    /// A port by the names of its two ends, as plans write them: `tor0->aggr1`.
+    /// The name of a port, which consists of the names of its two ends in plans, e.g. `tor0->aggr1`.
     pub fn port_name(&self, port: PortId) -> String {
         let name = |node: NodeId| {
             let named = self.names.iter().find(|(_, known)| **known == node);
@@ -146,13 +146,13 @@ impl Network {
         format!("{}->{}", name(spec.from), name(spec.to))
     }
 
-    /// The same with links and hosts that are as they should be.
+    /// The same network without faults of links and hosts.
     pub fn unimpaired(&self) -> Self {
         let (changes, lossy, pauses) = (Vec::new(), Vec::new(), Vec::new());
         Self { changes, lossy, pauses, ..self.clone() }
     }
 
-    /// The formula that the authors divide by.
+    /// The authors' formula for idle times.
     pub fn formula(&self, scenario: &Scenario, corrected: bool) -> Formula {
         let fabric = &scenario.fabric;
         let fixed = fabric.send_delay.0 + fabric.nic_delay.0 + fabric.receive_delay.0;
@@ -167,7 +167,7 @@ impl Network {
     }
 }
 
-/// A pause threshold that a scenario gives, and at which not everything is safe.
+/// A pause threshold of a scenario that is not safe for all links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LatePause {
     /// The link with the lowest safe threshold.
@@ -176,18 +176,19 @@ pub(super) struct LatePause {
     safe: Option<u32>,
 }
 
-/// Switches that queue at their inputs, if the scheme has such. Derived thresholds of all links
-/// must be safe; those that the scenario gives may lose frames.
+/// The configuration of switches that queue at their inputs; `None` if the scheme's switches do not.
+/// If thresholds are derived, they must be safe for all links. If the scenario sets a threshold, it
+/// may lose frames, which is only a warning.
 fn cioq(
     scenario: &Scenario,
     scheme: &Scheme,
     (wiring, changes): (&Wiring, &[Change]),
 ) -> Result<Option<(CioqConfig, Option<LatePause>)>, ScenarioError> {
-    let Queue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
+    let SwitchQueue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
     let fabric = &scenario.fabric;
     let mut config = detail::sized(config, fabric.buffer)?;
     if wiring.ports().len() > MOST_LINKS {
-        let must = "have at most 1048576 links where switches queue at their inputs";
+        let must = "have at most 1048576 links if switches queue at their inputs";
         return Err(ScenarioError::field("fabric.shape", must));
     }
     let Some(pfc) = &mut config.pfc else { return Ok(Some((config, None))) };
@@ -213,7 +214,7 @@ fn cioq(
     Ok(Some((config, late)))
 }
 
-/// How adaptive forwarding chooses.
+/// The configuration of adaptive forwarding.
 fn alb(fabric: &Fabric) -> Result<Alb, ScenarioError> {
     let pick = if fabric.round_robin { AlbPick::RoundRobin } else { AlbPick::Random };
     let thresholds = fabric.thresholds.as_deref().unwrap_or(&[16_384, 65_536]);
@@ -251,37 +252,39 @@ fn config(
     }
 }
 
-/// The rate of links to core switches, which only three tiers have.
+/// The rate of links to core switches, which only shapes with three tiers have.
 fn core_rate(fabric: &Fabric) -> Result<Option<Rate>, ScenarioError> {
     match (&fabric.shape, fabric.core_link) {
         (_, None) => Ok(None),
         (Shape::FatTree { .. } | Shape::Pods { .. }, Some(link)) => Ok(Some(link.rate())),
         _ => {
-            let must = "stay out: only the shapes fat-tree and pods have core switches";
-            Err(ScenarioError::field("fabric.core_link", must))
+            let why = "only the shapes `fat-tree` and `pods` have core switches: leave it out, \
+                       or choose one of them for `fabric.shape`";
+            Err(ScenarioError::unfit("fabric.core_link", why))
         }
     }
 }
 
-/// Three tiers, with their names.
-fn pods(pods: Pods) -> Wired {
+/// A network with three tiers.
+fn pods(pods: Pods) -> NamedWiring {
     let tors = pods.pods * pods.racks;
     let aggrs = pods.pods * pods.aggrs;
     let kinds = [("tor", tors), ("aggr", aggrs), ("core", pods.aggrs * pods.cores)];
     regular(pods.wire(), (pods.hosts_per_rack, pods.racks * pods.hosts_per_rack), &kinds)
 }
 
-/// A regular network, the hosts at a switch and in a pod, its kinds of switches by number.
-fn regular(wiring: Wiring, (rack, pod): (u32, u32), kinds: &[(&str, u32)]) -> Wired {
+/// A regular network with `rack` hosts at each TOR and `pod` hosts in each pod. `kinds` are the
+/// name and number of each kind of switch.
+fn regular(wiring: Wiring, (rack, pod): (u32, u32), kinds: &[(&str, u32)]) -> NamedWiring {
     let named = kinds.iter().flat_map(|(kind, n)| (0..*n).map(move |i| format!("{kind}{i}")));
     let names = named.zip((wiring.hosts()..).map(NodeId)).collect();
-    Wired { wiring, paths: Distance { rack, pod }.into(), names }
+    NamedWiring { wiring, paths: Distance { rack, pod }.into(), names }
 }
 
 fn wire(
     shape: &Shape,
     (physics, core_rate): (Physics, Option<Rate>),
-) -> Result<Wired, ScenarioError> {
+) -> Result<NamedWiring, ScenarioError> {
     if let &Shape::FatTree { k, oversubscription } = shape
         && (k < 2 || k % 2 == 1 || oversubscription == 0)
     {
@@ -323,7 +326,7 @@ fn wire(
     })
 }
 
-fn graph(file: &str) -> Result<Wired, ScenarioError> {
+fn graph(file: &str) -> Result<NamedWiring, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let graph = Graph::from_csv(&text).map_err(|error| failed(error.to_string()))?;
@@ -334,11 +337,11 @@ fn graph(file: &str) -> Result<Wired, ScenarioError> {
     let nodes = (wiring.hosts()..).map(NodeId);
     let names = graph.switches().iter().cloned().zip(nodes).collect();
     let paths = Paths::Listed(Arc::new(Classes::of(&wiring)));
-    Ok(Wired { wiring, paths, names })
+    Ok(NamedWiring { wiring, paths, names })
 }
 
-/// Link rate x (a grant's way there + a full frame's way back) (Homa §3.2: RTTbytes), over the
-/// longest path.
+/// RTTbytes (Homa §3.2): the link rate times the time of a grant in one direction plus that of a
+/// full frame in the other, over the longest path.
 fn rtt_bytes(wiring: &Wiring, paths: &Paths, link: Rate) -> u32 {
     let round_trip = |a, b| {
         let there = wiring.ideal(HostId(a), HostId(b), &[MIN_FRAME as u32]);
@@ -364,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_default_network_has_the_papers_round_trip() {
-        let network = Network::new(&Scenario::default(), &SCHEMES[0]).unwrap();
+        let network = ScenarioNetwork::new(&Scenario::default(), &SCHEMES[0]).unwrap();
         // 7.744 us at 10 Gbit/s.
         assert_eq!(network.rtt_bytes, 9680);
         assert_eq!(network.paths.number(0, 15), 1);
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corrected_formula_is_the_way_of_a_frame_through_the_network() {
+    fn the_corrected_formula_is_a_frames_time_in_the_network() {
         let mut scenario = Scenario::default();
         scenario.fabric.propagation = Span::nanos(1_000);
         let shapes = [
@@ -383,7 +386,7 @@ mod tests {
         ];
         for shape in shapes {
             scenario.fabric.shape = shape;
-            let network = Network::new(&scenario, &SCHEMES[0]).unwrap();
+            let network = ScenarioNetwork::new(&scenario, &SCHEMES[0]).unwrap();
             let formula = network.formula(&scenario, true);
             for host in 1..network.wiring.hosts() {
                 let way = network.wiring.ideal(HostId(0), HostId(host), &[1_066]);

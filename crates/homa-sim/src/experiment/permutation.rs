@@ -3,7 +3,7 @@
 use crate::time::SimTime;
 use crate::traffic::open_loop::Arrival;
 
-/// Every host sends to the next one in a random circle of all hosts.
+/// Every host sends to the next one in a random cycle of all hosts, so that no host sends to itself.
 pub(super) fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<Arrival> {
     let mut rng = homa_workload::rng::Rng::stream(seed, "permutation");
     let mut circle: Vec<u32> = (0..hosts).collect();
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permutation_is_one_circle() {
+    fn every_host_receives_one_message_from_another() {
         let list = permutation(144, 10, 3);
         let mut received = vec![0; 144];
         for flow in &list {

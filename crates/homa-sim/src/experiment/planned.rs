@@ -1,9 +1,10 @@
-//! Messages planned one by one, under the checker that knows nothing else.
+//! Sends messages that are planned one by one and judges them with a checker that works for every
+//! transport.
 
 use crate::checker::{MessageChecker, MessagePromises};
 use crate::engine::Halt;
 use crate::scenario::{Buffer, Scenario, ScenarioError};
-use crate::scheme::{Queue, Scheme};
+use crate::scheme::{Scheme, SwitchQueue};
 use crate::time::SimTime;
 use crate::topology::PortId;
 use crate::traffic::PlannedCall;
@@ -11,33 +12,34 @@ use crate::traffic::PlannedCall;
 use super::applications::Applications;
 use super::checks::check;
 use super::demand::Demand;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::parts::{self, Parts};
 use super::start::Watching;
 
-/// What came of planned messages.
+/// The result of planned messages.
 #[derive(Clone, Debug)]
 pub struct Rehearsal {
-    /// The judge, with its verdict.
+    /// The checker with its verdict.
     pub checker: MessageChecker,
-    /// Equal when the same packets moved at the same times.
+    /// Two runs have the same hash if the same packets moved at the same times.
     pub trace_hash: u64,
 }
 
-/// When the network must be whole, and when at rest.
+/// When the network must have recovered from all faults, and when it must be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// No deadline is excused that is later: the network has been whole for long enough.
+    /// A message may fail if its deadline is earlier. Later deadlines must be met, because the
+    /// network has had no faults for long enough.
     pub healthy_from: SimTime,
-    /// By then nothing is left to happen.
+    /// No event may be pending after this time.
     pub rest_by: SimTime,
 }
 
-/// More events than small scenarios need: a run that has more is going round in circles.
+/// More events than a small scenario needs. A run with more of them is in a livelock.
 const MAX_EVENTS: u64 = 20_000_000;
 
-/// Sends `calls` in place of a scenario's traffic, which only says what sizes a scheme expects, and
-/// judges what comes of them. Stop rules and measures have no meaning here.
+/// Sends `calls` instead of the scenario's traffic and judges the result. The scenario's traffic
+/// only defines the sizes that the scheme expects; its stop rule and measures are ignored.
 pub fn rehearse(
     scenario: &Scenario,
     calls: Vec<PlannedCall>,
@@ -46,14 +48,14 @@ pub fn rehearse(
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     if scenario.beside.is_some() {
-        let what = "single messages where hosts are of two kinds".to_owned();
+        let what = "single messages with a second scheme (`beside`)".to_owned();
         return Err(ScenarioError::Unsupported { what });
     }
     if row.is_bound() {
         let what = format!("single messages under {}, a bound that sends none", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let (network, demand) = (&network, &demand);
@@ -84,7 +86,7 @@ pub fn rehearse(
     }
     if dropped > 0 && !may_drop(scenario, row) {
         let detail = format!("{dropped} frames");
-        checker.report(now, "nothing is dropped where there is room", detail);
+        checker.report(now, "no frame is dropped if there is room", detail);
     }
     Ok(Rehearsal { checker, trace_hash })
 }
@@ -95,15 +97,17 @@ fn has_faults(scenario: &Scenario) -> bool {
     rates.iter().any(|ppm| *ppm > 0) || !fabric.impaired.is_empty() || !fabric.paused.is_empty()
 }
 
-/// The ports of switches may drop: the design counts on it, or memory ends.
+/// Whether ports of switches may drop frames, because the design relies on drops or because buffers
+/// are limited.
 fn may_drop(scenario: &Scenario, row: &Scheme) -> bool {
     let fabric = &scenario.fabric;
-    // What is copied or held up comes faster than a pause expects; and where a link becomes faster,
-    // a control frame may still wait behind one that began when it was slow.
+    // Duplicated and delayed frames can arrive faster than the pause threshold assumes. If a link
+    // becomes faster, a pause frame may still wait behind a frame that began at the slow rate.
     let changes = fabric.impaired.iter().any(|link| link.rate.is_some());
     let disturbed = fabric.duplicate_ppm > 0 || fabric.reorder_ppm > 0 || changes;
-    // Headers for which there is no room go back once, and control packets do not (NDP §3.2.4).
-    let trims = matches!(row.queue, Queue::Trimming(_));
+    // A full header queue returns headers to their sender only once, and never control packets
+    // (NDP §3.2.4), so trimming switches can drop.
+    let trims = matches!(row.queue, SwitchQueue::Trimming(_));
     let limited = if row.is_lossless() { disturbed } else { fabric.buffer != Buffer::Unlimited };
     row.loses_by_design || trims || limited
 }

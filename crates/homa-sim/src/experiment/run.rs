@@ -1,4 +1,5 @@
-//! Running a scenario: what is built, the phases of the run, what is kept of it.
+//! Builds a scenario's simulation, runs it in phases (warm-up, measurement, drain), and returns its
+//! outcome.
 
 use std::io::Write;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use crate::measure::latency::Sample;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
-use crate::scenario::{Ending, Exchange, Outcome, Probes, Scenario, ScenarioError};
+use crate::scenario::{Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, TrafficEnding};
 use crate::scheme::Scheme;
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
@@ -23,14 +24,14 @@ use super::Experiment;
 use super::assemble::{Ideals, MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 use super::parts::{self, Parts};
-use super::running::Running;
+use super::running::AnySimulation;
 use super::start::Watching;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Between 0 and 1, by the stop rule.
     pub done: f64,
     /// Simulated seconds so far.
@@ -49,53 +50,53 @@ const STRIDE: u64 = 2_000_000;
 /// Runs a scenario; calls `progress` from time to time.
 pub fn run(
     scenario: &Scenario,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome, ScenarioError> {
+    progress: &mut dyn FnMut(RunProgress),
+) -> Result<ScenarioOutcome, ScenarioError> {
     run_watched(scenario, Observers::default(), progress).map(|(outcome, _)| outcome)
 }
 
-/// Where a run's packets are written.
+/// The destination of a run's packets.
 pub struct Trace<'a> {
-    /// Receives a pcapng file. The first error ends the trace, not the run; flush it to learn of
-    /// one.
+    /// Receives a pcapng file. The first write error ends the trace but not the run. Flush the
+    /// writer after the run to get the error.
     pub out: &'a mut dyn Write,
-    /// Most packets.
+    /// Maximum number of packets.
     pub packets: u64,
 }
 
-/// What watches a run beside its measures.
+/// Observers of a run besides its measures.
 #[derive(Default)]
 pub struct Observers<'a> {
-    /// The packets are written as hosts send them ([`Capture`]).
+    /// Writes packets as hosts send them ([`Capture`]).
     pub trace: Option<Trace<'a>>,
-    /// Every event of every packet is checked ([`Verifier`]).
+    /// Checks every event of every packet ([`Verifier`]).
     pub verify: bool,
-    /// Ends the run with [`ScenarioError::Stopped`] soon after somebody sets it: it is looked at
-    /// whenever progress is reported.
+    /// If this becomes true, the run ends with [`ScenarioError::Stopped`] at the next report of
+    /// progress.
     pub stop: Option<&'a AtomicBool>,
 }
 
-/// Whether a run obeyed physics: what was checked, or the first violations.
+/// The verdict on a run's physics: counts of the checks, or the first violations.
 pub type Physics = Result<Checked, Vec<Violation>>;
 
-/// As [`run`], watched; with the verdict on its physics if one is wanted.
+/// Like [`run`], with observers. Also returns the verdict on the run's physics if `verify` is set.
 pub fn run_watched(
     scenario: &Scenario,
     observers: Observers<'_>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(Outcome, Option<Physics>), ScenarioError> {
+    progress: &mut dyn FnMut(RunProgress),
+) -> Result<(ScenarioOutcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     if observers.verify && row.is_bound() {
         let what = format!("packets to check under {}, a bound that has none", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let mut verifier = observers
         .verify
         .then(|| Verifier::new(&network.wiring, &network.config, row.queue.order()));
-    // No longer than the verifier lives.
+    // Reborrowed, because the simulation's borrows of trace and verifier share one lifetime.
     let mut trace = observers.trace;
     let trace = trace.as_mut().map(|to| Trace { out: &mut *to.out, packets: to.packets });
     let watched = (trace, verifier.as_mut());
@@ -105,52 +106,54 @@ pub fn run_watched(
     Ok((outcome, physics))
 }
 
-/// An outcome with the messages that it is about.
+/// An outcome with its samples.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// Everything measured.
-    pub outcome: Outcome,
-    /// Every measured message or RPC that arrived, those of one bin of sizes together, in the order
-    /// in which they arrived.
+    pub outcome: ScenarioOutcome,
+    /// Every measured message or RPC that arrived, grouped by bin of sizes, and within a bin in the
+    /// order of arrival.
     pub samples: Vec<Sample>,
-    /// The slowdown of each.
+    /// The slowdown of each sample.
     pub slowdowns: Vec<f64>,
 }
 
-/// As [`run`], with every measured message; ends like [`run_watched`] when `stop` is set.
+/// Like [`run`], but also returns every measured message. Ends like [`run_watched`] if `stop` is
+/// set.
 pub fn run_sampled(
     scenario: &Scenario,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(RunProgress),
 ) -> Result<Replay, ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let report = &mut stoppable(Some(stop), progress);
     sampled(scenario, (row, &network, &demand), report)
 }
 
-/// Runs a scenario with messages from memory in place of its traffic, all of them. `arrivals` are
-/// in the order of time.
+/// Runs a scenario with all of the given messages instead of its traffic. `arrivals` must be in the
+/// order of time.
 pub fn replay(
     scenario: &Scenario,
     arrivals: Vec<Arrival>,
     exchange: Exchange,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(RunProgress),
 ) -> Result<Replay, ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::given(arrivals, exchange, network.wiring.hosts())?;
     sampled(scenario, (row, &network, &demand), &mut stoppable(None, progress))
 }
 
-/// Whether [`run`] would refuse a scenario, and why: all is built as there, nothing runs.
+/// Returns the error with which [`run`] would refuse a scenario. Everything is built as in `run`,
+/// but nothing runs.
 pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
-    let network = Network::new(scenario, row)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let experiment = parts.experiment(scenario, &network, &demand)?;
@@ -159,14 +162,14 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     demand.pattern(scenario, &network, experiment.hosts.framing()).map(|_| ())
 }
 
-/// Hears of progress; an error ends the run.
-type Report<'a> = dyn FnMut(Progress) -> Result<(), ScenarioError> + 'a;
+/// Receives reports of progress; if it returns an error, the run ends.
+type OnProgress<'a> = dyn FnMut(RunProgress) -> Result<(), ScenarioError> + 'a;
 
-/// Reports as `progress` wants them, until `stop` is set.
+/// Passes reports to `progress` until `stop` is set.
 fn stoppable<'a>(
     stop: Option<&'a AtomicBool>,
-    progress: &'a mut dyn FnMut(Progress),
-) -> impl FnMut(Progress) -> Result<(), ScenarioError> + 'a {
+    progress: &'a mut dyn FnMut(RunProgress),
+) -> impl FnMut(RunProgress) -> Result<(), ScenarioError> + 'a {
     move |now| {
         progress(now);
         match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -176,13 +179,13 @@ fn stoppable<'a>(
     }
 }
 
-/// Samples with their slowdowns, beside the outcome.
-type Finished = (Outcome, Option<(Vec<Sample>, Vec<f64>)>);
+/// The outcome, and the samples with their slowdowns if they were kept.
+type Finished = (ScenarioOutcome, Option<(Vec<Sample>, Vec<f64>)>);
 
 fn sampled(
     scenario: &Scenario,
-    parts: (&Scheme, &Network, &Demand),
-    report: &mut Report<'_>,
+    parts: (&Scheme, &ScenarioNetwork, &Demand),
+    report: &mut OnProgress<'_>,
 ) -> Result<Replay, ScenarioError> {
     let (outcome, kept) = simulate(scenario, parts, (None, None), (true, report))?;
     let (samples, slowdowns) = kept.unwrap_or_default();
@@ -191,9 +194,9 @@ fn sampled(
 
 fn simulate<'a>(
     scenario: &Scenario,
-    (row, network, demand): (&Scheme, &Network, &Demand),
+    (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
-    (keep, report): (bool, &mut Report<'_>),
+    (keep, report): (bool, &mut OnProgress<'_>),
 ) -> Result<Finished, ScenarioError> {
     let parts = Parts::new(scenario, (row, network, demand))?;
     let experiment = parts.experiment(scenario, network, demand)?;
@@ -216,8 +219,8 @@ fn simulate<'a>(
     Ok((outcome, Some((samples, slowdowns))))
 }
 
-/// Samples of every bin of sizes, and the idle times of what was measured, beside the outcome.
-type Run = (Outcome, Vec<Vec<Sample>>, Ideals);
+/// The outcome, the samples by bin of sizes, and the idle times of the measured messages.
+type Run = (ScenarioOutcome, Vec<Vec<Sample>>, Ideals);
 
 impl Experiment<'_> {
     fn capture<'a>(self, to: Trace<'a>) -> Result<Capture<&'a mut dyn Write>, ScenarioError> {
@@ -254,7 +257,8 @@ impl Experiment<'_> {
         }
         let wiring = &self.network.wiring;
         let rates = wiring.ports().iter().map(|port| LinkRate::new(port.rate)).collect();
-        // Ten million messages take more than a gigabyte: only the ledger is about all of them.
+        // Keep only short messages unless the ledger needs all, because ten million journeys take
+        // more than a gigabyte.
         let kept = if measures.ledger { u32::MAX } else { self.demand.short_messages() };
         Ok(Some(Journeys::new(wiring.hosts(), rates, kept)))
     }
@@ -265,8 +269,8 @@ impl Experiment<'_> {
         }
         let degree = self.hosts.degree().ok_or_else(|| ScenarioError::Unsupported {
             what:
-                "wasted bandwidth where there is no degree of overcommitment, or it is measured: \
-                   set it"
+                "wasted bandwidth if there is no degree of overcommitment, or if it is measured: \
+                   set `options.overcommitment`"
                     .into(),
         })?;
         Ok(Some(Wasted::new(self.network.wiring.hosts(), degree)))
@@ -280,16 +284,20 @@ impl Experiment<'_> {
         Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
     }
 
-    fn run(self, watching: Watching<'_>, progress: &mut Report<'_>) -> Result<Run, ScenarioError> {
+    fn run(
+        self,
+        watching: Watching<'_>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Run, ScenarioError> {
         let limits = self.demand.limits(self.scenario, self.network, self.hosts.framing());
         let mut sim = self.start(self.generator()?.into(), watching);
         let sim = &mut *sim;
         let before = cost::cpu_seconds();
-        let mut report = |sim: &dyn Running| {
+        let mut report = |sim: &dyn AnySimulation| {
             let tally = sim.generator().tally;
             let by_messages = tally.measured as f64 / limits.messages.max(1) as f64;
             let by_time = sim.now().0 as f64 / limits.time.0 as f64;
-            progress(Progress {
+            progress(RunProgress {
                 done: by_messages.max(by_time).min(1.0),
                 simulated_seconds: seconds(sim.now()),
                 submitted: tally.submitted,
@@ -311,7 +319,7 @@ impl Experiment<'_> {
                 break;
             }
             throughput.record(self.counted(sim));
-            // Between two samples there may be fewer events.
+            // `advance` reports every `STRIDE` events, but there may be fewer between two samples.
             if sim.counters().events >= due {
                 due = sim.counters().events + STRIDE;
                 report(sim)?;
@@ -321,7 +329,7 @@ impl Experiment<'_> {
         sim.measure().close(closed);
         let end = self.sent_bytes(sim);
         let nics = [nics, sim.nics()];
-        if limits.ending != Ending::Cut {
+        if limits.ending != TrafficEnding::Cut {
             let last = closed + self.scenario.stop.drain_limit.duration();
             advance(sim, last, &mut report)?;
         }
@@ -345,31 +353,32 @@ impl Experiment<'_> {
     }
 
     /// Wire bytes sent so far by every port.
-    fn sent_bytes(self, sim: &dyn Running) -> Vec<u64> {
+    fn sent_bytes(self, sim: &dyn AnySimulation) -> Vec<u64> {
         let ports = 0..self.network.wiring.ports().len() as u32;
         ports.map(|port| sim.sent_bytes(PortId(port))).collect()
     }
 
-    /// What receivers' links carried so far, and the measured messages that arrived.
-    fn counted(self, sim: &dyn Running) -> Counted {
+    /// Wire bytes on receivers' links so far, and measured messages that have arrived.
+    fn counted(self, sim: &dyn AnySimulation) -> Counted {
         let downlinks = self.demand.receivers.clone().map(HostId);
         let downlinks = downlinks.map(|host| self.network.wiring.downlink(host));
         let received = downlinks.map(|port| sim.sent_bytes(port) as f64).sum();
         (received, sim.generator().tally.delivered)
     }
 
-    /// Bytes and way of probes.
+    /// Bytes and path of probes.
     pub(super) fn probe_kind(self) -> Option<(u32, u32)> {
         let Probes { from, to, bytes, .. } = self.scenario.probes?;
         Some((bytes, self.network.paths.number(from, to)))
     }
 }
 
-/// Runs to `until`, to the application's stop, until nothing is pending, or until a report fails.
+/// Runs until the time `until`, until the application stops the run, until no event is pending, or
+/// until a report returns an error.
 pub(super) fn advance(
-    sim: &mut dyn Running,
+    sim: &mut dyn AnySimulation,
     until: SimTime,
-    report: &mut dyn FnMut(&dyn Running) -> Result<(), ScenarioError>,
+    report: &mut dyn FnMut(&dyn AnySimulation) -> Result<(), ScenarioError>,
 ) -> Result<Halt, ScenarioError> {
     while sim.now() < until {
         match sim.run_until(until, STRIDE) {
@@ -385,7 +394,7 @@ pub(super) fn seconds(time: SimTime) -> f64 {
 }
 
 /// Number of ports of each tier.
-pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
+pub(super) fn ports_by_tier(network: &ScenarioNetwork) -> [u64; Tier::ALL.len()] {
     let mut count = [0; Tier::ALL.len()];
     for port in network.wiring.ports() {
         count[port.tier as usize] += 1;
@@ -396,10 +405,10 @@ pub(super) fn ports_by_tier(network: &Network) -> [u64; Tier::ALL.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Basis, Load, Traffic};
+    use crate::scenario::{Basis, OfferedLoad, Traffic};
 
     #[test]
-    fn what_cannot_be_run_is_said_before_it_runs() {
+    fn validate_returns_the_error_of_run() {
         let refused = |scenario: Scenario| {
             let refused = run(&scenario, &mut |_| ()).unwrap_err();
             assert_eq!(validate(&scenario), Err(refused.clone()));
@@ -408,8 +417,14 @@ mod tests {
         let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
         assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
         for fraction in [0.0, -1.0, 1e300, f64::NAN] {
-            let load = Load { fraction, basis: Basis::Paper };
+            let load = OfferedLoad { fraction, basis: Basis::Paper };
             assert!(refused(Scenario { load, ..Scenario::default() }).contains("load.fraction"));
+        }
+        for (fraction, said) in [(80.0, "below 10: 0.8?"), (10.0, ": 0.1?"), (-1.0, "such as 0.8")]
+        {
+            let load = OfferedLoad { fraction, basis: Basis::Paper };
+            let refused = refused(Scenario { load, ..Scenario::default() });
+            assert!(refused.ends_with(said), "{refused}");
         }
         let traffic = Traffic::ClientsServers {
             workload: "w4".to_owned(),

@@ -1,5 +1,5 @@
-//! A simulation whose hosts, queues, probes and faults are forgotten, and what its measures are
-//! told. Nothing here is called per packet.
+//! A simulation without the types of its hosts, queues, probes and faults, and the interface of its
+//! measures. Calls here are virtual, but none of them is made per packet.
 
 use std::io::Write;
 
@@ -8,32 +8,32 @@ use crate::engine::{Counters, Fault, Halt, PauseReport, Simulation};
 use crate::engine::{Probe, World};
 use crate::fabric::PortQueue;
 use crate::nic::NicCounters;
-use crate::scenario::Outcome;
+use crate::scenario::ScenarioOutcome;
 use crate::time::SimTime;
 use crate::topology::PortId;
-use crate::trace::{Capture, Listener, Recorder};
+use crate::trace::{Capture, Recorder, TraceListener};
 use crate::traffic::Generator;
 use crate::transport::{Timeouts, Transport};
 
 use super::applications::Applications;
 use super::assemble::MeasurementWindow;
-use super::network::Network;
+use super::network::ScenarioNetwork;
 
-/// What a measuring probe is told.
+/// A probe that measures.
 pub(super) trait Measure {
-    /// Measurement begins.
+    /// Called when the measurement begins.
     fn open(&mut self, _now: SimTime) {}
-    /// Measurement ends.
+    /// Called when the measurement ends.
     fn close(&mut self, _now: SimTime) {}
-    /// Writes its findings.
-    fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut Outcome) {}
+    /// Writes the results to `outcome`.
+    fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut ScenarioOutcome) {}
 }
 
 impl Measure for () {}
 
 impl<W: Write> Measure for Capture<W> {}
 
-impl<L: Listener> Measure for Recorder<L> {}
+impl<L: TraceListener> Measure for Recorder<L> {}
 
 impl Measure for &mut MessageChecker {}
 
@@ -48,7 +48,7 @@ impl<A: Measure, B: Measure> Measure for (A, B) {
         self.1.close(now);
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         self.0.report(window, outcome);
         self.1.report(window, outcome);
     }
@@ -67,17 +67,17 @@ impl<A: Measure> Measure for Option<A> {
         }
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         if let Some(probe) = self {
             probe.report(window, outcome);
         }
     }
 }
 
-/// See the module's description. The methods are those of [`Simulation`].
-pub(super) trait Running {
-    /// Traffic begins, and links change when the network says so.
-    fn begin(&mut self, network: &Network);
+/// A type-erased simulation. The methods are those of [`Simulation`].
+pub(super) trait AnySimulation {
+    /// Schedules the start of traffic and the network's changes and pauses.
+    fn begin(&mut self, network: &ScenarioNetwork);
     fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt;
     fn now(&self) -> SimTime;
     fn last_event(&self) -> SimTime;
@@ -89,20 +89,20 @@ pub(super) trait Running {
     fn dropped_frames(&self, port: PortId) -> u64;
     /// Packets that transports refused.
     fn refused(&self) -> u64;
-    /// What the NIC of each host counted; nothing where NICs only send, or a host is down.
+    /// Counters of each host's NIC; empty if NICs only send or if a host is down.
     fn nics(&self) -> Vec<NicCounters>;
-    /// Which ports are paused, where links can be.
+    /// The pauses of ports; `None` without priority flow control.
     fn pause_report(&self) -> Option<PauseReport>;
-    /// What retransmission timers did.
+    /// Retransmission timeouts of all hosts.
     fn timeouts(&self) -> Timeouts;
     fn generator(&self) -> &Generator;
     fn generator_mut(&mut self) -> &mut Generator;
     fn measure(&mut self) -> &mut dyn Measure;
-    /// The measures write their findings.
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome);
+    /// Writes the measures' results to `outcome`.
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome);
 }
 
-impl<T, Q, P, F> Running for Simulation<(T, Q, Applications, P, F)>
+impl<T, Q, P, F> AnySimulation for Simulation<(T, Q, Applications, P, F)>
 where
     T: Transport,
     Q: PortQueue,
@@ -110,7 +110,7 @@ where
     F: Fault<T::Packet>,
     (T, Q, Applications, P, F): World<Host = T, App = Applications, Probe = P>,
 {
-    fn begin(&mut self, network: &Network) {
+    fn begin(&mut self, network: &ScenarioNetwork) {
         for (host, at, token) in self.application().first_wakes() {
             match host {
                 Some(host) => self.wake_host_at(host, at, token),
@@ -194,7 +194,7 @@ where
         self.probe_mut()
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut Outcome) {
+    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         self.probe().report(window, outcome);
     }
 }

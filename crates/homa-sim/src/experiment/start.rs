@@ -1,43 +1,33 @@
-//! The one place where a scheme becomes types. From here on everything is monomorphised: no call
-//! per packet is virtual.
+//! Builds simulations with concrete types. A scheme's [`HostScheme::start`] hands its hosts and queues
+//! to [`Start`]. From there on everything is monomorphised: no call per packet is virtual.
 //!
-//! Homa has an instantiation for each kind of observation, with and without faults on links,
-//! because its runs are long; every other pair of hosts and queues has one, in which probes and
-//! faults are optional.
+//! Homa has one instantiation for each kind of observation, with and without faults on links,
+//! because its runs are long. Every other pair of hosts and queues has a single one, in which probes
+//! and faults are optional.
+//!
+//! [`HostScheme::start`]: crate::scheme::HostScheme::start
 
 use std::io::Write;
-use std::sync::Arc;
 
 use crate::checker::MessageChecker;
 use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
-use crate::fabric::queue::{
-    Combined, EcnScope, EcnThreshold, Phantom, PhantomConfig, PriorityDrop, Trimming,
-    TrimmingConfig,
-};
 use crate::fabric::{PortQueue, StrictPriority};
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::wasted::Wasted;
-use crate::nic::{Nic, NicConfig};
-use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError};
-use crate::scheme::homa::HomaConfig;
-use crate::scheme::{HostConfig, Queue};
+use crate::scenario::ScenarioError;
+use crate::scheme::SwitchQueue;
 use crate::topology::{HostId, PortSpec};
 use crate::trace::{Capture, Recorder, Verifier};
-use crate::transport::ndp::{Ndp, NdpConfig};
-use crate::transport::pfabric::PFabric;
-use crate::transport::phost::PHost;
-use crate::transport::tcp::Tcp;
-use crate::transport::tcp::config::TcpConfig;
-use crate::transport::{Homa, StopAndWait, Transport};
+use crate::transport::{Homa, Transport};
 
 use super::Experiment;
 use super::applications::Applications;
-use super::bound::{self, Bound};
+use super::bound::BoundRun;
 use super::faults::LinkFaults;
-use super::running::{Measure, Running};
+use super::running::{AnySimulation, Measure};
 
-/// What watches a run.
+/// The probes of a run.
 #[derive(Default)]
 pub(super) struct Watching<'a> {
     pub queues: Option<QueueProbe>,
@@ -49,7 +39,7 @@ pub(super) struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Something looks at every packet.
+    /// Whether a probe follows every packet.
     fn follows_packets(&self) -> bool {
         let Self { queues: _, journeys, wasted, capture, judge, messages } = self;
         let measured = journeys.is_some() || wasted.is_some();
@@ -57,40 +47,106 @@ impl Watching<'_> {
     }
 }
 
-/// The queue of one port.
-pub(super) fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
-    let scope = match ecn.scope {
-        EcnScopeName::Queue => EcnScope::Queue,
-        EcnScopeName::Port => EcnScope::Port,
-    };
-    EcnThreshold::new(ecn.threshold, scope)
+/// A simulation that has not begun.
+pub(crate) struct Started<'a>(Box<dyn AnySimulation + 'a>);
+
+/// A simulation that is complete except for its hosts and the queues of ports.
+pub(crate) struct Start<'e, 'a> {
+    experiment: Experiment<'e>,
+    applications: Applications,
+    watching: Watching<'a>,
 }
 
-/// A simulation that has not begun.
-pub(super) type Started<'a> = Box<dyn Running + 'a>;
+impl<'a> Start<'_, 'a> {
+    /// The scenario's seed.
+    pub fn seed(&self) -> u64 {
+        self.experiment.scenario.seed
+    }
+
+    /// The kind of queue that ports have.
+    pub fn queue(&self) -> SwitchQueue {
+        self.experiment.queue
+    }
+
+    /// Number of paths between hosts of different racks.
+    pub fn paths(&self) -> u32 {
+        self.experiment.network.wiring.paths()
+    }
+
+    /// The host that sends the scenario's probes, if there are any.
+    pub fn instrument(&self) -> Option<HostId> {
+        self.experiment.scenario.probes.map(|probes| HostId(probes.from))
+    }
+
+    /// The simulation with these hosts and queues. `make` gets a host and the number of its life,
+    /// which increases if the host restarts.
+    pub fn with<T, Q>(
+        self,
+        make: impl FnMut(HostId, u32) -> T + 'static,
+        queue: impl FnMut(&PortSpec) -> Q,
+    ) -> Started<'a>
+    where
+        T: Transport + 'a,
+        Q: PortQueue + 'a,
+    {
+        let Watching { queues, journeys, wasted, judge, messages, .. } = self.watching;
+        let faults = LinkFaults::new(self.experiment.scenario, self.experiment.network);
+        let faults = faults.any().then_some(faults);
+        let probes = (queues, (journeys, (wasted, (judge, messages))));
+        self.experiment.build((Box::new(make), queue), (self.applications, probes, faults))
+    }
+
+    /// The simulation with hosts that run Homa over strict priorities.
+    pub fn with_homa(self, make: impl FnMut(HostId, u32) -> Homa + 'static) -> Started<'a> {
+        let Self { experiment, applications, watching } = self;
+        let faults = LinkFaults::new(experiment.scenario, experiment.network);
+        let follows = watching.follows_packets();
+        let Watching { queues, journeys, wasted, capture, judge, messages } = watching;
+        let make: MakeTransport<Homa> = Box::new(make);
+        let parts = (make, |_: &PortSpec| StrictPriority);
+        match (follows, queues, faults.any()) {
+            (true, queues, faulty) => {
+                let probes = (queues, (journeys, (wasted, (capture, (judge, messages)))));
+                if faulty {
+                    experiment.build(parts, (applications, probes, faults))
+                } else {
+                    experiment.build(parts, (applications, probes, NoFaults))
+                }
+            }
+            (false, Some(queues), true) => experiment.build(parts, (applications, queues, faults)),
+            (false, Some(queues), false) => {
+                experiment.build(parts, (applications, queues, NoFaults))
+            }
+            (false, None, true) => experiment.build(parts, (applications, (), faults)),
+            (false, None, false) => experiment.build(parts, (applications, (), NoFaults)),
+        }
+    }
+
+    /// The bound, which has no hosts.
+    pub fn bound(self) -> Started<'a> {
+        Started(Box::new(BoundRun::start(self.experiment, self.applications.generator)))
+    }
+}
 
 impl Experiment<'_> {
-    /// Refuses hosts, queues and fabric that do not go together.
+    /// Refuses hosts, queues and networks that do not fit together.
     pub fn check_parts(self) -> Result<(), ScenarioError> {
+        if self.beside.is_some() {
+            // `SecondHosts::check` has checked both schemes.
+            return Ok(());
+        }
+        self.hosts.check(self.scenario, self.queue)?;
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
-        match (self.hosts, self.queue) {
-            (HostConfig::Bound, _) => bound::check(self.scenario),
-            // Beside hosts that do heed them, checked with these.
-            _ if self.beside.is_some() => Ok(()),
-            (HostConfig::Homa(..), Queue::Ecn(_) | Queue::Phantom(..)) => {
-                refused("Homa over ports that mark congestion: its hosts do not heed marks")
-            }
-            (_, Queue::Ecn(_) | Queue::Phantom(..)) if self.network.config.preemption => {
+        let config = &self.network.config;
+        match self.queue {
+            SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..) if config.preemption => {
                 refused("preemption at ports that mark congestion")
             }
-            (hosts, Queue::Combined(_)) if !hosts.knows_combined() => {
-                refused("hosts of this scheme over switches that queue at their inputs")
-            }
-            (_, Queue::Combined(_)) if self.network.config.cut_through => {
+            SwitchQueue::Combined(_) if config.cut_through => {
                 refused("cut-through in switches that queue at their inputs")
             }
-            (_, Queue::PriorityDrop | Queue::Trimming(_) | Queue::Combined(_))
-                if self.network.config.preemption =>
+            SwitchQueue::PriorityDrop | SwitchQueue::Trimming(_) | SwitchQueue::Combined(_)
+                if config.preemption =>
             {
                 refused("preemption at ports that do not serve strict priorities")
             }
@@ -98,200 +154,21 @@ impl Experiment<'_> {
         }
     }
 
-    /// Builds the simulation; its parts go together.
-    pub fn start<'a>(self, applications: Applications, watching: Watching<'a>) -> Started<'a> {
-        if let Some(beside) = self.beside {
-            return self.start_beside(beside, applications, watching);
-        }
-        let (hosts, seed) = (self.hosts.clone(), self.scenario.seed);
-        match (hosts, self.queue) {
-            (HostConfig::Bound, _) => Box::new(Bound::start(self, applications.generator)),
-            (HostConfig::Homa(config, nic), _) => {
-                self.start_homa_hosts(applications, (config, nic), watching)
-            }
-            (HostConfig::PFabric(config), Queue::Combined(_)) => {
-                let make = Box::new(move |_, life| PFabric::new(config, life));
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            (HostConfig::PFabric(config), _) => {
-                let make = Box::new(move |_, life| PFabric::new(config, life));
-                self.start_any(applications, (make, |_| PriorityDrop), watching)
-            }
-            (HostConfig::PHost(config), _) => {
-                let make = Box::new(move |_, life| PHost::new(config, life));
-                self.start_any(applications, (make, |_| StrictPriority), watching)
-            }
-            (HostConfig::Ndp(config), queue) => {
-                let paths = self.network.wiring.paths();
-                let config = NdpConfig { paths, seed, ..config };
-                let make = Box::new(move |host, life| Ndp::new(config, host, life));
-                let queue = match queue {
-                    Queue::Trimming(queue) => queue,
-                    _ => TrimmingConfig::PAPER,
-                };
-                let mut port = 0;
-                let queues = move |_: &PortSpec| {
-                    port += 1;
-                    Trimming::new(queue, seed, port)
-                };
-                self.start_any(applications, (make, queues), watching)
-            }
-            (HostConfig::StopAndWait, Queue::Ecn(ecn)) => {
-                let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(applications, (make, |_| ecn_queue(ecn)), watching)
-            }
-            (HostConfig::Tcp(config, nic), _) => {
-                self.start_tcp(applications, (config, nic), watching)
-            }
-            (HostConfig::StopAndWait, _) => {
-                let make = Box::new(|_, life| StopAndWait::new(life));
-                self.start_any(applications, (make, |_| StrictPriority), watching)
-            }
-        }
-    }
-
-    /// Homa's hosts, behind a NIC that does something or not.
-    fn start_homa_hosts<'a>(
+    /// Builds the simulation. Its parts must fit together.
+    pub fn start<'a>(
         self,
         applications: Applications,
-        (config, nic): (Box<HomaConfig>, NicConfig),
         watching: Watching<'a>,
-    ) -> Started<'a> {
-        let seed = self.scenario.seed;
-        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
-        match self.queue {
-            Queue::Combined(_) if !nic.is_plain() => {
-                let nic = NicConfig { instrument, ..nic };
-                let make = Box::new(move |host, life| {
-                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
-                });
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            _ if !nic.is_plain() => {
-                let nic = NicConfig { instrument, ..nic };
-                let make = Box::new(move |host, life| {
-                    Nic::new(config.host(host, life, seed), nic, host, (life, seed))
-                });
-                self.start_any(applications, (make, |_| StrictPriority), watching)
-            }
-            Queue::Combined(_) => {
-                let make = Box::new(move |host, life| config.host(host, life, seed));
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            _ => {
-                let make = Box::new(move |host, life| config.host(host, life, seed));
-                self.start_homa(applications, make, watching)
-            }
-        }
+    ) -> Box<dyn AnySimulation + 'a> {
+        let start = Start { experiment: self, applications, watching };
+        let Started(simulation) = match self.beside {
+            Some(beside) => self.start_beside(beside, start),
+            None => self.hosts.start(start),
+        };
+        simulation
     }
 
-    /// TCP's hosts.
-    fn start_tcp<'a>(
-        self,
-        applications: Applications,
-        (config, nic): (Arc<TcpConfig>, NicConfig),
-        watching: Watching<'a>,
-    ) -> Started<'a> {
-        let seed = self.scenario.seed;
-        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
-        match self.queue {
-            Queue::Phantom(ecn, phantom) => {
-                self.start_nic(applications, (config, nic), (ecn, phantom), watching)
-            }
-            Queue::Combined(_) if !nic.is_plain() => {
-                let nic = NicConfig { instrument, ..nic };
-                let make = Box::new(move |host, life| {
-                    Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
-                });
-                self.start_any(applications, (make, |_| Combined), watching)
-            }
-            queue if !nic.is_plain() => {
-                let ecn = match queue {
-                    Queue::Ecn(ecn) => Some(ecn),
-                    _ => None,
-                };
-                self.start_nic(applications, (config, nic), (ecn, None), watching)
-            }
-            queue => {
-                let make = Box::new(move |host, life| Tcp::new(config.clone(), host, (life, seed)));
-                match queue {
-                    Queue::Ecn(ecn) => {
-                        self.start_any(applications, (make, |_| ecn_queue(ecn)), watching)
-                    }
-                    Queue::Combined(_) => {
-                        self.start_any(applications, (make, |_| Combined), watching)
-                    }
-                    _ => self.start_any(applications, (make, |_| StrictPriority), watching),
-                }
-            }
-        }
-    }
-
-    /// TCP behind a NIC that does something, or phantom queues.
-    fn start_nic<'a>(
-        self,
-        applications: Applications,
-        (config, nic): (Arc<TcpConfig>, NicConfig),
-        (ecn, phantom): (Option<EcnConfig>, Option<PhantomConfig>),
-        watching: Watching<'a>,
-    ) -> Started<'a> {
-        let seed = self.scenario.seed;
-        let instrument = self.scenario.probes.map(|probes| HostId(probes.from));
-        let nic = NicConfig { instrument, ..nic };
-        let make = Box::new(move |host, life| {
-            Nic::new(Tcp::new(config.clone(), host, (life, seed)), nic, host, (life, seed))
-        });
-        let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
-        let queue =
-            move |port: &PortSpec| Phantom::new(ecn.map_or(never, ecn_queue), phantom, port.rate);
-        self.start_any(applications, (make, queue), watching)
-    }
-
-    fn start_homa<'a>(
-        self,
-        applications: Applications,
-        make: MakeTransport<Homa>,
-        watching: Watching<'a>,
-    ) -> Started<'a> {
-        let faults = LinkFaults::new(self.scenario, self.network);
-        let follows = watching.follows_packets();
-        let Watching { queues, journeys, wasted, capture, judge, messages } = watching;
-        let parts = (make, |_: &PortSpec| StrictPriority);
-        match (follows, queues, faults.any()) {
-            (true, queues, faulty) => {
-                let probes = (queues, (journeys, (wasted, (capture, (judge, messages)))));
-                if faulty {
-                    self.boxed(parts, (applications, probes, faults))
-                } else {
-                    self.boxed(parts, (applications, probes, NoFaults))
-                }
-            }
-            (false, Some(queues), true) => self.boxed(parts, (applications, queues, faults)),
-            (false, Some(queues), false) => self.boxed(parts, (applications, queues, NoFaults)),
-            (false, None, true) => self.boxed(parts, (applications, (), faults)),
-            (false, None, false) => self.boxed(parts, (applications, (), NoFaults)),
-        }
-    }
-
-    /// Any other pair of hosts and queues.
-    pub(super) fn start_any<'a, T, Q>(
-        self,
-        applications: Applications,
-        parts: (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
-        watching: Watching<'a>,
-    ) -> Started<'a>
-    where
-        T: Transport + 'a,
-        Q: PortQueue + 'a,
-    {
-        let Watching { queues, journeys, wasted, judge, messages, .. } = watching;
-        let faults = LinkFaults::new(self.scenario, self.network);
-        let faults = faults.any().then_some(faults);
-        let probes = (queues, (journeys, (wasted, (judge, messages))));
-        self.boxed(parts, (applications, probes, faults))
-    }
-
-    fn boxed<'a, T, Q, P, F>(
+    fn build<'a, T, Q, P, F>(
         self,
         (make, mut queue): (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
         parts: (Applications, P, F),
@@ -306,6 +183,6 @@ impl Experiment<'_> {
         let mut queue = |_, port: &PortSpec| queue(port);
         let mut sim = Box::new(Simulation::with_queues(wiring, config, (make, &mut queue), parts));
         sim.begin(self.network);
-        sim
+        Started(sim)
     }
 }

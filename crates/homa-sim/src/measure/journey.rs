@@ -19,7 +19,7 @@ use crate::engine::{AtPort, Backlog, Probe};
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Numbered;
-use crate::transport::{Content, DataContent, Label, Transport, message_number};
+use crate::transport::{DataContent, Label, PacketContent, Transport, message_number};
 
 /// The places where a packet waits on a path of two tiers. With three, ports up count together,
 /// and so do ports down above the last one; all ports between the switches of a graph are up.
@@ -279,7 +279,7 @@ impl<T: Transport> Probe<T> for Journeys {
         packet: &T::Packet,
         label: &Label,
     ) {
-        let flight = if let Content::Data(data) = T::content(packet) {
+        let flight = if let PacketContent::Data(data) = T::content(packet) {
             self.on_data(now, host, &data, label)
         } else {
             let end = now + self.rates[host.0 as usize].serialisation(label.wire_bytes);
@@ -326,9 +326,11 @@ impl<T: Transport> Probe<T> for Journeys {
         _receipt: &Receipt,
     ) {
         match T::content(packet) {
-            Content::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
-            Content::Permit { message, offset } => self.on_permit(now, host, (message, offset)),
-            Content::Other => {}
+            PacketContent::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
+            PacketContent::Permit { message, offset } => {
+                self.on_permit(now, host, (message, offset))
+            }
+            PacketContent::Other => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use homa_workload::interval::{self, Interval};
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::sizes::SizeDistribution;
 
-use crate::scenario::outcome::{Bucket, ByReceiver, Group, GroupPercentile, Slowdown};
+use crate::scenario::outcome::{ByReceiver, GroupPercentile, SizeBucket, SizeGroup, Slowdown};
 use crate::scenario::{Groups, SlowdownBy};
 use crate::time::SimDuration;
 
@@ -120,7 +120,7 @@ impl Latencies {
     }
 
     /// Latency over ranges of sizes, by class, then by size; ranges without messages are left out.
-    pub fn groups(&self, wanted: &Groups, alone: &dyn Fn(u32, u32) -> Alone) -> Vec<Group> {
+    pub fn groups(&self, wanted: &Groups, alone: &dyn Fn(u32, u32) -> Alone) -> Vec<SizeGroup> {
         let mut members: BTreeMap<(u8, usize), Vec<(f64, u64)>> = BTreeMap::new();
         for sample in self.samples.iter().flatten() {
             let range = wanted.up_to.partition_point(|largest| *largest < sample.bytes);
@@ -139,7 +139,7 @@ impl Latencies {
                 let us = latencies.percentile(share)? as f64 / 1e6;
                 Some(GroupPercentile { percent, slowdown: slowdowns.percentile(share)?, us })
             };
-            Group {
+            SizeGroup {
                 class,
                 above_bytes: range.checked_sub(1).map_or(0, |below| wanted.up_to[below]),
                 max_bytes: wanted.up_to.get(range).copied(),
@@ -153,14 +153,14 @@ impl Latencies {
         members.into_iter().map(of).collect()
     }
 
-    fn bucket(&self, index: usize, slowdowns: &[f64]) -> Bucket {
+    fn bucket(&self, index: usize, slowdowns: &[f64]) -> SizeBucket {
         let samples = &self.samples[index];
         let times = Sorted::new(samples.iter().map(|sample| sample.latency.0).collect());
         let micros = |percentile| times.percentile(percentile).map(|ps| ps as f64 / 1e6);
         let sorted = Sorted::new(slowdowns.to_vec());
         let ends = |interval: Interval<f64>| [interval.low, interval.high];
         let bin = self.bins.bins()[index];
-        Bucket {
+        SizeBucket {
             cum_share: bin.cum_share,
             min_bytes: self.least[index],
             max_bytes: bin.max_bytes,
@@ -230,7 +230,8 @@ mod tests {
         }
         let wanted = Groups { up_to: vec![10, 20], percentiles: vec![50.0, 99.9] };
         let groups = latencies.groups(&wanted, &|_, _| SimDuration(2_000_000).into());
-        let place = |group: &Group| (group.class, group.above_bytes, group.max_bytes, group.count);
+        let place =
+            |group: &SizeGroup| (group.class, group.above_bytes, group.max_bytes, group.count);
         let places: Vec<_> = groups.iter().map(place).collect();
         assert_eq!(places, [(0, 0, Some(10), 3), (0, 10, Some(20), 1), (1, 0, Some(10), 1)]);
         assert_eq!((groups[0].mean, groups[0].mean_us), (2.5, 5.0));
@@ -239,7 +240,7 @@ mod tests {
     }
 
     /// The bin of messages of one size to these receivers, with slowdowns of these.
-    fn bin(messages: impl Iterator<Item = (u32, u64)>) -> Bucket {
+    fn bin(messages: impl Iterator<Item = (u32, u64)>) -> SizeBucket {
         let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
         for (receiver, slowdown) in messages {
             let latency = SimDuration(slowdown * 1_000_000);

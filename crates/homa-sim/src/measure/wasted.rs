@@ -13,7 +13,7 @@ use homa_workload::interval::{GroupMean, mean};
 use crate::engine::{AtPort, Probe};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, Tier};
-use crate::transport::{Content, Label, Transport};
+use crate::transport::{Label, PacketContent, Transport};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<T: Transport> Probe<T> for Wasted {
         label: &Label,
     ) {
         // A grant may name an earlier message of the sender twice; only the end matters.
-        let Content::Permit { message, offset } = T::content(packet) else { return };
+        let PacketContent::Permit { message, offset } = T::content(packet) else { return };
         let sender = label.to.0;
         let wanting = &mut self.receivers[host.0 as usize].wanting;
         let Some(messages) = wanting.get_mut(&sender) else { return };
@@ -142,7 +142,7 @@ impl<T: Transport> Probe<T> for Wasted {
         packet: &T::Packet,
         _receipt: &Receipt,
     ) {
-        let Content::Data(data) = T::content(packet) else { return };
+        let PacketContent::Data(data) = T::content(packet) else { return };
         let first = data.offset == 0 && !data.resent;
         if first && data.total > data.permitted {
             let wanting = &mut self.receivers[host.0 as usize].wanting;

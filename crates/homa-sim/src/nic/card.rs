@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::switch::LEVELS;
-use crate::transport::{Content, DataContent, Label};
+use crate::transport::{DataContent, Label, PacketContent};
 
 /// Bytes that the message has left, then receiver and message, first byte, and order of arrival.
 type Place = (u32, u64, u32, u64);
@@ -43,11 +43,11 @@ impl<P> Card<P> {
     }
 
     /// Holds a packet, unless it is one that was sent again and lies here already.
-    pub fn hold(&mut self, packet: P, label: Label, content: Content) {
+    pub fn hold(&mut self, packet: P, label: Label, content: PacketContent) {
         self.arrived += 1;
         let held = &mut self.held[usize::from(label.priority) % LEVELS];
         let place = match content {
-            Content::Data(DataContent { message, offset, total, resent, .. }) => {
+            PacketContent::Data(DataContent { message, offset, total, resent, .. }) => {
                 let left = total.saturating_sub(offset).max(1);
                 let whose = u64::from(label.to.0) << 32 | u64::from(message);
                 let same = (left, whose, offset, 0)..=(left, whose, offset, u64::MAX);
@@ -56,7 +56,7 @@ impl<P> Card<P> {
                 }
                 (left, whose, offset, self.arrived)
             }
-            Content::Permit { .. } | Content::Other => (0, 0, 0, self.arrived),
+            PacketContent::Permit { .. } | PacketContent::Other => (0, 0, 0, self.arrived),
         };
         held.insert(place, (packet, label));
         self.occupied |= 1 << (label.priority & 7);
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
     use crate::topology::HostId;
 
-    fn data(message: u32, offset: u32, resent: bool) -> Content {
+    fn data(message: u32, offset: u32, resent: bool) -> PacketContent {
         let (len, total, permitted) = (1_000, 10_000, 10_000);
-        Content::Data(DataContent { message, offset, len, total, permitted, resent })
+        PacketContent::Data(DataContent { message, offset, len, total, permitted, resent })
     }
 
     #[test]
@@ -94,8 +94,8 @@ mod tests {
         hold("long", 3, data(1, 0, false));
         hold("its end", 3, data(1, 9_000, false));
         hold("middle", 5, data(2, 5_000, false));
-        hold("grant", 3, Content::Other);
-        hold("second grant", 3, Content::Other);
+        hold("grant", 3, PacketContent::Other);
+        hold("second grant", 3, PacketContent::Other);
         hold("middle again", 5, data(2, 5_000, true));
         assert_eq!(card.levels(), 1 << 3 | 1 << 5);
         let mut take = |levels| card.take(levels).map(|(name, _)| name);

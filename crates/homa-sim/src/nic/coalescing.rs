@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use homa_proto::{Duration, Time};
 
-use crate::transport::Arrival;
+use crate::transport::PacketMeta;
 
 use super::cpu::Cpu;
 
@@ -36,7 +36,7 @@ pub struct CoalescingConfig {
 #[derive(Clone, Copy, Debug)]
 struct Frame<P> {
     packet: P,
-    arrival: Arrival,
+    arrival: PacketMeta,
     flow: u32,
     bytes: u32,
 }
@@ -90,7 +90,12 @@ impl<P: Copy> ReceiveRing<P> {
     }
 
     /// A frame comes; [`ReceiveRing::take`] what is ready then.
-    pub fn push(&mut self, now: Time, (packet, arrival): (P, Arrival), (flow, bytes): (u32, u32)) {
+    pub fn push(
+        &mut self,
+        now: Time,
+        (packet, arrival): (P, PacketMeta),
+        (flow, bytes): (u32, u32),
+    ) {
         self.counted.frames += 1;
         self.frames.push_back(Frame { packet, arrival, flow, bytes });
         let waiting = (self.frames.len() - self.announced) as u32;
@@ -111,7 +116,7 @@ impl<P: Copy> ReceiveRing<P> {
 
     /// A frame that the network stack is given now; with it, whether the next one belongs to the
     /// same delivery. Ask until there is none.
-    pub fn take(&mut self, now: Time, cpu: &mut Cpu) -> Option<(P, Arrival)> {
+    pub fn take(&mut self, now: Time, cpu: &mut Cpu) -> Option<(P, PacketMeta)> {
         loop {
             if self.delivery.1 <= now && self.delivery.0 > 0 {
                 let frame = self.frames.pop_front()?;
@@ -121,7 +126,7 @@ impl<P: Copy> ReceiveRing<P> {
                 if !merged {
                     self.delivery.1 = Time::MAX;
                 }
-                return Some((frame.packet, Arrival { merged, ..frame.arrival }));
+                return Some((frame.packet, PacketMeta { merged, ..frame.arrival }));
             }
             // Interrupts and the ends of deliveries take effect in their order.
             if self.interrupt <= now && self.interrupt <= self.delivery.1 {
@@ -189,7 +194,7 @@ mod tests {
             let Some(now) = now else { return (given, ring.counted) };
             if next == Some(now) {
                 arrivals.next();
-                ring.push(now, (0, Arrival::new(HostId(1), 0)), (7, DATA));
+                ring.push(now, (0, PacketMeta::new(HostId(1), 0)), (7, DATA));
             }
             while let Some((_, arrival)) = ring.take(now, &mut cpu) {
                 given.push((now.0, arrival.merged));

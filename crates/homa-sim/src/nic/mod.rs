@@ -27,7 +27,7 @@ use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
 use homa_workload::rng::Rng;
 
 use crate::topology::HostId;
-use crate::transport::{Arrival, Content, Label, Timeouts, Transport};
+use crate::transport::{Label, PacketContent, PacketMeta, Timeouts, Transport};
 
 use coalescing::{CoalescingConfig, ReceiveRing, Received};
 use cpu::{Cpu, CpuConfig};
@@ -131,7 +131,7 @@ impl<P: Copy> Offloads<P> {
         while idle && queue.has_room() {
             let Some(packet) = inner.transmit(now) else { break };
             let Label { to, flow, wire_bytes, .. } = inner.label(&packet);
-            let data = matches!(T::content(&packet), Content::Data(_));
+            let data = matches!(T::content(&packet), PacketContent::Data(_));
             queue.hand_over((to.0, flow), (packet, wire_bytes), data);
             if *single {
                 idle = prepare(queue);
@@ -267,17 +267,17 @@ impl<T: Transport> Nic<T> {
     fn count_sent(&mut self, now: Time, packet: &T::Packet) {
         let Some(offloads) = &mut self.offloads else { return };
         match T::content(packet) {
-            Content::Data(data) => offloads.counters.data_trains.pass(now, data.len),
+            PacketContent::Data(data) => offloads.counters.data_trains.pass(now, data.len),
             _ => offloads.counters.control_sent += 1,
         }
     }
 
     #[cold]
-    fn receive_later(&mut self, now: Time, packet: &T::Packet, arrival: Arrival) {
+    fn receive_later(&mut self, now: Time, packet: &T::Packet, arrival: PacketMeta) {
         let label = self.inner.label(packet);
         let Some(offloads) = &mut self.offloads else { return };
         match T::content(packet) {
-            Content::Data(data) => offloads.counters.data_bytes += u64::from(data.len),
+            PacketContent::Data(data) => offloads.counters.data_bytes += u64::from(data.len),
             _ => offloads.counters.control_trains.pass(now, 0),
         }
         let waits = offloads.instrument != Some(arrival.from);
@@ -313,7 +313,7 @@ impl<T: Transport> Transport for Nic<T> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, packet: &T::Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &T::Packet, arrival: PacketMeta) -> Receipt {
         if let Some(pacer) = &mut self.pacer
             && T::echoes_congestion(packet)
         {
@@ -349,7 +349,7 @@ impl<T: Transport> Transport for Nic<T> {
         self.inner.label(packet)
     }
 
-    fn content(packet: &T::Packet) -> Content {
+    fn content(packet: &T::Packet) -> PacketContent {
         T::content(packet)
     }
 

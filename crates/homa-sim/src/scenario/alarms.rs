@@ -1,13 +1,13 @@
-//! What nobody who reads a result may miss, as sentences: fabrics that locked up, pauses without an
-//! end in sight, frames lost where none should be, and what a scenario asks for against its sense.
+//! Warnings that a reader of a result must not miss, as sentences: deadlocks, pauses that last too
+//! long, frames lost by lossless switches, and settings that are probably mistakes.
 
-use super::outcome::{Outcome, Pauses};
+use super::outcome::{Pauses, ScenarioOutcome};
 
-/// A pause that lasts as long has no other cause than a storm: no receiver is slow for so long.
+/// A longer pause is a storm, because no receiver is slow for 100 ms.
 const STORM_US: f64 = 100_000.0;
 
-impl Outcome {
-    /// These sentences, the worst first. Empty: there is nothing to tell.
+impl ScenarioOutcome {
+    /// The warnings of this run, the worst first. Empty if there are none.
     pub fn alarms(&self) -> Vec<String> {
         let pauses = self.pauses.iter();
         let mut told: Vec<String> = pauses.filter_map(Pauses::alarm).collect();
@@ -25,7 +25,7 @@ impl Outcome {
 }
 
 impl Pauses {
-    /// A deadlock, or else a storm.
+    /// Reports a deadlock, otherwise a pause storm, otherwise nothing.
     fn alarm(&self) -> Option<String> {
         if let Some(first) = self.deadlock.first() {
             let circle = self.deadlock.join(" -> ");

@@ -1,24 +1,32 @@
-//! What a scenario asks of the network: who sends what to whom, how much of it, for how long.
+//! The demand of a scenario: which hosts send messages to which, how much of it, and for how long.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
 
-/// Who sends what to whom.
+/// Which hosts send messages to which, and the sizes of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "pattern", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Traffic {
-    /// Every host to uniformly chosen others, open loop, Poisson (Homa §5.2).
+    /// Every host sends to uniformly chosen others, open loop, Poisson (Homa §5.2).
     AllToAll {
-        /// `w1` to `w5`, `w1-analytic`, a table (`sizes.csv`) or a size in bytes.
+        /// `w1` to `w5`, `w1-analytic`, a file with a table (`sizes.csv`), or a size in bytes.
         #[serde(deserialize_with = "units::workload")]
         workload: String,
         /// One-way messages or echo RPCs.
         #[serde(default)]
         exchange: Exchange,
         /// Larger messages are cut to this many bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "units::bytes"
+        )]
         max_bytes: Option<u32>,
     },
     /// The first hosts call the others, open loop, Poisson (Homa §5.1, Figure 8: 8 and 8).
@@ -31,10 +39,14 @@ pub enum Traffic {
         /// Number of servers.
         servers: u32,
         /// Larger messages are cut to this many bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "units::bytes"
+        )]
         max_bytes: Option<u32>,
     },
-    /// Hosts 1, 2, ... send to host 0, open loop, Poisson: what a client's servers answer (HULL
+    /// Hosts 1, 2, ... send to host 0, open loop, Poisson, as servers that answer one client (HULL
     /// §6.2). Loads are shares of the link to host 0.
     ManyToOne {
         /// As above.
@@ -47,38 +59,41 @@ pub enum Traffic {
     Incast {
         /// Number of servers: hosts 1, 2, ...
         servers: u32,
-        /// RPCs outstanding at a time.
+        /// RPCs in flight at a time.
         concurrent: u32,
         /// Bytes of each request.
-        #[serde(default = "tiny_request")]
+        #[serde(default = "tiny_request", deserialize_with = "units::bytes")]
         request_bytes: u32,
         /// Bytes of each response.
+        #[serde(deserialize_with = "units::bytes")]
         response_bytes: u32,
-        /// The next RPCs begin when all have ended (DCTCP §4.2.1): rounds, which are measured.
+        /// RPCs are issued in rounds: the next ones begin when all have ended (DCTCP §4.2.1). The
+        /// times of rounds are measured.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         together: bool,
     },
-    /// Every host sends messages of one size to one other host, all at the start.
+    /// Every host sends one message to one other host, all at the start.
     Permutation {
         /// Bytes of each message.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u32,
     },
-    /// Flows of 2 GB each from the start on, longer than a run should last (HULL §6.1): what counts
-    /// is what links carry, and `probes`. Either `senders` or `groups`.
+    /// Flows of 2 GB each that start at time 0 and should outlast the run (HULL §6.1). The results
+    /// are the rates of links and flows, and `probes`. Set either `senders` or `groups`.
     LongFlows {
-        /// Hosts 1, 2, ... of so many send to host 0.
+        /// Number of hosts 1, 2, ... that send to host 0.
         #[serde(default, skip_serializing_if = "is_zero")]
         senders: u32,
-        /// Flows of other hosts.
+        /// Flows between other hosts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         groups: Vec<FlowGroup>,
     },
-    /// Requests and responses that belong together (DeTail §6). Latencies are those of single
-    /// responses, by their size; those of workflows are `workflows` of the outcome.
+    /// Workflows of several requests (DeTail §6). Latencies are those of single responses, by the
+    /// response's size; the field `workflows` of the outcome has the times of whole workflows.
     Workflows(WorkflowTraffic),
-    /// Messages from a list: lines of `id,src,dst,bytes,start_ns`.
+    /// Messages from a file with lines of `id,src,dst,bytes,start_ns`.
     Flows {
-        /// Its path.
+        /// Path of the file.
         file: String,
         /// One-way messages or echo RPCs.
         #[serde(default)]
@@ -86,7 +101,7 @@ pub enum Traffic {
     },
 }
 
-/// Flows of several hosts, which have one each.
+/// Flows of several hosts, one flow for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowGroup {
@@ -96,7 +111,7 @@ pub struct FlowGroup {
     pub count: u32,
     /// The first receiving host.
     pub to: u32,
-    /// Each flow has a receiver of its own: the hosts that follow.
+    /// The flows go to different receivers: `to` and the hosts that follow it.
     #[serde(default)]
     pub spread: bool,
 }
@@ -118,11 +133,11 @@ const fn tiny_request() -> u32 {
     100
 }
 
-/// What one exchange is.
+/// The kind of one exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exchange {
-    /// A message without answer (Homa §5.2).
+    /// A message without a response (Homa §5.2).
     #[default]
     OneWay,
     /// A request and a response of the same size (Homa §5.1).
@@ -132,32 +147,91 @@ pub enum Exchange {
 /// How much traffic an open-loop pattern offers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Load {
+pub struct OfferedLoad {
     /// Share of every host link's rate, in each direction that carries messages.
     pub fraction: f64,
-    /// Which bytes it counts.
+    /// Which bytes count.
     #[serde(default)]
     pub basis: Basis,
 }
 
-/// Which bytes a load counts. The same fraction offers different traffic in each.
+/// A load must be below this, because results do not change any more at ten times the links'
+/// capacity, and a larger number was probably meant as per cent.
+const TOO_MUCH: f64 = 10.0;
+
+impl OfferedLoad {
+    /// Whether `fraction` is a valid share of a link: above 0 and below 10, where more than 1 is an
+    /// overload. The error is the part after "must" of a [`super::ScenarioError`].
+    pub fn check(fraction: f64) -> Result<(), String> {
+        if fraction > 0.0 && fraction < TOO_MUCH {
+            return Ok(());
+        }
+        let must = format!("be a share of a link above 0 and below {TOO_MUCH}");
+        Err(match as_share(fraction) {
+            meant if meant < TOO_MUCH && meant > 0.0 => format!("{must}: {meant}?"),
+            _ => format!("{must}, such as 0.8"),
+        })
+    }
+}
+
+/// The share that was probably meant, if `number` is too large for one and may be per cent.
+fn as_share(number: f64) -> f64 {
+    if number < TOO_MUCH { number } else { number / 100.0 }
+}
+
+/// Reads the table of a load. If there is a number instead, the error suggests the key.
+pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OfferedLoad, D::Error> {
+    struct LoadKeys;
+
+    fn key<E: Error>(number: f64) -> Result<OfferedLoad, E> {
+        let share = as_share(number);
+        Err(E::custom(format!("a load is a table of keys: write `load.fraction = {share}`")))
+    }
+
+    impl<'de> Visitor<'de> for LoadKeys {
+        type Value = OfferedLoad;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table with the keys fraction and basis")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OfferedLoad, A::Error> {
+            OfferedLoad::deserialize(MapAccessDeserializer::new(map))
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<OfferedLoad, E> {
+            key(number)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<OfferedLoad, E> {
+            key(number as f64)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<OfferedLoad, E> {
+            key(number as f64)
+        }
+    }
+
+    deserializer.deserialize_any(LoadKeys)
+}
+
+/// Which bytes a load counts. The same fraction means different traffic for each basis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Wire bytes in the framing of the Homa authors' simulator, grants included, whatever the
-    /// scheme sends: equal fractions offer equal messages to every scheme (Homa §5.2).
+    /// Wire bytes in the framing of the Homa authors' simulator, including grants, under every
+    /// scheme. Equal fractions therefore offer the same messages to every scheme (Homa §5.2).
     #[default]
     Paper,
-    /// Wire bytes in the scheme's own framing.
+    /// Wire bytes in the framing of the scheme.
     Wire,
     /// Application bytes (Homa §5.1; HULL; DeTail).
     Payload,
 }
 
-/// One-way messages at equal times from one host to another, beside the traffic and in none of its
-/// numbers: how long packets wait on that way (HULL §5.2), without those of the receiver's
-/// interrupts. The host that sends them should have
-/// nothing else to send.
+/// One-way messages at regular times from one host to another, which measure how long packets wait
+/// on that path (HULL §5.2). No other measure counts them, and their delays do not include the
+/// receiver's interrupts. The sending host should have nothing else to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probes {
@@ -165,14 +239,14 @@ pub struct Probes {
     pub from: u32,
     /// Receiving host.
     pub to: u32,
-    /// Between two of them.
+    /// Time between two probes. Default: 1 ms.
     #[serde(default = "millisecond")]
     pub every: Span,
-    /// Bytes of each; a packet's worth.
-    #[serde(default = "one_packet")]
+    /// Bytes of each probe. Default: 1400, which fit one packet.
+    #[serde(default = "one_packet", deserialize_with = "units::bytes")]
     pub bytes: u32,
-    /// A probe that takes longer was lost and sent again, or waited behind one that was: it counts
-    /// as lost and in no mean or percentile. Absent: all count.
+    /// A probe that takes longer counts as lost and in no mean or percentile, because it was
+    /// retransmitted or waited behind a retransmitted one. Default: all probes count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<Span>,
 }
@@ -185,39 +259,41 @@ const fn one_packet() -> u32 {
     1_400
 }
 
-/// When traffic ends. Both given: whichever comes first.
+/// When traffic ends. If both `messages` and `time` are set, the first of them ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stop {
     /// After this many measured messages (RPCs for echo).
+    #[serde(deserialize_with = "units::count")]
     pub messages: Option<u64>,
     /// At this time.
     pub time: Option<Span>,
-    /// What happens to messages under way at the end.
-    pub ending: Ending,
-    /// At most this long after the end of traffic, in simulated time.
+    /// What happens to messages in flight at the end.
+    pub ending: TrafficEnding,
+    /// The run lasts at most this long after the end of traffic, in simulated time.
     pub drain_limit: Span,
 }
 
-/// What happens to messages under way when traffic ends.
+/// What happens to messages in flight when traffic ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ending {
+pub enum TrafficEnding {
     /// The network runs until it is empty.
     #[default]
     Drain,
-    /// More, unmeasured messages keep the load up until all measured ones arrived.
+    /// Further messages, which are not measured, keep up the load until all measured messages have
+    /// arrived.
     Loaded,
-    /// The run ends at once; what did not arrive is counted.
+    /// The run ends at once, and messages that have not arrived are counted.
     Cut,
 }
 
 impl Default for Stop {
     fn default() -> Self {
         Self {
-            messages: Some(100_000),
+            messages: Some(300_000),
             time: None,
-            ending: Ending::Drain,
+            ending: TrafficEnding::Drain,
             drain_limit: Span(10 * 1_000_000_000_000),
         }
     }

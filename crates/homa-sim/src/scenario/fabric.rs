@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::{Bandwidth, Span};
+use super::units::{self, Bandwidth, Span};
 
 /// A network. The default is the one of Homa §5.2: 144 hosts in 9 racks, 4 spines, 10 and 40
 /// Gbit/s, unlimited buffers.
@@ -15,32 +15,35 @@ pub struct Fabric {
     pub host_link: Bandwidth,
     /// Rate of the links between switches.
     pub fabric_link: Bandwidth,
-    /// Rate of the links between aggregation and core switches, where there are such; absent:
-    /// `fabric_link`.
+    /// Rate of the links between aggregation and core switches, for shapes that have core switches.
+    /// Default: `fabric_link`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core_link: Option<Bandwidth>,
-    /// From the application's call to the NIC: pure latency (Homa §5.2: part of 1.5 us).
+    /// Latency from the application's call to the NIC (Homa §5.2: part of 1.5 us). It delays
+    /// packets but does not limit their rate.
     pub send_delay: Span,
-    /// Inside the sending NIC, after serialisation.
+    /// Latency of the sending NIC, after serialisation.
     pub nic_delay: Span,
-    /// From the receiving NIC to the application: pure latency.
+    /// Latency from the receiving NIC to the application.
     pub receive_delay: Span,
-    /// Inside each switch, besides receiving and sending the frame.
+    /// Latency of each switch, in addition to receiving and sending the frame.
     pub switch_delay: Span,
-    /// Along each cable.
+    /// Latency of each cable.
     pub propagation: Span,
-    /// Switches forward a frame before its last bit arrived.
+    /// Whether switches forward a frame before its last bit has arrived.
     pub cut_through: bool,
-    /// Frames of higher priority interrupt the one being sent (link-level preemption).
+    /// Whether frames of higher priority interrupt the frame in transmission (link-level
+    /// preemption).
     pub preemption: bool,
-    /// How a switch picks among equal paths; absent: as the scheme has it.
+    /// How a switch picks among equal paths. Default: that of the scheme.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<Routing>,
-    /// Of `adaptive`: drain bytes below which a port is favoured, ascending; the first threshold
-    /// with a favoured port decides (DeTail §4.2.3). Absent: 16384 and 65536.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Only for `adaptive`: a port is favoured if its drain bytes are below a threshold. Thresholds
+    /// ascend, and the first one with a favoured port decides (DeTail §4.2.3). Default: 16384 and
+    /// 65536.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub thresholds: Option<Vec<u32>>,
-    /// Of `adaptive`: favoured ports take turns instead of chance.
+    /// Only for `adaptive`: favoured ports are used in turn instead of at random.
     pub round_robin: bool,
     /// Memory for waiting frames.
     pub buffer: Buffer,
@@ -48,30 +51,30 @@ pub struct Fabric {
     pub loss_ppm: u32,
     /// Packets delivered twice at random on every link, per million.
     pub duplicate_ppm: u32,
-    /// Packets held up at random on every link, so that those behind overtake, per million.
+    /// Packets delayed at random on every link, so that later ones overtake them, per million.
     pub reorder_ppm: u32,
-    /// The longest time for which one is held up; each time up to it is equally likely.
+    /// The maximum of that delay. All values up to it are equally likely.
     pub reorder_by: Span,
-    /// When random loss, duplication and reordering of all links end; absent: never.
+    /// When random loss, duplication and reordering of all links end. Default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_until: Option<Span>,
-    /// Links that are down, slower or more lossy than the others. Idle times are those of the
-    /// unimpaired network.
+    /// Links that are down, slower or more lossy than the others. Idle times are measured without
+    /// these impairments.
     pub impaired: Vec<Impaired>,
-    /// Hosts that stand still for a while: they send nothing, and what arrives waits.
+    /// Hosts that pause for some time: they send nothing, and arriving packets wait.
     pub paused: Vec<Paused>,
 }
 
-/// A host that stands still for a while, as one whose processor is taken away.
+/// A host that pauses for some time, e.g. because its processor runs something else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paused {
-    /// Which: `h0`, `h1`, ...
+    /// Name of the host: `h0`, `h1`, ...
     pub host: String,
-    /// Since when.
+    /// Beginning of the pause. Default: the start of the run.
     #[serde(default)]
     pub at: Span,
-    /// Until when.
+    /// End of the pause.
     pub until: Span,
 }
 
@@ -79,12 +82,12 @@ pub struct Paused {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
-    /// All hosts at one switch.
+    /// One switch that all hosts are connected to.
     SingleSwitch {
         /// Number of hosts.
         hosts: u32,
     },
-    /// Racks of hosts, each TOR connected once to every spine.
+    /// Racks of hosts. Each TOR has one link to every spine.
     LeafSpine {
         /// Number of TORs.
         racks: u32,
@@ -93,20 +96,21 @@ pub enum Shape {
         /// Number of spines.
         spines: u32,
     },
-    /// Three tiers of `k`-port switches: `k` pods, `k^3 / 4` hosts times the oversubscription.
+    /// Three tiers of `k`-port switches with `k` pods and `k^3 / 4` hosts times the
+    /// oversubscription.
     FatTree {
-        /// Ports per switch, even.
+        /// Ports per switch; an even number.
         k: u32,
-        /// Hosts per TOR as a multiple of its uplinks; 1: full bisection.
+        /// Hosts per TOR as a multiple of its uplinks. 1, the default, means full bisection.
         #[serde(default = "one")]
         oversubscription: u32,
     },
-    /// Three tiers of any size: in each pod every TOR is connected to every aggregation switch;
-    /// aggregation switches of the same number in their pods share core switches.
+    /// Three tiers of any size. In each pod every TOR is connected to every aggregation switch, and
+    /// the n-th aggregation switches of all pods share core switches.
     Pods {
         /// Number of pods.
         pods: u32,
-        /// TORs in each.
+        /// TORs in each pod.
         racks: u32,
         /// Hosts at each TOR.
         hosts_per_rack: u32,
@@ -115,12 +119,12 @@ pub enum Shape {
         /// Core switches above each aggregation switch.
         cores: u32,
     },
-    /// Links listed in a file, one per line: `from,to,gbps,delay_ns`, such as `h0,s3,100,500`; `h`
-    /// and a number is a host, any other name a switch. Rates and delays stand there, so
-    /// `host_link`, `fabric_link` and all delays of the plan are not used; loads are shares of the
+    /// Links from a file with lines of `from,to,gbps,delay_ns`, e.g. `h0,s3,100,500`. A name of `h`
+    /// and a number is a host, any other name is a switch. Because the file has rates and delays,
+    /// `host_link`, `fabric_link` and all delays of the plan are ignored. Loads are shares of the
     /// slowest host's link.
     Graph {
-        /// Its path.
+        /// Path of the file.
         file: String,
     },
 }
@@ -135,11 +139,11 @@ fn one() -> u32 {
 pub enum Routing {
     /// Uniformly at random for each packet.
     Spray,
-    /// By a hash of source, destination and message: a message keeps to one path, two of one pair
-    /// may take different ones, as RPCs from different ports do.
+    /// By a hash of source, destination and message. All packets of a message take one path, but two
+    /// messages between the same hosts may take different ones, as RPCs from different ports do.
     Ecmp,
-    /// For each packet a port where little of its level and above waits: below the first of
-    /// `thresholds` if there is one, else below the next, else any (DeTail §4.2.3).
+    /// For each packet a port with few waiting bytes of its level and above: one below the first of
+    /// `thresholds` if there is one, else one below the next, else any (DeTail §4.2.3).
     Adaptive,
 }
 
@@ -152,26 +156,29 @@ pub enum Buffer {
     /// Drop-tail at this many wire bytes per port.
     PerPort {
         /// Wire bytes.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
     },
     /// Drop-tail at this many wire bytes per port and priority level (HULL §6.2.2: 10 packets).
     PerLevel {
         /// Wire bytes.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
     },
-    /// One pool per switch; no port takes more than `alpha_percent` % of what is free.
+    /// One pool per switch. No port uses more than `alpha_percent` % of the free memory.
     Shared {
         /// Wire bytes per switch.
+        #[serde(deserialize_with = "units::bytes")]
         bytes: u64,
         /// Dynamic threshold, percent of the free memory.
         alpha_percent: u32,
     },
 }
 
-/// A link that is not as the others: slower, lossy, or down when neither is said.
+/// A link that is slower if `rate` is set, lossy if `loss_ppm` is set, and down if neither is.
 ///
-/// Ends are hosts (`h0`) and switches: `tor0` of a single switch; `tor0`, `spine0` of a leaf-spine;
-/// `tor0`, `aggr0`, `core0` of a fat tree; the names in a graph's file.
+/// Ends are hosts (`h0`) and switches: `tor0` of a single switch; `tor0` and `spine0` of a
+/// leaf-spine; `tor0`, `aggr0` and `core0` of a fat tree; or the names in the file of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Impaired {
@@ -179,19 +186,19 @@ pub struct Impaired {
     pub from: String,
     /// The other end.
     pub to: String,
-    /// Only in the direction from `from` to `to`.
+    /// Only the direction from `from` to `to` is impaired.
     #[serde(default)]
     pub one_way: bool,
-    /// Since when.
+    /// When the impairment begins. Default: at the start of the run.
     #[serde(default)]
     pub at: Span,
-    /// Until when; absent: for ever.
+    /// When it ends. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
-    /// Its rate meanwhile.
+    /// Rate of the link during that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Bandwidth>,
-    /// Packets lost on it besides `loss_ppm` of all links, per million.
+    /// Packets lost on it, per million, in addition to `loss_ppm` of all links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_ppm: Option<u32>,
 }
@@ -226,7 +233,8 @@ impl Default for Fabric {
 }
 
 impl Shape {
-    /// Number of hosts; `None` for a graph, whose file knows.
+    /// Number of hosts. `None` for a graph, because only its file has it, and if the number
+    /// overflows.
     pub fn hosts(&self) -> Option<u32> {
         match *self {
             Self::SingleSwitch { hosts } => Some(hosts),

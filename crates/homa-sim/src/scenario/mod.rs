@@ -1,14 +1,14 @@
-//! What a simulation is: a plain description that a plan file holds, and what came out. Nothing
-//! here runs: [`crate::experiment`] does.
+//! The description of a simulation, as a plan file holds it, and the results of a run. This module
+//! is plain data; [`crate::experiment`] runs it.
 //!
-//! | module | what it decides |
+//! | module | contents |
 //! |---|---|
-//! | [`fabric`] | shape, rates, delays, buffers of the network |
-//! | [`demand`] | traffic, load and how long |
-//! | [`options`] | which of the scheme's parameters differ from its defaults |
+//! | [`fabric`] | shape, rates, delays and buffers of the network |
+//! | [`demand`] | traffic, load and when the run ends |
+//! | [`options`] | parameters of the scheme that differ from its defaults |
 //! | [`outcome`] | everything measured |
 //!
-//! Unknown keys are refused when a scenario is read.
+//! If a scenario has an unknown key, reading it fails.
 
 mod alarms;
 mod beside;
@@ -24,8 +24,8 @@ mod transports;
 pub mod units;
 mod workflows;
 
-pub use beside::Beside;
-pub use demand::{Basis, Ending, Exchange, FlowGroup, Load, Probes, Stop, Traffic};
+pub use beside::SecondScheme;
+pub use demand::{Basis, Exchange, FlowGroup, OfferedLoad, Probes, Stop, Traffic, TrafficEnding};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
@@ -34,7 +34,7 @@ pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,
 };
-pub use outcome::Outcome;
+pub use outcome::ScenarioOutcome;
 pub use transports::{
     NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
 };
@@ -51,46 +51,48 @@ pub struct Scenario {
     pub scheme: String,
     /// Parameters of the scheme that differ from its defaults.
     pub options: SchemeOptions,
-    /// Hosts of a second kind; absent: none.
+    /// A second scheme on a share of the hosts. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<SecondScheme>,
     /// The network.
     pub fabric: Fabric,
-    /// Who sends what to whom.
+    /// Which hosts send messages to which, and the sizes of messages.
     pub traffic: Traffic,
-    /// Messages that measure how long packets wait; absent: none.
+    /// Messages that measure how long packets wait. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<Probes>,
-    /// How much; of no meaning for closed loops and lists.
-    pub load: Load,
-    /// Until when.
+    /// How much traffic there is. Closed loops and lists of messages ignore it.
+    #[serde(deserialize_with = "demand::load")]
+    pub load: OfferedLoad,
+    /// When the run ends.
     pub stop: Stop,
-    /// Messages that start before this are not measured. The authors measured from the empty
-    /// start.
+    /// Messages that start before this time are not measured. The default is 0 because the Homa
+    /// authors measured from the empty start.
     pub warm_up: Span,
-    /// Everything random follows from it.
+    /// Seed of all random numbers. Runs of the same scenario with the same seed are identical.
     pub seed: u64,
-    /// What a latency is divided by.
+    /// The divisor of latencies.
     pub slowdown: SlowdownBy,
-    /// What is measured besides latency.
+    /// Measures besides latency.
     pub measures: Measures,
 }
 
 impl Default for Scenario {
-    /// The setting of Homa §5.2 with W3 at 80 % load.
+    /// The scheme `homa` on the network of Homa §5.2, with W1 at 80 % load. W1 is the only one of the
+    /// five workloads for which the default number of messages shows whether the load is sustained.
     fn default() -> Self {
         Self {
-            scheme: "homa-sim".to_owned(),
+            scheme: "homa".to_owned(),
             options: SchemeOptions::default(),
             beside: None,
             fabric: Fabric::default(),
             traffic: Traffic::AllToAll {
-                workload: "w3".to_owned(),
+                workload: "w1".to_owned(),
                 exchange: Exchange::OneWay,
                 max_bytes: None,
             },
             probes: None,
-            load: Load { fraction: 0.8, basis: Basis::Paper },
+            load: OfferedLoad { fraction: 0.8, basis: Basis::Paper },
             stop: Stop::default(),
             warm_up: Span(0),
             seed: 1,
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_survives_its_text_and_unknown_keys_do_not() {
+    fn a_scenario_round_trips_and_unknown_keys_are_refused() {
         let scenario = Scenario {
             options: SchemeOptions { overcommitment: Some(2), ..SchemeOptions::default() },
             warm_up: Span::millis(3),
@@ -123,5 +125,17 @@ mod tests {
         ] {
             assert!(serde_json::from_str::<Scenario>(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_load_that_is_a_number_names_its_key() {
+        for (given, meant) in [("80", "0.8"), ("55.5", "0.555"), ("0.7", "0.7")] {
+            let text = format!("{{\"load\": {given}}}");
+            let refused = serde_json::from_str::<Scenario>(&text).unwrap_err().to_string();
+            assert!(refused.contains(&format!("write `load.fraction = {meant}`")), "{refused}");
+        }
+        let text = r#"{"load": {"fraction": 0.5, "basis": "wire"}}"#;
+        let load = serde_json::from_str::<Scenario>(text).unwrap().load;
+        assert_eq!(load, OfferedLoad { fraction: 0.5, basis: Basis::Wire });
     }
 }

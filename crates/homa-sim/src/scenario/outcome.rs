@@ -1,4 +1,7 @@
-//! Everything a run measured. Shares and loads are fractions of 1, times say their unit.
+//! Everything a run measured. Shares and loads are fractions of 1. The name of a time ends with its
+//! unit, e.g. `mean_us`.
+//!
+//! An interval `*_ci` has two ends; an end is `None` if the sample is too small to bound it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,99 +12,99 @@ pub use super::reports::{
     ProbeDelays, Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
-/// What came out of one scenario. Field names are the keys of `homa sim --format json`.
+/// The results of one scenario. Field names are the keys of `homa sim --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// The scheme's name.
+pub struct ScenarioOutcome {
+    /// Name of the scheme.
     pub scheme: String,
-    /// The workload's name, or the pattern's when it has none.
+    /// Name of the workload, or of the traffic pattern if it has no workload.
     pub workload: String,
-    /// The load asked for.
+    /// The load that the scenario asks for.
     pub load: f64,
     /// Measured messages that arrived (RPCs for echo).
     pub messages: u64,
     /// The seed.
     pub seed: u64,
-    /// What the scenario asks for although it may not be what was meant, in sentences.
+    /// Settings of the scenario that are probably mistakes, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Sixteen hexadecimal digits: equal when the same packets moved at the same times.
+    /// Sixteen hexadecimal digits. Two runs have the same hash if the same packets moved at the same
+    /// times.
     pub trace_hash: String,
-    /// Packets, data or control, that crossed one link each.
+    /// Hops of data and control packets; a packet counts once for each link that it crosses.
     pub packet_hops: u64,
     /// User CPU time of the event loop.
     pub cpu_seconds: f64,
-    /// The quotient of the two.
+    /// `packet_hops` divided by `cpu_seconds`.
     pub hops_per_cpu_second: f64,
     /// Largest resident memory of the process so far.
     pub peak_rss_bytes: u64,
     /// Latency by message size.
     pub slowdown: Slowdown,
-    /// Queue lengths, when measured.
+    /// Queue lengths, if measured.
     pub queues: Option<Queues>,
-    /// Share of the receivers' links that each level carried, lowest level first, when measured.
+    /// Share of the receivers' links that each level carried, lowest level first, if measured.
     pub priority_share: Option<[f64; 8]>,
-    /// Share of the receivers' links that idled although senders waited for grants, when measured.
+    /// Share of the receivers' links that idled although senders waited for grants, if measured.
     pub wasted_bandwidth: Option<f64>,
-    /// The ends of its 95 % interval, by how much receivers differ.
+    /// 95 % interval of `wasted_bandwidth`, from the differences between receivers.
     #[serde(default)]
     pub wasted_ci: [Option<f64>; 2],
     /// Share of the receivers' links that carried frames while traffic lasted.
     pub utilisation: f64,
-    /// The ends of its 95 % interval, by how much batches of consecutive steps of time differ.
+    /// 95 % interval of `utilisation`, from the differences between batches of consecutive samples.
     #[serde(default)]
     pub utilisation_ci: [Option<f64>; 2],
-    /// The same of the links of each tier.
+    /// Utilisation of the links of each tier.
     #[serde(default)]
     pub links: LinkUse,
-    /// The ends of the 95 % interval of how many measured messages (RPCs) arrive per second while
-    /// traffic lasts, found alike.
+    /// 95 % interval of the measured messages (RPCs) that arrive per second while traffic lasts,
+    /// from the differences between batches of consecutive samples.
     #[serde(default)]
     pub messages_per_second_ci: [Option<f64>; 2],
-    /// Share of the receivers' links that application bytes of delivered messages took while
+    /// Share of the receivers' links that application bytes of delivered messages used while
     /// traffic lasted.
     pub goodput: f64,
-    /// The load in other terms.
+    /// The load in different units, and the load that was realised.
     pub loads: Loads,
     /// Incomplete messages over time.
     pub backlog: Backlog,
-    /// What was lost, and where.
+    /// Lost frames by cause, and refused packets.
     pub drops: Drops,
-    /// What delayed messages near p99, when measured.
+    /// Causes of delay of messages near p99, if measured.
     pub tail_delay: Option<TailDelay>,
-    /// Where the messages' time went, when measured.
+    /// The parts of the messages' latency, if measured.
     pub ledger: Option<Ledger>,
-    /// Latency over ranges of sizes, when measured: by class, then by size.
+    /// Latency by range of sizes, if measured, ordered by class, then by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<Group>,
-    /// Large messages one by one, when measured, in the order of arrival.
+    pub groups: Vec<SizeGroup>,
+    /// Every large message, if measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
-    /// How long workflows took, when traffic has any: by class in the order of names, all of a
-    /// class before those of each fan-out.
+    /// Completion times of workflows, if traffic has any. Classes are ordered by name, and the entry
+    /// of a whole class precedes those of its fan-outs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowTimes>,
-    /// What priority flow control did, in networks that have it.
+    /// Activity of priority flow control, if the network has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pauses: Option<Pauses>,
     /// Retransmission timeouts, for transports that have them.
     #[serde(default)]
     pub timeouts: TimeoutCounts,
-    /// What became of the messages of each kind of hosts, where there are two: those of the scheme,
-    /// then those beside them; a kind without hosts is left out.
+    /// Results by scheme, if two schemes share the network: first the scenario's scheme, then
+    /// that of `beside`. A scheme without hosts is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindOutcome>,
-    /// How long `probes` waited, when there are any.
+    /// How long `probes` waited, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeDelays>,
-    /// How long rounds took, where traffic has such.
+    /// Times of rounds of RPCs, if traffic consists of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<Rounds>,
-    /// What flows longer than the run got, by group.
+    /// Rates of flows that last longer than the run, by group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_groups: Vec<FlowGroupRate>,
-    /// What network cards and processors did, where they pace or `options.nic` says that they do
-    /// anything.
+    /// Activity of NICs and processors, if NICs pace or `options.nic` sets anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<NicReport>,
     /// Simulated time when traffic ended.
@@ -110,29 +113,29 @@ pub struct Outcome {
     pub simulated_seconds: f64,
     /// Events of the engine.
     pub events: u64,
-    /// RTTbytes that hosts begin with, message or wire bytes as the scheme counts them: derived
-    /// from the network unless `options.rtt_bytes` says otherwise.
+    /// RTTbytes that hosts begin with, in message or wire bytes as the scheme counts them. They are
+    /// derived from the network unless `options.rtt_bytes` is set.
     #[serde(default)]
     pub rtt_bytes: u32,
-    /// The largest message of each level's unscheduled bytes, lowest level first, 0 for scheduled
-    /// levels; absent where hosts measure them.
+    /// The largest message whose unscheduled bytes use each level, lowest level first, 0 for
+    /// scheduled levels. Absent if hosts measure cutoffs during the run.
     #[serde(default)]
     pub cutoffs: Option<[u32; 8]>,
     /// Messages submitted, measured or not.
     pub submitted: u64,
-    /// Measured messages that had not arrived when the run ended, those lost for good included.
+    /// Measured messages that had not arrived when the run ended, including those lost for good.
     pub undelivered: u64,
-    /// Messages that their senders gave up, or that were lost for good (the network is empty and
-    /// they have not arrived), measured or not: no percentile knows of them.
+    /// Messages that failed, measured or not: their sender gave up, or they were lost for good,
+    /// i.e. the network is empty and they have not arrived. Percentiles do not include them.
     #[serde(default)]
     pub failed: u64,
-    /// Those of them that were to be measured.
+    /// Failed messages that should have been measured.
     #[serde(default)]
     pub measured_failed: u64,
-    /// Messages that a transport did not take, measured or not.
+    /// Messages that a transport refused to send, measured or not.
     #[serde(default)]
     pub refused: u64,
-    /// Those of them that were to be measured.
+    /// Refused messages that should have been measured.
     #[serde(default)]
     pub measured_refused: u64,
     /// Packets in the fabric when the run ended.
@@ -146,7 +149,7 @@ pub struct Outcome {
 /// Latency by message size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
-    /// What latencies were divided by.
+    /// The divisor of latencies.
     pub by: SlowdownBy,
     /// Mean over all messages.
     #[serde(default)]
@@ -155,14 +158,14 @@ pub struct Slowdown {
     pub p50: Option<f64>,
     /// 99th percentile over all messages.
     pub p99: Option<f64>,
-    /// By size, each bin 1 % of the messages, or one size at the head.
-    pub buckets: Vec<Bucket>,
+    /// Bins of sizes in ascending order. Each holds 1 % of the messages, or more if these have the
+    /// same size.
+    pub buckets: Vec<SizeBucket>,
 }
 
-/// One bin of sizes. Intervals hold with 95 % confidence; an end is absent when the sample cannot
-/// bound it.
+/// One bin of sizes. Intervals hold with 95 % confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bucket {
+pub struct SizeBucket {
     /// Share of messages in this bin and all before it, by the distribution.
     pub cum_share: f64,
     /// Its smallest size in bytes.
@@ -175,70 +178,70 @@ pub struct Bucket {
     pub p50: Option<f64>,
     /// 99th percentile of slowdown.
     pub p99: Option<f64>,
-    /// Where the median lies.
+    /// Interval of the median.
     pub p50_ci: [Option<f64>; 2],
-    /// Where the 99th percentile lies.
+    /// Interval of the 99th percentile.
     pub p99_ci: [Option<f64>; 2],
     /// Median latency, microseconds.
     pub p50_us: Option<f64>,
     /// 99th percentile of latency, microseconds.
     pub p99_us: Option<f64>,
-    /// The 99th percentile of slowdown as the Homa authors' analysis takes it.
+    /// The 99th percentile of slowdown as the Homa authors' analysis computes it.
     #[serde(default)]
     pub by_receiver: Option<ByReceiver>,
 }
 
 /// Latency of the messages of one class in a range of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Group {
-    /// Which of the traffic's kinds of messages, from 0; most traffic has one.
+pub struct SizeGroup {
+    /// Class of the messages, from 0. Most traffic has one class.
     pub class: u8,
-    /// Larger than this, bytes; 0 in the first range.
+    /// Messages are larger than this, bytes; 0 in the first range.
     pub above_bytes: u32,
-    /// At most this; absent in the last range.
+    /// Messages are at most as large as this, bytes; absent in the last range.
     pub max_bytes: Option<u32>,
     /// Messages measured.
     pub count: u64,
-    /// Mean of their slowdowns.
+    /// Mean slowdown.
     pub mean: f64,
     /// Mean latency, microseconds.
     pub mean_us: f64,
-    /// The longest, microseconds.
+    /// Maximum latency, microseconds.
     #[serde(default)]
     pub max_us: f64,
-    /// Those that were asked for.
+    /// The percentiles that `measures.groups.percentiles` lists.
     pub percentiles: Vec<GroupPercentile>,
 }
 
 /// A percentile over a range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupPercentile {
-    /// Per cent.
+    /// Per cent, e.g. 99.9.
     pub percent: f64,
-    /// Of slowdown.
+    /// This percentile of slowdown.
     pub slowdown: f64,
-    /// Of latency, microseconds.
+    /// This percentile of latency, microseconds.
     pub us: f64,
 }
 
-/// A percentile of each receiver's own messages, averaged over the receivers, each of which counts
-/// as often as it has messages: how the published curves of Homa Figure 10 were made.
+/// A percentile that is computed for each receiver's messages and then averaged over receivers,
+/// weighted by their numbers of messages. The published curves of Homa Figure 10 are of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByReceiver {
     /// 99th percentile of slowdown.
     pub p99: f64,
-    /// Where the mean of the 99th percentiles lies, by how much receivers differ; nowhere with a
-    /// single receiver.
+    /// 95 % interval of that mean, from the differences between receivers. It has no ends if there
+    /// is a single receiver.
     pub p99_ci: [Option<f64>; 2],
     /// Receivers that had messages in the bin.
     pub receivers: u32,
 }
 
-/// Queue lengths of each tier in wire bytes. `mean` and `max` as Homa Table 1 reads them: seen by
-/// arriving frames, the frame in transmission left out.
+/// Queue lengths of each tier in wire bytes. `mean` and `max` are defined as in Homa Table 1:
+/// arriving frames see them, and the frame in transmission is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queues {
-    /// Host to TOR: the NIC, which the transport keeps empty.
+    /// Host to TOR, i.e. the NIC, whose queue the transport keeps empty.
     pub host_up: Option<QueueLength>,
     /// TOR to spine.
     pub tor_up: Option<QueueLength>,
@@ -253,8 +256,8 @@ pub struct Queues {
     /// Between the switches of a graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<QueueLength>,
-    /// TOR to those hosts that receive, where others do not: without the ports on which only
-    /// acknowledgements return.
+    /// TOR to hosts that receive messages, if some hosts do not. It leaves out ports that carry only
+    /// returning acknowledgements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<QueueLength>,
 }
@@ -262,126 +265,126 @@ pub struct Queues {
 /// Queue lengths over the ports of one tier, wire bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueLength {
-    /// Mean seen by arriving frames: waiting frames only.
+    /// Mean of the waiting frames that arriving frames see.
     pub mean_bytes: f64,
-    /// Most seen by an arriving frame: waiting frames only.
+    /// Maximum of the waiting frames that arriving frames see.
     pub max_bytes: u64,
-    /// Mean seen by arriving frames, the unsent rest of the frame in transmission included (as
+    /// Mean that arriving frames see, including the unsent rest of the frame in transmission (as
     /// the authors' code counted).
     pub mean_bytes_with_residual: f64,
-    /// Most, counted so.
+    /// Maximum that arriving frames see, including that rest.
     pub max_bytes_with_residual: u64,
-    /// Mean over time of waiting frames.
+    /// Mean of the waiting frames over time.
     pub time_mean_bytes: f64,
-    /// What 1 % of arriving frames find at most, to 64 bytes: waiting frames only.
+    /// First percentile of the waiting frames that arriving frames see, to 64 bytes.
     #[serde(default)]
     pub p1_bytes: u64,
-    /// What half of them find.
+    /// Median of the same.
     #[serde(default)]
     pub p50_bytes: u64,
-    /// What 99 % of them find.
+    /// 99th percentile of the same.
     #[serde(default)]
     pub p99_bytes: u64,
-    /// Most that waited at all ports of the tier at once, to a frame per port: of a single switch,
-    /// the memory it needs.
+    /// Maximum sum over all ports of the tier at one time, accurate to one frame per port. For a
+    /// single switch this is the memory it needs.
     #[serde(default)]
     pub together_max_bytes: u64,
     /// Frames that arrived.
     pub frames: u64,
 }
 
-/// The load in other terms, as shares of the host links' rate. 0 where all traffic starts at once,
-/// as that of a permutation: it is no share of any time.
+/// The load in different units, as shares of the host links' rate. It is 0 if all traffic starts at
+/// once, e.g. for a permutation, because there is no time to relate it to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loads {
-    /// As asked for.
+    /// The load that the scenario asks for.
     pub asked: f64,
-    /// In these bytes.
+    /// The bytes that `asked` counts.
     pub basis: Basis,
-    /// The same messages in the authors' wire bytes.
+    /// The same load in the authors' wire bytes.
     pub paper: f64,
-    /// The same messages in application bytes.
+    /// The same load in application bytes.
     pub payload: f64,
-    /// What the seed really drew, in the authors' wire bytes.
+    /// Load of the messages that were drawn, in the authors' wire bytes.
     pub realised_paper: f64,
-    /// What the seed really drew, in application bytes.
+    /// Load of the messages that were drawn, in application bytes.
     pub realised_payload: f64,
-    /// What really crossed the senders' links while traffic lasted, all packets.
+    /// Share of the senders' links that all packets used while traffic lasted.
     pub realised_wire: f64,
 }
 
 /// Incomplete messages, sampled while traffic lasted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backlog {
-    /// Between samples, seconds.
+    /// Time between samples, seconds.
     pub interval_seconds: f64,
     /// Bytes of submitted messages that had not been delivered, all hosts.
     pub bytes: Vec<u64>,
     /// Number of such messages.
     pub messages: Vec<u64>,
-    /// Whether it grew without bound by the rule of `measure::backlog`.
+    /// Whether the backlog grew without bound by the rule of `measure::backlog`.
     pub diverges: bool,
-    /// Growth over the second half as a share of what was offered then.
+    /// Growth over the second half as a share of the bytes offered then.
     pub growth: f64,
-    /// Seconds that the samples have to span before the rule says anything; absent where the
-    /// scenario chooses no load.
+    /// Seconds that the samples must span before the rule applies. Absent if the traffic has no
+    /// load to choose.
     #[serde(default)]
     pub needs_seconds: Option<f64>,
 }
 
 impl Backlog {
-    /// Whether the load is sustained; `None` where traffic was too short to tell, or is a list or a
-    /// closed loop.
+    /// Whether the load is sustained. `None` if traffic was too short to tell, or if it is a list or
+    /// a closed loop.
     pub fn is_sustained(&self) -> Option<bool> {
         let spanned = self.interval_seconds * self.bytes.len() as f64;
         (spanned >= self.needs_seconds?).then_some(!self.diverges)
     }
 }
 
-/// What was lost.
+/// Losses by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
     /// Frames that found a full buffer.
     pub overflow: u64,
     /// Frames lost to a fault or a dead link.
     pub fault: u64,
-    /// Packets that a transport refused (duplicates after a retransmission, for example).
+    /// Packets that a transport refused, e.g. duplicates after a retransmission.
     pub refused: u64,
 }
 
-/// What delayed the last packet of messages near p99 (Homa Figure 11), means in microseconds.
+/// Causes of delay of the last packet of messages near p99 (Homa Figure 11), means in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TailDelay {
-    /// Largest message looked at, bytes.
+    /// Largest message that is considered, bytes.
     pub max_bytes: u32,
-    /// Messages looked at.
+    /// Number of messages considered.
     pub messages: u64,
     /// Waiting for the rest of a frame of lower priority that was being sent.
     pub preemption_lag_us: f64,
     /// Waiting for frames of the same or higher priority.
     pub queueing_us: f64,
-    /// The ends of the preemption lag's 95 % interval, by how much it changes when a twentieth of
-    /// the messages, in the order of delivery, is left out.
+    /// 95 % interval of the preemption lag, from how much it changes if a twentieth of the messages,
+    /// in the order of delivery, is left out.
     #[serde(default)]
     pub preemption_lag_ci: [Option<f64>; 2],
-    /// Those of queueing.
+    /// 95 % interval of queueing, found in the same way.
     #[serde(default)]
     pub queueing_ci: [Option<f64>; 2],
-    /// By place: at the sender's NIC, TOR up, core down, TOR down.
+    /// Delay by hop: at the sender's NIC, TOR up, core down, TOR down.
     pub by_hop: Vec<HopDelay>,
-    /// The same of other ranks: how much depends on what is taken for near.
+    /// The same for other ranks, to show how much the result depends on the choice of ranks.
     #[serde(default)]
     pub around: Vec<RanksDelay>,
 }
 
-/// What delayed the last packet of the messages of some ranks, means in microseconds.
+/// Causes of delay of the last packet of messages of some ranks, means in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksDelay {
-    /// From this share of each bin's messages, by latency.
+    /// Lowest rank by latency, as a share of each bin's messages.
     pub from: f64,
-    /// To this share.
+    /// Highest rank.
     pub to: f64,
-    /// Messages looked at.
+    /// Number of messages considered.
     pub messages: u64,
     /// See [`TailDelay`].
     pub preemption_lag_us: f64,
@@ -389,7 +392,7 @@ pub struct RanksDelay {
     pub queueing_us: f64,
 }
 
-/// The waits at one place, means in microseconds.
+/// The waits at one hop, means in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HopDelay {
     /// `nic`, `tor_up`, `aggr_down`, `tor_down`.
@@ -400,7 +403,7 @@ pub struct HopDelay {
     pub queueing_us: f64,
 }
 
-/// Where the messages' time went: five parts that sum to the latency, exactly, message by message.
+/// The parts of the messages' latency. For every message the five parts sum exactly to its latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Means over all messages, microseconds.
@@ -418,7 +421,7 @@ pub struct Ledger {
 /// Parts of a latency, microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerParts {
-    /// Waiting at the sender behind other messages with bytes that might be sent.
+    /// Waiting at the sender behind other messages although bytes of this one may be sent.
     pub sender_queue_us: f64,
     /// Waiting at the sender for a grant.
     pub grant_wait_us: f64,
@@ -426,6 +429,6 @@ pub struct LedgerParts {
     pub wire_us: f64,
     /// Waiting in the fabric's ports.
     pub fabric_queue_us: f64,
-    /// Waiting for a lost packet to be sent again.
+    /// Waiting for the retransmission of a lost packet.
     pub recovery_us: f64,
 }

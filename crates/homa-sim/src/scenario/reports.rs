@@ -1,18 +1,18 @@
-//! Parts of an outcome that only some scenarios have: flows one by one, probes, rounds, groups of
-//! long flows, kinds of hosts, network cards, workflows, pauses, timeouts.
-//! [`outcome`](super::outcome) has the rest.
+//! Parts of an outcome that only some scenarios have: single flows, probes, rounds, groups of long
+//! flows, results by scheme, NICs, workflows, pauses and timeouts. [`outcome`](super::outcome) has
+//! the rest.
 
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Slowdown;
 
-/// What one message took. Sender and number name it: the same under every scheme, where traffic
-/// does not depend on the scheme.
+/// The latency of one message. Sender and number identify it, and they are the same under every
+/// scheme if traffic does not depend on the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowTime {
     /// Sending host.
     pub src: u32,
-    /// Its number at that host, from 1.
+    /// Number of the message at that host, from 1.
     pub number: u32,
     /// Message bytes.
     pub bytes: u32,
@@ -20,32 +20,32 @@ pub struct FlowTime {
     pub us: f64,
 }
 
-/// What became of the messages between hosts of one of two kinds.
+/// Results of one of the two schemes that share the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindOutcome {
-    /// What these hosts run.
+    /// Name of the scheme.
     pub scheme: String,
-    /// They are those of the scenario's `beside`.
+    /// Whether it is the scheme of `beside`.
     pub beside: bool,
-    /// How many they are.
+    /// Number of hosts that run it.
     pub hosts: u32,
     /// Measured messages that arrived.
     pub messages: u64,
     /// Measured messages that had not arrived when the run ended.
     pub undelivered: u64,
-    /// Share of their receiving links that carried frames while traffic lasted; 0 where nothing
-    /// was measured.
+    /// Share of these hosts' downlinks that carried frames while traffic lasted; 0 if nothing was
+    /// measured.
     pub utilisation: f64,
-    /// Latency by message size, divided as that of all messages.
+    /// Latency by message size, with the same divisor as that of all messages.
     pub slowdown: Slowdown,
 }
 
-/// What probes took beyond their time in the idle network.
+/// How much longer probes took than in the idle network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeDelays {
     /// Probes that arrived.
     pub count: u64,
-    /// Probes beside these that took longer than `probes.lost_after`.
+    /// Probes, not in `count`, that took longer than `probes.lost_after`.
     #[serde(default)]
     pub lost: u64,
     /// Mean, microseconds.
@@ -56,11 +56,11 @@ pub struct ProbeDelays {
     pub p90_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
-    /// Where the 99th percentile lies, with 95 % confidence.
+    /// 95 % interval of the 99th percentile.
     pub p99_us_ci: [Option<f64>; 2],
 }
 
-/// How long rounds of RPCs took that began together, each until its last one ended.
+/// Times of rounds: RPCs that begin together, measured until the last one of them has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rounds {
     /// Rounds that began after the warm-up and ended.
@@ -77,118 +77,119 @@ pub struct Rounds {
     pub max_us: f64,
 }
 
-/// What a group of flows that last longer than the run sent, each on its sender's link: wire bytes,
-/// what was sent again included.
+/// Rates of a group of flows that last longer than the run, measured on the senders' links in wire
+/// bytes, including retransmissions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowGroupRate {
     /// Number of flows.
     pub flows: u32,
     /// Mean over them, Gbit/s.
     pub mean_gbps: f64,
-    /// Of the slowest.
+    /// Rate of the slowest, Gbit/s.
     pub min_gbps: f64,
-    /// Of the fastest.
+    /// Rate of the fastest, Gbit/s.
     pub max_gbps: f64,
-    /// Jain's index: 1 where all have the same.
+    /// Jain's index, which is 1 if all rates are equal.
     pub fairness: f64,
 }
 
-/// What network cards and processors did while traffic was measured (HULL §4.1). A burst: packets
-/// of one kind, at one host, with less than 50 us between neighbours.
+/// Activity of NICs and processors while traffic was measured (HULL §4.1). A burst is a sequence of
+/// packets of one kind at one host with less than 50 us between neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NicReport {
     /// Mean time for which packets of paced flows waited for tokens.
     pub pacer_wait_us: Option<f64>,
-    /// Share of the time for which packets kept the processors of receiving hosts busy.
+    /// Share of the time that the processors of receiving hosts spent on packets.
     pub receiver_cpu: f64,
-    /// The same of the busiest host.
+    /// The same for the busiest host.
     pub busiest_cpu: f64,
-    /// Frames that came to receiving hosts, per interrupt.
+    /// Frames received per interrupt, at receiving hosts.
     pub frames_per_interrupt: Option<f64>,
-    /// Message bytes that came to receiving hosts, per packet without any that they sent.
+    /// Message bytes received per packet without message bytes that was sent, at receiving hosts.
     pub bytes_per_ack: Option<f64>,
     /// Mean message bytes of a burst that a host sent.
     pub burst_bytes: Option<f64>,
-    /// Mean time from the start of a burst to that of the host's next one.
+    /// Mean time from the start of a burst to the start of the host's next one.
     pub burst_period_us: Option<f64>,
-    /// Mean number of packets of a burst without message bytes that came to a host.
+    /// Mean number of packets in a received burst of packets without message bytes.
     pub acks_per_burst: Option<f64>,
-    /// Mean time from its first to its last packet.
+    /// Mean time from the first to the last packet of such a burst.
     pub ack_span_us: Option<f64>,
 }
 
 /// How long the workflows of a class took, from their first request to their last response.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowTimes {
-    /// The class.
+    /// Name of the class.
     pub name: String,
-    /// Only those whose steps have so many requests; absent: all of the class.
+    /// Requests per step. If absent, the entry counts all workflows of the class.
     pub fan_out: Option<u32>,
-    /// Workflows that were measured and are through.
+    /// Measured workflows that are complete.
     pub count: u64,
-    /// Workflows that were to be measured, and of which a request was given up.
+    /// Workflows that should have been measured, but a request of them failed.
     pub failed: u64,
-    /// Workflows that were to be measured, and were under way when the run ended.
+    /// Workflows that should have been measured, but were incomplete when the run ended.
     pub unfinished: u64,
-    /// Mean of those that are through, microseconds; absent: none is.
+    /// Mean time of complete workflows, microseconds; absent if there are none.
     pub mean_us: Option<f64>,
-    /// The longest of them, microseconds.
+    /// Maximum time of complete workflows, microseconds; absent if there are none.
     pub max_us: Option<f64>,
-    /// Those of `measures.groups.percentiles`, else the 50th, 99th and 99.9th.
+    /// The percentiles of `measures.groups.percentiles`, by default the 50th, 99th and 99.9th.
     pub percentiles: Vec<LatencyPercentile>,
 }
 
 /// A percentile of times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPercentile {
-    /// Per cent.
+    /// Per cent, e.g. 99.9.
     pub percent: f64,
     /// Microseconds.
     pub us: f64,
 }
 
-/// What priority flow control did (IEEE 802.1Qbb), and who waits for whom when the run ends.
+/// Activity of priority flow control (IEEE 802.1Qbb), and which port waits for which when the run
+/// ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pauses {
     /// Control frames sent.
     pub control_frames: u64,
-    /// Times that a level of a port was paused.
+    /// How often a level of a port was paused.
     pub count: u64,
-    /// The longest time that one was paused, microseconds; those that last to the end included.
+    /// The longest pause of a level, microseconds, including pauses that last until the end.
     pub longest_us: f64,
-    /// Ports that have frames of paused levels at the end.
+    /// Ports that hold frames of paused levels at the end.
     pub stuck: Vec<StuckPort>,
-    /// Of those a circle in which a level of each is locked by one of the next, and the last by the
-    /// first: a deadlock. Empty: there is none.
+    /// A deadlock: a cycle of these ports in which a level of each port waits for a level of the
+    /// next, and the last port waits for the first. Empty if there is none.
     pub deadlock: Vec<String>,
 }
 
-/// A port that waits because it is paused. Ports are named by their two ends: `tor0->aggr1`.
+/// A port that waits because it is paused. A port is named after its two ends, e.g. `tor0->aggr1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StuckPort {
-    /// Which.
+    /// Name of the port.
     pub port: String,
-    /// Levels of the frames that wait.
+    /// Levels of the waiting frames.
     pub levels: Vec<u8>,
-    /// Simulated time since when, microseconds.
+    /// Simulated time when the pause began, microseconds.
     pub since_us: f64,
-    /// The ports that the frames in front of it are bound for.
+    /// The ports to which the next switch would forward the waiting frames.
     pub waits_for: Vec<String>,
 }
 
-/// What retransmission timers did, all hosts together.
+/// Retransmission timeouts (RTOs) of all hosts together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeoutCounts {
-    /// Times that one expired.
+    /// Number of RTOs.
     pub expired: u64,
-    /// Flows with at least one such time: of TCP, sending ends of connections.
+    /// Flows with at least one RTO. A flow of TCP is the sending end of a connection.
     pub flows: u64,
-    /// Per cent of the messages or RPCs submitted that these are.
+    /// `flows` in per cent of the messages or RPCs submitted.
     pub percent: f64,
 }
 
-/// Share of the links of each tier that carried frames while traffic lasted, the mean over links;
-/// absent where the network has no such link.
+/// Utilisation of the links of each tier while traffic lasted, the mean over links. Absent if the
+/// network has no such link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkUse {
     /// Host to TOR.
@@ -201,7 +202,7 @@ pub struct LinkUse {
     pub core_down: Option<f64>,
     /// Aggregation or spine to TOR.
     pub aggr_down: Option<f64>,
-    /// TOR to host; the only one of a single switch.
+    /// TOR to host; the only tier below a single switch.
     pub tor_down: Option<f64>,
     /// Between the switches of a graph.
     pub fabric: Option<f64>,

@@ -1,149 +1,156 @@
-//! Parameters of pFabric, pHost, NDP and DeTail's switches; what is absent follows their papers and
-//! the network.
+//! Parameters of pFabric, pHost, NDP and DeTail's switches. Defaults follow their papers and the
+//! network.
+//!
+//! BDP is the bandwidth-delay product in packets: RTTbytes of the network divided by the size of a
+//! full packet.
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{self, Span};
 
-/// Of pFabric (SIGCOMM 2013). BDP: the packets that RTTbytes of the network make.
+/// Parameters of pFabric (SIGCOMM 2013).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PFabricOptions {
     /// Bytes of a full IP packet; absent: 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
-    /// Packets are not in Ethernet frames: 38 bytes less each, as ns-2 counts; absent: they are.
+    /// Packets are sent without Ethernet framing and are 38 bytes smaller, as ns-2 counts. Default:
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare: Option<bool>,
-    /// The window that a flow begins with, packets; absent: BDP (pFabric §5.1).
+    /// Initial window of a flow, packets. Default: BDP (pFabric §5.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// The largest window, packets; absent: one less than a port's queue holds.
+    /// Maximum window, packets. Default: one less than a port's queue holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window: Option<u32>,
-    /// Packets that wait at a port of a switch, unless `fabric.buffer` sets a limit; absent: 2 BDP
-    /// (pFabric §5.1).
+    /// Packets that can wait at a port of a switch, unless `fabric.buffer` sets a limit. Default:
+    /// 2 BDP (pFabric §5.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
-    /// Until a packet is taken for lost; absent: three round trips (pFabric §5.1).
+    /// RTO. Default: three round trips (pFabric §5.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Timeouts in a row from which on a flow probes; absent: 5 (pFabric §4.3).
+    /// After this many RTOs in a row a flow sends only probes. Default: 5 (pFabric §4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_after: Option<u32>,
 }
 
-/// Of pHost (CoNEXT 2015). A packet time: of a full packet on the host's link.
+/// Parameters of pHost (CoNEXT 2015). A packet time is the time of a full packet on the host's link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PHostOptions {
     /// Bytes of a full IP packet; absent: 1500.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
-    /// Packets are not in Ethernet frames: 38 bytes less each, as YAPS counts; absent: they are.
+    /// Packets are sent without Ethernet framing and are 38 bytes smaller, as YAPS counts. Default:
+    /// false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare: Option<bool>,
-    /// Packets that may be sent without tokens; absent: BDP (pHost §3.2).
+    /// Packets of a message that may be sent without tokens. Default: BDP (pHost §3.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_tokens: Option<u32>,
-    /// Messages that need more than those get them, too; absent: true. YAPS: false.
+    /// Whether messages that need more tokens get the free ones, too. Default: true. YAPS: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_for_long: Option<bool>,
-    /// Unanswered tokens at which a message is downgraded; absent: BDP (pHost §3.3).
+    /// A message with this many unused tokens is downgraded. Default: BDP (pHost §3.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// How long, packet times; absent: three round trips (pHost §3.3).
+    /// Duration of the downgrade, packet times. Default: three round trips (pHost §3.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub downgrade: Option<f64>,
-    /// How long a token is good for, packet times; absent: 1.5 (pHost §3.2).
+    /// Lifetime of a token, packet times. Default: 1.5 (pHost §3.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<f64>,
-    /// Until packets that are missing get tokens again, packet times; absent: three round trips.
+    /// Time until missing packets get new tokens, packet times. Default: three round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resend: Option<f64>,
-    /// Which data has the higher of two priorities; absent: what was sent without tokens.
+    /// Which data has the higher of two priorities. Default: data sent without tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<PHostFirst>,
-    /// Packets that wait at a port of a switch, unless `fabric.buffer` sets a limit; absent: 3 BDP
-    /// (pHost §4.1: 36 KB).
+    /// Packets that can wait at a port of a switch, unless `fabric.buffer` sets a limit. Default:
+    /// 3 BDP (pHost §4.1: 36 KB).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
 }
 
-/// Data of pHost that goes before other data.
+/// The data that has the higher of pHost's two priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PHostFirst {
-    /// What was sent without tokens (Homa §2.2).
+    /// Data sent without tokens (Homa §2.2).
     Blind,
-    /// Messages that free tokens suffice for (YAPS).
+    /// Messages that need no more than the free tokens (YAPS).
     Short,
-    /// None: all data has one priority.
+    /// All data: there is one priority.
     All,
 }
 
-/// Of NDP (SIGCOMM 2017).
+/// Parameters of NDP (SIGCOMM 2017).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NdpOptions {
-    /// Bytes of a full IP packet; absent: 1500. The paper: 9000.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Bytes of a full IP packet. Default: 1500. The paper uses 9000.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
-    /// Packets that a message pushes at once; absent: BDP and a port's queue. The paper: 30 of 9000
-    /// bytes.
+    /// Packets of a message that are sent before the first pull. Default: BDP plus a port's queue.
+    /// The paper uses 30 of 9000 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// Full packets that wait at a port; absent: 8 (NDP §3.1).
+    /// Full packets that can wait at a port. Default: 8 (NDP §3.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
-    /// Until a packet of which nothing was heard is sent again; absent: 5 ms (the authors' code).
+    /// RTO of a packet for which neither an ACK, a NACK nor its returned header has arrived.
+    /// Default: 5 ms (the authors' code).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Senders avoid paths with outstandingly many NACKs; absent: true (NDP §3.1.1).
+    /// Whether senders avoid paths with unusually many NACKs. Default: true (NDP §3.1.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoid_bad_paths: Option<bool>,
 }
 
-/// Switches that queue at their inputs, under schemes that have others.
+/// Switches that queue at their inputs, for schemes whose switches do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwitchKind {
-    /// They drop what does not fit (DeTail's flow hashing).
+    /// Switches that drop frames if a queue is full (DeTail's flow hashing).
     Combined,
-    /// They pause their senders before they must drop (DeTail).
+    /// Switches that pause their senders before a queue is full (DeTail).
     Lossless,
 }
 
-/// Of switches that queue at their inputs, too (DeTail §4.2). How much a port holds on each side:
-/// `fabric.buffer`; absent there: 131,072 wire bytes.
+/// Parameters of switches that queue at inputs and outputs (DeTail §4.2). The memory of each side of
+/// a port is `fabric.buffer`, by default 131,072 wire bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwitchOptions {
-    /// Whose switches; absent: the scheme's own.
+    /// Replaces the scheme's switches. Default: the scheme's switches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SwitchKind>,
-    /// Rate of the crossbar as a multiple of the fastest link's; absent: 4.
+    /// Rate of the crossbar as a multiple of the fastest link's rate. Default: 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<u32>,
-    /// From a frame's last bit to the forwarding engine's verdict; absent: none, it is in
-    /// `fabric.switch_delay`.
+    /// Time from a frame's last bit to the forwarding decision. Default: none, because
+    /// `fabric.switch_delay` includes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookup: Option<Span>,
-    /// Inputs have a queue per output; absent: false.
+    /// Whether inputs have one queue per output. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_outputs: Option<bool>,
-    /// Levels for which pauses must come in time; absent: 8.
+    /// Number of levels for which thresholds must be safe. Default: 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<u8>,
-    /// Drain bytes above which an input pauses its sender; absent: by DeTail's rule (§4.3.1) from
-    /// the link.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// An input pauses its sender above this many drain bytes. Default: derived from the link by
+    /// DeTail's rule (§4.3.1).
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub pause: Option<u32>,
-    /// Drain bytes below which the sender may go on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// An input resumes its sender below this many drain bytes.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub unpause: Option<u32>,
-    /// From a control frame's being at a sender to its effect there; absent: 512 bit times up to 1
-    /// Gbit/s (DeTail §4.3.1), above that what IEEE 802.3 allows at the rate of the link.
+    /// Time from the arrival of a pause frame at a sender until the sender stops. Default: 512 bit
+    /// times up to 1 Gbit/s (DeTail §4.3.1), above that the time that IEEE 802.3 allows at the rate
+    /// of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Span>,
 }

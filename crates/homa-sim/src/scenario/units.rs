@@ -1,14 +1,18 @@
-//! Rates and times as people write them: `10Gbps`, `250ns`. Plain numbers are refused, so that no
-//! plan leaves its unit to be guessed; the refusal says how to write them.
+//! Rates, times and bytes in plans, as people write them: `10Gbps`, `250ns`, `128KiB`. A rate or a
+//! time without a unit is refused, because its unit would have to be guessed. Bytes and counts may
+//! also be plain numbers. [`homa_workload::units`] defines the accepted forms.
 
 use std::fmt;
 use std::str::FromStr;
 
 use homa_proto::Rate;
-use serde::de::{Error, Visitor};
+use homa_workload::units::Quantity;
+use serde::de::{DeserializeSeed, Error, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::time::{SimDuration, SimTime};
+
+pub use homa_workload::units::UnitError;
 
 /// A link rate in bits per second; text such as `10Gbps`, `2.5gbps` or `10G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -19,37 +23,6 @@ pub struct Bandwidth(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct Span(pub u64);
-
-/// Text that is no rate or no time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitError {
-    text: String,
-    expected: &'static str,
-    /// The units that a plain number may have meant.
-    units: [&'static str; 2],
-}
-
-impl fmt::Display for UnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, expected, units } = self;
-        if text.parse::<f64>().is_ok_and(f64::is_finite) {
-            return write!(
-                f,
-                "`{text}` has no unit: write {text}{} or {text}{}",
-                units[0], units[1]
-            );
-        }
-        write!(f, "`{text}` is not {expected}")
-    }
-}
-
-impl std::error::Error for UnitError {}
-
-/// As they are written; when they are read, case does not matter, nor a missing `bps`.
-const RATES: [(&str, u64); 4] =
-    [("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000), ("bps", 1)];
-const TIMES: [(&str, u64); 5] =
-    [("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("ps", 1), ("s", 1_000_000_000_000)];
 
 impl Bandwidth {
     /// `n` gigabits per second.
@@ -62,7 +35,7 @@ impl Bandwidth {
         Self(n * 1_000_000)
     }
 
-    /// As the protocol counts it.
+    /// The same rate as a type of the protocol.
     pub const fn rate(self) -> Rate {
         Rate(self.0)
     }
@@ -79,71 +52,29 @@ impl Span {
         Self(n * 1_000_000_000)
     }
 
-    /// As the simulator counts it.
+    /// The same time as a type of the simulator.
     pub const fn duration(self) -> SimDuration {
         SimDuration(self.0)
     }
 
-    /// That long after the start.
+    /// The time this long after the start of the run.
     pub const fn after_start(self) -> SimTime {
         SimTime(self.0)
     }
 }
 
-/// `10G`, `10gbps` and `10Gbit/s` are `10Gbps`, but no `GBps`, which are bytes; times are read as
-/// they are written.
-fn is_unit(written: &str, name: &str) -> bool {
-    let Some(prefix) = name.strip_suffix("bps") else { return written == name };
-    let lower = written.to_ascii_lowercase();
-    let rest = lower.strip_prefix(&prefix.to_ascii_lowercase());
-    let known = |rest: &str| matches!(rest, "bps" | "bit" | "bit/s") || rest.is_empty();
-    rest.is_some_and(known) && !written.is_empty() && !written.contains('B')
-}
-
-/// Reads `text` as a decimal number followed by one of `units`; exact to the last digit of the
-/// unit.
-fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
-    let (number, unit) = text.split_at(at);
-    let &(_, scale) = units.iter().find(|(name, _)| is_unit(unit.trim(), name))?;
-    let number = number.replace('_', "");
-    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
-    if whole.is_empty() || fraction.len() > 12 {
-        return None;
-    }
-    let mut value = whole.parse::<u64>().ok()?.checked_mul(scale)?;
-    if !fraction.is_empty() {
-        let digits = fraction.parse::<u64>().ok()?;
-        let part = u128::from(digits) * u128::from(scale) / 10u128.pow(fraction.len() as u32);
-        value = value.checked_add(u64::try_from(part).ok()?)?;
-    }
-    Some(value)
-}
-
-/// The shortest text: the largest unit that leaves a whole number.
-fn text(value: u64, units: &[(&str, u64)]) -> String {
-    let whole = units.iter().filter(|(_, scale)| value.is_multiple_of(*scale));
-    match whole.max_by_key(|(_, scale)| scale) {
-        Some((name, scale)) if value > 0 => format!("{}{name}", value / scale),
-        _ => format!("0{}", units[0].0),
-    }
-}
-
 macro_rules! written {
-    ($type:ty, $units:expr, $likely:expr, $expected:expr) => {
+    ($type:ty, $quantity:expr) => {
         impl FromStr for $type {
             type Err = UnitError;
             fn from_str(text: &str) -> Result<Self, UnitError> {
-                let (expected, units) = ($expected, $likely);
-                let wrong = || UnitError { text: text.trim().to_owned(), expected, units };
-                parse(text, &$units).map(Self).ok_or_else(wrong)
+                $quantity.parse(text).map(Self)
             }
         }
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = deserializer.deserialize_any(Text($expected))?;
+                let text = deserializer.deserialize_any(Text($quantity.form()))?;
                 text.parse().map_err(D::Error::custom)
             }
         }
@@ -156,13 +87,13 @@ macro_rules! written {
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&text(self.0, &$units))
+                f.write_str(&$quantity.show(self.0))
             }
         }
     };
 }
 
-/// Text, or a number as text, which the parser refuses with advice.
+/// Reads text, or a number as text. The parser refuses the latter with advice on how to write it.
 struct Text(&'static str);
 
 impl Visitor<'_> for Text {
@@ -194,54 +125,167 @@ pub(super) fn workload<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
     from.deserialize_any(Text("the name of a workload or a size in bytes"))
 }
 
-written!(Bandwidth, RATES, ["Gbps", "Mbps"], "a rate: write it like 10Gbps or 100Mbps");
-written!(Span, TIMES, ["us", "ms"], "a time: write it like 250ns, 1.5us, 20ms or 2s");
+/// Bytes, e.g. `131072` or `"128KiB"`, for keys that hold one number, an optional one, or a list.
+pub(super) fn bytes<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
+    held(from, Quantity::Bytes)
+}
+
+/// A count, e.g. `100000` or `"100k"`, for the same kinds of keys.
+pub(super) fn count<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
+    held(from, Quantity::Count)
+}
+
+fn held<'de, D: Deserializer<'de>, T: Held>(from: D, quantity: Quantity) -> Result<T, D::Error> {
+    let given = from.deserialize_any(Numbers(quantity))?;
+    T::of(given).map_err(D::Error::custom)
+}
+
+/// The value in the plan.
+pub(super) enum Given {
+    None,
+    One(u64),
+    Many(Vec<u64>),
+}
+
+/// A type that a key of the plan can have.
+pub(super) trait Held: Sized {
+    /// Converts the value, or says what the plan should contain.
+    fn of(given: Given) -> Result<Self, String>;
+}
+
+fn narrowed<T: TryFrom<u64>>(number: u64, most: impl fmt::Display) -> Result<T, String> {
+    T::try_from(number).map_err(|_| format!("`{number}` is too large: the most is {most}"))
+}
+
+macro_rules! one_number {
+    ($($number:ty)*) => {$(
+        impl Held for $number {
+            fn of(given: Given) -> Result<Self, String> {
+                match given {
+                    Given::One(number) => narrowed(number, Self::MAX),
+                    Given::None | Given::Many(_) => Err("write one number, not a list".to_owned()),
+                }
+            }
+        }
+    )*};
+}
+
+one_number!(u16 u32 u64);
+
+impl<T: Held> Held for Option<T> {
+    fn of(given: Given) -> Result<Self, String> {
+        match given {
+            Given::None => Ok(None),
+            given => T::of(given).map(Some),
+        }
+    }
+}
+
+impl Held for Vec<u32> {
+    fn of(given: Given) -> Result<Self, String> {
+        match given {
+            Given::Many(numbers) => {
+                numbers.into_iter().map(|number| narrowed(number, u32::MAX)).collect()
+            }
+            Given::None | Given::One(_) => Err("write a list, such as [1000, 2000]".to_owned()),
+        }
+    }
+}
+
+/// Reads a value of this quantity.
+#[derive(Clone, Copy)]
+struct Numbers(Quantity);
+
+impl<'de> Visitor<'de> for Numbers {
+    type Value = Given;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.form())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Given, E> {
+        Ok(Given::None)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Given, E> {
+        Ok(Given::One(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Given, E> {
+        let whole = u64::try_from(number);
+        whole.map(Given::One).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Given, E> {
+        self.0.parse(text).map(Given::One).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Given, A::Error> {
+        let mut numbers = Vec::new();
+        while let Some(given) = list.next_element_seed(self)? {
+            numbers.push(u64::of(given).map_err(A::Error::custom)?);
+        }
+        Ok(Given::Many(numbers))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Numbers {
+    type Value = Given;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Given, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+written!(Bandwidth, Quantity::Rate);
+written!(Span, Quantity::Time);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_is_read_exactly_and_written_shortest() {
-        let rates = [("10Gbps", 10_000_000_000), ("2.5Gbps", 2_500_000_000), ("1bps", 1)];
-        for (text, bits) in rates {
-            assert_eq!(text.parse(), Ok(Bandwidth(bits)));
-        }
-        assert_eq!(Bandwidth(2_500_000_000).to_string(), "2500Mbps");
-        let times = [("1.5us", 1_500_000), ("0ns", 0), ("3 ms", 3_000_000_000), ("0.25ns", 250)];
-        for (text, picos) in times {
-            assert_eq!(text.parse(), Ok(Span(picos)));
-        }
-        assert_eq!(Span(1_500_000).to_string(), "1500ns");
-        assert_eq!(Span(0).to_string(), "0ns");
-        assert_eq!(Span(2_000_000_000_000).to_string(), "2s");
-    }
-
-    #[test]
-    fn rates_are_read_in_every_common_way() {
-        for text in ["10Gbps", "10gbps", "10G", "10 g", "10Gbit", "10gbit/s", "10000M"] {
-            assert_eq!(text.parse(), Ok(Bandwidth(10_000_000_000)), "{text}");
-        }
-        for text in ["10GBps", "10GB", "10Tbps", "10/s"] {
-            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_number_without_unit_is_refused_with_what_to_write() {
-        let said = |text: &str| text.parse::<Span>().unwrap_err().to_string();
-        assert_eq!(said("5"), "`5` has no unit: write 5us or 5ms");
-        assert_eq!(said("fast"), "`fast` is not a time: write it like 250ns, 1.5us, 20ms or 2s");
+    fn rates_and_times_need_a_unit() {
         let read = |text: &str| serde_json::from_str::<Bandwidth>(text);
-        assert_eq!(read("\"25Gbps\"").unwrap(), Bandwidth::gbps(25));
+        assert_eq!(read("\"25G\"").unwrap(), Bandwidth::gbps(25));
         assert!(read("25").unwrap_err().to_string().contains("write 25Gbps or 25Mbps"));
-        assert!(read("true").unwrap_err().to_string().contains("write it like 10Gbps"));
+        assert!(read("true").unwrap_err().to_string().contains("write it like 25Gbps"));
+        assert_eq!(serde_json::from_str::<Span>("\"2m\"").unwrap(), Span::millis(120_000));
+        assert_eq!(Span(1_500_000).to_string(), "1500ns");
+        assert_eq!(Bandwidth(2_500_000_000).to_string(), "2500Mbps");
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Keys {
+        #[serde(deserialize_with = "bytes")]
+        one: u32,
+        #[serde(deserialize_with = "bytes")]
+        list: Vec<u32>,
+        #[serde(default, deserialize_with = "bytes")]
+        none: Option<u16>,
+        #[serde(default, deserialize_with = "count")]
+        count: Option<u64>,
     }
 
     #[test]
-    fn numbers_without_unit_and_unknown_units_are_refused() {
-        for text in ["10", "10Gb", "fast", "", ".5us", "1.5.5us", "99999999999999s"] {
-            assert!(text.parse::<Bandwidth>().is_err() && text.parse::<Span>().is_err(), "{text}");
+    fn bytes_and_counts_are_numbers_or_text() {
+        let read = |text: &str| serde_json::from_str::<Keys>(text);
+        let keys = |none, count| Keys { one: 2_000, list: vec![1, 2_048], none, count };
+        let text = r#"{"one": "2KB", "list": [1, "2KiB"], "none": "1.5k", "count": "100k"}"#;
+        assert_eq!(read(text).unwrap(), keys(Some(1_500), Some(100_000)));
+        let text = r#"{"one": 2000, "list": [1, 2048], "count": null}"#;
+        assert_eq!(read(text).unwrap(), keys(None, None));
+        for (wrong, said) in [
+            (r#"{"one": "2kb", "list": []}"#, "`2kb` is not a number of bytes: write it like 1500"),
+            (r#"{"one": -2, "list": []}"#, "`-2`, expected a number of bytes: write it like 1500"),
+            (r#"{"one": 2.5, "list": []}"#, "expected a number of bytes"),
+            (r#"{"one": "5GB", "list": []}"#, "`5000000000` is too large: the most is 4294967295"),
+            (r#"{"one": [5], "list": []}"#, "write one number, not a list"),
+            (r#"{"one": 5, "list": 7}"#, "write a list"),
+            (r#"{"one": 5, "list": [], "count": "1e6"}"#, "write it like 100000, 100k or 1M"),
+        ] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains(said), "{wrong}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Workflows: requests and responses that belong together, as services of web sites send them
+//! Workflows: several requests that complete one task, as the services behind a web page send them
 //! (DeTail §2.2, §6).
 
 use std::collections::BTreeMap;
@@ -6,23 +6,24 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ScenarioError;
-use super::units::Span;
+use super::units::{self, Span};
 
-/// Who begins workflows, who answers, and of which kinds they are.
+/// Which hosts begin workflows, which answer, and the classes of workflows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowTraffic {
-    /// Hosts 0, 1, ... that begin workflows, which all other hosts answer. Absent: every host
-    /// begins some, and answers all others.
+    /// Number of hosts 0, 1, ... that begin workflows, which all other hosts answer. By default
+    /// every host begins workflows and answers those of all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Hosts 0, 2, 4, ... begin workflows and hosts 1, 3, 5, ... answer. Not with `clients`.
+    /// Hosts 0, 2, 4, ... begin workflows and hosts 1, 3, 5, ... answer. Cannot be combined with
+    /// `clients`.
     #[serde(default)]
     pub alternate: bool,
     /// Bytes of every request.
-    #[serde(default = "ten")]
+    #[serde(default = "ten", deserialize_with = "units::bytes")]
     pub request_bytes: u32,
-    /// The kinds of workflow, by name.
+    /// The classes of workflows, by name.
     pub classes: BTreeMap<String, WorkflowClass>,
 }
 
@@ -30,36 +31,36 @@ const fn ten() -> u32 {
     10
 }
 
-/// One kind of workflow: `steps` one after the other, each of `fan_out` requests at once, to
-/// servers drawn anew for every step, all of them different while there are enough. A step is over
-/// when its last response is there, a workflow with its last step.
+/// A class of workflows. A workflow has `steps`, one after the other. In each step the client sends
+/// `fan_out` requests at once to random servers, which are all different if there are enough. A step
+/// ends when its last response has arrived, and a workflow ends with its last step.
 ///
-/// One retrieval is a workflow of one step and fan-out 1; steps and a fan-out of 1 are a sequential
-/// workflow, one step with a greater fan-out is partition and aggregation.
+/// For example, one step with fan-out 1 is a single retrieval, several steps with fan-out 1 are a
+/// sequential workflow, and one step with a larger fan-out is partition and aggregation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowClass {
-    /// Bytes of a response: each of these is as likely. Not to be left out; the class that has none
-    /// is named by [`WorkflowTraffic::check`].
-    #[serde(default)]
+    /// Bytes of a response, drawn uniformly from these. Required: if it is empty,
+    /// [`WorkflowTraffic::check`] returns an error that names the class.
+    #[serde(default, deserialize_with = "units::bytes")]
     pub response_bytes: Vec<u32>,
-    /// Steps, one after the other.
+    /// Number of steps.
     #[serde(default = "one")]
     pub steps: u32,
-    /// Requests of a step, all at once; each of these is as likely, drawn once per workflow.
+    /// Requests of a step, drawn uniformly from these once per workflow.
     #[serde(default = "one_of_one")]
     pub fan_out: Vec<u32>,
     /// Workflows that each client begins per second, Poisson.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// Times of another rate, the same for all clients.
+    /// Periods with a different rate, at the same times for all clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Burst>,
-    /// Workflows that each client always has under way; in place of a rate.
+    /// Workflows that each client always has in flight. Replaces a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<u32>,
     /// Priority level of requests and responses, 0 (lowest) to 7, for transports that let the
-    /// application choose: those over TCP. Absent: the transport's own rule.
+    /// application choose it, which are those over TCP. Default: the transport's rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<u8>,
 }
@@ -72,28 +73,31 @@ fn one_of_one() -> Vec<u32> {
     vec![1]
 }
 
-/// Every `every`, beginning with the run, workflows begin for `length` at this rate.
+/// Periodic bursts: for a time of `length` in every period, clients begin workflows at another rate.
+/// The first burst begins with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
-    /// From the beginning of one burst to that of the next.
+    /// Time from the beginning of one burst to that of the next.
     pub every: Span,
-    /// How long one lasts.
+    /// Length of a burst.
     pub length: Span,
-    /// Workflows that each client begins per second meanwhile.
+    /// Workflows that each client begins per second during a burst.
     pub per_second: f64,
 }
 
-/// Most classes.
+/// Maximum number of classes.
 const MOST: usize = 200;
 
 impl WorkflowTraffic {
-    /// Refuses what cannot be run among `hosts` hosts.
+    /// Refuses traffic that `hosts` hosts cannot run.
     pub fn check(&self, hosts: u32) -> Result<(), ScenarioError> {
         let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
         match self.clients {
             Some(_) if self.alternate => {
-                return wrong("traffic.clients", "stay out where clients and servers `alternate`");
+                let why = "the first hosts are clients, or every second one is: leave out this \
+                           or `alternate`";
+                return Err(ScenarioError::unfit("traffic.clients", why));
             }
             Some(clients) if clients == 0 || clients >= hosts => {
                 let must = format!("be 1 to {}", hosts - 1);
@@ -111,7 +115,7 @@ impl WorkflowTraffic {
             return wrong("traffic.classes", "have names that are not empty");
         }
         self.classes.iter().try_for_each(|(name, class)| {
-            let must = |what: &str| format!("have classes that make sense: `{name}` {what}");
+            let must = |what: &str| format!("have valid classes: `{name}` {what}");
             let fault = class.fault();
             fault.map_or(Ok(()), |what| Err(ScenarioError::field("traffic.classes", must(what))))
         })

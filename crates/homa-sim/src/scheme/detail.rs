@@ -1,5 +1,5 @@
-//! DeTail (UCB/EECS-2011-33 TR, SIGCOMM 2012) and what its evaluation compares it with, as rows:
-//! switches with queues at inputs and outputs, and TCP whose losses only timeouts repair.
+//! DeTail (UCB/EECS-2011-33 TR, SIGCOMM 2012) and the schemes that its evaluation compares it with:
+//! switches with queues at inputs and outputs, and TCP that recovers from losses by RTOs only.
 
 use homa_proto::Duration;
 
@@ -11,11 +11,11 @@ use crate::time::SimDuration;
 use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
 
-use super::{Environment, Queue};
+use super::{Environment, SwitchQueue};
 
-/// DeTail's switch without flow control: 128 KB on each side of a port, a crossbar of four times
-/// the link's rate (DeTail §5.1). The forwarding engine's time is in the links' delay, unless
-/// `options.switch.lookup` says how long it takes.
+/// DeTail's switch without flow control: 128 KB on each side of a port, and a crossbar with four
+/// times the rate of a link (DeTail §5.1). The delay of the switch includes the forwarding decision
+/// unless `options.switch.lookup` is set.
 pub const SWITCH: CioqConfig = CioqConfig {
     bytes: 131_072,
     speedup: 4,
@@ -25,7 +25,7 @@ pub const SWITCH: CioqConfig = CioqConfig {
     mark_above: None,
 };
 
-/// The same with priority flow control of eight levels.
+/// [`SWITCH`] with priority flow control of eight levels.
 pub const LOSSLESS_SWITCH: CioqConfig = CioqConfig {
     pfc: Some(PfcConfig {
         thresholds: None,
@@ -37,8 +37,8 @@ pub const LOSSLESS_SWITCH: CioqConfig = CioqConfig {
     ..SWITCH
 };
 
-/// The same with one level: what stands in for the credits of Infiniband's links, which also stop a
-/// sender before a port must drop, and need no time to be heeded.
+/// [`SWITCH`] with flow control of one level. It replaces the credits of Infiniband's links, which
+/// also stop a sender before a port has to drop, and take effect without a delay.
 pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
     pfc: Some(PfcConfig {
         thresholds: None,
@@ -50,10 +50,10 @@ pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
     ..SWITCH
 };
 
-/// TCP NewReno as DeTail's flow hashing has it (DeTail §5.1, §6.3), over a fresh connection for
-/// each retrieval: "a TCP timeout of 10 ms", before anything was measured, too. What the paper does
-/// not say is that of ns-3 at its time: an initial window of one segment, every segment
-/// acknowledged.
+/// TCP NewReno of DeTail's flow hashing (DeTail §5.1, §6.3) with a new connection for each
+/// retrieval. The paper says "a TCP timeout of 10 ms"; this is the initial RTO, too. Parameters that
+/// the paper does not give are those of ns-3 at that time: an initial window of one segment, and an
+/// acknowledgement for every segment.
 pub fn flow_hashing(_: &Environment<'_>) -> TcpConfig {
     let newreno = TcpConfig::newreno();
     let min = Duration::millis(10);
@@ -67,8 +67,8 @@ pub fn flow_hashing(_: &Environment<'_>) -> TcpConfig {
     }
 }
 
-/// The same above a lossless fabric whose packets overtake each other: no fast retransmit, timeouts
-/// from 200 ms on (DeTail §4.3.4, §5.1).
+/// [`flow_hashing`] over a lossless fabric that reorders packets: no fast retransmit, and a minimum
+/// RTO of 200 ms (DeTail §4.3.4, §5.1).
 pub fn lossless(environment: &Environment<'_>) -> TcpConfig {
     let hashing = flow_hashing(environment);
     let min = Duration::millis(200);
@@ -76,22 +76,22 @@ pub fn lossless(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { rto, recovery: Recovery::TIMEOUTS, ..hashing }
 }
 
-/// The switches that options put under a scheme with others, or those of the row.
-pub fn chosen(row: Queue, kind: Option<SwitchKind>) -> Queue {
+/// The switches of a row, or those that `options.switch.kind` replaces them with.
+pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>) -> SwitchQueue {
     let config = match kind {
         None => return row,
         Some(SwitchKind::Combined) => SWITCH,
         Some(SwitchKind::Lossless) => LOSSLESS_SWITCH,
     };
-    // DCTCP's switches mark here as there.
+    // DCTCP needs marks from these switches, too.
     let mark_above = match row {
-        Queue::Ecn(ecn) => Some(ecn.threshold),
+        SwitchQueue::Ecn(ecn) => Some(ecn.threshold),
         _ => None,
     };
-    Queue::Combined(CioqConfig { mark_above, ..config })
+    SwitchQueue::Combined(CioqConfig { mark_above, ..config })
 }
 
-/// A row's switches under a scenario's options.
+/// The switches of a row under a scenario's options.
 pub fn switch(
     mut config: CioqConfig,
     options: &SchemeOptions,
@@ -113,18 +113,16 @@ pub fn switch(
     }
     config.lookup = lookup.map_or(config.lookup, |span| span.duration());
     config.virtual_outputs = virtual_outputs.unwrap_or(config.virtual_outputs);
-    config.mark_above = match options.ecn {
-        Some(_) if config.mark_above.is_none() => {
-            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
-            return wrong("options.ecn", must);
-        }
-        Some(ecn) => Some(ecn.threshold),
-        None => config.mark_above,
-    };
+    config.mark_above = options.ecn.map_or(config.mark_above, |ecn| Some(ecn.threshold));
     let Some(pfc) = &mut config.pfc else {
         return match (priorities, pause, unpause, response) {
             (None, None, None, None) => Ok(config),
-            _ => wrong("options.switch", "not speak of pauses: this scheme's switches send none"),
+            _ => {
+                let why = "only lossless switches send pauses, and this scheme's drop instead: \
+                           leave out `priorities`, `pause`, `unpause` and `response`, or set \
+                           `kind` to \"lossless\"";
+                Err(ScenarioError::unfit("options.switch", why))
+            }
         };
     };
     pfc.priorities = priorities.unwrap_or(pfc.priorities);
@@ -151,7 +149,7 @@ pub fn switch(
     Ok(config)
 }
 
-/// The same with the memory that the fabric gives each side of a port.
+/// The same switches with the memory that `fabric.buffer` gives to each side of a port.
 pub fn sized(mut config: CioqConfig, buffer: Buffer) -> Result<CioqConfig, ScenarioError> {
     match buffer {
         Buffer::Unlimited => {}

@@ -1,9 +1,9 @@
-//! HULL's parts (NSDI 2012) around schemes whose hosts heed marks: what the NIC and the phantom
-//! queue of a row are under a scenario's options.
+//! HULL's NICs and phantom queues (NSDI 2012) for TCP schemes, under a scenario's options.
 //!
-//! The paper has two sets of pacer parameters, its testbed's at 1 Gbit/s (Table 3, §5.1) and its
-//! simulation's at 10 Gbit/s (§6.3). Links below 10 Gbit/s get the first. Table 3's numbers and the
-//! bounds of the rate, 1 and 100 % of the link, are those of the authors' ns-2 code.
+//! The paper has two sets of pacer parameters: those of its testbed at 1 Gbit/s (Table 3, §5.1) and
+//! those of its simulation at 10 Gbit/s (§6.3). Links below 10 Gbit/s use the first set. The numbers
+//! of Table 3 and the bounds of the rate, 1 and 100 % of the link, are also in the authors' ns-2
+//! code.
 
 use homa_proto::{Duration, Rate};
 
@@ -23,21 +23,21 @@ use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
 use super::{Environment, Nic, TcpConfig, tcp};
 
-/// The TCP that HULL compares with (§6): NewReno with selective acknowledgements, as its Linux
-/// 2.6.26, timeouts from 10 ms on.
+/// The TCP that HULL compares with (§6): NewReno with selective acknowledgements, as in its Linux
+/// 2.6.26, and a minimum RTO of 10 ms.
 pub fn tcp(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { recovery: Recovery::SACK, ..tcp::newreno(environment) }
 }
 
-/// The same with messages of a packet at the highest level, over connections of their own, and the
-/// others at the one below (§6.2.2).
+/// [`tcp`] with messages of one packet at the highest level and others at the level below, over
+/// separate connections (§6.2.2).
 pub fn qos(environment: &Environment<'_>) -> TcpConfig {
     let tcp = tcp(environment);
     TcpConfig { priorities: Priorities::Size(vec![tcp.mss()]), ack_priority: LEVELS - 1, ..tcp }
 }
 
-/// The pacer of HULL's testbed (§5.1, Table 3) below 10 Gbit/s, of its simulation (§6.3) from there
-/// on.
+/// The pacer of HULL's testbed (§5.1, Table 3) if the link is slower than 10 Gbit/s, otherwise that
+/// of its simulation (§6.3).
 fn paper(link: Rate) -> PacerConfig {
     let ceiling = link.0 as f64 / 8.0;
     let testbed = PacerConfig {
@@ -62,13 +62,13 @@ fn paper(link: Rate) -> PacerConfig {
         expiry: Duration::millis(1),
         depth: 3_100,
         tick: None,
-        // Ten thousand full packets.
+        // This is ten thousand full packets.
         fifo: 15_000_000,
         ..testbed
     }
 }
 
-/// The NIC of a row.
+/// The NIC of a row under a scenario's options.
 pub fn nic(
     nic: Nic,
     environment: &Environment<'_>,
@@ -88,8 +88,9 @@ pub fn nic(
     }
     let marks_alone = NicConfig { mark_above: config.mark_above, ..NicConfig::default() };
     if config.mark_above.is_some() && config != marks_alone {
-        let must = "stay out where NICs pace or take work off hosts: their queues are the NIC's";
-        return Err(ScenarioError::field("options.tcp.source_ecn", must));
+        let why = "hosts mark what waits in their own queues, and here the NIC queues: leave it \
+                   out, or `options.nic` and `options.pacer`";
+        return Err(ScenarioError::unfit("options.tcp.source_ecn", why));
     }
     Ok(config)
 }
@@ -98,7 +99,7 @@ fn time(span: Span) -> Duration {
     Duration(span.0 / 1_000)
 }
 
-/// What a NIC does besides pacing.
+/// The features of a NIC besides pacing.
 pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError> {
     let Some(options) = options else { return Ok(NicConfig::default()) };
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
@@ -141,7 +142,7 @@ pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError>
     })
 }
 
-/// A full packet on the wire.
+/// Wire bytes of a full packet.
 const FULL_PACKET: u32 = 1_538;
 
 fn processor(options: CpuOptions) -> Result<CpuConfig, ScenarioError> {
@@ -194,7 +195,7 @@ fn change(config: &mut PacerConfig, changes: &PacerOptions) -> Result<(), Scenar
     Ok(())
 }
 
-/// The phantom queue that options describe; `None`: they switch it off.
+/// The phantom queue of the options; `None` if they switch it off.
 pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, ScenarioError> {
     let paper = PhantomConfig::PAPER;
     let drain = options.drain.unwrap_or(f64::from(paper.drain_ppm) / 1e6);
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_links_get_the_testbeds_pacer_and_fast_ones_the_simulations() {
+    fn pacer_defaults_depend_on_the_rate_of_the_link() {
         let slow = paper(Rate::gbps(1));
         assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_072, 125e6));
         let fast = paper(Rate::gbps(10));
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_that_could_keep_a_frame_for_ever_is_refused() {
+    fn a_nic_that_could_hold_a_frame_for_ever_is_refused() {
         let nic = |options| offloads(Some(options));
         assert!(offloads(None).unwrap().is_plain());
         let paper = nic(NicOptions { cpu: Some(CpuOptions::default()), ..NicOptions::default() });
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_key() {
+    fn invalid_values_are_refused_with_their_key() {
         let with = |drain| PhantomOptions { drain: Some(drain), ..PhantomOptions::default() };
         assert_eq!(phantom(&with(0.9)).unwrap().unwrap().drain_ppm, 900_000);
         for wrong in [0.0, 1e-9, 1.5, f64::NAN] {

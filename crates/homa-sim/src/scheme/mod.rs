@@ -1,110 +1,91 @@
-//! Schemes: one row per host transport x switch queue x forwarding x NIC options.
+//! Schemes: one row per combination of host transport, switch queue, forwarding and NIC.
 //!
-//! The table names what can be simulated; the commands, the documentation and the conformance suite
-//! read it. `docs/adding-a-scheme.md` shows how a row is made.
+//! Commands, documentation and the conformance suite read this table. Each paper has one file here
+//! with everything that it decides about hosts: their options, their configuration, the size and
+//! price of packets, and how the simulation is built. `docs/adding-a-scheme.md` shows how to add one.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `rows` | the table |
+//! | `hosts` | the interface of a row's hosts |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `stop_and_wait`, `ideal` | the hosts of papers |
+//! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
+//! | `unfit` | errors of options that a scheme does not have |
 
 pub mod detail;
 mod display;
 pub mod homa;
+mod hosts;
 mod hull;
+mod ideal;
 mod ndp;
 mod pfabric;
 mod phost;
 mod rows;
+mod stop_and_wait;
 pub mod tcp;
+mod unfit;
 
-use std::sync::Arc;
+use std::fmt;
 
 use homa_proto::{Duration, Rate};
-use homa_workload::framing::Framing;
 use homa_workload::sizes::SizeDistribution;
 
 use crate::fabric::queue::{
-    Combined, EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming, TrimmingConfig,
+    Combined, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming,
+    TrimmingConfig,
 };
 use crate::fabric::{CioqConfig, Forwarding, PortQueue, StrictPriority};
-use crate::nic::NicConfig;
-use crate::scenario::{EcnConfig, ScenarioError, SchemeOptions};
-
-use crate::transport::ndp::NdpConfig;
+use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError, SchemeOptions};
 use crate::transport::parts::WireFormat;
-use crate::transport::pfabric::PFabricConfig;
-use crate::transport::phost::PHostConfig;
 
 pub use crate::transport::tcp::config::TcpConfig;
 pub use homa::HomaConfig;
 pub use rows::SCHEMES;
 
-/// One row.
+pub(crate) use hosts::{Family, HostConfig, HostKind, HostScheme};
+
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// As plans and commands write it.
+    /// Name in plans and commands.
     pub name: &'static str,
-    /// Where it is described.
+    /// The paper or document that describes it.
     pub paper: &'static str,
-    /// What runs on the hosts.
-    pub host: Host,
-    /// What the switch ports do with frames that wait.
-    pub queue: Queue,
-    /// How packets find their way, unless the scenario says otherwise.
+    /// The transport on hosts.
+    pub(crate) host: &'static dyn HostKind,
+    /// The queue of switch ports.
+    pub queue: SwitchQueue,
+    /// How switches choose paths, unless the scenario sets `fabric.routing`.
     pub forwarding: Forwarding,
-    /// What the NIC does.
+    /// The NIC.
     pub nic: Nic,
-    /// Knows messages without answer only.
+    /// The transport supports only messages without a response.
     pub one_way_only: bool,
-    /// Packets may be dropped in a network without faults and limits: the design counts on it.
+    /// The design relies on drops: packets may be dropped even in a network without faults and
+    /// without limits.
     pub loses_by_design: bool,
 }
 
-/// What runs on the hosts of a row.
-#[derive(Clone, Copy, Debug)]
-pub enum Host {
-    /// Homa's own protocol code under a profile.
-    Homa {
-        /// The profile's name.
-        profile: &'static str,
-        /// Makes its configuration.
-        build: homa::Build,
-    },
-    /// None: messages are scheduled with perfect knowledge ([`crate::clairvoyant`]).
-    Bound,
-    /// One packet of a message at a time.
-    StopAndWait,
-    /// Flows that start at line rate and leave the rest to switches.
-    PFabric,
-    /// Tokens of receivers.
-    PHost,
-    /// Pulls of receivers.
-    Ndp,
-    /// Messages over byte streams.
-    Tcp {
-        /// Which TCP, in words.
-        variant: &'static str,
-        /// Makes its configuration.
-        build: tcp::Build,
-    },
-}
-
-/// What the switch ports of a row do with frames that wait.
+/// The queue of switch ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum SwitchQueue {
     /// [`crate::fabric::StrictPriority`].
     Strict,
-    /// [`crate::fabric::queue::EcnThreshold`], unless `options.ecn` says otherwise with this many
-    /// wire bytes.
+    /// [`crate::fabric::queue::EcnThreshold`]. `options.ecn` changes its threshold.
     Ecn(EcnConfig),
     /// [`crate::fabric::queue::PriorityDrop`].
     PriorityDrop,
-    /// [`crate::fabric::queue::Trimming`]; `options.ndp` decides on its size.
+    /// [`crate::fabric::queue::Trimming`]. `options.ndp` changes its size.
     Trimming(TrimmingConfig),
-    /// [`crate::fabric::queue::Phantom`] around an ECN threshold, of which each may be missing.
+    /// [`crate::fabric::queue::Phantom`] around an ECN threshold. Each of the two may be missing.
     Phantom(Option<EcnConfig>, Option<PhantomConfig>),
-    /// [`crate::fabric::queue::Combined`]: the switches queue at their inputs, too.
+    /// [`crate::fabric::queue::Combined`], for switches that queue at inputs and outputs.
     Combined(CioqConfig),
 }
 
-impl Queue {
-    /// What the order of service at these ports obeys.
+impl SwitchQueue {
+    /// The order of service that these ports guarantee.
     pub fn order(&self) -> Order {
         match self {
             Self::Strict => StrictPriority::ORDER,
@@ -117,25 +98,25 @@ impl Queue {
     }
 }
 
-/// What the NIC of a row does.
+/// The NIC of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nic {
-    /// It takes a packet from its transport whenever its wire is free, and holds none.
+    /// Takes a packet from its transport whenever the wire is free, and holds none.
     Pull,
-    /// It spaces the packets of flows that met congestion ([`crate::nic::pacer`]).
+    /// Paces the packets of flows that met congestion ([`crate::nic::pacer`]).
     Pacer,
 }
 
-/// What a scheme's configuration is derived from.
+/// The network and workload that a scheme's configuration is derived from.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment<'a> {
     /// Rate of a host's link.
     pub link: Rate,
-    /// RTTbytes of the fabric: what a host can send while the first grant comes back.
+    /// RTTbytes of the fabric: bytes that a host can send until the first grant comes back.
     pub rtt_bytes: u32,
-    /// The workload's name, as plans write it.
+    /// Name of the workload in plans.
     pub workload: &'a str,
-    /// Its sizes.
+    /// Sizes of the workload.
     pub sizes: &'a SizeDistribution,
 }
 
@@ -151,8 +132,8 @@ impl Environment<'_> {
     }
 }
 
-/// Packets with 40 bytes of headers, `mtu` bytes in all, and control packets of those headers, in
-/// Ethernet frames unless `bare`.
+/// Data packets of `mtu` bytes including 40 bytes of headers, and control packets of these headers
+/// alone, in Ethernet frames unless `bare`.
 fn plain_format(
     (mtu, bare): (Option<u32>, Option<bool>),
     field: &'static str,
@@ -168,8 +149,8 @@ fn plain_format(
     })
 }
 
-/// A timeout that leaves a host time for anything but sending again: of the fastest networks, a
-/// round trip takes longer.
+/// Refuses an RTO below 1 us, with which a host would only retransmit, because a round trip takes
+/// longer in the fastest networks.
 fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioError> {
     match time >= Duration::micros(1) {
         true => Ok(time),
@@ -177,227 +158,100 @@ fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioErro
     }
 }
 
-/// What runs on the hosts of a scenario. The one place where it becomes a type is
-/// `experiment/start.rs`.
-#[derive(Clone, Debug)]
-pub enum HostConfig {
-    /// Homa's own protocol code behind a [`crate::nic::Nic`].
-    Homa(Box<HomaConfig>, NicConfig),
-    /// None, for a bound.
-    Bound,
-    /// [`crate::transport::StopAndWait`].
-    StopAndWait,
-    /// [`crate::transport::pfabric`].
-    PFabric(PFabricConfig),
-    /// [`crate::transport::phost`].
-    PHost(PHostConfig),
-    /// [`crate::transport::ndp`]; paths and seed are those of the simulation.
-    Ndp(NdpConfig),
-    /// [`crate::transport::tcp::Tcp`] behind a [`crate::nic::Nic`].
-    Tcp(Arc<TcpConfig>, NicConfig),
-}
-
-impl HostConfig {
-    /// How messages are priced in the scheme's own wire bytes.
-    pub fn framing(&self) -> Framing {
-        match self {
-            Self::Homa(config, _) => config.framing.priced(),
-            Self::Tcp(config, _) if !config.timestamps => Framing::Plain,
-            Self::StopAndWait | Self::Tcp(..) => Framing::Tcp,
-            Self::PFabric(_) | Self::PHost(_) | Self::Ndp(_) | Self::Bound => Framing::Plain,
-        }
-    }
-
-    /// Its data packets; of Homa those that need no grant.
-    pub fn frames(&self) -> WireFormat {
-        match self {
-            Self::Tcp(config, _) => {
-                let headers = config.mtu.saturating_sub(config.mss());
-                WireFormat::ethernet(config.mtu, headers, headers)
-            }
-            Self::PFabric(PFabricConfig { wire, .. })
-            | Self::PHost(PHostConfig { wire, .. })
-            | Self::Ndp(NdpConfig { wire, .. }) => *wire,
-            Self::Homa(..) | Self::Bound | Self::StopAndWait => {
-                let mtu = crate::Framing::MTU;
-                let headers = mtu.saturating_sub(self.framing().max_payload());
-                WireFormat::ethernet(mtu, headers, headers)
-            }
-        }
-    }
-
-    /// The headers of a packet, where it has a wire format.
-    pub fn packet_framing(&self) -> Option<crate::Framing> {
-        match self {
-            Self::Homa(config, _) => Some(config.framing),
-            _ => None,
-        }
-    }
-
-    /// RTTbytes that hosts begin with, as the scheme counts them; in a network of so many.
-    pub fn rtt_bytes(&self, network: u32) -> u32 {
-        match self {
-            Self::Homa(config, _) => config.rtt_bytes(),
-            _ => network,
-        }
-    }
-
-    /// The largest message of each level, 0 for scheduled levels; `None` where there are none, or
-    /// they are measured.
-    pub fn cutoffs(&self) -> Option<[u32; 8]> {
-        match self {
-            Self::Homa(config, _) => config.cutoffs(),
-            _ => None,
-        }
-    }
-
-    /// A request may run again after its server has forgotten it.
-    pub fn may_repeat(&self) -> bool {
-        matches!(self, Self::Homa(config, _) if config.may_repeat())
-    }
-
-    /// What is received is placed message by message: a packet holds bytes of one message.
-    pub fn names_places(&self) -> bool {
-        !matches!(self, Self::Tcp(..))
-    }
-
-    /// `experiment/start.rs` has them over switches that queue at their inputs.
-    pub fn knows_combined(&self) -> bool {
-        matches!(self, Self::Homa(..) | Self::PFabric(_) | Self::Tcp(..))
-    }
-
-    /// The degree of overcommitment; `None` where there is none, or it is measured or unlimited.
-    pub fn degree(&self) -> Option<usize> {
-        match self {
-            Self::Homa(config, _) => config.degree(),
-            // They never have one sender too many: any bandwidth that is idle while a message
-            // waits for permission is wasted.
-            Self::PHost(_) | Self::Ndp(_) => Some(0),
-            _ => None,
-        }
-    }
+/// The ECN queue of one port.
+pub(crate) fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
+    let scope = match ecn.scope {
+        EcnScopeName::Queue => EcnScope::Queue,
+        EcnScopeName::Port => EcnScope::Port,
+    };
+    EcnThreshold::new(ecn.threshold, scope)
 }
 
 impl Scheme {
-    /// The row is no transport but what no transport can beat by much: nothing moves in packets.
-    pub fn is_bound(&self) -> bool {
-        matches!(self.host, Host::Bound)
+    /// The transport on hosts, in words.
+    pub fn host(&self) -> impl fmt::Display {
+        self.host
     }
 
-    /// The row's hosts under a scenario's options.
-    pub fn configure(
+    /// Whether the row is no transport but a lower bound, so that nothing moves in packets.
+    pub fn is_bound(&self) -> bool {
+        self.host.is_bound()
+    }
+
+    /// Whether hosts run Homa, i.e. have RTTbytes, cutoffs and grants as parameters.
+    pub fn is_homa(&self) -> bool {
+        self.host.family() == Family::Homa
+    }
+
+    /// The row's hosts under a scenario's options. Refuses options that they do not have.
+    pub(crate) fn configure(
         &self,
         environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
-        self.check_options(options)?;
-        Ok(match self.host {
-            Host::Homa { build, .. } => {
-                let nic = hull::offloads(options.nic)?;
-                HostConfig::Homa(Box::new(HomaConfig::new(build, environment, options)?), nic)
-            }
-            Host::Bound => HostConfig::Bound,
-            Host::StopAndWait => HostConfig::StopAndWait,
-            Host::Tcp { build, .. } => {
-                let nic = hull::nic(self.nic, environment, options)?;
-                HostConfig::Tcp(tcp::configure(build, environment, options)?, nic)
-            }
-            Host::PFabric => HostConfig::PFabric(pfabric::configure(environment, options)?),
-            Host::PHost => HostConfig::PHost(phost::configure(environment, options)?),
-            Host::Ndp => HostConfig::Ndp(ndp::configure(environment, options)?),
-        })
+        unfit::check(self, environment, options)?;
+        self.host.configure(self.nic, environment, options)
     }
 
-    /// One-way messages that the network loses are sent again. Those of Homa are not: a sender
-    /// forgets one with its last byte.
+    /// Whether one-way messages that the network loses are retransmitted. Those of Homa are not,
+    /// because a sender drops its state with the last byte.
     pub fn resends_one_way(&self) -> bool {
-        !matches!(self.host, Host::Homa { .. })
+        !self.is_homa()
     }
 
-    /// Its switches have queues at their inputs.
+    /// Whether switches queue at their inputs under these options.
     fn queues_at_inputs(&self, options: &SchemeOptions) -> bool {
         let chosen = detail::chosen(self.queue, options.switch.and_then(|switch| switch.kind));
-        matches!(chosen, Queue::Combined(_))
+        matches!(chosen, SwitchQueue::Combined(_))
     }
 
-    /// Its switches pause their senders before they must drop.
+    /// Whether switches pause senders before a queue is full.
     pub fn is_lossless(&self) -> bool {
-        matches!(self.queue, Queue::Combined(CioqConfig { pfc: Some(_), .. }))
+        matches!(self.queue, SwitchQueue::Combined(CioqConfig { pfc: Some(_), .. }))
     }
 
-    /// Options of one transport mean nothing to another.
-    fn check_options(&self, options: &SchemeOptions) -> Result<(), ScenarioError> {
-        let of = |host: fn(&Host) -> bool| host(&self.host);
-        if let Some(homas) = options.homas().next()
-            && !of(|host| matches!(host, Host::Homa { .. }))
-        {
-            let must = "stay out: it is an option of Homa's, which this scheme does not have";
-            return Err(ScenarioError::field(homas, must));
-        }
-        let others = [
-            ("options.pfabric", options.pfabric.is_some() && !of(|h| matches!(h, Host::PFabric))),
-            ("options.phost", options.phost.is_some() && !of(|h| matches!(h, Host::PHost))),
-            ("options.tcp", options.tcp.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
-            ("options.pacer", options.pacer.is_some() && !of(|h| matches!(h, Host::Tcp { .. }))),
-            ("options.nic", {
-                let knows = |host: &Host| matches!(host, Host::Tcp { .. } | Host::Homa { .. });
-                options.nic.is_some() && !of(knows)
-            }),
-            ("options.ndp", options.ndp.is_some() && !of(|h| matches!(h, Host::Ndp))),
-            ("options.switch", options.switch.is_some() && !self.queues_at_inputs(options)),
-        ];
-        match others.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((field, _)) => {
-                Err(ScenarioError::field(field, "stay out: it belongs to another scheme"))
-            }
-        }
-    }
-
-    /// Wire bytes of a port's memory, where the scenario sets no limit; `None`: there is none.
-    pub fn memory(
+    /// Wire bytes of a port's memory, if the scenario sets no limit; `None` if it is unlimited.
+    pub(crate) fn memory(
         &self,
         options: &SchemeOptions,
         rtt_bytes: u32,
     ) -> Result<Option<u64>, ScenarioError> {
-        match self.host {
-            Host::PFabric => pfabric::memory(rtt_bytes, options).map(Some),
-            Host::PHost => phost::memory(rtt_bytes, options).map(Some),
-            Host::Homa { .. } | Host::Bound | Host::StopAndWait | Host::Ndp | Host::Tcp { .. } => {
-                Ok(None)
-            }
-        }
+        self.host.memory(options, rtt_bytes)
     }
 
-    /// The row's queues under a scenario's options.
-    pub fn queue(&self, options: &SchemeOptions) -> Result<Queue, ScenarioError> {
-        let unheeded = |field| {
-            let must = "stay out: the hosts of this scheme do not heed marks of congestion";
-            Err(ScenarioError::field(field, must))
-        };
+    /// The queue of switch ports under a scenario's options.
+    pub fn queue(&self, options: &SchemeOptions) -> Result<SwitchQueue, ScenarioError> {
+        let unheeded = |field| Err(unfit::unheeded(self, field));
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         let kind = options.switch.and_then(|switch| switch.kind);
         match (detail::chosen(self.queue, kind), options.ecn, &options.phantom) {
-            (Queue::Trimming(_), None, None) => ndp::queue(options).map(Queue::Trimming),
-            (Queue::Combined(row), _, None) => detail::switch(row, options).map(Queue::Combined),
+            (SwitchQueue::Trimming(_), None, None) => {
+                ndp::queue(options).map(SwitchQueue::Trimming)
+            }
+            (SwitchQueue::Combined(row), Some(_), None) if row.mark_above.is_none() => {
+                unheeded("options.ecn")
+            }
+            (SwitchQueue::Combined(row), _, None) => {
+                detail::switch(row, options).map(SwitchQueue::Combined)
+            }
             (queue, None, None) => Ok(queue),
-            (Queue::Ecn(_), Some(ecn), None) => Ok(Queue::Ecn(ecn)),
-            (Queue::Strict, Some(ecn), None) if asked => Ok(Queue::Ecn(ecn)),
-            (Queue::Strict, ecn, Some(phantom)) if asked => {
-                Ok(Queue::Phantom(ecn, hull::phantom(phantom)?))
+            (SwitchQueue::Ecn(_), Some(ecn), None) => Ok(SwitchQueue::Ecn(ecn)),
+            (SwitchQueue::Strict, Some(ecn), None) if asked => Ok(SwitchQueue::Ecn(ecn)),
+            (SwitchQueue::Strict, ecn, Some(phantom)) if asked => {
+                Ok(SwitchQueue::Phantom(ecn, hull::phantom(phantom)?))
             }
-            // The phantom queue replaces the row's threshold, not one that is asked for.
-            (Queue::Ecn(_) | Queue::Phantom(..), ecn, Some(phantom)) => {
-                Ok(Queue::Phantom(ecn, hull::phantom(phantom)?))
+            // The phantom queue replaces the row's threshold, but not one that `options.ecn` sets.
+            (SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..), ecn, Some(phantom)) => {
+                Ok(SwitchQueue::Phantom(ecn, hull::phantom(phantom)?))
             }
-            (Queue::Phantom(_, phantom), ecn, None) => Ok(Queue::Phantom(ecn, phantom)),
+            (SwitchQueue::Phantom(_, phantom), ecn, None) => Ok(SwitchQueue::Phantom(ecn, phantom)),
             (_, Some(_), _) => unheeded("options.ecn"),
             (_, None, Some(_)) => unheeded("options.phantom"),
         }
     }
 }
 
-/// The scheme of that name.
+/// The scheme with this name.
 pub fn find(name: &str) -> Option<&'static Scheme> {
     SCHEMES.iter().find(|scheme| scheme.name == name)
 }

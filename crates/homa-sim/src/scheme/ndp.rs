@@ -1,21 +1,51 @@
-//! NDP (SIGCOMM 2017): switches that trim, receivers that pull.
+//! NDP (SIGCOMM 2017): switches trim packets, and receivers pull them.
+
+use std::fmt;
 
 use homa_proto::Duration;
+use homa_workload::framing::Framing;
 
-use crate::fabric::queue::TrimmingConfig;
+use crate::experiment::{Start, Started};
+use crate::fabric::queue::{Trimming, TrimmingConfig};
 use crate::scenario::{NdpOptions, ScenarioError, SchemeOptions};
-use crate::transport::ndp::NdpConfig;
+use crate::topology::PortSpec;
+use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::parts::WireFormat;
 
-use super::{Environment, plain_format};
+use super::{Environment, HostConfig, HostKind, HostScheme, Nic, SwitchQueue, plain_format};
 
-/// Full packets that wait at a port (NDP §3.1).
+/// Full packets that can wait at a port (NDP §3.1).
 const QUEUE: u32 = 8;
 
-/// The row's hosts, but for their paths and seed. The first window fills the pipe and a queue: 15
-/// packets on the network of the Homa paper, the default of the authors' code; the paper's 30 are
-/// packets of 9000 bytes.
-pub fn configure(
+/// Hosts that run [`crate::transport::ndp`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NdpHosts;
+
+impl fmt::Display for NdpHosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NDP: pulls")
+    }
+}
+
+impl HostKind for NdpHosts {
+    fn options(&self) -> &'static [&'static str] {
+        &["options.ndp"]
+    }
+
+    fn configure(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<HostConfig, ScenarioError> {
+        Ok(Box::new(configure(environment, options)?))
+    }
+}
+
+/// The configuration of hosts without paths and seed, which are those of the simulation. The first
+/// window fills the pipe and a queue. In the network of the Homa paper these are 15 packets, which
+/// is the default of the authors' code; the 30 of the paper are packets of 9000 bytes.
+fn configure(
     environment: &Environment<'_>,
     options: &SchemeOptions,
 ) -> Result<NdpConfig, ScenarioError> {
@@ -38,8 +68,8 @@ pub fn configure(
     })
 }
 
-/// The row's queues.
-pub fn queue(options: &SchemeOptions) -> Result<TrimmingConfig, ScenarioError> {
+/// The queues of ports under a scenario's options.
+pub(super) fn queue(options: &SchemeOptions) -> Result<TrimmingConfig, ScenarioError> {
     let wire = wire(options)?;
     let packets = options.ndp.and_then(|ndp| ndp.queue_packets).unwrap_or(QUEUE);
     if !(1..=10_000).contains(&packets) {
@@ -51,4 +81,35 @@ pub fn queue(options: &SchemeOptions) -> Result<TrimmingConfig, ScenarioError> {
 
 fn wire(options: &SchemeOptions) -> Result<WireFormat, ScenarioError> {
     plain_format((options.ndp.and_then(|ndp| ndp.mtu), None), "options.ndp.mtu")
+}
+
+impl HostScheme for NdpConfig {
+    fn framing(&self) -> Framing {
+        Framing::Plain
+    }
+
+    fn frames(&self) -> WireFormat {
+        self.wire
+    }
+
+    /// Without overcommitment, bandwidth that idles while a message waits for permission is always
+    /// wasted.
+    fn degree(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
+        let seed = start.seed();
+        let config = NdpConfig { paths: start.paths(), seed, ..*self };
+        let queue = match start.queue() {
+            SwitchQueue::Trimming(queue) => queue,
+            _ => TrimmingConfig::PAPER,
+        };
+        let mut port = 0;
+        let queues = move |_: &PortSpec| {
+            port += 1;
+            Trimming::new(queue, seed, port)
+        };
+        start.with(move |host, life| Ndp::new(config, host, life), queues)
+    }
 }

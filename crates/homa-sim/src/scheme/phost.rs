@@ -1,20 +1,67 @@
-//! pHost (CoNEXT 2015): receivers hand out tokens over drop-tail switches of two data priorities.
+//! pHost (CoNEXT 2015): receivers hand out tokens, over drop-tail switches with two priorities of
+//! data.
 
+use std::fmt;
+
+use homa_workload::framing::Framing;
+
+use crate::experiment::{Start, Started};
+use crate::fabric::StrictPriority;
 use crate::scenario::{PHostFirst, PHostOptions, ScenarioError, SchemeOptions};
-use crate::transport::phost::{PHostConfig, PHostLevels};
+use crate::transport::parts::WireFormat;
+use crate::transport::phost::{PHost, PHostConfig, PHostLevels};
 
-use super::{Environment, plain_format};
+use super::{Environment, HostConfig, HostKind, HostScheme, Nic, plain_format};
 
-/// The row's hosts. Periods that the paper's text gives in round trips follow the network's.
-pub fn configure(
+/// Hosts that run [`crate::transport::phost`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PHostHosts;
+
+impl fmt::Display for PHostHosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("pHost: tokens")
+    }
+}
+
+impl HostKind for PHostHosts {
+    fn options(&self) -> &'static [&'static str] {
+        &["options.phost"]
+    }
+
+    /// Three bandwidth-delay products by default, which are the 36 KB of pHost §4.1 in its network.
+    fn memory(
+        &self,
+        options: &SchemeOptions,
+        rtt_bytes: u32,
+    ) -> Result<Option<u64>, ScenarioError> {
+        let wire = wire(options)?;
+        let given = options.phost.and_then(|phost| phost.queue_packets);
+        let packets = given.unwrap_or(3 * rtt_bytes.div_ceil(wire.full()).max(1));
+        // The packet in service counts, too.
+        Ok(Some((u64::from(packets) + 1) * u64::from(wire.full())))
+    }
+
+    fn configure(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<HostConfig, ScenarioError> {
+        Ok(Box::new(configure(environment, options)?))
+    }
+}
+
+/// The configuration of hosts. Times that the paper gives in round trips are those of the scenario's
+/// network.
+fn configure(
     environment: &Environment<'_>,
     options: &SchemeOptions,
 ) -> Result<PHostConfig, ScenarioError> {
-    let PHostOptions { mtu, bare, free_tokens, free_for_long, window, first, .. } =
-        options.phost.unwrap_or_default();
-    let wire = plain_format((mtu, bare), "options.phost.mtu")?;
+    let PHostOptions {
+        free_tokens, free_for_long, window, first, downgrade, expiry, resend, ..
+    } = options.phost.unwrap_or_default();
+    let wire = wire(options)?;
     let bdp = environment.bdp(wire.full());
-    let PHostOptions { downgrade, expiry, resend, .. } = options.phost.unwrap_or_default();
     let round_trips = f64::from(3 * environment.rtt_bytes) / f64::from(wire.full());
     let tenths = |times: f64| (times * 10.0).round().max(1.0) as u32;
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
@@ -24,7 +71,7 @@ pub fn configure(
         let must = "be packet times above 0 and below a million";
         return wrong("options.phost.downgrade and expiry", must);
     }
-    // Sooner, a host repeats itself faster than its link can say it.
+    // With less than a packet time, a host queues requests faster than its link sends them.
     if !(1.0..1e6).contains(&resend) {
         return wrong("options.phost.resend", "be packet times from 1 to below a million");
     }
@@ -48,11 +95,28 @@ pub fn configure(
     })
 }
 
-/// Wire bytes of a port's memory, where the scenario sets no limit (pHost §4.1: 36 KB, three
-/// bandwidth-delay products there).
-pub fn memory(rtt_bytes: u32, options: &SchemeOptions) -> Result<u64, ScenarioError> {
-    let PHostOptions { mtu, bare, queue_packets, .. } = options.phost.unwrap_or_default();
-    let wire = plain_format((mtu, bare), "options.phost.mtu")?;
-    let packets = queue_packets.unwrap_or(3 * rtt_bytes.div_ceil(wire.full()).max(1));
-    Ok((u64::from(packets) + 1) * u64::from(wire.full()))
+fn wire(options: &SchemeOptions) -> Result<WireFormat, ScenarioError> {
+    let PHostOptions { mtu, bare, .. } = options.phost.unwrap_or_default();
+    plain_format((mtu, bare), "options.phost.mtu")
+}
+
+impl HostScheme for PHostConfig {
+    fn framing(&self) -> Framing {
+        Framing::Plain
+    }
+
+    fn frames(&self) -> WireFormat {
+        self.wire
+    }
+
+    /// Without overcommitment, bandwidth that idles while a message waits for permission is always
+    /// wasted.
+    fn degree(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
+        let config = *self;
+        start.with(move |_, life| PHost::new(config, life), |_| StrictPriority)
+    }
 }

@@ -4,7 +4,14 @@ use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
 use crate::scenario::{EcnConfig, EcnScopeName};
 
-use super::{Host, Nic, Queue, Scheme, detail, homa, hull, tcp};
+use super::homa::{self, HomaHosts};
+use super::ideal::Ideal;
+use super::ndp::NdpHosts;
+use super::pfabric::PFabricHosts;
+use super::phost::PHostHosts;
+use super::stop_and_wait::StopAndWaitHosts;
+use super::tcp::{self, TcpHosts};
+use super::{Nic, Scheme, SwitchQueue, detail, hull};
 
 /// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
 /// Gbit/s.
@@ -14,9 +21,9 @@ const K: u32 = 65 * 1_538;
 pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "homa-sim",
-        paper: "Homa (SIGCOMM 2018) §5.2, as its authors' simulator has it",
-        host: Host::Homa { profile: "sigcomm18-sim", build: homa::simulator },
-        queue: Queue::Strict,
+        paper: "Homa (SIGCOMM 2018) §5.2, as in its authors' simulator",
+        host: &HomaHosts { profile: "sigcomm18-sim", build: homa::simulator },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: true,
@@ -24,9 +31,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "homa-paper",
-        paper: "Homa (SIGCOMM 2018), its text",
-        host: Host::Homa { profile: "sigcomm18", build: homa::paper },
-        queue: Queue::Strict,
+        paper: "Homa (SIGCOMM 2018), as the paper describes it",
+        host: &HomaHosts { profile: "sigcomm18", build: homa::paper },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -34,9 +41,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "homa",
-        paper: "Homa, as users get it",
-        host: Host::Homa { profile: "default", build: homa::default },
-        queue: Queue::Strict,
+        paper: "Homa with the defaults of the `homa` crate",
+        host: &HomaHosts { profile: "default", build: homa::default },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -44,9 +51,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "homa-p4",
-        paper: "HomaP4 of Homa (SIGCOMM 2018) Figure 8: the levels merged to four",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<4> },
-        queue: Queue::Strict,
+        paper: "HomaP4 of Homa (SIGCOMM 2018) Figure 8: levels merged to four",
+        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<4> },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -54,9 +61,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "homa-p2",
-        paper: "HomaP2 of Homa (SIGCOMM 2018) Figure 8: the levels merged to two",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<2> },
-        queue: Queue::Strict,
+        paper: "HomaP2 of Homa (SIGCOMM 2018) Figure 8: levels merged to two",
+        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<2> },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -64,9 +71,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "homa-p1",
-        paper: "HomaP1 of Homa (SIGCOMM 2018) Figure 8: the levels merged to one",
-        host: Host::Homa { profile: "sigcomm18", build: homa::merged::<1> },
-        queue: Queue::Strict,
+        paper: "HomaP1 of Homa (SIGCOMM 2018) Figure 8: levels merged to one",
+        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<1> },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -75,8 +82,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "basic",
         paper: "Basic of Homa (SIGCOMM 2018) Figure 8: RAMCloud's BasicTransport",
-        host: Host::Homa { profile: "basic", build: homa::basic },
-        queue: Queue::Strict,
+        host: &HomaHosts { profile: "basic", build: homa::basic },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -85,8 +92,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "streaming",
         paper: "InfRC of Homa (SIGCOMM 2018) Figure 8: byte streams, one connection per pair",
-        host: Host::Tcp { variant: "byte streams, no congestion control", build: tcp::streaming },
-        queue: Queue::Combined(detail::ONE_LEVEL_SWITCH),
+        host: &TcpHosts { variant: "byte streams, no congestion control", build: tcp::streaming },
+        queue: SwitchQueue::Combined(detail::ONE_LEVEL_SWITCH),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -94,9 +101,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "ideal",
-        paper: "a bound: SRPT with perfect knowledge, on the receivers' links alone",
-        host: Host::Bound,
-        queue: Queue::Strict,
+        paper: "a lower bound: SRPT with perfect knowledge on the receivers' links",
+        host: &Ideal,
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: true,
@@ -104,9 +111,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "stop-and-wait",
-        paper: "one packet of a message at a time: the smallest transport that is correct",
-        host: Host::StopAndWait,
-        queue: Queue::Strict,
+        paper: "one packet of a message at a time: the smallest correct transport",
+        host: &StopAndWaitHosts,
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: true,
@@ -115,8 +122,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "pfabric",
         paper: "pFabric (SIGCOMM 2013)",
-        host: Host::PFabric,
-        queue: Queue::PriorityDrop,
+        host: &PFabricHosts,
+        queue: SwitchQueue::PriorityDrop,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -125,8 +132,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "phost",
         paper: "pHost (CoNEXT 2015)",
-        host: Host::PHost,
-        queue: Queue::Strict,
+        host: &PHostHosts,
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -135,8 +142,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "ndp",
         paper: "NDP (SIGCOMM 2017)",
-        host: Host::Ndp,
-        queue: Queue::Trimming(TrimmingConfig::PAPER),
+        host: &NdpHosts,
+        queue: SwitchQueue::Trimming(TrimmingConfig::PAPER),
         forwarding: Forwarding::Source,
         nic: Nic::Pull,
         one_way_only: false,
@@ -145,8 +152,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "tcp",
         paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",
-        host: Host::Tcp { variant: "TCP CUBIC, SACK, RACK-TLP", build: tcp::linux },
-        queue: Queue::Strict,
+        host: &TcpHosts { variant: "TCP CUBIC, SACK, RACK-TLP", build: tcp::linux },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -155,8 +162,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "tcp-newreno",
         paper: "RFC 5681 and 6582",
-        host: Host::Tcp { variant: "TCP NewReno", build: tcp::newreno },
-        queue: Queue::Strict,
+        host: &TcpHosts { variant: "TCP NewReno", build: tcp::newreno },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -165,8 +172,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "dctcp",
         paper: "DCTCP (SIGCOMM 2010), RFC 8257",
-        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -175,8 +182,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "pias",
         paper: "PIAS (NSDI 2015)",
-        host: Host::Tcp { variant: "DCTCP, levels by bytes sent", build: tcp::pias },
-        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Port }),
+        host: &TcpHosts { variant: "DCTCP, levels by bytes sent", build: tcp::pias },
+        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Port }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -185,8 +192,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "tcp-ecn",
         paper: "RFC 3168: NewReno that halves once per window with marks",
-        host: Host::Tcp { variant: "TCP NewReno, ECN", build: tcp::ecn },
-        queue: Queue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "TCP NewReno, ECN", build: tcp::ecn },
+        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -195,8 +202,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "hull",
         paper: "HULL (NSDI 2012): DCTCP, phantom queues, paced NICs",
-        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: Queue::Phantom(None, Some(PhantomConfig::PAPER)),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: SwitchQueue::Phantom(None, Some(PhantomConfig::PAPER)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
         one_way_only: false,
@@ -204,9 +211,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "tcp-droptail",
-        paper: "HULL §6: TCP that fills what buffers there are",
-        host: Host::Tcp { variant: "TCP NewReno, SACK", build: hull::tcp },
-        queue: Queue::Strict,
+        paper: "HULL §6: TCP that fills buffers",
+        host: &TcpHosts { variant: "TCP NewReno, SACK", build: hull::tcp },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -215,8 +222,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "dctcp-30k",
         paper: "HULL §6: DCTCP with its threshold for 1 Gbit/s",
-        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: Queue::Ecn(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: SwitchQueue::Ecn(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -225,8 +232,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "dctcp-6k-pacer",
         paper: "HULL §6: the lowest threshold that pacing allows, at 1 Gbit/s",
-        host: Host::Tcp { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: Queue::Ecn(EcnConfig { threshold: 6_000, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
+        queue: SwitchQueue::Ecn(EcnConfig { threshold: 6_000, scope: EcnScopeName::Queue }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
         one_way_only: false,
@@ -234,9 +241,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "tcp-ecn-pq",
-        paper: "HULL §3.1: TCP that halves with marks, phantom queues, paced NICs",
-        host: Host::Tcp { variant: "TCP NewReno, ECN", build: tcp::ecn },
-        queue: Queue::Phantom(
+        paper: "HULL §3.1: TCP with ECN, phantom queues, paced NICs",
+        host: &TcpHosts { variant: "TCP NewReno, ECN", build: tcp::ecn },
+        queue: SwitchQueue::Phantom(
             None,
             Some(PhantomConfig { threshold: 6_000, ..PhantomConfig::PAPER }),
         ),
@@ -247,9 +254,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "tcp-qos",
-        paper: "HULL §6.2.2: TCP, messages of a packet at a level above the others",
-        host: Host::Tcp { variant: "TCP NewReno, SACK, two levels", build: hull::qos },
-        queue: Queue::Strict,
+        paper: "HULL §6.2.2: TCP with messages of one packet at a higher level",
+        host: &TcpHosts { variant: "TCP NewReno, SACK, two levels", build: hull::qos },
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -257,9 +264,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "flow-hashing",
-        paper: "DeTail §6.1: what it is compared with",
-        host: Host::Tcp { variant: "TCP NewReno", build: detail::flow_hashing },
-        queue: Queue::Combined(detail::SWITCH),
+        paper: "DeTail §6.1: the baseline of its evaluation",
+        host: &TcpHosts { variant: "TCP NewReno", build: detail::flow_hashing },
+        queue: SwitchQueue::Combined(detail::SWITCH),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -268,8 +275,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "packet-scatter",
         paper: "DeTail §3.3: a random path for each packet",
-        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
-        queue: Queue::Combined(detail::SWITCH),
+        host: &TcpHosts { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: SwitchQueue::Combined(detail::SWITCH),
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -277,9 +284,9 @@ pub const SCHEMES: &[Scheme] = &[
     },
     Scheme {
         name: "lossless-packet-scatter",
-        paper: "DeTail §6.1: the same with priority flow control",
-        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
-        queue: Queue::Combined(detail::LOSSLESS_SWITCH),
+        paper: "DeTail §6.1: packet scatter with priority flow control",
+        host: &TcpHosts { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: SwitchQueue::Combined(detail::LOSSLESS_SWITCH),
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,
@@ -288,8 +295,8 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "detail",
         paper: "DeTail (SIGCOMM 2012; UCB TR)",
-        host: Host::Tcp { variant: "TCP NewReno, timeouts only", build: detail::lossless },
-        queue: Queue::Combined(detail::LOSSLESS_SWITCH),
+        host: &TcpHosts { variant: "TCP NewReno, timeouts only", build: detail::lossless },
+        queue: SwitchQueue::Combined(detail::LOSSLESS_SWITCH),
         forwarding: Forwarding::Adaptive(Alb::DETAIL),
         nic: Nic::Pull,
         one_way_only: false,

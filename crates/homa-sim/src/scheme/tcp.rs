@@ -1,36 +1,146 @@
-//! TCP and its relatives as hosts of the simulator: which parameters a row has, and what a scenario
-//! may change.
+//! TCP and its variants as hosts of the simulator: the parameters of each row, and the options with
+//! which a scenario changes them.
 //!
-//! Constants that follow the round trip in their papers follow the network's here.
+//! If a paper derives a constant from its network's round trip, it is derived from the scenario's
+//! here.
 
+use std::fmt;
 use std::sync::Arc;
 
 use homa_proto::Duration;
 use homa_workload::demotion::Setting;
+use homa_workload::framing::Framing;
 use homa_workload::sizes::PACKET_BYTES;
 
-use crate::scenario::{AlgorithmName, PickName, ScenarioError, SchemeOptions, Span, TcpOptions};
+use crate::engine::MakeTransport;
+use crate::experiment::{Start, Started};
+use crate::fabric::StrictPriority;
+use crate::fabric::queue::{Combined, EcnScope, EcnThreshold, Phantom};
+use crate::nic::{self, NicConfig};
+use crate::scenario::{
+    AlgorithmName, PickName, Scenario, ScenarioError, SchemeOptions, Span, TcpOptions,
+};
+use crate::topology::PortSpec;
+use crate::transport::Homa;
+use crate::transport::either::Either;
+use crate::transport::parts::WireFormat;
 use crate::transport::stream::{ConnectionPolicy, Pick};
+use crate::transport::tcp::Tcp;
 use crate::transport::tcp::config::{Algorithm, Recovery, RtoConfig, TcpConfig};
 use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
-use super::Environment;
+use super::{
+    Environment, Family, HostConfig, HostKind, HostScheme, Nic, SwitchQueue, ecn_queue, hull,
+};
 
-/// Permanent connections per client and server from which one may be drawn: a place for each is
-/// kept from the first message on.
+/// Maximum number of permanent connections per client and server if one is drawn at random, because
+/// the state of all of them is allocated with the first message.
 const MOST_CONNECTIONS: u32 = 4_096;
 
 /// How a row makes its configuration.
 pub type Build = fn(&Environment<'_>) -> TcpConfig;
 
-/// TCP as Linux runs it by default, one connection per client and server (as the TCP of the
-/// Homa/Linux study, ATC 2021 §5).
+/// Hosts that run [`crate::transport::tcp::Tcp`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TcpHosts {
+    /// Which TCP, in words.
+    pub variant: &'static str,
+    /// Makes its configuration.
+    pub build: Build,
+}
+
+impl fmt::Display for TcpHosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.variant)
+    }
+}
+
+impl HostKind for TcpHosts {
+    fn family(&self) -> Family {
+        Family::Tcp
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["options.tcp", "options.pacer", "options.nic"]
+    }
+
+    fn configure(
+        &self,
+        nic: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<HostConfig, ScenarioError> {
+        let nic = hull::nic(nic, environment, options)?;
+        let tcp = configure(self.build, environment, options)?;
+        Ok(Box::new(ConfiguredTcp { tcp, nic }))
+    }
+}
+
+/// TCP behind a NIC.
+#[derive(Clone, Debug)]
+struct ConfiguredTcp {
+    tcp: Arc<TcpConfig>,
+    nic: NicConfig,
+}
+
+impl HostScheme for ConfiguredTcp {
+    fn framing(&self) -> Framing {
+        if self.tcp.timestamps { Framing::Tcp } else { Framing::Plain }
+    }
+
+    fn frames(&self) -> WireFormat {
+        let headers = self.tcp.mtu.saturating_sub(self.tcp.mss());
+        WireFormat::ethernet(self.tcp.mtu, headers, headers)
+    }
+
+    fn names_places(&self) -> bool {
+        false
+    }
+
+    /// Every kind of port will do.
+    fn check(&self, _: &Scenario, _: SwitchQueue) -> Result<(), ScenarioError> {
+        Ok(())
+    }
+
+    fn shared(&self, seed: u64) -> Option<MakeTransport<Either<Homa, Tcp>>> {
+        let tcp = self.tcp.clone();
+        let make = move |host, life| Either::Second(Tcp::new(tcp.clone(), host, (life, seed)));
+        self.nic.is_plain().then(|| Box::new(make) as MakeTransport<_>)
+    }
+
+    fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
+        let (tcp, seed) = (self.tcp.clone(), start.seed());
+        let plain = move |host, life| Tcp::new(tcp.clone(), host, (life, seed));
+        let nic = NicConfig { instrument: start.instrument(), ..self.nic };
+        let (ecn, phantom) = match (start.queue(), self.nic.is_plain()) {
+            (SwitchQueue::Phantom(ecn, phantom), _) => (ecn, phantom),
+            (SwitchQueue::Ecn(ecn), true) => return start.with(plain, move |_| ecn_queue(ecn)),
+            (SwitchQueue::Combined(_), true) => return start.with(plain, |_| Combined),
+            (_, true) => return start.with(plain, |_| StrictPriority),
+            (SwitchQueue::Ecn(ecn), false) => (Some(ecn), None),
+            (_, false) => (None, None),
+        };
+        let paced = move |host, life| nic::Nic::new(plain(host, life), nic, host, (life, seed));
+        if matches!(start.queue(), SwitchQueue::Combined(_)) {
+            return start.with(paced, |_| Combined);
+        }
+        // One type of queue serves all rows with a NIC: a threshold that no queue reaches marks
+        // nothing, and without a phantom queue only the threshold marks.
+        let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
+        let queue =
+            move |port: &PortSpec| Phantom::new(ecn.map_or(never, ecn_queue), phantom, port.rate);
+        start.with(paced, queue)
+    }
+}
+
+/// TCP with the defaults of Linux and one connection per client and server, as in the Homa/Linux
+/// study (ATC 2021 §5).
 pub fn linux(_: &Environment<'_>) -> TcpConfig {
     TcpConfig::linux()
 }
 
-/// The RFCs' NewReno with selective acknowledgements left out, timeouts from 10 ms on: the TCP of
-/// the DCTCP paper's shorter variant (SIGCOMM 2010 §4) and of DeTail's flow hashing.
+/// NewReno of the RFCs without selective acknowledgements and with a minimum RTO of 10 ms. This is
+/// the TCP of the DCTCP paper's shorter variant (SIGCOMM 2010 §4) and of DeTail's flow hashing.
 pub fn newreno(_: &Environment<'_>) -> TcpConfig {
     let newreno = TcpConfig::newreno();
     let rto = RtoConfig { min: Duration::millis(10), ..newreno.rto };
@@ -38,37 +148,37 @@ pub fn newreno(_: &Environment<'_>) -> TcpConfig {
 }
 
 /// The streaming transport of Homa Figure 8 (§5.1: RAMCloud's InfRC): byte streams over one
-/// connection per client and server that no congestion control holds back, since Infiniband's links
-/// lose nothing; where a fault does, it is repaired as by [`newreno`] with selective
-/// acknowledgements. Left out: how Infiniband frames packets.
+/// connection per client and server. There is no congestion control, because Infiniband's links lose
+/// nothing. If a fault loses a packet, recovery is that of [`newreno`] with selective
+/// acknowledgements. Left out: the framing of Infiniband.
 pub fn streaming(environment: &Environment<'_>) -> TcpConfig {
     let newreno = newreno(environment);
     TcpConfig {
         recovery: Recovery::SACK,
-        // All that may be under way.
+        // As large as the limit on bytes in flight, so that it never restricts a sender.
         initial_window: newreno.flight_limit().div_ceil(newreno.mss()),
         idle_restart: false,
         ..newreno
     }
 }
 
-/// DCTCP as Linux runs it (RFC 8257), timeouts from 10 ms on (SIGCOMM 2010 §4).
+/// DCTCP as Linux runs it (RFC 8257), with a minimum RTO of 10 ms (SIGCOMM 2010 §4).
 pub fn dctcp(_: &Environment<'_>) -> TcpConfig {
     let dctcp = TcpConfig::dctcp();
     let rto = RtoConfig { min: Duration::millis(10), ..dctcp.rto };
     TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..dctcp }
 }
 
-/// NewReno as [`newreno`] that takes marks for losses, once per window (RFC 3168 §6.1.2): the
+/// [`newreno`] that reacts to a mark as to a loss, once per window (RFC 3168 §6.1.2). This is the
 /// TCP-ECN of HULL §3.1.
 pub fn ecn(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { ecn: true, recovery: Recovery::SACK, ..newreno(environment) }
 }
 
 /// PIAS (NSDI 2015 §5.1, and its authors' ns-2 scripts): DCTCP over permanent connections that
-/// carry one message at a time, an initial window of the bandwidth-delay product (70 packets at
-/// their 85.2 us), every segment acknowledged, at the highest level, timeouts from 2 ms on, the
-/// first too, by a clock of 1 us.
+/// carry one message at a time. The initial window is the bandwidth-delay product (70 packets at
+/// their 85.2 us). Every segment is acknowledged, at the highest level. The initial and the minimum
+/// RTO are 2 ms, with a clock granularity of 1 us.
 pub fn pias(environment: &Environment<'_>) -> TcpConfig {
     let dctcp = TcpConfig { timestamps: false, ..TcpConfig::dctcp() };
     TcpConfig {
@@ -88,7 +198,7 @@ pub fn pias(environment: &Environment<'_>) -> TcpConfig {
     }
 }
 
-/// PIAS's thresholds for the workload at the load of most published comparisons.
+/// PIAS's demotion thresholds for the workload at 80 % load, as in most published comparisons.
 fn demotion(environment: &Environment<'_>) -> Vec<u32> {
     let setting = Setting { load: 0.8, levels: LEVELS, packet: PACKET_BYTES };
     homa_workload::demotion::optimal(environment.sizes, setting)
@@ -111,7 +221,7 @@ pub fn configure(
     Ok(Arc::new(config))
 }
 
-/// The retransmission timer, and how long acknowledgements wait.
+/// Applies changes of the RTO and of delayed acknowledgements.
 fn set_timers(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let TcpOptions { initial_rto, min_rto, max_rto, rto_granularity, delayed_ack, .. } = changes;
     let set = |to: &mut Duration, from: &Option<Span>| {
@@ -132,20 +242,23 @@ fn set_timers(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), Scenar
     Ok(())
 }
 
-/// What governs the congestion window, and whether hosts heed marks.
+/// Applies changes of congestion control and ECN.
 fn set_algorithm(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
     config.ecn = changes.ecn.unwrap_or(config.ecn);
     config.algorithm = match changes.algorithm {
         None if matches!(config.algorithm, Algorithm::Dctcp { .. }) && !config.ecn => {
-            return wrong("options.tcp.ecn", "be true under DCTCP, which lives by marks");
+            return wrong("options.tcp.ecn", "be true under DCTCP, which needs marks");
         }
         None => config.algorithm,
         Some(AlgorithmName::NewReno) => Algorithm::NewReno,
         Some(AlgorithmName::Cubic) => Algorithm::Cubic,
         Some(AlgorithmName::Dctcp) if config.ecn => TcpConfig::dctcp().algorithm,
         Some(AlgorithmName::Dctcp) => {
-            return wrong("options.tcp.algorithm", "be dctcp only where hosts heed marks");
+            return wrong(
+                "options.tcp.algorithm",
+                "be dctcp only if hosts react to marks: set `ecn`",
+            );
         }
     };
     Ok(())
@@ -205,7 +318,9 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
     };
     match (&changes.size_classes, &changes.demotion) {
         (Some(_), Some(_)) => {
-            return wrong("options.tcp.demotion", "stay out where there are `size_classes`");
+            let why = "a message has its level by its size or by the bytes sent of it: leave out \
+                       this or `size_classes`";
+            return Err(ScenarioError::unfit("options.tcp.demotion", why));
         }
         (Some(bytes), None) => {
             config.priorities = Priorities::Size(levels("options.tcp.size_classes", bytes)?);

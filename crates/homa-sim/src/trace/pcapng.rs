@@ -1,18 +1,22 @@
-//! The packets of a run as a capture file that Wireshark opens: one interface per host, each packet
-//! where and when its sender's NIC begins it.
+//! Writes the packets of a run to a capture file that Wireshark opens. Each host is an interface,
+//! and each packet is recorded when its sender's NIC starts to send it.
 //!
-//! Headers are real: Ethernet, IPv4 with the priority as DSCP class selector, then Homa exactly as
-//! the Linux kernel module writes it (protocol 146), or in UDP datagrams. Payload bytes do not
-//! exist in a simulator; each record holds the headers and says how long the frame was (its
-//! simulated size without preamble, checksum and gap). The authors' framing has shorter headers
-//! than real Homa: where a frame was shorter than its headers, the record says their length.
+//! The headers are real: Ethernet, IPv4 with the priority as DSCP class selector, then Homa, either
+//! exactly as the Linux kernel module encodes it (protocol 146) or in UDP datagrams. A simulator
+//! has no payload bytes, so each record holds only the headers and states the original length of
+//! the frame (its simulated size without preamble, checksum and gap). The authors' framing has
+//! shorter headers than real Homa: if a simulated frame is shorter than the real headers, the
+//! record states the length of those headers.
+//!
+//! One-way messages (Homa §5.2) do not exist on the wire of real Homa, which only has RPCs. Their
+//! packets therefore carry the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
 //!
 //! Format: the pcapng draft of the IETF (section header, interface description and enhanced packet
-//! blocks, nanoseconds).
+//! blocks; time stamps in nanoseconds).
 
 use std::io::{self, Write};
 
-use homa_proto::{Packet, wire};
+use homa_proto::{Body, Packet, wire};
 
 use crate::engine::Probe;
 use crate::framing::Framing;
@@ -23,12 +27,16 @@ use crate::transport::{Label, Transport};
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Homa's port in UDP captures, and that of one-way messages, which have none: the wire reserves 0.
+/// Homa's UDP port. It also stands for the port of one-way messages, which have none, because the
+/// wire format reserves 0.
 const PORT: u16 = 4000;
-/// Preamble, frame check sequence and gap: on the wire, in no capture.
+/// The comment of a packet of a one-way message: no response follows, and no acknowledgement.
+pub const ONE_WAY: &str = "one-way message";
+/// Preamble, frame check sequence and gap: they take time on the wire but no capture holds them.
 const NOT_CAPTURED: u32 = 8 + 4 + 12;
 
-/// Writes packets as they are transmitted. The first error ends the capture and is kept.
+/// A probe that writes packets as they are transmitted. After the first error it writes nothing
+/// more, and [`Capture::finish`] returns that error.
 #[derive(Debug)]
 pub struct Capture<W> {
     out: W,
@@ -39,7 +47,7 @@ pub struct Capture<W> {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture of at most `limit` packets between `hosts` hosts.
+    /// Starts a capture of at most `limit` packets between `hosts` hosts.
     pub fn new(mut out: W, hosts: u32, framing: Framing, limit: u64) -> io::Result<Self> {
         let mut section = Vec::new();
         section.extend(0x1A2B_3C4D_u32.to_le_bytes());
@@ -47,10 +55,10 @@ impl<W: Write> Capture<W> {
         section.extend(u64::MAX.to_le_bytes());
         write_block(&mut out, 0x0A0D_0D0A, &section)?;
         for host in 0..hosts {
-            // Link type Ethernet, no limit of the captured length.
+            // Link type Ethernet, captured length not limited.
             let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
             option(&mut interface, 2, format!("host{host}").as_bytes());
-            // Time stamps in nanoseconds.
+            // Time stamps are in nanoseconds.
             option(&mut interface, 9, &[9]);
             interface.extend([0; 4]);
             write_block(&mut out, 1, &interface)?;
@@ -63,7 +71,7 @@ impl<W: Write> Capture<W> {
         self.packets
     }
 
-    /// Ends the capture; yields the writer, or the first error.
+    /// Ends the capture and returns the writer, or the first error.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error {
             return Err(error);
@@ -80,7 +88,7 @@ impl<W: Write> Capture<W> {
         let captured = frame.len() as u32;
         let original = label.wire_bytes.saturating_sub(NOT_CAPTURED).max(captured);
         let nanos = now.0 / 1_000;
-        let mut block = Vec::with_capacity(frame.len() + 24);
+        let mut block = Vec::with_capacity(frame.len() + 48);
         block.extend(host.0.to_le_bytes());
         block.extend(((nanos >> 32) as u32).to_le_bytes());
         block.extend((nanos as u32).to_le_bytes());
@@ -88,6 +96,10 @@ impl<W: Write> Capture<W> {
         block.extend(original.to_le_bytes());
         block.extend(frame);
         block.resize(block.len().next_multiple_of(4), 0);
+        if is_one_way(packet) {
+            option(&mut block, 1, ONE_WAY.as_bytes());
+            block.extend([0; 4]);
+        }
         self.packets += 1;
         self.error = write_block(&mut self.out, 6, &block).err();
     }
@@ -114,6 +126,12 @@ fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.resize(block.len().next_multiple_of(4), 0);
 }
 
+/// Whether a packet is about a one-way message: those have no ports. Cutoffs belong to hosts.
+fn is_one_way(packet: &Packet) -> bool {
+    let of_message = !matches!(packet.body, Body::Cutoffs { .. } | Body::Freeze);
+    of_message && (packet.local_port, packet.remote_port) == (0, 0)
+}
+
 /// The headers of a frame from host `from`.
 fn headers(
     from: u32,
@@ -129,11 +147,11 @@ fn headers(
         Framing::Udp => wire::datagram::encode(packet, number, &mut homa),
         Framing::Ip146 | Framing::Authors => wire::encode(packet, &mut homa),
     };
-    // 256 bytes hold every header.
+    // The buffer of 256 bytes is larger than any header, so encoding does not fail.
     let homa = &homa[..encoded.unwrap_or(0)];
     let udp = if framing == Framing::Udp { UDP } else { 0 };
     let least = IPV4 + udp + homa.len();
-    let payload = if let homa_proto::Body::Data(data) = packet.body { data.span.len } else { 0 };
+    let payload = if let Body::Data(data) = packet.body { data.span.len } else { 0 };
     let total = (least + payload as usize) as u16;
     let mut frame = Vec::with_capacity(ETHERNET + least);
     frame.extend(mac(label.to.0));
@@ -144,20 +162,20 @@ fn headers(
         frame.extend(PORT.to_be_bytes());
         frame.extend(PORT.to_be_bytes());
         frame.extend((total - IPV4 as u16).to_be_bytes());
-        // No checksum: there is no payload to sum over.
+        // No checksum because there is no payload to sum.
         frame.extend([0, 0]);
     }
     frame.extend(homa);
     frame
 }
 
-/// A locally administered address.
+/// A locally administered MAC address.
 fn mac(host: u32) -> [u8; 6] {
     let [a, b, c, d] = host.to_be_bytes();
     [2, 0, a, b, c, d]
 }
 
-/// 10.0.0.1 is host 0.
+/// Hosts are numbered from 10.0.0.1, the address of host 0.
 fn address(host: u32) -> [u8; 4] {
     (0x0A00_0001 + host).to_be_bytes()
 }

@@ -11,7 +11,7 @@ use crate::engine::{Application, Context};
 use crate::measure::backlog::BacklogSeries;
 use crate::measure::latency::{Latencies, Sample};
 use crate::scenario::outcome::FlowTime;
-use crate::scenario::{Ending, Exchange};
+use crate::scenario::{Exchange, TrafficEnding};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::message_number;
@@ -42,7 +42,7 @@ pub struct Limits {
     /// Traffic ends here.
     pub time: SimTime,
     /// What becomes of messages under way then.
-    pub ending: Ending,
+    pub ending: TrafficEnding,
     /// Between samples of the backlog.
     pub sample_every: SimDuration,
     /// Larger messages than this are kept one by one.
@@ -188,7 +188,7 @@ impl Generator {
 
     /// Messages may start.
     fn goes_on(&self) -> bool {
-        self.ended.is_none() || self.limits.ending == Ending::Loaded
+        self.ended.is_none() || self.limits.ending == TrafficEnding::Loaded
     }
 
     fn start<C: Context>(&mut self, net: &mut C, start: Start) {
@@ -251,7 +251,7 @@ impl Generator {
     fn end_traffic<C: Context>(&mut self, net: &mut C) {
         if self.ended.is_none() {
             self.ended = Some(net.now());
-            self.pattern.source.over(self.limits.ending == Ending::Loaded);
+            self.pattern.source.over(self.limits.ending == TrafficEnding::Loaded);
             net.stop();
         }
     }
@@ -350,7 +350,7 @@ impl Generator {
         self.ask(net, |source, now, asked| source.ended(now, ended, asked));
         let through = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
         let all_through = through && self.pattern.source.is_through();
-        if all_through && self.ended.is_some() && self.limits.ending == Ending::Loaded {
+        if all_through && self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded {
             net.stop();
         }
     }

@@ -1,9 +1,9 @@
-//! Hosts of two kinds in one simulation.
+//! Two schemes in one simulation, each on a share of the hosts.
 
 use homa_sim::experiment::{Observers, Rehearsal, Times, rehearse, run, run_watched, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Beside, EcnConfig, EcnScopeName, Exchange, NicOptions, Outcome, Probes,
-    Routing, Scenario, SchemeOptions, SlowdownBy, Span, Traffic,
+    Bandwidth, Basis, EcnConfig, EcnScopeName, Exchange, NicOptions, Probes, Routing, Scenario,
+    ScenarioOutcome, SchemeOptions, SecondScheme, SlowdownBy, Span, Traffic,
 };
 use homa_sim::scheme::find;
 use homa_sim::{SimTime, scenario};
@@ -11,22 +11,22 @@ use homa_sim::{SimTime, scenario};
 use crate::common;
 use crate::common::networks;
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Two racks of four hosts, of which a share runs `other`.
+/// Two racks of four hosts. A share of them runs `other`, the rest runs `scheme`.
 fn two(scheme: &str, other: &str, share: f64) -> Scenario {
     let row = find(scheme).expect("a row");
     let mut scenario = common::scenario(row, "w3", Exchange::OneWay);
     scenario.fabric.routing = Some(Routing::Ecmp);
     let options = SchemeOptions::default();
-    scenario.beside = Some(Beside { scheme: other.to_owned(), share, options });
+    scenario.beside = Some(SecondScheme { scheme: other.to_owned(), share, options });
     scenario
 }
 
 #[test]
-fn a_share_of_none_or_all_is_the_scheme_alone() {
+fn a_share_of_zero_or_one_equals_a_single_scheme() {
     for (scheme, other) in [("homa", "tcp"), ("dctcp", "homa-sim"), ("tcp", "homa-p2")] {
         for (share, left) in [(0.0, scheme), (1.0, other)] {
             let both = outcome(&two(scheme, other, share));
@@ -44,14 +44,14 @@ fn a_share_of_none_or_all_is_the_scheme_alone() {
 }
 
 #[test]
-fn each_kind_hears_its_own_transport_and_the_others_traffic() {
+fn schemes_keep_their_transport_and_share_the_links() {
     for exchange in [Exchange::OneWay, Exchange::Echo] {
         let of = |other: &str| {
             let mut scenario = two("homa", other, 0.5);
             scenario.traffic =
                 Traffic::AllToAll { workload: "w4".to_owned(), exchange, max_bytes: Some(200_000) };
             scenario.options.network_levels = Some(1);
-            // Uplinks, which both share, are twice oversubscribed.
+            // Both schemes share the uplinks, which are oversubscribed 2:1.
             scenario.fabric.fabric_link = Bandwidth::gbps(10);
             let outcome = outcome(&scenario);
             assert_eq!((outcome.messages, outcome.undelivered), (2_000, 0), "{other}");
@@ -65,10 +65,10 @@ fn each_kind_hears_its_own_transport_and_the_others_traffic() {
         let (homa, tcp, _) = of("tcp");
         let (alike, same, _) = of("homa");
         assert_eq!((homa.messages, tcp.messages), (alike.messages, same.messages), "same traffic");
-        // TCP's queues are longer: at its own hosts, and at the uplinks.
+        // TCP builds longer queues, both at the downlinks of its hosts and at the shared uplinks.
         let p99 = |kind: &scenario::outcome::KindOutcome| kind.slowdown.p99.unwrap();
         assert!(p99(&tcp) > 1.5 * p99(&same), "{} {}", p99(&tcp), p99(&same));
-        // (Of so few echoes the p99 is one or another loss.)
+        // The mean, because with few echoes the p99 depends on a single loss.
         let mean = |kind: &scenario::outcome::KindOutcome| kind.slowdown.mean.unwrap();
         assert!(mean(&homa) > mean(&alike), "{} {}", mean(&homa), mean(&alike));
     }
@@ -91,7 +91,7 @@ fn physics_holds_and_two_runs_are_the_same() {
             let observers = Observers { verify: true, ..Observers::default() };
             let (first, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
-            assert_eq!(checked.under_way.frames, first.in_flight, "{name}");
+            assert_eq!(checked.in_flight.frames, first.in_flight, "{name}");
             assert_eq!((first.messages, first.undelivered, first.failed), (500, 0, 0), "{name}");
             assert_eq!(first.trace_hash, outcome(&scenario).trace_hash, "{name}");
             let other_seed = outcome(&Scenario { seed: 2, ..scenario });
@@ -100,9 +100,9 @@ fn physics_holds_and_two_runs_are_the_same() {
     }
 }
 
-/// Otherwise the kinds could not be compared.
+/// If the divisors differed, slowdowns of the two schemes could not be compared.
 #[test]
-fn latencies_of_both_kinds_are_divided_by_the_same() {
+fn both_schemes_divide_latencies_by_the_same_ideal() {
     for by in [SlowdownBy::Idle, SlowdownBy::Best, SlowdownBy::Authors] {
         let of = |scheme: &str, other: &str| {
             let mut scenario = two(scheme, other, 0.5);
@@ -123,7 +123,7 @@ fn latencies_of_both_kinds_are_divided_by_the_same() {
 }
 
 #[test]
-fn marks_reach_those_who_asked_for_them() {
+fn the_second_schemes_ecn_threshold_applies() {
     let mut scenario = two("homa", "dctcp", 0.5);
     let workload = "200000".to_owned();
     scenario.traffic = Traffic::AllToAll { workload, exchange: Exchange::Echo, max_bytes: None };
@@ -137,22 +137,23 @@ fn marks_reach_those_who_asked_for_them() {
     scenario.beside.as_mut().unwrap().options = low;
     let low = outcome(&scenario);
     assert_ne!(low.trace_hash, high.trace_hash);
-    let down = |outcome: &Outcome| outcome.queues.as_ref().unwrap().tor_down.unwrap().mean_bytes;
+    let down =
+        |outcome: &ScenarioOutcome| outcome.queues.as_ref().unwrap().tor_down.unwrap().mean_bytes;
     assert!(down(&low) < down(&high), "{} {}", down(&low), down(&high));
 }
 
 #[test]
-fn what_does_not_go_together_is_said_before_it_runs() {
+fn parts_that_do_not_fit_together_are_refused() {
     type Change = fn(&mut Scenario);
     let cases: [(&str, Change); 15] = [
         ("beside.share", |s| s.beside.as_mut().unwrap().share = 1.5),
         ("single host", |s| s.beside.as_mut().unwrap().share = 0.1),
         ("unknown scheme `hama`", |s| s.beside.as_mut().unwrap().scheme = "hama".to_owned()),
-        ("hosts of two kinds other than Homa and TCP", |s| {
+        ("two schemes other than Homa and TCP", |s| {
             s.beside.as_mut().unwrap().scheme = "pfabric".to_owned();
         }),
-        ("hosts of two kinds other than Homa and TCP", |s| s.scheme = "detail".to_owned()),
-        ("hosts of two kinds other than Homa and TCP", |s| {
+        ("two schemes other than Homa and TCP", |s| s.scheme = "detail".to_owned()),
+        ("two schemes other than Homa and TCP", |s| {
             let large_send = Some(65_536);
             s.options.nic = Some(NicOptions { large_send, ..NicOptions::default() });
         }),
@@ -160,10 +161,10 @@ fn what_does_not_go_together_is_said_before_it_runs() {
             s.scheme = "dctcp".to_owned();
             s.beside.as_mut().unwrap().scheme = "dctcp-30k".to_owned();
         }),
-        ("`beside`: `options.overcommitment` must stay out", |s| {
+        ("`beside.options.overcommitment`: only Homa schemes have overcommitment; `", |s| {
             s.beside.as_mut().unwrap().options.overcommitment = Some(2);
         }),
-        ("`beside.scheme` must name a scheme: unknown scheme `pigeon`: use one of", |s| {
+        ("unknown scheme `pigeon`; allowed: homa-sim, ", |s| {
             s.beside.as_mut().unwrap().scheme = "pigeon".to_owned();
         }),
         ("fabric.routing", |s| s.fabric.routing = None),
@@ -186,5 +187,5 @@ fn what_does_not_go_together_is_said_before_it_runs() {
     }
     let times = Times { healthy_from: SimTime::ZERO, rest_by: SimTime::ZERO };
     let single: Result<Rehearsal, _> = rehearse(&two("homa", "tcp", 0.5), Vec::new(), times);
-    assert!(single.unwrap_err().to_string().contains("two kinds"));
+    assert!(single.unwrap_err().to_string().contains("a second scheme"));
 }

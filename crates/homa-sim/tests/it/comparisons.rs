@@ -1,9 +1,10 @@
-//! What comparisons between schemes need: one divisor for all, rounds of RPCs, rates of long flows.
+//! Measures for comparing schemes: a divisor that is the same for all of them, times of rounds of
+//! RPCs, and rates of long flows.
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, FlowGroup, Outcome, Scenario, Shape, SlowdownBy,
-    Span, Stop, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, FlowGroup, Scenario, ScenarioOutcome, Shape, SlowdownBy,
+    Span, Stop, Traffic, TrafficEnding,
 };
 
 fn star(scheme: &str, traffic: Traffic) -> Scenario {
@@ -16,17 +17,19 @@ fn star(scheme: &str, traffic: Traffic) -> Scenario {
     }
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).expect("it runs")
 }
 
-/// One message after the other, alone for nearly all of the time.
+/// The median slowdown of messages at a load so low that nearly every message is alone in the
+/// network.
 fn alone(scheme: &str, bytes: u32, by: SlowdownBy) -> f64 {
     let workload = bytes.to_string();
     let all_to_all = Traffic::AllToAll { workload, exchange: Exchange::OneWay, max_bytes: None };
     let mut scenario = star(scheme, all_to_all);
     scenario.load.fraction = 0.0005;
-    // Many windows of ten segments fit the round trip.
+    // A round trip long enough that slow start needs several of them: it holds many windows of ten
+    // segments.
     scenario.fabric.send_delay = Span::nanos(50_000);
     scenario.stop.messages = Some(40);
     scenario.slowdown = by;
@@ -34,7 +37,7 @@ fn alone(scheme: &str, bytes: u32, by: SlowdownBy) -> f64 {
 }
 
 #[test]
-fn the_best_time_excuses_no_scheme_for_starting_slowly() {
+fn best_does_not_hide_a_slow_start_and_idle_does() {
     const MEGABYTE: u32 = 1_000_000;
     assert_eq!(alone("tcp-newreno", MEGABYTE, SlowdownBy::Idle), 1.0);
     let slow_start = alone("tcp-newreno", MEGABYTE, SlowdownBy::Best);
@@ -43,7 +46,8 @@ fn the_best_time_excuses_no_scheme_for_starting_slowly() {
         let best = alone(scheme, MEGABYTE, SlowdownBy::Best);
         assert!((best - 1.0).abs() < 0.01, "{scheme}: {best}");
     }
-    // With what both wait for in the end, the same difference is a smaller share.
+    // `best-acked` adds the way of the last ACK to both times, so the same difference is a smaller
+    // share of them.
     let acked = alone("tcp-newreno", MEGABYTE, SlowdownBy::BestAcked);
     assert!(acked > 1.01 && acked < slow_start, "{acked} {slow_start}");
 }
@@ -61,13 +65,14 @@ fn a_round_lasts_until_its_last_response() {
     scenario.stop.messages = Some(20 * 5);
     let rounds = outcome(&scenario).rounds.expect("there are rounds");
     assert_eq!(rounds.count, 20);
-    // Five times a hundred frames of 1538 bytes at 10 Gbit/s, a round trip, and losses.
+    // Five times a hundred frames of 1538 bytes at 10 Gbit/s take 615 us; a round trip and losses
+    // come on top.
     assert!((615.2..700.0).contains(&rounds.p50_us), "{rounds:?}");
     assert!(rounds.p50_us <= rounds.p95_us && rounds.p99_us <= rounds.max_us);
 }
 
 #[test]
-fn groups_of_long_flows_say_what_each_got() {
+fn each_group_of_long_flows_has_its_own_rate() {
     let one = FlowGroup { from: 0, count: 2, to: 4, spread: false };
     let other = FlowGroup { from: 2, count: 1, to: 5, spread: true };
     let of = |groups: Vec<FlowGroup>| {
@@ -76,7 +81,7 @@ fn groups_of_long_flows_say_what_each_got() {
         scenario.fabric.buffer = Buffer::PerPort { bytes: 300_000 };
         scenario.warm_up = Span::millis(50);
         let time = Some(Span::millis(150));
-        scenario.stop = Stop { time, ending: Ending::Cut, messages: None, ..scenario.stop };
+        scenario.stop = Stop { time, ending: TrafficEnding::Cut, messages: None, ..scenario.stop };
         scenario
     };
     let shared = outcome(&of(vec![one, other]));
@@ -84,7 +89,8 @@ fn groups_of_long_flows_say_what_each_got() {
     assert_eq!((two.flows, single.flows), (2, 1));
     assert!((two.mean_gbps - 0.5).abs() < 0.01 && two.fairness > 0.95, "{two:?}");
     assert!((single.mean_gbps - 1.0).abs() < 0.01, "{single:?}");
-    // Queues of the receivers' ports, without those on which only acknowledgements return.
+    // `receivers` counts the ports that lead to receivers. It leaves out those that only carry
+    // returning acknowledgements.
     let queues = shared.queues.expect("queues were measured");
     let (receivers, all) = (queues.receivers.unwrap(), queues.tor_down.unwrap());
     assert!(receivers.p99_bytes > 0 && receivers.frames < all.frames);

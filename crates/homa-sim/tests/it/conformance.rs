@@ -1,14 +1,16 @@
-//! What every scheme of the table must do, whatever it is: deliver everything, conserve bytes,
-//! repeat exactly, and drain to nothing.
+//! Requirements on every scheme of the table: it delivers everything, conserves bytes, behaves the
+//! same in every run with the same seed, and leaves no packet in the network.
 
 use homa_sim::experiment::{Observers, run, run_watched};
-use homa_sim::scenario::{Buffer, Ending, Exchange, Outcome, Scenario, SlowdownBy, Span};
-use homa_sim::scheme::{Queue, Scheme};
+use homa_sim::scenario::{
+    Buffer, Exchange, Scenario, ScenarioOutcome, SlowdownBy, Span, TrafficEnding,
+};
+use homa_sim::scheme::{Scheme, SwitchQueue};
 use homa_sim::swarm::swarm_of;
 
 use crate::common::{faulty_networks, networks, scenario, transports};
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
 }
 
@@ -36,7 +38,7 @@ fn everything_is_delivered_and_nothing_is_left() {
 fn bytes_are_conserved() {
     for scheme in transports() {
         let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
-        scenario.stop.ending = Ending::Drain;
+        scenario.stop.ending = TrafficEnding::Drain;
         let outcome = outcome(&scenario);
         assert_eq!(outcome.delivered_bytes, outcome.offered_bytes, "{}", scheme.name);
     }
@@ -55,7 +57,7 @@ fn two_runs_are_the_same_and_another_seed_is_not() {
 }
 
 #[test]
-fn an_idle_network_is_where_slowdowns_start() {
+fn the_slowdown_in_an_idle_network_is_one() {
     for scheme in transports() {
         let mut scenario = scenario(scheme, "1000", Exchange::OneWay);
         scenario.load.fraction = 0.001;
@@ -68,7 +70,7 @@ fn an_idle_network_is_where_slowdowns_start() {
 }
 
 #[test]
-fn what_overflows_is_sent_again() {
+fn frames_dropped_by_full_buffers_are_retransmitted() {
     for scheme in transports().filter(|scheme| !scheme.one_way_only && !scheme.is_lossless()) {
         let mut scenario = scenario(scheme, "20000", Exchange::Echo);
         scenario.fabric.buffer = Buffer::PerPort { bytes: 15_000 };
@@ -79,9 +81,10 @@ fn what_overflows_is_sent_again() {
     }
 }
 
-/// Homa's one-way messages are the exception: their senders forget them with the last byte.
+/// Homa's one-way messages are left out, because their sender drops its state with the last byte
+/// and cannot retransmit after that.
 #[test]
-fn what_faults_take_is_sent_again() {
+fn packets_lost_to_faults_are_retransmitted() {
     for scheme in transports().filter(|row| !row.one_way_only || row.resends_one_way()) {
         for (name, fabric) in faulty_networks() {
             let exchange = *exchanges(scheme).last().unwrap();
@@ -97,9 +100,9 @@ fn what_faults_take_is_sent_again() {
     }
 }
 
-/// Random networks, options and faults; `homa swarm --scheme NAME` looks at more of them.
+/// Random networks, options and faults. `homa swarm --scheme NAME` tries more of them.
 #[test]
-fn a_swarm_finds_every_message_delivered_once_or_reported_failed() {
+fn every_message_of_a_swarm_is_delivered_once_or_fails() {
     for scheme in transports() {
         let report = swarm_of(scheme, (25, 1), |_| ());
         let broken: Vec<String> = report
@@ -119,16 +122,17 @@ fn physics_holds_in_every_network() {
             let mut scenario = scenario(scheme, "w3", Exchange::OneWay);
             scenario.fabric = fabric;
             scenario.stop.messages = Some(500);
-            // `homa-sim` has no timers: what it lost never arrives.
+            // `homa-sim` has no timers, so a lost message never arrives and the run would last for
+            // the whole default limit.
             scenario.stop.drain_limit = Span::nanos(20_000_000);
             let observers = Observers { verify: true, ..Observers::default() };
             let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let what = format!("{} with {name}", scheme.name);
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
-            assert_eq!(checked.under_way.frames, outcome.in_flight, "{what}");
+            assert_eq!(checked.in_flight.frames, outcome.in_flight, "{what}");
             assert_eq!(checked.lost.frames, outcome.drops.overflow + outcome.drops.fault, "{what}");
             assert!(checked.received.bytes > outcome.delivered_bytes, "{what}");
-            // A gentle scheme may fit into small buffers.
+            // Small buffers need not overflow: a scheme with short queues fits into them.
             let lossy = name.contains("loss") || name == "a dead link";
             let may_lose = lossy || name.contains("small") || scheme.loses_by_design;
             assert!(checked.lost.frames > 0 || !lossy, "{what}: {checked:?}");
@@ -139,14 +143,14 @@ fn physics_holds_in_every_network() {
 }
 
 #[test]
-fn a_run_that_is_cut_leaves_packets_under_way_and_no_byte_unaccounted_for() {
+fn a_cut_run_accounts_for_packets_in_flight() {
     let mut scenario = scenario(transports().next().unwrap(), "w4", Exchange::OneWay);
-    scenario.stop.ending = Ending::Cut;
+    scenario.stop.ending = TrafficEnding::Cut;
     let observers = Observers { verify: true, ..Observers::default() };
     let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
     let checked = physics.unwrap().unwrap();
     assert!(outcome.in_flight > 0);
-    assert_eq!(checked.under_way.frames, outcome.in_flight);
+    assert_eq!(checked.in_flight.frames, outcome.in_flight);
 }
 
 #[test]
@@ -157,8 +161,8 @@ fn the_ledger_sums_to_the_latency() {
         let outcome = outcome(&scenario);
         let ledger = outcome.ledger.unwrap();
         assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
-        // Where switches drop or trim, some of it goes to recovery.
-        let resends = scheme.loses_by_design || matches!(scheme.queue, Queue::Trimming(_));
+        // If switches drop or trim packets, retransmission takes some of the time.
+        let resends = scheme.loses_by_design || matches!(scheme.queue, SwitchQueue::Trimming(_));
         let recovers = ledger.mean.recovery_us > 0.0 && !resends;
         assert!(ledger.mean.wire_us > 2.0 && !recovers, "{}", scheme.name);
     }

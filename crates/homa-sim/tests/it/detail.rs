@@ -1,16 +1,16 @@
-//! DeTail's promises on a small fat tree, under the schemes that its evaluation compares.
+//! DeTail's claims (SIGCOMM 2012) on a small fat tree, for the schemes that its evaluation compares.
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Routing, Scenario, Shape,
-    SlowdownBy, Span, SwitchKind, SwitchOptions, TcpOptions, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Routing, Scenario, ScenarioOutcome, Shape,
+    SlowdownBy, Span, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding,
 };
 use homa_sim::scheme;
 
 use crate::common::scenario;
 
-/// 16 hosts at 1 Gbit/s, messages of 8 KB; `slow`: one of the eight links between aggregation and
-/// core, of four paths from its pod, has a tenth of its rate.
+/// 16 hosts at 1 Gbit/s that send messages of 8 KB. If `slow`, one of the links between aggregation
+/// and core, which is one of four paths out of its pod, has a tenth of its rate.
 fn fat_tree(name: &str, slow: bool) -> Scenario {
     let mut scenario = scenario(scheme::find(name).unwrap(), "8000", Exchange::OneWay);
     let impaired = Impaired {
@@ -34,12 +34,12 @@ fn fat_tree(name: &str, slow: bool) -> Scenario {
     scenario
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap()
 }
 
 #[test]
-fn a_slow_link_in_the_core_costs_detail_little_and_hashing_much() {
+fn a_slow_core_link_hurts_detail_less_than_hashing() {
     let p99 = |name, slow| {
         let outcome = outcome(&fat_tree(name, slow));
         assert_eq!((outcome.messages, outcome.undelivered), (4_000, 0), "{name}");
@@ -49,7 +49,7 @@ fn a_slow_link_in_the_core_costs_detail_little_and_hashing_much() {
     };
     let [slow, hashed] = ["detail", "flow-hashing"].map(|name| p99(name, true));
     let scattered = p99("lossless-packet-scatter", true);
-    // DeTail §6.4: less than a twentieth, in a far larger network.
+    // DeTail §6.4 reports less than a twentieth, in a much larger network.
     assert!(slow < 0.5 * hashed && slow < 0.5 * scattered, "{slow}: {hashed} {scattered}");
 }
 
@@ -69,8 +69,9 @@ fn thresholds_that_cannot_be_safe_are_refused() {
     assert!(validate(&homa).is_err(), "nor have those without queues at inputs");
 }
 
-/// Ten hosts call one; the switch's words to the first travel at 1 % of the pace of what it sends.
-fn told_late(priorities: u8, (buffer, pause): (u64, Option<u32>)) -> Scenario {
+/// Ten hosts send to one. The links from the switch back to the ten have 1 % of the rate of the
+/// other direction, so that pause frames reach the senders late.
+fn slow_pauses(priorities: u8, (buffer, pause): (u64, Option<u32>)) -> Scenario {
     let mut scenario = scenario(scheme::find("detail").unwrap(), "50000", Exchange::OneWay);
     scenario.fabric = Fabric {
         shape: Shape::SingleSwitch { hosts: 11 },
@@ -104,20 +105,22 @@ fn told_late(priorities: u8, (buffer, pause): (u64, Option<u32>)) -> Scenario {
 }
 
 #[test]
-fn inputs_pause_early_enough_for_what_is_told_over_slow_links() {
-    // What comes in the time of a full frame at 100 Mbit/s is 160 KB, for each level in use.
-    let refused = validate(&told_late(3, (400_000, None))).unwrap_err().to_string();
+fn inputs_pause_early_enough_for_slow_reverse_links() {
+    // A pause frame can wait behind a full frame at 100 Mbit/s, and 160 KB arrive in that time, for
+    // each level in use. With three levels the buffer is too small for any safe threshold.
+    let refused = validate(&slow_pauses(3, (400_000, None))).unwrap_err().to_string();
     assert!(refused.contains("one direction"), "{refused}");
-    assert_eq!(outcome(&told_late(1, (400_000, None))).drops.overflow, 0);
-    // Early enough only for links that are as fast in both directions.
-    let mut early = told_late(1, (34_000, Some(24_000)));
+    assert_eq!(outcome(&slow_pauses(1, (400_000, None))).drops.overflow, 0);
+    // This threshold is safe only if links are equally fast in both directions.
+    let mut early = slow_pauses(1, (34_000, Some(24_000)));
     assert!(outcome(&early).drops.overflow > 0);
     early.fabric.impaired.clear();
     assert_eq!(outcome(&early).drops.overflow, 0);
 }
 
-/// Five switches in a ring, a host at each, which sends 2 MB two switches on; of `hosts` of them.
-fn ring(hosts: u32) -> Outcome {
+/// Five switches in a ring with a host at each. The first `hosts` of them send 2 MB to the host two
+/// switches further along the ring.
+fn ring(hosts: u32) -> ScenarioOutcome {
     let folder = std::env::temp_dir().join(format!("homa-ring-{}-{hosts}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = |name: &str, text: String| {
@@ -142,7 +145,7 @@ fn ring(hosts: u32) -> Outcome {
 }
 
 #[test]
-fn a_deadlock_names_its_ports_and_none_is_seen_where_there_is_none() {
+fn a_deadlock_is_reported_with_its_ports() {
     let locked = ring(5);
     let pauses = locked.pauses.unwrap();
     assert_eq!((pauses.deadlock.len(), locked.undelivered), (5, 5), "{pauses:?}");
@@ -157,7 +160,7 @@ fn a_deadlock_names_its_ports_and_none_is_seen_where_there_is_none() {
 }
 
 #[test]
-fn homa_goes_around_a_slow_link_by_adaptive_paths_and_over_details_switches() {
+fn homa_avoids_a_slow_link_with_adaptive_routing() {
     let degraded = |routing, kind| {
         let mut scenario = fat_tree("homa", true);
         let (workload, exchange) = ("8000".to_owned(), Exchange::Echo);
@@ -175,7 +178,7 @@ fn homa_goes_around_a_slow_link_by_adaptive_paths_and_over_details_switches() {
     let (sprayed, _) = p99(&degraded(Some(Routing::Spray), None));
     let (adapted, paused) = p99(&degraded(Some(Routing::Adaptive), None));
     assert!(adapted < 0.5 * sprayed && !paused, "{adapted} {sprayed}");
-    // Back-pressure tells of queues further on.
+    // DeTail's switches do better still, because pauses propagate queues of later switches back.
     let (over_detail, paused) = p99(&degraded(Some(Routing::Adaptive), Some(lossless)));
     assert!(over_detail < 0.5 * adapted && paused, "{over_detail} {adapted}");
     let mut wrong = degraded(None, Some(lossless));
@@ -187,7 +190,7 @@ fn homa_goes_around_a_slow_link_by_adaptive_paths_and_over_details_switches() {
 }
 
 #[test]
-fn hosts_that_mark_their_own_packets_keep_short_queues() {
+fn source_ecn_shortens_host_queues() {
     let mut scenario = fat_tree("detail", false);
     scenario.traffic = Traffic::Permutation { bytes: 3_000_000 };
     scenario.slowdown = SlowdownBy::Idle;
@@ -199,12 +202,12 @@ fn hosts_that_mark_their_own_packets_keep_short_queues() {
         (outcome.simulated_seconds, outcome.pauses.unwrap().count)
     };
     let ((plain, pauses), (marked, fewer)) = (took(None), took(Some(65_536)));
-    // The same bytes in about the same time, and less of it paused.
+    // The same bytes take about the same time and cause fewer pauses.
     assert!(marked < 1.3 * plain && fewer < pauses, "{plain} s, {marked} s; {pauses}, {fewer}");
 }
 
 #[test]
-fn a_pause_threshold_that_is_not_safe_is_warned_of_and_runs() {
+fn an_unsafe_pause_threshold_runs_with_a_warning() {
     let warned = |pause, unpause, fabric: &dyn Fn(&mut Fabric)| {
         let mut scenario = fat_tree("detail", false);
         let (pause, unpause) = (Some(pause), Some(unpause));
@@ -218,7 +221,8 @@ fn a_pause_threshold_that_is_not_safe_is_warned_of_and_runs() {
     assert_eq!(warned(8_192, 4_557, &plain), [""; 0]);
     let [warning] = &warned(60_000, 4_557, &plain)[..] else { panic!("one warning") };
     assert!(warning.contains("`options.switch.pause` is 60000"), "{warning}");
-    // An eighth of 131,072 bytes less what comes during the reaction, 3.2 KB without any cable.
+    // The safe threshold is an eighth of 131,072 bytes less the bytes that arrive before the pause
+    // takes effect, which are 3.2 KB on a cable of no length.
     let (_, safe) = warning.split_once("lost above ").unwrap();
     let safe: u32 = safe.split(',').next().unwrap().parse().unwrap();
     assert!((13_000..13_300).contains(&safe), "{warning}");
@@ -228,7 +232,7 @@ fn a_pause_threshold_that_is_not_safe_is_warned_of_and_runs() {
 }
 
 #[test]
-fn settings_that_change_nothing_and_pauses_that_come_too_late_are_told() {
+fn unused_thresholds_and_late_pauses_are_reported() {
     let mut scenario = fat_tree("flow-hashing", false);
     scenario.stop.messages = Some(100);
     scenario.fabric.thresholds = Some(vec![1_000]);
@@ -236,12 +240,12 @@ fn settings_that_change_nothing_and_pauses_that_come_too_late_are_told() {
     assert!(warning.contains("`fabric.thresholds`") && warning.contains("ecmp"), "{warning}");
     scenario.scheme = "detail".to_owned();
     assert_eq!(outcome(&scenario).warnings, [""; 0]);
-    // All to one, and thresholds far above what is safe.
+    // 15 hosts send to one, and the thresholds are far above the safe ones.
     let mut late = fat_tree("detail", false);
     late.slowdown = SlowdownBy::Idle;
     late.traffic = Traffic::LongFlows { senders: 15, groups: Vec::new() };
     late.stop.time = Some(Span::millis(20));
-    late.stop.ending = Ending::Cut;
+    late.stop.ending = TrafficEnding::Cut;
     assert_eq!(outcome(&late).alarms(), [""; 0]);
     late.fabric = Fabric { propagation: Span::nanos(20_000), ..late.fabric };
     late.fabric.buffer = Buffer::PerPort { bytes: 20_000 };

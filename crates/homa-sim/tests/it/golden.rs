@@ -1,22 +1,22 @@
-//! What every scheme did in every conformance network when its results were last looked at: trace
-//! hash, slowdowns at three sizes, losses.
+//! Recorded results of every scheme in every conformance network: trace hash, slowdowns at three
+//! sizes, and losses.
 //!
-//! A change that is not meant to alter results must leave these tables alone. One that is meant to
-//! says so in its commit, and renews them: `INSTA_UPDATE=always cargo test -p homa-sim --test
-//! it golden`. A new scheme gets its own file under `tests/it/snapshots`.
+//! A change that should not alter results must leave these tables as they are. If it should alter
+//! them, its commit says so and records them again with `INSTA_UPDATE=always cargo test -p homa-sim
+//! --test it golden`. A new scheme gets its own file under `tests/it/snapshots`.
 
 use std::fmt::Write;
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{Exchange, Outcome, Span};
+use homa_sim::scenario::{Exchange, ScenarioOutcome, Span};
 use homa_sim::scheme::Scheme;
 
 use crate::common::{networks, scenario, transports};
 
-/// Shares of the messages, by size, at which the table shows the slowdown.
+/// The table shows the slowdown at these shares of the messages, ordered by size.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-fn row(outcome: &Outcome) -> String {
+fn row(outcome: &ScenarioOutcome) -> String {
     let buckets = &outcome.slowdown.buckets;
     let at = SHARES.map(|share| {
         let bucket = buckets.iter().find(|bucket| bucket.cum_share >= share - 1e-9);
@@ -59,7 +59,7 @@ fn table(scheme: &Scheme) -> String {
 }
 
 #[test]
-fn no_scheme_behaves_otherwise_than_when_last_looked_at() {
+fn every_scheme_reproduces_its_recorded_results() {
     for scheme in transports() {
         insta::assert_snapshot!(scheme.name, table(scheme));
     }

@@ -1,13 +1,14 @@
-//! HULL's trade (NSDI 2012 §6.1): long flows give bandwidth away, and packets of others wait less.
+//! HULL's trade-off (NSDI 2012 §6.1): long flows give up bandwidth so that packets of other flows
+//! wait less.
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Ending, Exchange, Fabric, Load,
-    NicOptions, Outcome, PacerOptions, PhantomOptions, Probes, Scenario, Shape, SlowdownBy, Span,
-    Stop, TcpOptions, Traffic,
+    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric, NicOptions,
+    OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario, ScenarioOutcome, Shape,
+    SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
 };
 
-/// Two servers of a rack at 1 Gbit/s send to a third, a fourth one probes.
+/// Two servers of a rack at 1 Gbit/s send to a third, and a fourth sends it probes.
 fn two_flows(scheme: &str) -> Scenario {
     Scenario {
         scheme: scheme.to_owned(),
@@ -30,7 +31,7 @@ fn two_flows(scheme: &str) -> Scenario {
         stop: Stop {
             messages: None,
             time: Some(Span::millis(1_100)),
-            ending: Ending::Cut,
+            ending: TrafficEnding::Cut,
             ..Stop::default()
         },
         slowdown: SlowdownBy::Idle,
@@ -38,9 +39,9 @@ fn two_flows(scheme: &str) -> Scenario {
     }
 }
 
-/// Mean wait of a probe in microseconds, and the share of the link that is used.
+/// The mean queueing delay of a probe in microseconds, and the utilisation of the link.
 fn traded(scenario: &Scenario) -> (f64, f64) {
-    let Outcome { probes, utilisation, messages, .. } = run(scenario, &mut |_| ()).unwrap();
+    let ScenarioOutcome { probes, utilisation, messages, .. } = run(scenario, &mut |_| ()).unwrap();
     let probes = probes.unwrap();
     assert!(probes.count > 990, "{probes:?}");
     assert_eq!(messages, 0, "probes are no messages");
@@ -64,8 +65,8 @@ fn phantom_queues_and_pacers_trade_bandwidth_for_latency() {
     assert!(hull.0 < unpaced.0, "pacing shortens queues: {hull:?} {unpaced:?}");
 }
 
-/// One flow at 10 Gbit/s between two hosts whose processors have to keep up.
-fn one_fast_flow(nic: NicOptions) -> Outcome {
+/// One flow at 10 Gbit/s between two hosts whose processors can be the bottleneck.
+fn one_fast_flow(nic: NicOptions) -> ScenarioOutcome {
     let mut scenario = two_flows("tcp-droptail");
     scenario.fabric = Fabric {
         shape: Shape::SingleSwitch { hosts: 2 },
@@ -81,7 +82,7 @@ fn one_fast_flow(nic: NicOptions) -> Outcome {
 }
 
 #[test]
-fn offloads_save_the_processors_and_bunch_the_packets() {
+fn offloads_save_processor_time_and_bunch_packets() {
     let linux = NicOptions {
         large_send: Some(65_536),
         rx_frames: Some(32),
@@ -96,15 +97,15 @@ fn offloads_save_the_processors_and_bunch_the_packets() {
     let [with, each, alone] = [&offloaded, &uncoalesced, &unsegmented]
         .map(|outcome| (outcome.utilisation, outcome.nic.unwrap()));
     assert!(with.0 > 0.97 && with.1.receiver_cpu < 0.6, "{with:?}");
-    // HULL §4.1: 1.8 Gbit/s less, and the acknowledgements stand for more.
+    // HULL §4.1: without coalescing the flow is 1.8 Gbit/s slower, and each ACK covers more bytes.
     assert!((0.70..0.88).contains(&each.0) && each.1.receiver_cpu > 0.95, "{each:?}");
     assert!(each.1.bytes_per_ack.unwrap() > with.1.bytes_per_ack.unwrap(), "{with:?} {each:?}");
-    // Without large sends close to 3 Gbit/s less, for want of processor at the sender.
+    // Without large sends it is close to 3 Gbit/s slower because the sender's processor is busy.
     assert!((0.60..0.80).contains(&alone.0) && alone.1.busiest_cpu > 0.97, "{alone:?}");
 }
 
 #[test]
-fn a_window_that_waits_for_interrupts_leaves_in_bursts() {
+fn interrupt_coalescing_makes_a_window_leave_in_bursts() {
     let mut scenario = two_flows("tcp-droptail");
     scenario.fabric.host_link = Bandwidth::gbps(10);
     scenario.traffic = Traffic::LongFlows { senders: 1, groups: Vec::new() };
@@ -116,13 +117,14 @@ fn a_window_that_waits_for_interrupts_leaves_in_bursts() {
     });
     let nic = run(&scenario, &mut |_| ()).unwrap().nic.unwrap();
     let (bytes, period) = (nic.burst_bytes.unwrap(), nic.burst_period_us.unwrap());
-    // Probes are bursts of their own, one every millisecond.
+    // A probe counts as a burst, too: there is one every millisecond, which lowers both means.
     assert!(bytes > 40_000.0 && period > 400.0, "{nic:?}");
 }
 
-/// What probes wait, by level, where two long flows fill a port.
+/// Two long flows fill their level's share of a port's buffer. Probes use the higher level, so they
+/// should never find it full.
 #[test]
-fn a_level_of_its_own_memory_leaves_room_for_the_higher_one() {
+fn a_buffer_per_level_leaves_room_for_the_higher_level() {
     let mut scenario = two_flows("tcp-qos");
     scenario.fabric.buffer = Buffer::PerLevel { bytes: 15_000 };
     let qos = run(&scenario, &mut |_| ()).unwrap();
@@ -136,21 +138,22 @@ fn a_level_of_its_own_memory_leaves_room_for_the_higher_one() {
 }
 
 #[test]
-fn a_probe_that_is_dropped_is_no_wait() {
+fn a_dropped_probe_counts_as_lost_not_as_slow() {
     let mut scenario = two_flows("tcp-droptail");
     scenario.fabric.buffer = Buffer::PerPort { bytes: 100_000 };
     scenario.probes.as_mut().unwrap().lost_after = Some(Span::nanos(1_000_000));
     let waits = run(&scenario, &mut |_| ()).unwrap().probes.unwrap();
-    // 100 kB are 800 us; three duplicates, of a probe each, take longer.
+    // A full buffer of 100 kB delays a probe by 800 us. A retransmission takes longer, because each
+    // of the three duplicate ACKs needs another probe.
     assert!(waits.lost > 0 && waits.p99_us < 900.0, "{waits:?}");
 }
 
 #[test]
-fn servers_answers_load_the_clients_link_alone() {
+fn many_to_one_load_is_a_share_of_the_receivers_link() {
     let mut scenario = two_flows("hull");
     scenario.traffic = Traffic::ManyToOne { workload: "1000:4,100000:1".to_owned(), senders: 2 };
-    scenario.load = Load { fraction: 0.4, basis: Basis::Payload };
-    scenario.stop.ending = Ending::Drain;
+    scenario.load = OfferedLoad { fraction: 0.4, basis: Basis::Payload };
+    scenario.stop.ending = TrafficEnding::Drain;
     let outcome = run(&scenario, &mut |_| ()).unwrap();
     let loads = outcome.loads;
     assert!((loads.payload - 0.4).abs() < 1e-9, "{loads:?}");
@@ -160,7 +163,7 @@ fn servers_answers_load_the_clients_link_alone() {
 }
 
 #[test]
-fn probes_that_measure_nothing_are_refused_by_their_key() {
+fn probes_that_measure_nothing_are_refused_with_their_key() {
     let refused = |change: &dyn Fn(&mut Scenario)| {
         let mut scenario = two_flows("hull");
         change(&mut scenario);

@@ -1,8 +1,10 @@
-//! The scheme `ideal`: a bound below every transport, and what it refuses.
+//! The scheme `ideal`: its latency is a lower bound for every transport, and it refuses scenarios
+//! that it does not model.
 
 use homa_sim::experiment::{Observers, Trace, run, run_watched, validate};
 use homa_sim::scenario::{
-    Ending, Exchange, Impaired, Outcome, Scenario, ScenarioError, SlowdownBy, Span, Stop, Traffic,
+    Exchange, Impaired, Scenario, ScenarioError, ScenarioOutcome, SlowdownBy, Span, Stop, Traffic,
+    TrafficEnding,
 };
 use homa_sim::scheme::{self, Scheme};
 
@@ -12,17 +14,17 @@ fn ideal() -> &'static Scheme {
     scheme::find("ideal").unwrap()
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{}: {error}", scenario.scheme))
 }
 
 /// Mean latency of all messages.
-fn mean_us(outcome: &Outcome) -> f64 {
+fn mean_us(outcome: &ScenarioOutcome) -> f64 {
     outcome.groups[0].mean_us
 }
 
 #[test]
-fn no_transport_is_faster_on_average_under_the_same_messages() {
+fn no_transport_beats_the_bound_on_average() {
     let under = |scheme: &Scheme, workload: &str| {
         let mut scenario = scenario(scheme, workload, Exchange::OneWay);
         scenario.load.fraction = 0.5;
@@ -43,19 +45,19 @@ fn no_transport_is_faster_on_average_under_the_same_messages() {
 }
 
 #[test]
-fn in_an_idle_network_a_message_takes_what_its_first_packet_and_the_link_take() {
+fn an_idle_network_has_the_authors_ideal_time() {
     let mut scenario = scenario(ideal(), "1000", Exchange::OneWay);
     scenario.load.fraction = 0.001;
     scenario.stop.messages = Some(50);
     scenario.slowdown = SlowdownBy::AuthorsCorrected;
     let slowdown = outcome(&scenario).slowdown;
-    // The same frame in the authors' formula.
+    // The authors' formula counts the same frame for this message.
     let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
     assert!((0.95..1.05).contains(&p50) && p99 < 1.05, "{p50} {p99}");
 }
 
 #[test]
-fn every_wiring_will_do() {
+fn the_bound_runs_on_every_shape_of_network() {
     let mut ran = Vec::new();
     for (name, fabric) in networks(ideal()) {
         let scenario = Scenario { fabric, ..scenario(ideal(), "w3", Exchange::OneWay) };
@@ -70,7 +72,7 @@ fn every_wiring_will_do() {
 }
 
 #[test]
-fn links_carry_what_was_offered_and_runs_repeat() {
+fn links_carry_the_offered_load_and_runs_repeat() {
     let mut scenario = scenario(ideal(), "10000", Exchange::OneWay);
     scenario.load.fraction = 0.7;
     scenario.stop.messages = Some(5_000);
@@ -84,16 +86,16 @@ fn links_carry_what_was_offered_and_runs_repeat() {
 }
 
 #[test]
-fn a_cut_overload_leaves_messages() {
+fn a_cut_run_under_overload_leaves_messages_undelivered() {
     let mut scenario = scenario(ideal(), "10000", Exchange::OneWay);
     scenario.load.fraction = 1.3;
-    scenario.stop = Stop { messages: Some(20_000), ending: Ending::Cut, ..Stop::default() };
+    scenario.stop = Stop { messages: Some(20_000), ending: TrafficEnding::Cut, ..Stop::default() };
     let outcome = outcome(&scenario);
     assert!(outcome.undelivered > 100 && outcome.failed == 0, "{}", outcome.undelivered);
 }
 
 #[test]
-fn what_the_bound_leaves_out_is_refused_with_its_name() {
+fn features_that_the_bound_lacks_are_refused_by_name() {
     let refused = |change: &dyn Fn(&mut Scenario), named: &str| {
         let mut scenario = scenario(ideal(), "w3", Exchange::OneWay);
         change(&mut scenario);

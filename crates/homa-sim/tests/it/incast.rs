@@ -1,10 +1,13 @@
-//! Incast: what its RPCs are divided by, and what control of it prevents (Homa §3.6).
+//! Incast: the divisor of its RPCs' latencies, and the losses that incast control prevents
+//! (Homa §3.6).
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{Buffer, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
+use homa_sim::scenario::{
+    Buffer, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+};
 
-/// A client calls twelve servers, four of them in its own rack, one at a time.
-fn outcome(slowdown: SlowdownBy) -> Outcome {
+/// A client calls twelve servers, four of them in the client's rack, one at a time.
+fn outcome(slowdown: SlowdownBy) -> ScenarioOutcome {
     let mut scenario = Scenario {
         scheme: "homa".to_owned(),
         fabric: Fabric {
@@ -28,7 +31,7 @@ fn outcome(slowdown: SlowdownBy) -> Outcome {
 }
 
 #[test]
-fn one_rpc_at_a_time_is_as_slow_as_an_idle_one_in_any_rack() {
+fn one_rpc_at_a_time_has_slowdown_one_in_any_rack() {
     let slowdown = outcome(SlowdownBy::Idle).slowdown;
     let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
     assert!((0.99..1.02).contains(&p50) && (0.99..1.02).contains(&p99), "{p50} {p99}");
@@ -36,17 +39,17 @@ fn one_rpc_at_a_time_is_as_slow_as_an_idle_one_in_any_rack() {
 
 #[test]
 fn the_authors_formula_counts_the_response_too() {
-    // Request and response across racks, by the table of the formula: 2.582 and 12.4652 us.
+    // The formula's times for the request and the response across racks are 2.582 and 12.4652 us.
     let slowdown = outcome(SlowdownBy::AuthorsCorrected).slowdown;
     let bin = slowdown.buckets.iter().find(|bin| bin.count > 0).unwrap();
     let alone = bin.p99_us.unwrap() / bin.p99.unwrap();
     assert!((alone - (2.582 + 12.465_2)).abs() < 1e-3, "{alone} us");
-    // Real packets carry less than those of the formula.
+    // Packets of this scheme carry fewer message bytes than the formula assumes.
     let (p50, p99) = (slowdown.p50.unwrap(), slowdown.p99.unwrap());
     assert!((1.0..1.2).contains(&p50) && (1.0..1.2).contains(&p99), "{p50} {p99}");
 }
 
-/// 500 responses of 10 kB are forty times the buffer of a port.
+/// 500 responses of 10 kB are forty times the size of a port's buffer.
 #[test]
 fn incast_control_keeps_responses_from_overrunning_the_port() {
     let dropped = |control: bool| {
@@ -77,10 +80,10 @@ fn incast_control_keeps_responses_from_overrunning_the_port() {
     assert!(without > 1_000 && with * 10 < without, "{with} with, {without} without");
 }
 
-/// 300 responses of 10 kB take 2.6 ms to arrive: a receiver that asks for them again after 2 ms
-/// gets them twice, one that waits for 6 ms does not.
+/// 300 responses of 10 kB take 2.6 ms to arrive. If the receiver sends RESENDs after 2 ms it gets
+/// some of them twice; if it waits for 6 ms it does not.
 #[test]
-fn a_longer_resend_timer_asks_for_nothing_that_is_under_way() {
+fn a_longer_resend_timer_avoids_duplicates_in_an_incast() {
     let twice = |resend_after: Option<Span>| {
         let mut scenario = Scenario {
             scheme: "homa-paper".to_owned(),

@@ -1,12 +1,12 @@
-//! Where the ledger says a message's time went, on links that are not alike.
+//! The ledger of a message's time on links with different rates.
 
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;
 use homa_sim::scenario::{Bandwidth, Exchange, Impaired, Scenario, Shape, SlowdownBy, Span};
 use homa_sim::traffic::open_loop::Arrival;
 
-/// A message of six full packets, all unscheduled, from host 0 to host 1, alone: it waits for
-/// nothing. All but the last packet take `rest_us` at the sender.
+/// A message of six full packets, all unscheduled, from host 0 to host 1. It is alone, so it should
+/// wait for nothing. Serialising all packets but the last takes `rest_us` at the sender.
 fn alone(mut scenario: Scenario, rest_us: f64) {
     scenario.scheme = "homa-sim".to_owned();
     scenario.slowdown = SlowdownBy::Idle;
@@ -24,7 +24,7 @@ fn alone(mut scenario: Scenario, rest_us: f64) {
 }
 
 #[test]
-fn a_fast_host_beside_a_slow_one_is_on_its_own_wire() {
+fn wire_time_follows_the_senders_link_not_the_slowest() {
     let file = std::env::temp_dir().join(format!("homa-ledger-{}.csv", std::process::id()));
     std::fs::write(&file, "h0,a,10,500\nh1,a,10,500\nh2,a,1,500\n").unwrap();
     let mut scenario = Scenario::default();
@@ -34,7 +34,7 @@ fn a_fast_host_beside_a_slow_one_is_on_its_own_wire() {
 }
 
 #[test]
-fn a_host_whose_link_became_slower_is_longer_on_the_wire() {
+fn wire_time_grows_if_the_senders_link_slows_down() {
     let mut scenario = Scenario::default();
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 3 };
     scenario.fabric.impaired = vec![Impaired {

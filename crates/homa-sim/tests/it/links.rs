@@ -1,9 +1,9 @@
-//! Links that fail, slow down or lose packets, and networks from a file: what a user would see.
+//! Links that fail, slow down or lose packets, and networks read from a file, as a user sees them.
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Ending, Exchange, Fabric, Impaired, Outcome, Paused, Routing, Scenario,
-    Shape, SlowdownBy, Span, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Paused, Routing, Scenario, ScenarioOutcome,
+    Shape, SlowdownBy, Span, Traffic, TrafficEnding,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -46,7 +46,7 @@ fn pause(host: &str, from_us: u64, until_us: u64) -> Paused {
     Paused { host: host.to_owned(), at, until }
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -57,7 +57,7 @@ fn refusal(scenario: &Scenario) -> String {
 #[test]
 fn a_spine_that_is_down_is_avoided() {
     let healthy = outcome(&scenario(vec![]));
-    // At a load of 0.5 half of the traffic crosses racks: one spine's 20 Gbit/s carry it.
+    // At a load of 0.5 half of the traffic crosses racks, and the 20 Gbit/s of one spine suffice.
     let down = outcome(&scenario(vec![link("tor0", "spine1")]));
     assert_eq!((down.messages, down.undelivered), (3_000, 0));
     assert!(down.slowdown.p99 > healthy.slowdown.p99, "{down:?}");
@@ -68,7 +68,7 @@ fn a_host_whose_link_fails_for_a_while_is_served_again() {
     let (at, until) = (Span::nanos(200_000), Some(Span::nanos(300_000)));
     let failed = outcome(&scenario(vec![Impaired { at, until, ..link("h1", "tor0") }]));
     assert_eq!((failed.messages, failed.undelivered), (3_000, 0));
-    assert!(failed.drops.fault > 0, "what was on it is lost and recovered");
+    assert!(failed.drops.fault > 0, "packets on the link are lost and retransmitted");
     let healthy = outcome(&scenario(vec![]));
     assert!(failed.slowdown.p99 > healthy.slowdown.p99);
     let before = Impaired { at: Span::nanos(1), until: Some(Span::nanos(2)), ..link("h1", "tor0") };
@@ -111,7 +111,7 @@ fn duplicates_are_refused_and_harm_nobody() {
 }
 
 #[test]
-fn packets_that_are_held_up_come_late_and_none_is_lost() {
+fn reordered_packets_arrive_late_and_none_is_lost() {
     let mut plan = scenario(vec![]);
     let calm = outcome(&plan);
     plan.fabric.reorder_ppm = 50_000;
@@ -122,27 +122,27 @@ fn packets_that_are_held_up_come_late_and_none_is_lost() {
     assert!(
         disturbed.slowdown.p50 > calm.slowdown.p50 && disturbed.slowdown.p99 > calm.slowdown.p99
     );
-    // From the start on nothing goes wrong any more, but for what was drawn within a nanosecond.
+    // If faults end after a nanosecond, the run equals one without faults.
     plan.fabric.faults_until = Some(Span::nanos(1));
     assert_eq!(outcome(&plan).trace_hash, calm.trace_hash);
 }
 
 #[test]
-fn a_host_that_stands_still_delays_its_own_messages_only() {
+fn a_paused_host_delays_only_messages_to_and_from_it() {
     let mut plan = scenario(vec![]);
     plan.traffic = Traffic::Permutation { bytes: 20_000 };
     let calm = outcome(&plan);
     plan.fabric.paused = vec![pause("h3", 1, 5_000)];
     let paused = outcome(&plan);
     assert_eq!((paused.messages, paused.undelivered), (8, 0));
-    // What it receives and what it sends take the pause longer, the other six do not.
+    // The message it receives and the one it sends take longer by the pause, the other six do not.
     let bucket = &paused.slowdown.buckets[0];
     assert!(bucket.p99_us.unwrap() > 4_900.0, "{bucket:?}");
     assert!(bucket.p50_us <= calm.slowdown.buckets[0].p99_us, "{bucket:?}");
 }
 
 #[test]
-fn mistakes_name_the_ends_there_are() {
+fn mistakes_in_link_names_list_the_existing_names() {
     let unknown = refusal(&scenario(vec![link("tor0", "spine0"), link("tor7", "spine0")]));
     assert!(unknown.contains("entry 2") && unknown.contains("spine0, spine1, tor0"), "{unknown}");
     let apart = refusal(&scenario(vec![link("tor0", "tor1")]));
@@ -176,7 +176,7 @@ fn graph(name: &str) -> (std::path::PathBuf, Scenario) {
 }
 
 #[test]
-fn a_graph_from_a_file_is_simulated_like_the_network_it_describes() {
+fn a_graph_file_behaves_like_the_shape_it_describes() {
     let (file, mut plan) = graph("graph");
     let listed = outcome(&plan);
     assert_eq!((listed.messages, listed.undelivered, listed.in_flight), (3_000, 0, 0));
@@ -189,7 +189,7 @@ fn a_graph_from_a_file_is_simulated_like_the_network_it_describes() {
     let (a, b) = (listed.slowdown.p99.unwrap(), regular.slowdown.p99.unwrap());
     assert!((a / b - 1.0).abs() < 0.1, "{a} {b}");
     assert!(listed.queues.unwrap().fabric.is_some_and(|queue| queue.frames > 0));
-    // Its own names are those of its switches.
+    // Switches have the names that the file gives them.
     plan.fabric.impaired = vec![link("leaf0", "top1")];
     assert_eq!(outcome(&plan).undelivered, 0);
     plan.slowdown = SlowdownBy::Authors;
@@ -205,19 +205,19 @@ fn rpcs_that_are_given_up_leave_the_backlog_and_are_counted() {
     let mut plan = scenario(vec![link("h1", "tor0")]);
     plan.scheme = "homa-paper".to_owned();
     plan.stop.messages = Some(300);
-    for ending in [Ending::Drain, Ending::Loaded] {
+    for ending in [TrafficEnding::Drain, TrafficEnding::Loaded] {
         plan.stop.ending = ending;
         let outcome = outcome(&plan);
-        assert!(outcome.failed > 20, "h1 hears nobody: {}", outcome.failed);
-        assert_eq!(outcome.undelivered, 0, "who was given up is not under way");
+        assert!(outcome.failed > 20, "calls to h1 must fail: {}", outcome.failed);
+        assert_eq!(outcome.undelivered, 0, "failed calls are no longer in flight");
         assert!(outcome.messages < 300, "{outcome:?}");
-        let ends_with_the_last = ending == Ending::Drain || outcome.simulated_seconds < 1.0;
+        let ends_with_the_last = ending == TrafficEnding::Drain || outcome.simulated_seconds < 1.0;
         assert!(ends_with_the_last, "{outcome:?}");
     }
 }
 
 #[test]
-fn what_cannot_measure_anything_is_refused_by_its_key() {
+fn scenarios_that_measure_nothing_are_refused_with_their_key() {
     type Change = fn(&mut Scenario);
     let wrong: [(&str, Change); 11] = [
         ("stop.messages", |plan| plan.stop.messages = Some(0)),
@@ -247,17 +247,18 @@ fn what_cannot_measure_anything_is_refused_by_its_key() {
 }
 
 #[test]
-fn messages_that_nothing_can_bring_any_more_have_failed() {
-    // A one-way message's sender forgets it with its last byte: lost after that, it stays lost.
+fn messages_that_can_no_longer_arrive_count_as_failed() {
+    // The sender of a one-way message drops its state with the last byte. If a packet is lost after
+    // that, the message is lost for good.
     let mut lossy = scenario(vec![]);
     lossy.fabric.loss_ppm = 5_000;
     lossy.traffic = Traffic::Permutation { bytes: 30_000 };
     let lost = outcome(&lossy);
     assert!(lost.measured_failed > 0 && lost.measured_failed == lost.undelivered, "{lost:?}");
     assert_eq!(lost.messages + lost.measured_failed, 8);
-    // The run ended when nothing was left to happen, not with the limit of 10 s.
+    // The run ended when no event was pending, not at the limit of 10 s.
     assert!(lost.simulated_seconds < 1.0, "{}", lost.simulated_seconds);
-    // RPCs are sent again.
+    // Lost packets of RPCs are retransmitted.
     let mut echo = scenario(vec![]);
     echo.fabric.loss_ppm = 5_000;
     let repaired = outcome(&echo);

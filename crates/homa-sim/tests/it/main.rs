@@ -1,4 +1,5 @@
-//! The simulator's integration tests, in one program: each costs a build, a link and disk.
+//! The simulator's integration tests. They are modules of one program because every test program
+//! costs a build, a link step and disk space.
 
 mod automatic_allocation;
 mod beside;

@@ -1,5 +1,5 @@
-//! The bound on all grants (profile `default`, Homa §3.5) keeps no message from its grants for the
-//! sake of longer ones.
+//! The limit on all outstanding grants (profile `default`, Homa §3.5) never delays the grants of a
+//! message in favour of longer ones.
 
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;
@@ -8,11 +8,11 @@ use homa_sim::traffic::open_loop::Arrival;
 
 const MILLISECOND: u64 = 1_000_000_000;
 
-/// Eight senders are granted RTTbytes of a long message each, and then have three shorter ones for
-/// others: for milliseconds nothing comes of what was granted. A message of 60 kB, whose sender is
-/// idle, needs 59 us meanwhile, as on an idle network.
+/// Eight senders are each granted RTTbytes of a long message. Then each gets three shorter messages
+/// for other receivers, which it sends first, so for milliseconds none of the granted bytes arrive.
+/// A message of 60 kB from an idle sender should still take 59 us, as in an idle network.
 #[test]
-fn what_busy_senders_were_granted_does_not_keep_a_short_message_waiting() {
+fn unused_grants_of_busy_senders_do_not_delay_short_messages() {
     let mut scenario = Scenario {
         scheme: "homa".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 34 }, ..Fabric::default() },

@@ -1,18 +1,20 @@
-//! What receivers' links carry and waste (Homa §5.2, Figures 13 and 14), where it can be worked out
-//! by hand.
+//! How much of the receivers' links is used and wasted (Homa §5.2, Figures 13 and 14), in scenarios
+//! small enough to work it out by hand.
 
 use homa_sim::SimTime;
 use homa_sim::experiment::{replay, run};
-use homa_sim::scenario::{Exchange, Fabric, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic};
+use homa_sim::scenario::{
+    Exchange, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+};
 use homa_sim::traffic::open_loop::Arrival;
 
 const MEASURED_MS: u64 = 10;
 const SHORT: u32 = 1_000_000;
 const LONG: u32 = 3_000_000;
 
-/// Both senders have messages for both receivers; the first one's are shorter. A receiver that
-/// grants one sender at a time grants the first, which serves one receiver after the other.
-fn two_by_two(degree: u8) -> Outcome {
+/// Both senders have messages for both receivers, and the first sender's are shorter. If receivers
+/// grant one message at a time, both grant the first sender, which serves one after the other.
+fn two_by_two(degree: u8) -> ScenarioOutcome {
     let mut scenario = Scenario {
         scheme: "homa-sim".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 4 }, ..Fabric::default() },
@@ -31,38 +33,39 @@ fn two_by_two(degree: u8) -> Outcome {
         message(0, 3, SHORT),
         message(1, 2, LONG),
         message(1, 3, LONG),
-        // Measured is while traffic lasts.
+        // The measurement lasts as long as traffic does, so this message defines its end.
         Arrival { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
     ];
     let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
     replayed.unwrap_or_else(|error| panic!("{error}")).outcome
 }
 
-/// The time that receivers' links were wasted, in milliseconds.
-fn wasted_ms(outcome: &Outcome) -> f64 {
+/// The time for which receivers' links were wasted, in milliseconds.
+fn wasted_ms(outcome: &ScenarioOutcome) -> f64 {
     outcome.wasted_bandwidth.unwrap() * MEASURED_MS as f64 * 4.0
 }
 
 #[test]
-fn a_receiver_that_grants_a_busy_sender_only_wastes_the_time_of_its_message() {
+fn granting_only_a_busy_sender_wastes_one_messages_time() {
     let outcome = two_by_two(1);
-    // 1 MB takes 0.84 ms of a link of 10 Gbit/s, with headers; the second sender could have sent.
+    // 1 MB with headers takes 0.84 ms at 10 Gbit/s, and the second sender could have sent then.
     let wasted = wasted_ms(&outcome);
     assert!((0.8..0.9).contains(&wasted), "{wasted} ms");
-    // Of four hosts one wasted x, the other receiver the round trip until it was served: the mean
-    // is x / 4, the standard deviation x / 2, Student's t with three degrees of freedom 3.182.
+    // One of four hosts wasted x, and the other receiver only the round trip until it was served.
+    // The mean is x / 4, the standard deviation x / 2, and Student's t with three degrees of freedom
+    // is 3.182.
     let mean = outcome.wasted_bandwidth.unwrap();
     let [low, high] = outcome.wasted_ci.map(|end| end.unwrap() / mean);
     assert!(low == 0.0 && (high - 4.182).abs() < 0.02, "{low} to {high} of the mean");
 }
 
 #[test]
-fn who_grants_as_many_senders_as_want_grants_wastes_nothing() {
+fn granting_every_sender_wastes_nothing() {
     assert_eq!(two_by_two(2).wasted_bandwidth, Some(0.0));
 }
 
-/// Requests go to two servers, responses to eight clients: what the servers' links carry is meant
-/// by every measure, the load included.
+/// Requests go to two servers and responses to eight clients. Every measure, including the load,
+/// should refer to the links of the servers.
 #[test]
 fn levels_and_load_are_shares_of_the_links_of_receivers() {
     let mut scenario = Scenario {

@@ -1,5 +1,5 @@
-//! pFabric, pHost, NDP and PIAS on small grounds of their own, where arithmetic or their papers say
-//! what must come out. Numbers of messages and seconds are small; tolerances are stated at each.
+//! pFabric, pHost, NDP and PIAS in small networks for which arithmetic or their papers give the
+//! result. Each test states its tolerance.
 
 use homa_proto::{Duration, Event, PeerId, Rate, Submit};
 use homa_sim::engine::{Application, Context, LinkChange, NoFaults, Probe, Simulation};
@@ -27,12 +27,12 @@ struct Flow {
     bytes: u32,
 }
 
-/// Starts flows, all at once, and notes when each is delivered and acknowledged, in nanoseconds.
+/// Starts all flows at once and records when each is delivered and acknowledged, in nanoseconds.
 struct Flows {
     flows: Vec<Flow>,
     /// By flow.
     delivered: Vec<Option<u64>>,
-    /// By sender: the last.
+    /// By sender: when its last flow was acknowledged.
     released: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Application for Flows {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ran {
     delivered: Vec<u64>,
     released: Vec<u64>,
@@ -95,7 +95,7 @@ where
     links.into_iter().for_each(|(port, at, change)| sim.change_link(port, at, change));
     sim.wake_at(SimTime::ZERO, 0);
     sim.run_until(SimTime::ZERO + SimDuration::millis(2_000), u64::MAX);
-    assert_eq!((sim.packets_in_flight(), sim.pending()), (0, 0), "all is quiet in the end");
+    assert_eq!((sim.packets_in_flight(), sim.pending()), (0, 0), "nothing is left at the end");
     let drops =
         (0..ports as u32).map(|port| sim.dropped_frames(homa_sim::topology::PortId(port))).sum();
     let Flows { delivered, released, .. } = sim.application();
@@ -103,7 +103,8 @@ where
     Ran { delivered, released: released.clone(), drops }
 }
 
-/// pFabric's own network (SIGCOMM 2013 §5.1): 2.5 us per host and direction, 0.2 us per link.
+/// The network of the pFabric paper (SIGCOMM 2013 §5.1): 2.5 us per host and direction, 0.2 us per
+/// link.
 fn pfabric_physics() -> Physics {
     Physics {
         sender_delay: SimDuration::nanos(2_500),
@@ -114,7 +115,8 @@ fn pfabric_physics() -> Physics {
     }
 }
 
-/// Its constants there: packets of 1500 bytes without Ethernet around them, as ns-2 counts.
+/// pFabric with that paper's constants: packets of 1500 bytes without Ethernet framing, as ns-2
+/// counts.
 fn pfabric(_: HostId, life: u32) -> PFabric {
     let config = PFabricConfig {
         wire: WireFormat::bare(1_500, 40, 40),
@@ -132,21 +134,21 @@ fn pfabric_fabric() -> FabricConfig {
 }
 
 #[test]
-fn pfabrics_idle_round_trip_is_that_of_its_paper() {
+fn the_idle_round_trip_matches_the_pfabric_paper() {
     let wiring = LeafSpine { physics: pfabric_physics(), ..LeafSpine::homa() }.wire();
     let round_trip = |to| {
         let flow = Flow { from: 0, to, bytes: 1_460 };
         let network = (wiring.clone(), pfabric_fabric());
         run(network, (pfabric, |_| PriorityDrop), &[flow], &[]).released[0]
     };
-    // 14.6 us across racks and 13.3 us within one (systems of §5.1), within 1 %.
+    // §5.1 gives 14.6 us across racks and 13.3 us within one; ± 1 %.
     let (across, within) = (round_trip(100), round_trip(1));
     assert!((14_454..14_746).contains(&across), "{across} ns");
     assert!((13_167..13_433).contains(&within), "{within} ns");
 }
 
 #[test]
-fn five_pfabric_flows_to_one_host_are_served_one_after_the_other() {
+fn five_pfabric_flows_to_one_host_are_served_in_turn() {
     let wiring = SingleSwitch { hosts: 6, physics: pfabric_physics() }.wire();
     // 20 MB each, headers included.
     let bytes = 13_333 * 1_460;
@@ -155,8 +157,9 @@ fn five_pfabric_flows_to_one_host_are_served_one_after_the_other() {
     let mut ends = ran.delivered.clone();
     ends.sort_unstable();
     println!("pFabric: five flows end at {ends:?} ns");
-    // 16, 32, 48, 64 and 80 ms. All start at once and with equal ranks, so the first loses some
-    // packets and two timeouts before it is ahead, and each change costs up to a timeout.
+    // 16, 32, 48, 64 and 80 ms. Because all start at once with equal ranks, the first flow loses
+    // some packets and two timeouts before it is ahead, and each later switch to the next flow costs
+    // up to one timeout.
     for (n, end) in (1..).zip(&ends) {
         let ideal = n * 15_999_600;
         assert!((ideal..ideal + 250_000).contains(end), "flow {n} ends at {end} ns");
@@ -172,8 +175,8 @@ fn a_short_pfabric_flow_passes_long_ones_and_loses_nothing() {
     let idle = run(network(), (pfabric, |_| PriorityDrop), &[alone], &[]).last();
     flows.push(alone);
     let ran = run(network(), (pfabric, |_| PriorityDrop), &flows, &[]);
-    assert!(ran.drops > 0, "the long ones are dropped: {}", ran.drops);
-    // A full packet in service, and its equals: nothing of a lower rank.
+    assert!(ran.drops > 0, "packets of long flows are dropped: {}", ran.drops);
+    // It may wait for the packet in service and for packets of equal rank, not for lower ranks.
     assert!(ran.delivered[4] <= idle + 1_200 * 4, "{} against {idle} ns", ran.delivered[4]);
 }
 
@@ -191,18 +194,18 @@ fn phost(link: Rate, packets: u32) -> PHostConfig {
     }
 }
 
-/// Random pairs: every host sends to one and receives from one.
+/// A random permutation: every host sends to one host and receives from one.
 fn permutation(hosts: u32, bytes: u32) -> Vec<Flow> {
     let mut rng = Rng::stream(1, "permutation");
     let mut to: Vec<u32> = (0..hosts).collect();
-    // Sattolo: no host to itself.
+    // Sattolo's algorithm yields one cycle, so no host sends to itself.
     for last in (1..to.len()).rev() {
         to.swap(last, rng.uniform_below(last as u32) as usize);
     }
     (0..).zip(to).map(|(from, to)| Flow { from, to, bytes }).collect()
 }
 
-/// Share of the links that a permutation uses until the mean flow ends.
+/// The mean over flows of the share of a link that the flow used until it ended.
 fn utilisation(ran: &Ran, bytes: u32, wire: &WireFormat) -> f64 {
     let ideal = f64::from(wire.packets(bytes)) * f64::from(wire.full()) * 0.8;
     let rates = ran.delivered.iter().map(|&at| ideal / at as f64);
@@ -218,7 +221,7 @@ fn fat_tree() -> Wiring {
 fn phost_gives_one_token_per_packet_time() {
     let config = phost(Rate::gbps(10), 10);
     let wiring = SingleSwitch { hosts: 4, physics: LeafSpine::homa().physics }.wire();
-    // Three senders: their tokens fill the link, and never more.
+    // The tokens of three senders together fill the link and never exceed it.
     let bytes = 1_460_000;
     let flows: Vec<Flow> = (1..4).map(|from| Flow { from, to: 0, bytes }).collect();
     let make = move |_, life| PHost::new(config, life);
@@ -231,7 +234,7 @@ fn phost_gives_one_token_per_packet_time() {
 
 #[test]
 fn phost_uses_about_seven_tenths_of_a_permutation() {
-    // 13.8 us between pods: 12 packets.
+    // A round trip of 13.8 us between pods is 12 packets.
     let config = phost(Rate::gbps(10), 12);
     let bytes = 1_460_000;
     let fabric = FabricConfig { buffers: Buffers::PerPort(8 * 1_538), ..FabricConfig::default() };
@@ -240,7 +243,7 @@ fn phost_uses_about_seven_tenths_of_a_permutation() {
     let ran = run((fat_tree(), fabric), (make, |_| StrictPriority), &flows, &[]);
     let share = utilisation(&ran, bytes, &config.wire);
     println!("pHost: {share:.3} of the links, {} drops", ran.drops);
-    // 70 % in NDP's paper (Figure 14 there), for queues of eight packets, too; ± 10 points.
+    // NDP's paper reports 70 % (Figure 14), also with queues of eight packets; ± 10 points.
     assert!((0.60..0.80).contains(&share), "{share}");
 }
 
@@ -266,7 +269,7 @@ fn by_source() -> FabricConfig {
 }
 
 #[test]
-fn ndp_uses_more_than_nine_tenths_of_a_permutation_without_a_loss() {
+fn ndp_uses_nine_tenths_of_a_permutation_without_loss() {
     let config = ndp(16, 23);
     let bytes = 8_936 * 500;
     let flows = permutation(128, bytes);
@@ -274,13 +277,13 @@ fn ndp_uses_more_than_nine_tenths_of_a_permutation_without_a_loss() {
     let ran = run((fat_tree(), by_source()), (make, trimming), &flows, &[]);
     let share = utilisation(&ran, bytes, &config.wire);
     println!("NDP: {share:.3} of the links");
-    // The paper reports 92 % and more for this (Figure 14); no less than 90 %.
+    // The paper reports at least 92 % for this (Figure 14); the tolerance is 2 points.
     assert!((0.90..1.0).contains(&share), "{share}");
     assert_eq!(ran.drops, 0);
 }
 
 #[test]
-fn an_ndp_incast_takes_as_long_as_its_bytes_and_loses_nothing() {
+fn an_ndp_incast_fills_the_link_and_loses_nothing() {
     let config = ndp(16, 23);
     let bytes = 8_936 * 30;
     let flows: Vec<Flow> = (1..128).map(|from| Flow { from, to: 0, bytes }).collect();
@@ -289,13 +292,13 @@ fn an_ndp_incast_takes_as_long_as_its_bytes_and_loses_nothing() {
     let ideal = 127.0 * 30.0 * 9_038.0 * 0.8;
     let share = ideal / ran.last() as f64;
     println!("NDP incast: {share:.3} of the link, {} drops", ran.drops);
-    // Headers, a hundredth of a packet each, and the start take the rest; within 5 %.
+    // Trimmed headers, each a hundredth of a packet, and the start take the rest; within 5 %.
     assert!((0.95..1.0).contains(&share), "{share}");
 }
 
 #[test]
-fn ndp_goes_round_a_slow_path() {
-    // One of four spines has a link to the receivers' rack at a tenth of the others' rate.
+fn ndp_avoids_a_slow_path() {
+    // The link from one of four spines to the receivers' rack has a tenth of the others' rate.
     let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::nanos(500));
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 4, spines: 4, physics }.wire();
     let (spine, rack) = (NodeId(8 + 2), NodeId(8 + 1));
@@ -307,7 +310,7 @@ fn ndp_goes_round_a_slow_path() {
         let make = move |host, life| Ndp::new(config, host, life);
         run((wiring.clone(), by_source()), (make, trimming), &flows, &[slow]).last()
     };
-    // 31 Gbit/s for four hosts; without the rule, a quarter of all packets meets the slow link.
+    // Four hosts share 31 Gbit/s. Without the rule a quarter of all packets takes the slow link.
     let ideal = 4.0 * 2_000.0 * 9_038.0 * 8.0 / 31.0;
     let (with, without) = (took(true) as f64, took(false) as f64);
     println!("NDP with a slow link: {:.3}, {:.3} of the rate", ideal / with, ideal / without);
@@ -316,7 +319,7 @@ fn ndp_goes_round_a_slow_path() {
 }
 
 #[test]
-fn all_recover_from_a_link_that_fails_and_comes_back() {
+fn all_transports_recover_from_a_link_failure() {
     let physics = LeafSpine::homa().physics;
     let wiring = || LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2, physics }.wire();
     let (host, tor) = (NodeId(3), NodeId(8));
@@ -343,7 +346,7 @@ fn all_recover_from_a_link_that_fails_and_comes_back() {
 }
 
 #[test]
-fn a_pias_message_of_one_packet_costs_a_packet_and_an_acknowledgement() {
+fn a_pias_message_of_one_packet_costs_one_packet_and_one_ack() {
     let mut scenario = Scenario { scheme: "pias".to_owned(), ..Scenario::default() };
     let shape = Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 };
     scenario.fabric = Fabric { shape, routing: Some(Routing::Spray), ..Fabric::default() };
@@ -352,15 +355,15 @@ fn a_pias_message_of_one_packet_costs_a_packet_and_an_acknowledgement() {
     scenario.load.fraction = 0.5;
     scenario.stop.messages = Some(5_000);
     let outcome = simulate(&scenario, &mut |_| ()).unwrap();
-    // Within a rack 2 hops each way, otherwise 4: no more than 8 a message, and nothing twice.
+    // A packet takes 2 hops within a rack and 4 otherwise, so a packet and its ACK take at most 8.
     assert!(outcome.packet_hops <= 8 * outcome.submitted, "{outcome:?}");
     assert_eq!((outcome.drops.refused, outcome.undelivered), (0, 0));
 }
 
-/// Shorter, hosts repeated themselves faster than their links could say it: queues grew in hosts'
-/// memory, and no message moved. A place for each of four thousand million connections took 48 GB.
+/// With shorter timeouts, hosts queued retransmissions faster than their links sent them: memory
+/// grew and no message made progress. State for four thousand million connections took 48 GB.
 #[test]
-fn parameters_that_leave_no_room_for_data_are_refused_by_their_key() {
+fn parameters_that_leave_no_room_for_data_are_refused() {
     let timeout = Some(Span::nanos(999));
     let pfabric = |options| SchemeOptions { pfabric: Some(options), ..SchemeOptions::default() };
     let phost = |options| SchemeOptions { phost: Some(options), ..SchemeOptions::default() };
@@ -386,9 +389,10 @@ fn parameters_that_leave_no_room_for_data_are_refused_by_their_key() {
     }
 }
 
-/// The default timeout of pFabric follows the round trip, on links of any speed.
+/// pFabric's default timeout follows the round trip. In a fast network without delays that would be
+/// shorter than the least timeout that is accepted.
 #[test]
-fn a_network_of_no_delay_has_timeouts_that_are_accepted() {
+fn default_timeouts_are_accepted_in_a_network_without_delay() {
     let none = Span::nanos(0);
     let fabric = Fabric {
         shape: Shape::SingleSwitch { hosts: 4 },

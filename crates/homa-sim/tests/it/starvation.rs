@@ -1,4 +1,4 @@
-//! Messages that SRPT keeps waiting for longer than anything times out: they are late, not lost.
+//! Messages that SRPT delays for longer than every timeout. They arrive late, but they must not fail.
 
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;
@@ -9,12 +9,11 @@ use homa_sim::traffic::open_loop::Arrival;
 
 const SECOND: u64 = 1_000_000_000_000;
 
-/// Eight long echoes of host 0, whose downlink is slow: their requests are through after 1.3 s.
-/// From then on, shorter requests of everybody to host 0 take all of its downlink for half a
-/// minute. The long responses wait for grants, with nothing missing, and their servers hear nothing
-/// meanwhile.
+/// Host 0, whose downlink is slow, sends eight long echo requests, which arrive within 1.3 s. Then
+/// shorter requests from all other hosts to host 0 take its whole downlink for half a minute. The
+/// long responses wait for grants while no packet is missing, and their servers receive nothing.
 #[test]
-fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
+fn a_response_arrives_after_half_a_minute_without_grants() {
     let slow = Impaired {
         from: "tor0".to_owned(),
         to: "h0".to_owned(),
@@ -41,7 +40,7 @@ fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
     scenario.stop.messages = None;
     scenario.stop.drain_limit = Span::millis(60_000);
     let long = |n: u32| Arrival { at: SimTime(0), src: 0, dst: 1 + n % 4, bytes: 1_000_000 };
-    // 4 MB/s for a link of 3.1 MB/s.
+    // 4 MB/s on a link that carries 3.1 MB/s.
     let short = |n: u32| Arrival {
         at: SimTime(SECOND * 6 / 5 + u64::from(n) * SECOND / 20),
         src: 1 + n % 4,
@@ -54,15 +53,15 @@ fn a_response_that_waits_for_grants_for_half_a_minute_arrives() {
     let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;
     assert_eq!((outcome.messages, outcome.failed, outcome.undelivered), (count, 0, 0));
     let waited = outcome.slowdown.buckets.last().and_then(|bin| bin.p99_us).unwrap_or(0.0);
-    assert!(waited > 25e6, "the long ones waited for longer than servers stay silent: {waited} us");
+    assert!(waited > 25e6, "long responses must wait longer than every timeout: {waited} us");
 }
 
-/// A response of 40 MB whose packets wait in the switch below shorter messages while its server's
-/// uplink carries a shorter one, too: what the client asks for again has been sent, nothing of it
-/// was lost, and for longer than RPCs live without a sign of life nothing of it can be sent. The
-/// server says so.
+/// Packets of a 40 MB response wait in the switch behind shorter messages, and at the same time a
+/// shorter message occupies the server's uplink. The client's RESENDs ask for bytes that were sent
+/// and not lost, and for longer than an RPC survives without any packet the server can send none of
+/// its response. It should answer with BUSY, so that the client does not give up.
 #[test]
-fn a_response_that_waits_at_its_sender_and_in_the_switch_is_not_given_up() {
+fn a_response_queued_at_server_and_switch_does_not_time_out() {
     let mut scenario = Scenario {
         scheme: "homa-paper".to_owned(),
         fabric: Fabric { shape: Shape::SingleSwitch { hosts: 6 }, ..Fabric::default() },
@@ -76,7 +75,7 @@ fn a_response_that_waits_at_its_sender_and_in_the_switch_is_not_given_up() {
         dst,
         bytes: megabytes * 1_000_000,
     };
-    // The request is through after 34 ms. The client's downlink is full from 39 to 75 ms, the
+    // The request has arrived after 34 ms. The client's downlink is busy from 39 to 75 ms, the
     // server's uplink from 40 to 64.
     let long = mega(0, 0, 1, 40);
     let others = (3..6).map(|src| mega(39, src, 0, 15));

@@ -1,9 +1,9 @@
-//! Workflows as traffic: what a user sees of them under transports of every kind.
+//! Workflows as traffic, as a user sees them, under every kind of transport.
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Burst, Ending, Fabric, Groups, Outcome, Scenario, Shape, SlowdownBy, Span, Traffic,
-    WorkflowClass, WorkflowTraffic,
+    Bandwidth, Burst, Fabric, Groups, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
+    TrafficEnding, WorkflowClass, WorkflowTraffic,
 };
 
 fn class(response_bytes: u32, per_second: f64) -> WorkflowClass {
@@ -39,12 +39,12 @@ fn scenario(scheme: &str, classes: &[(&str, WorkflowClass)]) -> Scenario {
     scenario
 }
 
-fn outcome(scenario: &Scenario) -> Outcome {
+fn outcome(scenario: &Scenario) -> ScenarioOutcome {
     run(scenario, &mut |_| ()).unwrap()
 }
 
 #[test]
-fn steps_add_up_and_fan_outs_wait_for_the_last_under_every_kind_of_transport() {
+fn steps_add_up_and_fan_outs_wait_for_the_last_response() {
     let sequence = WorkflowClass { steps: 10, ..class(2_000, 500.0) };
     let page = WorkflowClass { fan_out: vec![2, 8], ..class(2_000, 500.0) };
     for scheme in ["homa", "homa-paper", "tcp", "dctcp", "pfabric", "phost", "ndp", "detail"] {
@@ -58,16 +58,16 @@ fn steps_add_up_and_fan_outs_wait_for_the_last_under_every_kind_of_transport() {
         assert_eq!(names, expected, "{scheme}");
         for of in &outcome.workflows {
             assert_eq!((of.failed, of.unfinished), (0, 0), "{scheme}: {of:?}");
-            // 8 clients, 20 ms, 500 a second: 80, of a fan-out half as many.
+            // 8 clients begin 500 a second for 20 ms, which makes 80; each fan-out has half of them.
             assert!((15..120).contains(&of.count), "{scheme}: {of:?}");
         }
         assert_eq!(all.count, two.count + eight.count, "{scheme}");
-        // More than half of ten single ones, and no single one takes as long.
+        // Ten steps should take more than five times as long as a single request.
         let single = outcome.slowdown.buckets[0].p50_us.unwrap();
         let means = [sequence, eight, two].map(|of| of.mean_us.unwrap());
         assert!(means[0] > 5.0 * single, "{scheme}: {means:?} {single}");
         assert!(means[1] > means[2], "{scheme}: {means:?}");
-        // Those that end after the end of traffic do not count, but their workflows do.
+        // Responses that arrive after traffic has ended are not counted, but their workflows are.
         let retrievals = 10 * sequence.count + 2 * two.count + 8 * eight.count;
         assert!(outcome.messages <= retrievals && 10 * outcome.messages > 7 * retrievals);
         assert_eq!(outcome.submitted, retrievals, "{scheme}: nothing begins after the end");
@@ -75,7 +75,7 @@ fn steps_add_up_and_fan_outs_wait_for_the_last_under_every_kind_of_transport() {
 }
 
 #[test]
-fn a_level_that_the_application_chose_goes_before_others() {
+fn the_level_that_the_application_chooses_takes_effect() {
     let background = WorkflowClass {
         concurrent: Some(2),
         per_second: None,
@@ -99,11 +99,11 @@ fn a_level_that_the_application_chose_goes_before_others() {
 }
 
 #[test]
-fn bursts_and_roles_are_those_of_the_plan_and_mistakes_are_named() {
+fn bursts_follow_the_plan_and_mistakes_name_their_class() {
     let burst = Burst { every: Span::millis(10), length: Span::millis(1), per_second: 20_000.0 };
     let bursty = WorkflowClass { burst: Some(burst), ..class(1_000, 100.0) };
     let count = outcome(&scenario("homa", &[("a", bursty.clone())])).workflows[0].count;
-    // 8 clients, twice 1 ms at 20,000 a second and 9 ms at 100.
+    // 8 clients, two bursts of 1 ms at 20,000 a second, and 9 ms after each at 100 a second.
     assert!((270..400).contains(&count), "{count}");
     let refused = |class: WorkflowClass, words: &str| {
         let error = validate(&scenario("homa", &[("odd", class)])).unwrap_err().to_string();
@@ -125,12 +125,12 @@ fn bursts_and_roles_are_those_of_the_plan_and_mistakes_are_named() {
 }
 
 #[test]
-fn what_a_cut_run_leaves_is_counted_by_fan_out_and_nothing_has_no_mean() {
-    // 8 MB take 6.4 ms of a host's link, so that most of the pages of 20 ms are under way.
+fn a_cut_run_counts_unfinished_workflows_by_fan_out() {
+    // 8 MB take 6.4 ms of a host's link, so most pages that begin within 20 ms are unfinished.
     let page = WorkflowClass { fan_out: vec![2, 8], ..class(1_000_000, 500.0) };
     let never = class(100_000_000, 100.0);
     let mut scenario = scenario("homa", &[("never", never), ("page", page)]);
-    scenario.stop.ending = Ending::Cut;
+    scenario.stop.ending = TrafficEnding::Cut;
     let outcome = outcome(&scenario);
     let [never, all, two, eight] = &outcome.workflows[..] else {
         panic!("{:?}", outcome.workflows)

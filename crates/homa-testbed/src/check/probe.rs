@@ -1,4 +1,5 @@
-//! Probes on an otherwise idle rack: known frames, compared with when they must arrive.
+//! Probes on an otherwise idle rack: known frames, whose arrival is compared with the computed
+//! time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -32,7 +33,7 @@ const PRIORITY_PROBES: usize = 240;
 /// Share of the link that the lowest class must fill while frames of the highest class pass it.
 const BACKGROUND: f64 = 0.9;
 
-/// What the probes showed, microseconds.
+/// The results of the probes, microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probes {
     /// Arrival minus computed arrival on idle links: least, median and 99th percentile.
@@ -42,7 +43,7 @@ pub struct Probes {
     pub priority_delay_us: Option<[f64; 2]>,
     /// Share of the link the lower class used meanwhile.
     pub background_load: f64,
-    /// What was within its bound.
+    /// The numbers within and beyond their limits.
     pub verdict: Verdict,
 }
 
@@ -62,13 +63,13 @@ pub fn probe(rack: &Rack) -> Result<Probes, TestbedError> {
         at(&idle, Percentile::P99),
     ];
     let [least, median, p99] = timing_error_us;
-    // Of the faults that the rack was asked for the switch knows.
+    // The switch counts the faults that were requested.
     let fewest = IDLE_PROBES.saturating_sub(interval.lost as usize);
     let complete = (fewest..=IDLE_PROBES + interval.duplicated as usize).contains(&idle.len());
-    // A machine's rare stalls are not the rack's fault: the tail gets a full frame.
+    // Rare stalls of the machine are not the rack's fault, so the tail is allowed a full frame.
     let (median_bound, mut p99_bound) = (2.0 * bound_us, bound_us.max(frame_us));
     if config.faults.duplication > 0.0 {
-        // A frame's double follows it.
+        // The duplicate of a frame follows it.
         p99_bound += frame_us;
     }
     let name = "wire timing";
@@ -216,7 +217,7 @@ fn bind(host: Host<'_>, tos: libc::c_int) -> Result<UdpSocket, TestbedError> {
     Ok(socket)
 }
 
-/// Sends a datagram that carries the time of sending; blocks while the host's own queue is full.
+/// Sends a datagram that carries its time of sending; blocks while the host's queue is full.
 fn send_stamped(
     host: Host<'_>,
     socket: &UdpSocket,
@@ -258,7 +259,7 @@ fn receive_until(
     Ok(())
 }
 
-/// A percentile in a form the bounds can use: NaN without a sample, which passes no bound.
+/// A percentile for comparison with a limit: NaN, which passes no limit, if there is no sample.
 fn at(sample: &Sorted<f64>, percentile: Percentile) -> f64 {
     sample.percentile(percentile).unwrap_or(f64::NAN)
 }

@@ -19,7 +19,7 @@ const FRAME: u64 = 14 + 20 + 8 + DATAGRAM as u64;
 const ECT: libc::c_int = 0b10;
 const CE: u8 = 0b11;
 
-type Attach = fn(BorrowedFd<'_>, u32, Place) -> Result<Hook, HullError>;
+type Attach = fn(BorrowedFd<'_>, u32, HookPoint) -> Result<Hook, HullError>;
 
 fn io(source: io::Error) -> TestbedError {
     TestbedError::Transport { host: 0, what: "sending", source }
@@ -56,19 +56,19 @@ fn exchange(pair: &VethPair, tos: libc::c_int) -> Result<Vec<u8>, TestbedError> 
 /// What the queue saw, and what arrived.
 fn run(
     pair: &VethPair,
-    (place, hook): (Place, Attach),
+    (place, hook): (HookPoint, Attach),
     tos: libc::c_int,
 ) -> Result<(PhantomStatus, Vec<u8>), TestbedError> {
     let end = match place {
-        Place::Ingress => &pair.ends[1],
-        Place::Egress => &pair.ends[0],
+        HookPoint::Ingress => &pair.ends[1],
+        HookPoint::Egress => &pair.ends[0],
     };
     let queue = end.run(|| PhantomPort::attach_by(DEVICE, place, SLOW, hook).map_err(hull))?;
     let arrived = exchange(pair, tos)?;
     let seen = queue.status().map_err(hull)?;
     let found = end.run(|| Attached::to(DEVICE).map_err(hull))?;
     assert!(found.status().map_err(hull)?.contains(&seen), "status of another process finds it");
-    let other = &pair.ends[usize::from(place == Place::Egress)];
+    let other = &pair.ends[usize::from(place == HookPoint::Egress)];
     let here = other.run(|| Attached::to(DEVICE).map_err(hull))?;
     assert_eq!(here.status().map_err(hull)?, [], "the other end has the same name and index");
     // Detaching concerns the device of this network.
@@ -81,7 +81,7 @@ fn run(
 }
 
 #[test]
-fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
+fn packets_with_ect_beyond_the_threshold_arrive_marked() {
     let pair = isolate().and_then(|inside: Isolation| VethPair::new(&inside, 1500));
     let pair = match pair {
         Ok(pair) => pair,
@@ -90,11 +90,11 @@ fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
             return skip::test("namespaces (see `homa doctor`)");
         }
     };
-    let ways: [(Place, Attach); 4] = [
-        (Place::Ingress, Hook::link),
-        (Place::Egress, Hook::link),
-        (Place::Ingress, Hook::filter),
-        (Place::Egress, Hook::filter),
+    let ways: [(HookPoint, Attach); 4] = [
+        (HookPoint::Ingress, Hook::link),
+        (HookPoint::Egress, Hook::link),
+        (HookPoint::Ingress, Hook::filter),
+        (HookPoint::Egress, Hook::filter),
     ];
     for (n, way) in ways.into_iter().enumerate() {
         let (seen, arrived) = match run(&pair, way, ECT) {
@@ -113,11 +113,11 @@ fn packets_beyond_the_threshold_arrive_marked_and_only_those_that_asked() {
         // The first two find a frame at most, and a neighbour's question.
         assert!(arrived[..2].iter().all(|tos| i32::from(*tos) == ECT), "way {n}: {arrived:?}");
         assert!(marked > 0, "way {n}: {arrived:?}");
-        // Attached anew, it begins anew; nobody is marked who did not ask.
+        // Attached again, it starts from zero; packets without ECT are not marked.
         let (seen, arrived) = run(&pair, way, 0).expect("it was possible before");
         assert!(seen.packets >= least.0 && seen.marked == 0, "way {n}: {seen:?}");
         assert!(arrived.iter().all(|tos| *tos == 0), "way {n}: {arrived:?}");
-        // Detached: nothing is marked, whoever asks.
+        // Detached: no packet is marked, with or without ECT.
         let arrived = exchange(&pair, ECT).expect("it was possible before");
         assert!(arrived.iter().all(|tos| i32::from(*tos) == ECT), "way {n}: {arrived:?}");
     }

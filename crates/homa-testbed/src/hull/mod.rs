@@ -1,16 +1,16 @@
 //! A phantom queue on a real port of a stock kernel (HULL, NSDI 2012, §2.1): a classifier of some
-//! hundred instructions that counts what passes and marks packets before the link behind it is
-//! full.
+//! hundred instructions that counts the passing bytes and marks packets before the link behind it
+//! is full.
 //!
-//! At the *ingress* of the device behind the link it sees packets as they left it, in series, as
-//! the paper wants it. At an *egress* it sees them before the queueing discipline, in parallel,
-//! and counts what that drops as well. On Linux 6.6 and later the attachment belongs to this
-//! process and goes with it, however it ends; before, it is a filter of the device's `clsact`
-//! discipline, which is removed when the value is dropped (the discipline stays: others may use
-//! it).
+//! At the *ingress* of the device behind the link it sees packets in series, after they left the
+//! link, as the paper asks. At an *egress* it sees them before the queueing discipline, in
+//! parallel, and also counts packets that the discipline drops. On Linux 6.6 and later the
+//! attachment belongs to this process and ends with it. On older kernels it is a filter of the
+//! device's `clsact` discipline, which is removed when the value is dropped; the discipline stays
+//! because others may use it.
 //!
-//! Invariant: packets are never delayed, dropped or steered; whoever is attached behind decides.
-//! Left out: devices in other network namespaces; queues per priority; ticks.
+//! Invariant: packets are never delayed, dropped or steered; a program that is attached behind it
+//! decides. Left out: devices in other network namespaces; queues per priority; ticks.
 
 mod program;
 
@@ -26,21 +26,21 @@ use homa_proto::Rate;
 
 use crate::sys::current_network;
 use crate::sys::netlink::{Netlink, NetlinkRequest, interface_index};
-use program::{Clock, WORDS};
+use program::{DrainClock, WORDS};
 
 /// Name of the map, by which [`attached`] finds it, and of the program.
 const NAME: &CStr = c"homa_phantom";
 
-/// Where a phantom queue sits.
+/// The position of a phantom queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum HookPoint {
     /// At the ingress of the device behind the link: in series (HULL §2.1, remark 1).
     Ingress,
     /// At the egress, before the queueing discipline: in parallel.
     Egress,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HookPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ingress => "ingress, in series with the link before it",
@@ -83,21 +83,21 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> HullError {
     move |source| HullError::Refused { what, source }
 }
 
-/// What a phantom queue is, and what it saw since it was attached.
+/// A phantom queue's parameters, and its counters since it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhantomStatus {
     /// Drain rate.
     pub drain: Rate,
     /// It marks when more bytes than these are virtually queued.
     pub threshold_bytes: u32,
-    /// Where it sits.
-    pub place: Place,
+    /// Its position.
+    pub place: HookPoint,
     /// Packets that passed; frames that the kernel joined are one.
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets that went on with CE, those that came with it included; only those whose sender set
-    /// ECT can be.
+    /// Packets that left with CE, including those that arrived with it. Only packets whose sender
+    /// set ECT can be marked.
     pub marked: u64,
 }
 
@@ -106,7 +106,7 @@ impl PhantomStatus {
         Self {
             drain: Rate(value[program::DRAIN_BPS]),
             threshold_bytes: value[program::THRESHOLD_BYTES] as u32,
-            place: if value[program::PLACE] == 0 { Place::Ingress } else { Place::Egress },
+            place: if value[program::PLACE] == 0 { HookPoint::Ingress } else { HookPoint::Egress },
             packets: value[program::PACKETS],
             bytes: value[program::BYTES],
             marked: value[program::MARKED],
@@ -117,17 +117,17 @@ impl PhantomStatus {
 /// An attached phantom queue; dropping it detaches it.
 #[derive(Debug)]
 pub struct PhantomPort {
-    // Goes first.
+    // Dropped first.
     _hook: Hook,
-    map: Listed,
+    map: ListedMap,
 }
 
-/// The map of a queue, empty once that is detached: the kernel keeps it for a while, and whoever
-/// looks for what is attached would find it.
+/// The map of a queue. It is emptied when the queue is detached, because the kernel keeps it for a
+/// while and a search for attached queues would find it.
 #[derive(Debug)]
-struct Listed(WordMap<WORDS>);
+struct ListedMap(WordMap<WORDS>);
 
-impl Drop for Listed {
+impl Drop for ListedMap {
     fn drop(&mut self) {
         let _ = self.0.write(&[0; WORDS]);
     }
@@ -137,7 +137,7 @@ impl PhantomPort {
     /// Attaches a queue to a device of the calling thread's network namespace.
     pub fn attach(
         device: &str,
-        place: Place,
+        place: HookPoint,
         (drain, threshold_bytes): (Rate, u32),
     ) -> Result<Self, HullError> {
         Self::attach_by(device, place, (drain, threshold_bytes), Hook::attach)
@@ -145,9 +145,9 @@ impl PhantomPort {
 
     fn attach_by(
         device: &str,
-        place: Place,
+        place: HookPoint,
         (drain, threshold_bytes): (Rate, u32),
-        hook: impl Fn(BorrowedFd<'_>, u32, Place) -> Result<Hook, HullError>,
+        hook: impl Fn(BorrowedFd<'_>, u32, HookPoint) -> Result<Hook, HullError>,
     ) -> Result<Self, HullError> {
         let interface = index_of(device)?;
         let capabilities = Capabilities::of_this_process();
@@ -160,25 +160,25 @@ impl PhantomPort {
             return Err(HullError::Lacks { what, capability: "CAP_NET_ADMIN" });
         }
         let map = WordMap::create(NAME).map_err(refused("make a map for the queue"))?;
-        let place_word = u64::from(place == Place::Egress);
+        let place_word = u64::from(place == HookPoint::Egress);
         let where_to = (interface, place_word, namespace()?);
         let value = program::initial((drain.0, threshold_bytes), where_to);
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
-        let code = program::assemble(map.descriptor(), Clock::Kernel);
+        let code = program::assemble(map.descriptor(), DrainClock::Kernel);
         let program =
             bpf::load(ProgramKind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
-        Ok(Self { _hook: hook, map: Listed(map) })
+        Ok(Self { _hook: hook, map: ListedMap(map) })
     }
 
-    /// What it saw so far.
+    /// The counters so far.
     pub fn status(&self) -> Result<PhantomStatus, HullError> {
         let value = self.map.0.read().map_err(refused("read the queue's counters"))?;
         Ok(PhantomStatus::of(&value))
     }
 }
 
-/// Phantom queues that processes of this machine keep attached to a device, found by name; reading
+/// Phantom queues that processes of this machine keep attached to a device, found by name. Reading
 /// them changes nothing.
 #[derive(Debug)]
 pub struct Attached(Vec<WordMap<WORDS>>);
@@ -200,7 +200,7 @@ impl Attached {
         Ok(Self(found))
     }
 
-    /// What each saw so far; those detached since they were looked for drain nothing.
+    /// The counters of each so far; a queue that was detached since the search drains nothing.
     pub fn status(&self) -> Result<Vec<PhantomStatus>, HullError> {
         let read = |map: &WordMap<WORDS>| Ok(PhantomStatus::of(&map.read()?));
         let all: io::Result<Vec<PhantomStatus>> = self.0.iter().map(read).collect();
@@ -216,16 +216,17 @@ fn index_of(device: &str) -> Result<u32, HullError> {
     interface_index(device).map_err(none)
 }
 
-/// The calling thread's network namespace: interfaces of several have the same index.
+/// The calling thread's network namespace. It matters because interfaces of several namespaces may
+/// have the same index.
 fn namespace() -> Result<u64, HullError> {
     let of = |network: File| Ok(network.metadata()?.ino());
     current_network().and_then(of).map_err(refused("look at this network namespace in /proc"))
 }
 
-/// What holds a program at a device.
+/// The attachment of a program to a device.
 #[derive(Debug)]
 enum Hook {
-    /// A link, which the kernel takes away with its descriptor.
+    /// A link, which the kernel removes with its descriptor.
     Link { _fd: OwnedFd },
     /// A filter of the discipline `clsact`.
     Filter { interface: u32, parent: u32 },
@@ -248,9 +249,13 @@ const TCA_BPF_FLAGS: u16 = 8;
 const DIRECT_ACTION: u32 = 1;
 
 impl Hook {
-    fn attach(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn attach(
+        program: BorrowedFd<'_>,
+        interface: u32,
+        place: HookPoint,
+    ) -> Result<Self, HullError> {
         match Self::link(program, interface, place) {
-            // A kernel before 6.6 knows no such point of attachment.
+            // Kernels before 6.6 do not have this attachment point.
             Err(HullError::Refused { source, .. })
                 if source.raw_os_error() == Some(libc::EINVAL) =>
             {
@@ -260,16 +265,20 @@ impl Hook {
         }
     }
 
-    fn link(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn link(program: BorrowedFd<'_>, interface: u32, place: HookPoint) -> Result<Self, HullError> {
         let point = match place {
-            Place::Ingress => TCX_INGRESS,
-            Place::Egress => TCX_EGRESS,
+            HookPoint::Ingress => TCX_INGRESS,
+            HookPoint::Egress => TCX_EGRESS,
         };
         let attached = bpf::attach(program, (interface, point), 0);
         attached.map(|fd| Self::Link { _fd: fd }).map_err(refused("attach the program"))
     }
 
-    fn filter(program: BorrowedFd<'_>, interface: u32, place: Place) -> Result<Self, HullError> {
+    fn filter(
+        program: BorrowedFd<'_>,
+        interface: u32,
+        place: HookPoint,
+    ) -> Result<Self, HullError> {
         let netlink = Netlink::open().map_err(refused("open a netlink socket"))?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let discipline = NetlinkRequest::new(libc::RTM_NEWQDISC, create)
@@ -280,8 +289,8 @@ impl Hook {
             made => made.map_err(refused("add the queueing discipline clsact"))?,
         }
         let parent = match place {
-            Place::Ingress => CLSACT_INGRESS,
-            Place::Egress => CLSACT_EGRESS,
+            HookPoint::Ingress => CLSACT_INGRESS,
+            HookPoint::Egress => CLSACT_EGRESS,
         };
         let (filter, options) =
             filter_request(libc::RTM_NEWTFILTER, create, (interface, parent)).begin(TCA_OPTIONS);
@@ -342,7 +351,7 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_is_named() {
         for name in ["no-such-device", "", "a-name-longer-than-any"] {
-            let error = PhantomPort::attach(name, Place::Ingress, (Rate::gbps(1), 1_000));
+            let error = PhantomPort::attach(name, HookPoint::Ingress, (Rate::gbps(1), 1_000));
             assert!(matches!(error, Err(HullError::NoDevice { .. })), "{name}: {error:?}");
         }
     }

@@ -1,23 +1,23 @@
 //! The phantom queue as an eBPF classifier, assembled here.
 //!
-//! The queue is a clock: the time at which a link of the drain rate would be done with all that
-//! passed. That is one word, so that packets on several processors at once lose none of each other:
-//! it is exchanged if nobody else did meanwhile, and tried again otherwise. A packet is marked for
-//! what others left (compare, then add; HULL §2.1). Times are counted in 2^-10 ns since boot, in 64
-//! bits, so that they last 208 days and differences are right even across the end; a byte's time is
+//! The queue is a clock: the time at which a link of the drain rate would have sent everything that
+//! passed. It is one word, exchanged by compare-and-swap and retried if another processor changed
+//! it meanwhile, so that no packet is lost from the count. A packet is marked for the backlog that
+//! others left (compare, then add; HULL §2.1). Times are counted in 2^-10 ns since boot in 64 bits,
+//! so that they last 208 days and differences are right even across the wrap; a byte's time is
 //! rounded to 2^-26 ns.
 //!
-//! Frames that the kernel joined (GRO) or has still to cut (GSO) count with the headers of each of
-//! their segments and are marked as one. Only what the kernel holds for IP is marked, with a VLAN
-//! tag that the card or the kernel took off or without: where a tag is still in front of IP, the
-//! kernel's function for marking looks through it but writes where the tag is, and the packet would
-//! go on in another VLAN. Left out: ticks, add-then-compare.
+//! Frames that the kernel merged (GRO) or has still to segment (GSO) count with the headers of each
+//! segment and are marked as one. Only packets that the kernel treats as IP are marked, without a
+//! VLAN tag or with one that the card or the kernel removed. If a tag is still in front of IP, the
+//! kernel's marking function looks through it but writes into it, and the packet would continue in
+//! another VLAN. Left out: ticks, add-then-compare.
 
 use homa_bpf::{Assembler, op};
 
 /// Words of the map's value.
 pub(crate) const WORDS: usize = 11;
-/// When the virtual link is free.
+/// The time at which the virtual link is free.
 pub(crate) const FREE_AT: usize = 0;
 /// Time of a byte, in 2^-16 of the unit.
 pub(crate) const PER_BYTE: usize = 1;
@@ -39,7 +39,7 @@ pub(crate) const INTERFACE: usize = 8;
 pub(crate) const PLACE: usize = 9;
 /// Number of the network namespace that the interface is in.
 pub(crate) const NAMESPACE: usize = 10;
-/// The time, for [`Clock::Map`], which cares for no interface.
+/// The time, for [`DrainClock::Map`], which cares for no interface.
 #[cfg(test)]
 const CLOCK: usize = INTERFACE;
 
@@ -74,10 +74,10 @@ pub(crate) fn initial(
 
 /// Where the program reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum DrainClock {
     /// The kernel's, since boot.
     Kernel,
-    /// The map's, for whoever holds the program against a model.
+    /// The map's, for tests that compare the program with a model.
     #[cfg(test)]
     Map,
 }
@@ -91,11 +91,11 @@ const SEGMENTS: i16 = 164;
 const KTIME_GET_NS: i32 = 5;
 const SKB_ECN_SET_CE: i32 = 97;
 
-/// Whoever is attached after it decides (`TC_ACT_UNSPEC`, `TCX_NEXT`).
+/// The next attached program decides (`TC_ACT_UNSPEC`, `TCX_NEXT`).
 const GO_ON: i32 = -1;
 
 /// The program over the map of that descriptor, as the kernel takes it.
-pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
+pub(crate) fn assemble(map: i32, clock: DrainClock) -> Vec<u64> {
     use op::*;
     let mut code = Assembler::default();
     let at = |word: usize| 8 * word as i16;
@@ -119,9 +119,9 @@ pub(crate) fn assemble(map: i32, clock: Clock) -> Vec<u64> {
     code.push(RIGHT_SHIFT, (9, 0), 0, FRACTION_SHIFT as i32);
     // r8: now.
     match clock {
-        Clock::Kernel => code.push(CALL, (0, 0), 0, KTIME_GET_NS),
+        DrainClock::Kernel => code.push(CALL, (0, 0), 0, KTIME_GET_NS),
         #[cfg(test)]
-        Clock::Map => code.push(LOAD_LONG, (0, 7), at(CLOCK), 0),
+        DrainClock::Map => code.push(LOAD_LONG, (0, 7), at(CLOCK), 0),
     }
     code.push(MOV, (8, 0), 0, 0);
     code.push(LEFT_SHIFT, (8, 0), 0, UNIT_SHIFT as i32);

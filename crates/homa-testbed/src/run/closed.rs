@@ -5,10 +5,10 @@ use std::io;
 use std::time::Duration;
 
 use super::Record;
-use super::group::{Group, LOOK_NS};
-use super::open::Load;
+use super::group::{HostGroup, LOOK_NS};
+use super::open::HostLoad;
 use crate::sys;
-use crate::transport::Rpc;
+use crate::transport::RackRpc;
 
 /// What to keep going.
 pub(crate) struct ClosedLoop {
@@ -18,15 +18,15 @@ pub(crate) struct ClosedLoop {
     pub(crate) duration: Duration,
 }
 
-impl Group<'_> {
+impl HostGroup<'_> {
     /// Host 0 keeps the RPCs going, the servers in turn; a group without host 0 has nothing to
     /// start.
     pub(crate) fn closed_loop(
         &mut self,
         plan: &ClosedLoop,
         grace: Duration,
-    ) -> io::Result<Vec<Load>> {
-        let mut loads: Vec<Load> = self.clients.iter().map(|_| Load::default()).collect();
+    ) -> io::Result<Vec<HostLoad>> {
+        let mut loads: Vec<HostLoad> = self.clients.iter().map(|_| HostLoad::default()).collect();
         let Some(own) = self.client_of(0) else { return Ok(loads) };
         let load = &mut loads[own];
         let start = self.stages.start_ns();
@@ -46,7 +46,7 @@ impl Group<'_> {
                 let id = self.clients[own].reserve_ids(1);
                 started.insert(id, now);
                 load.offered += 1;
-                self.clients[own].transport.submit(Rpc {
+                self.clients[own].transport.submit(RackRpc {
                     id,
                     server,
                     request_bytes: plan.request_bytes,

@@ -1,18 +1,18 @@
-//! The hosts one thread drives: it waits for all of them at once, as servers of everyone and
-//! clients by plan.
+//! The hosts that one thread drives. It waits for all of them at once: each is a server of all
+//! others, and a client by plan.
 //!
-//! Why hosts share threads: with one thread each, five hosts and a switch on two cores spend more
-//! time waking each other up than moving data. A rack uses as many threads as there are cores
-//! beside the switch's, and at most one per host. On such a core of its own a thread looks for work
-//! all the time: sleeping and being woken costs more than most packets do, and on a virtual machine
-//! it takes longer than they take on the wire.
+//! Hosts share threads because five hosts and a switch on two cores, with one thread each, would
+//! spend more time waking each other than moving data. A rack uses as many threads as there are
+//! cores beside the switch's, and at most one per host. If a thread has such a core to itself, it
+//! polls all the time, because sleeping and being woken costs more than most packets do, and on a
+//! virtual machine it takes longer than they take on the wire.
 
 use std::io;
 use std::time::Duration;
 
 use super::stages::{Stage, Stages};
 use crate::sys;
-use crate::transport::{Done, Rpc, RpcTransport};
+use crate::transport::{Done, RackRpc, RpcTransport};
 use crate::{Host, Memory, Pauses, Rack};
 
 /// How often a group looks whether the others are through, nanoseconds.
@@ -35,7 +35,7 @@ pub(crate) struct Client<'a> {
 }
 
 /// See the module's description.
-pub(crate) struct Group<'a> {
+pub(crate) struct HostGroup<'a> {
     pub(crate) clients: Vec<Client<'a>>,
     pub(crate) stages: &'a Stages,
     waiting: Vec<libc::pollfd>,
@@ -43,7 +43,7 @@ pub(crate) struct Group<'a> {
     shortest_pause_ns: u64,
     /// When the latest step ended.
     step_ns: u64,
-    /// Steps that took long since [`Group::begin`].
+    /// Steps that took long since [`HostGroup::begin`].
     pub(crate) pauses: Pauses,
     /// Time spent looking for work when there was none.
     pub(crate) spun: Duration,
@@ -63,8 +63,8 @@ impl<'a> Client<'a> {
     }
 }
 
-impl<'a> Group<'a> {
-    /// Hosts for the calling thread, which spins while it waits when it has a core of its own.
+impl<'a> HostGroup<'a> {
+    /// Hosts for the calling thread, which spins while it waits if it has a core to itself.
     pub(crate) fn new(clients: Vec<Client<'a>>, stages: &'a Stages, rack: &Rack) -> Self {
         Self {
             clients,
@@ -198,7 +198,7 @@ impl<'a> Group<'a> {
     ) -> io::Result<u64> {
         let first = self.clients[client].reserve_ids(count);
         for id in first..first + count as u64 {
-            let rpc = Rpc { id, server, request_bytes: bytes, response_bytes: bytes };
+            let rpc = RackRpc { id, server, request_bytes: bytes, response_bytes: bytes };
             self.clients[client].transport.submit(rpc)?;
         }
         let give_up = sys::monotonic_ns() + PATIENCE.as_nanos() as u64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homa_workload::quantile::{Percentile, Sorted};
 
-use super::group::Group;
+use super::group::HostGroup;
 use crate::sys;
 
 /// Most round trips of a size.
@@ -45,7 +45,7 @@ impl IdleTimes {
         Ok(Self::new(points))
     }
 
-    /// What was measured: bytes and nanoseconds.
+    /// The measurements: bytes and nanoseconds.
     pub fn points(&self) -> &[(u32, u64)] {
         &self.points
     }
@@ -64,7 +64,7 @@ impl IdleTimes {
     }
 }
 
-impl Group<'_> {
+impl HostGroup<'_> {
     /// Measures the round trip of each size from one of the group's hosts, one RPC at a time, the
     /// peers in turn.
     pub(crate) fn idle_times(&mut self, client: usize, sizes: &[u32]) -> io::Result<IdleTimes> {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use homa_workload::arrivals::Arrival;
 
 use super::Record;
-use super::group::{Client, Group, LOOK_NS};
-use crate::memory::Watch;
+use super::group::{Client, HostGroup, LOOK_NS};
+use crate::memory::MemoryWatch;
 use crate::sys;
-use crate::transport::Rpc;
+use crate::transport::RackRpc;
 
 /// What a load phase brought one host.
 #[derive(Default)]
-pub(crate) struct Load {
+pub(crate) struct HostLoad {
     pub(crate) offered: usize,
     pub(crate) failed: usize,
     pub(crate) lost: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Load {
 }
 
 /// One host's way through its schedule.
-struct Progress<'a> {
+struct ScheduleProgress<'a> {
     arrivals: &'a [Arrival],
     /// `None`: as many as the response has.
     request_bytes: Option<u32>,
@@ -36,7 +36,7 @@ struct Progress<'a> {
 /// Not zero, so that a table of it is written, and resident, when it is made.
 const NEVER: u64 = u64::MAX;
 
-impl Group<'_> {
+impl HostGroup<'_> {
     /// Starts every arrival (one list per host of the rack, within `duration`) at its time and
     /// serves meanwhile; ends when all of this group's have ended, or `grace` after `duration`.
     pub(crate) fn open_loop(
@@ -44,15 +44,15 @@ impl Group<'_> {
         (arrivals, request_bytes): (&[Vec<Arrival>], Option<u32>),
         duration: Duration,
         grace: Duration,
-    ) -> io::Result<Vec<Load>> {
+    ) -> io::Result<Vec<HostLoad>> {
         let start = self.stages.start_ns();
         let give_up = start + (duration + grace).as_nanos() as u64;
         let begin = |client: &mut Client<'_>| {
-            Progress::new(&arrivals[client.host.index], request_bytes, client)
+            ScheduleProgress::new(&arrivals[client.host.index], request_bytes, client)
         };
         let mut progress: Vec<_> = self.clients.iter_mut().map(begin).collect();
-        // What is noted down about RPCs has its memory by now.
-        let mut watch = Watch::begin(start, duration);
+        // The records of RPCs are allocated by now.
+        let mut watch = MemoryWatch::begin(start, duration);
         loop {
             let now = sys::monotonic_ns();
             let mut next = give_up;
@@ -60,7 +60,7 @@ impl Group<'_> {
                 next = next.min(own.start_due(client, start, now)?.unwrap_or(give_up));
             }
             if now >= give_up || progress.iter().all(|own| own.ended == own.arrivals.len()) {
-                self.memory = watch.and_then(Watch::end);
+                self.memory = watch.and_then(MemoryWatch::end);
                 return Ok(progress.into_iter().map(|own| own.into_load(start)).collect());
             }
             if let Some(watch) = &mut watch {
@@ -75,7 +75,7 @@ impl Group<'_> {
     }
 }
 
-impl<'a> Progress<'a> {
+impl<'a> ScheduleProgress<'a> {
     fn new(arrivals: &'a [Arrival], request_bytes: Option<u32>, client: &mut Client<'_>) -> Self {
         Self {
             arrivals,
@@ -88,7 +88,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Starts what is due and returns when the next one is.
+    /// Starts the RPCs that are due and returns the time of the next one.
     fn start_due(
         &mut self,
         client: &mut Client<'_>,
@@ -99,7 +99,7 @@ impl<'a> Progress<'a> {
             if start + arrival.at_ns > now {
                 return Ok(Some(start + arrival.at_ns));
             }
-            client.transport.submit(Rpc {
+            client.transport.submit(RackRpc {
                 id: self.first_id + self.started as u64,
                 server: usize::from(arrival.dst),
                 request_bytes: self.request_bytes.unwrap_or(arrival.bytes),
@@ -125,7 +125,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn into_load(self, start: u64) -> Load {
+    fn into_load(self, start: u64) -> HostLoad {
         let ended = self.arrivals.iter().zip(&self.latency).filter(|(_, ns)| **ns != NEVER);
         let records = ended
             .map(|(&Arrival { bytes, at_ns, .. }, &latency_ns)| Record {
@@ -135,6 +135,6 @@ impl<'a> Progress<'a> {
             })
             .collect();
         let offered = self.arrivals.len();
-        Load { offered, failed: self.failed, lost: offered - self.ended, records }
+        HostLoad { offered, failed: self.failed, lost: offered - self.ended, records }
     }
 }

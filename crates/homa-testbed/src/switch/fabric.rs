@@ -1,14 +1,15 @@
 //! The switches of a rack, without a clock: uplinks that serialise, output ports that queue.
 //!
-//! Store and forward. A host's frame reaches its switch when its last bit has left the uplink; the
-//! way on is chosen by homa-sim's [`Paths`] at every switch, output ports are homa-sim's [`Port`]
-//! with its queues, which mark; a frame is delivered when its last bit has left the downlink. Every
-//! time is computed from the time a frame was handed to its uplink, never from when the caller
-//! looked, so that lateness does not add up. Faults (loss, duplication) strike at the first switch;
-//! links change their rate, or fail, at times that were asked for.
+//! Store and forward. A host's frame reaches its switch when its last bit has left the uplink.
+//! homa-sim's [`Paths`] chooses the path at every switch; output ports are homa-sim's [`Port`] with
+//! its marking queues. A frame is delivered when its last bit has left the downlink. Every time is
+//! computed from the time at which a frame was handed to its uplink, never from the time at which
+//! the caller looked, so that lateness does not accumulate. Faults (loss, duplication) happen at
+//! the first switch; links change their rate, or fail, at the requested times.
 //!
 //! Invariants: an uplink delivers in order and carries one frame at a time; events happen in the
-//! order of their ideal times. Left out: learning and flooding; the rack knows who is where.
+//! order of their ideal times. Left out: learning and flooding, because the rack knows the port of
+//! every host.
 
 use std::collections::VecDeque;
 
@@ -21,7 +22,7 @@ use homa_workload::rng::Rng;
 
 use super::queueing::Queueing;
 
-/// What a switch does wrong on request.
+/// Faults that a switch injects on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Probability that a frame is lost.
@@ -32,8 +33,7 @@ pub struct Faults {
     pub seed: u64,
 }
 
-/// Where switches mark congestion (CE) in packets whose senders heed it (RFC 3168 §5); nowhere by
-/// default.
+/// Marking of congestion (CE) in packets whose senders react to it (RFC 3168 §5); none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marking {
     /// A phantom queue at every port (HULL §2.1).
@@ -57,30 +57,30 @@ impl Marking {
     }
 }
 
-/// What frames wait in: strict priorities, an ECN threshold, a phantom queue around them.
+/// The queue of a port: strict priorities, an ECN threshold, a phantom queue around them.
 type Marker = Phantom<EcnThreshold>;
 
-/// What becomes of a link between switches.
+/// The new state of a link between switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkChange {
     /// It has this rate from the next frame on.
     Rate(LinkRate),
-    /// It fails: what waits for it is lost, and paths avoid it from now on.
+    /// It fails: waiting frames are lost, and paths avoid it from now on.
     Down,
 }
 
 /// A link that changes, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkEvent {
-    /// When.
+    /// Time of the change.
     pub(crate) at: SimTime,
     /// Its ends.
     pub(crate) ends: [NodeId; 2],
-    /// What becomes of it.
+    /// Its new state.
     pub(crate) change: LinkChange,
 }
 
-/// A delivery: the frame, the port it leaves by, and when its last bit is there.
+/// A delivery: the frame, the port it leaves by, and the time of its last bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery<F> {
     /// Index of the host.
@@ -91,41 +91,41 @@ pub(crate) struct Delivery<F> {
     pub(crate) at: SimTime,
 }
 
-/// What happened besides deliveries.
+/// Counters of everything but deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FabricCounters {
     /// Frames lost on request.
     pub(crate) lost: u64,
     /// Frames duplicated on request.
     pub(crate) duplicated: u64,
-    /// Frames that came to our notice after they should have reached their output port.
+    /// Frames that the switch noticed after they should have reached their output port.
     pub(crate) late: u64,
-    /// Frames that dropped out for want of buffer at an output port.
+    /// Frames dropped because the buffer of an output port was full.
     pub(crate) dropped: u64,
     /// Frames marked with CE, once for each port that did.
     pub(crate) marked: u64,
-    /// Frames lost with a link that failed, or without a way.
+    /// Frames lost with a link that failed, or because no path was left.
     pub(crate) cut: u64,
 }
 
-/// What the switches of a rack are made of.
+/// The configuration of a rack's switches.
 #[derive(Clone, Debug)]
 pub(crate) struct FabricConfig {
-    /// Who is wired to whom; delays are not used.
+    /// The topology; its delays are not used.
     pub(crate) wiring: Wiring,
     /// Choice among shortest paths.
     pub(crate) forwarding: Forwarding,
-    /// From a host to its first switch, beside the time of a frame's bits.
+    /// Propagation delay from a host to its first switch.
     pub(crate) uplink_delay: SimDuration,
     /// Buffer of every output port, wire bytes.
     pub(crate) buffer_bytes: u64,
-    /// Where they mark.
+    /// Marking of congestion.
     pub(crate) marking: Marking,
-    /// What goes wrong.
+    /// Injected faults.
     pub(crate) faults: Faults,
 }
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Clone, Debug)]
 struct Hop<F> {
     frame: F,
@@ -168,7 +168,7 @@ pub(crate) struct Fabric<F> {
     next_probe: SimTime,
 }
 
-/// Between two looks at how long a frame would wait.
+/// Interval between probes of the time that a frame would wait.
 const PROBE_EVERY: SimDuration = SimDuration::micros(1_000);
 
 struct Uplink<F> {
@@ -235,7 +235,7 @@ impl<F: Frame + Clone> Fabric<F> {
         self.changes.extend(changes);
     }
 
-    /// All links are as they were built, and none is about to change.
+    /// Restores all links as built; no change is pending.
     pub(crate) fn mend(&mut self) {
         self.changes.clear();
         let hosts = self.uplinks.len();
@@ -247,9 +247,9 @@ impl<F: Frame + Clone> Fabric<F> {
         self.paths.set_alive(&all, true);
     }
 
-    /// No delivery is due before this: when to call [`Fabric::advance`]. Frames that reach their
-    /// output port meanwhile need no wake-up of their own, because `advance` makes up for the past
-    /// in order.
+    /// No delivery is due before this time, at which [`Fabric::advance`] should be called. Frames
+    /// that reach their output port meanwhile need no wake-up, because `advance` handles past
+    /// events in order.
     pub(crate) fn next_delivery(&self) -> Option<SimTime> {
         let through = |uplink: &Uplink<F>| {
             let (last_bit, hop) = uplink.frames.front()?;
@@ -260,7 +260,8 @@ impl<F: Frame + Clone> Fabric<F> {
         [arriving, departing].into_iter().flatten().min()
     }
 
-    /// When the next frame arrives at its first switch or leaves a port, or a link changes.
+    /// Time at which the next frame arrives at its first switch or leaves a port, or a link
+    /// changes.
     fn next_event(&self) -> Option<SimTime> {
         let arrival = self.uplinks.iter().filter_map(|u| u.frames.front().map(|f| f.0)).min();
         let departure = self.ports.iter().filter_map(Port::departs).min();
@@ -268,11 +269,11 @@ impl<F: Frame + Clone> Fabric<F> {
         [arrival, departure, change].into_iter().flatten().min()
     }
 
-    /// Lets everything happen that is due by `now`, in the order of its ideal time.
+    /// Handles every event that is due by `now`, in the order of ideal times.
     pub(crate) fn advance(&mut self, now: SimTime, mut deliver: impl FnMut(Delivery<F>)) {
         while let Some(at) = self.next_event().filter(|&at| at <= now) {
             self.probe(at);
-            // A frame that came to our notice late cannot arrive before what already happened.
+            // A frame that was noticed late cannot arrive before events that already happened.
             self.done = self.done.max(at);
             while let Some(&change) = self.changes.front().filter(|change| change.at <= at) {
                 self.changes.pop_front();
@@ -293,19 +294,19 @@ impl<F: Frame + Clone> Fabric<F> {
         self.done = self.done.max(now);
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub(crate) fn counters(&self) -> FabricCounters {
         self.counters
     }
 
-    /// What waited at the port to each host since the last call.
+    /// Queueing at the port to each host since the last call.
     pub(crate) fn take_queueing(&mut self) -> Vec<Queueing> {
         let empty = vec![Queueing::default(); self.queueing.len()];
         std::mem::replace(&mut self.queueing, empty)
     }
 
-    /// Notes what a frame of the lowest level would have waited for at the port to each host, every
-    /// millisecond before `until`.
+    /// Records how long a frame of the lowest level would have waited at the port to each host,
+    /// every millisecond before `until`.
     fn probe(&mut self, until: SimTime) {
         while self.next_probe < until {
             for (seen, port) in self.queueing.iter_mut().zip(&self.ports) {

@@ -1,5 +1,4 @@
-//! An Ethernet frame inside the switch: what it costs on the wire, its priority, its marks of
-//! congestion, and which flow it belongs to.
+//! An Ethernet frame inside the switch: its wire bytes, priority, congestion marks and flow.
 
 use std::sync::Arc;
 
@@ -8,8 +7,7 @@ use homa_sim::switch::Frame;
 
 use crate::link::{FRAME_OVERHEAD, SHORTEST_FRAME};
 
-/// Priority of frames that are not IP: above everything, because they are rare and keep links
-/// alive.
+/// Priority of frames that are not IP: the highest, because they are rare and keep links alive.
 const NOT_IP: u8 = 7;
 
 /// A frame as a host sent it. Cloning (a duplicated frame) shares the bytes.
@@ -79,7 +77,7 @@ fn ecn(frame: &[u8]) -> u8 {
     }
 }
 
-/// Marks a packet (RFC 3168 §5) and mends the checksum of an IPv4 header (RFC 1624 §3); IPv6 has
+/// Marks a packet (RFC 3168 §5) and updates the checksum of an IPv4 header (RFC 1624 §3); IPv6 has
 /// none.
 fn set_ce(frame: &mut [u8]) {
     match ip(frame) {
@@ -97,11 +95,11 @@ fn set_ce(frame: &mut [u8]) {
     }
 }
 
-/// Equal for the packets between two hosts of one flow: protocol and ports, where they are to be
-/// seen.
+/// A label that is equal for the packets of one flow between two hosts: protocol and ports, if they
+/// are visible.
 pub(crate) fn flow(frame: &[u8]) -> u32 {
     let (protocol, ports) = match ip(frame) {
-        // Of a fragment only the first has ports.
+        // Only the first fragment has ports.
         Some(Ip::V4) if (frame[20] & 0x3f) | frame[21] == 0 => {
             (frame[23], 14 + usize::from(frame[14] & 0x0f) * 4)
         }
@@ -113,7 +111,7 @@ pub(crate) fn flow(frame: &[u8]) -> u32 {
     u32::from_be_bytes(*ports.unwrap_or(&[0; 4])) ^ u32::from(protocol)
 }
 
-/// What a frame of `length` bytes (header included, checksum not) occupies on the wire.
+/// Bytes on the wire of a frame of `length` bytes (header included, checksum not).
 pub(crate) fn wire_bytes(length: usize) -> u32 {
     (length as u32 + FRAME_OVERHEAD).max(SHORTEST_FRAME)
 }
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_packet_has_a_right_checksum_and_nothing_else_is_changed() {
+    fn a_marked_packet_has_a_right_checksum_and_no_other_change() {
         for (length, tos) in (28..1_500).zip((0..=0xff).cycle()) {
             let before = packet(tos, length, [1, 2]);
             assert_eq!(header_sum(&before), 0xffff);

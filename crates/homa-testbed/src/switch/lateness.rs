@@ -1,4 +1,4 @@
-//! How late the switch was: a histogram in microseconds with bounded memory.
+//! Lateness of the switch: a histogram in microseconds with bounded memory.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Lateness {
     }
 
     /// Upper end, in microseconds, of the bucket below which `share` of the observations lie; 0
-    /// without.
+    /// without observations.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let wanted = (self.total as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -54,7 +54,7 @@ impl Lateness {
         0
     }
 
-    /// The worst, in microseconds, rounded up.
+    /// The largest, in microseconds, rounded up.
     pub fn max_us(&self) -> u64 {
         self.max_ns.div_ceil(1_000)
     }

@@ -2,10 +2,10 @@
 //! driven in real time by one thread.
 //!
 //! The thread reads frames from one packet socket, lets [`fabric::Fabric`] compute when each is
-//! delivered, and sends it to its host at that moment. With a processor of its own it looks all the
-//! time while there is traffic: a sleep takes tens of microseconds to end on a virtual machine, and
-//! whoever hands over a frame would have to wake it. It measures how late it was: a rack whose
-//! switch is late proves nothing, and says so.
+//! delivered, and sends it to its host at that moment. If it has a processor to itself it polls
+//! while there is traffic, because a sleep takes tens of microseconds to end on a virtual machine,
+//! and the sender of a frame would have to wake it. It measures its lateness, because a rack whose
+//! switch is late proves nothing.
 
 mod fabric;
 mod frame;
@@ -39,24 +39,24 @@ use crate::link::host_of;
 use crate::sys;
 use crate::{Pauses, TestbedError};
 
-/// Bounds on how close an event must be to be waited for without sleeping. Between them, a sleep's
-/// measured overshoot decides: 5 us on a computer of one's own, several times that on a virtual
+/// Bounds on how close an event must be to be awaited without sleeping. Between them, the measured
+/// overshoot of a sleep decides: 5 us on a physical machine, several times that on a virtual
 /// machine whose timers and wake-ups go through the hypervisor. A shorter sleep would cost more
 /// than it saves.
 const SPIN_NS: std::ops::RangeInclusive<u64> = 4_000..=30_000;
 /// Longest sleep, so that a request to stop or to report is answered soon.
 const LONGEST_SLEEP_NS: u64 = 2_000_000;
-/// Without a frame for so long, the switch sleeps even on a processor of its own.
+/// After this long without a frame, the switch sleeps even if it has a processor to itself.
 const SILENCE_NS: u64 = 50_000_000;
 
-/// What the switch saw between two looks.
+/// The switch's observations in an interval.
 #[derive(Clone, Debug, Default)]
 pub struct SwitchInterval {
     /// Lateness of deliveries.
     pub lateness: Lateness,
     /// Frames delivered.
     pub delivered: u64,
-    /// Frames dropped for want of buffer, all ports.
+    /// Frames dropped because a buffer was full, all ports.
     pub dropped: u64,
     /// Frames lost on request.
     pub lost: u64,
@@ -66,7 +66,7 @@ pub struct SwitchInterval {
     pub marked: u64,
     /// Frames lost with a link that failed.
     pub cut: u64,
-    /// What waited at the port to each host.
+    /// Queueing at the port to each host.
     pub queueing: Vec<Queueing>,
     /// Frames the switch noticed after they should have reached their output port.
     pub late_arrivals: u64,
@@ -79,7 +79,7 @@ pub struct SwitchInterval {
     /// CPU time of the switch's thread, which includes the receive side of the hosts' protocol
     /// stacks, without [`Self::spun`].
     pub cpu: Duration,
-    /// Time the switch looked for work and there was none: its processor was awake but free.
+    /// Time of empty polls: the processor was awake but free.
     pub spun: Duration,
     /// Wall-clock time.
     pub elapsed: Duration,
@@ -95,7 +95,7 @@ impl SwitchInterval {
     }
 }
 
-/// What a switch is asked to be.
+/// The configuration of a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchConfig {
     /// The switches, links and ports that it computes.
@@ -113,21 +113,21 @@ pub(crate) struct Switch {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Looks asked for and looks answered.
+    /// Intervals requested and answered.
     asked: AtomicU64,
     answered: AtomicU64,
     interval: Mutex<SwitchInterval>,
-    /// Links are to be mended, and then to change; until it was seen.
+    /// Links to be restored and then changed, until the thread has seen it.
     order: Mutex<Option<Vec<TimedChange>>>,
     ordered: AtomicBool,
 }
 
-/// When (nanoseconds of CLOCK_MONOTONIC), between whom, what.
+/// Time (nanoseconds of CLOCK_MONOTONIC), ends, and new state.
 pub(crate) type TimedChange = (u64, [NodeId; 2], LinkChange);
 
 impl Switch {
     /// Starts a switch whose port of host `i` is the interface `interfaces[i]` of the calling
-    /// thread's network namespace, on a processor of its own where there is one.
+    /// thread's network namespace, on a dedicated processor if there is one.
     pub(crate) fn start(
         config: SwitchConfig,
         interfaces: Vec<u32>,
@@ -144,20 +144,20 @@ impl Switch {
                     sys::stay_on(processor);
                 }
                 sys::run_promptly();
-                Engine::new(config, interfaces, socket, shared).run(processor.is_some())
+                SwitchThread::new(config, interfaces, socket, shared).run(processor.is_some())
             }
         });
         let thread = thread.map_err(|e| TestbedError::setup("start the switch's thread", e))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// All links are as they were built until these changes, which are in the order of time.
+    /// Restores all links until these changes, which are in the order of time.
     pub(crate) fn mend_until(&self, changes: Vec<TimedChange>) {
         *self.shared.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(changes);
         self.shared.ordered.store(true, Ordering::SeqCst);
     }
 
-    /// What happened since the last call; starts the next interval.
+    /// The observations since the last call; starts the next interval.
     pub(crate) fn take_interval(&self) -> Result<SwitchInterval, TestbedError> {
         let mine = self.shared.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let patience = Instant::now() + Duration::from_secs(5);
@@ -183,7 +183,7 @@ impl Drop for Switch {
 }
 
 /// The thread's state.
-struct Engine {
+struct SwitchThread {
     fabric: Fabric<WireFrame>,
     interfaces: Vec<u32>,
     socket: PacketSocket,
@@ -194,7 +194,7 @@ struct Engine {
     shortest_pause_ns: u64,
 }
 
-impl Engine {
+impl SwitchThread {
     fn new(
         config: SwitchConfig,
         interfaces: Vec<u32>,
@@ -245,7 +245,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes on what was ordered about links.
+    /// Passes on the ordered changes of links.
     fn obey(&mut self, epoch: u64) {
         let order = self.shared.order.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(changes) = order else { return };
@@ -287,7 +287,7 @@ impl Engine {
         })
     }
 
-    /// Sends every frame that is due, and notes how late it was.
+    /// Sends every frame that is due, and records its lateness.
     fn deliver(&mut self, epoch: u64, now_ns: u64) -> usize {
         let now = SimTime((now_ns - epoch) * 1_000);
         let mut due = 0;
@@ -305,7 +305,7 @@ impl Engine {
         due
     }
 
-    /// Hands over what was counted since the last time.
+    /// Publishes the counters since the last time.
     fn publish(&mut self) {
         let counters = self.fabric.counters();
         let (since, cpu) = (Instant::now(), sys::thread_cpu());
@@ -328,8 +328,7 @@ impl Engine {
     }
 }
 
-/// How much longer than asked the calling thread sleeps here and now: the median of a few short
-/// sleeps.
+/// Overshoot of a sleep of the calling thread: the median of a few short sleeps.
 fn sleep_overshoot_ns() -> io::Result<u64> {
     const ASKED_NS: u64 = 20_000;
     let mut overshoots = Vec::new();

@@ -1,26 +1,25 @@
 //! The switch's one packet socket: every frame of every port in, and out again by port.
 //!
-//! A frame comes with the kernel's stamp of when the host handed it over, so that the switch's own
-//! wake-up time is no part of the measurement.
-//! Invariant: frames the switch itself sent are not seen again.
+//! The kernel stamps a frame when its host hands it over, so that the switch's wake-up time is not
+//! part of the measurement. Invariant: frames that the switch sent are not seen again.
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::ring::Ring;
+use super::ring::FrameRing;
 use crate::sys;
 
-/// Frames taken in a row: a flood must not keep the switch from delivering.
+/// Frames read in a row, bounded so that a flood does not keep the switch from delivering.
 const BATCH: usize = 32;
-/// Send buffer: a stall of a few milliseconds of a whole rack must fit.
+/// Send buffer: it holds the frames of a whole rack during a stall of a few milliseconds.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// A frame read from the socket.
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedFrame<'a> {
     /// Interface index of the port it came in by.
     pub(crate) interface: u32,
-    /// When its host handed it over, nanoseconds of CLOCK_MONOTONIC.
+    /// Time at which its host handed it over, nanoseconds of CLOCK_MONOTONIC.
     pub(crate) at_ns: u64,
     /// The frame from its Ethernet header on.
     pub(crate) bytes: &'a [u8],
@@ -28,7 +27,7 @@ pub(crate) struct Received<'a> {
 
 /// See the module's description.
 pub(crate) struct PacketSocket {
-    ring: Ring,
+    ring: FrameRing,
     fd: OwnedFd,
 }
 
@@ -40,12 +39,12 @@ impl PacketSocket {
         let set = |level, name, value| sys::set_option(fd.as_fd(), level, name, value);
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
-        // An ordinary user may not exceed the machine's limit; then a smaller buffer must do, and
-        // `SwitchInterval::undeliverable` tells whether it did.
+        // An ordinary user may not exceed the machine's limit. The buffer is then smaller, and
+        // `SwitchInterval::undeliverable` shows whether it sufficed.
         if set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_BYTES).is_err() {
             set(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_BYTES)?;
         }
-        Ok(Self { ring: Ring::new(fd.as_fd())?, fd })
+        Ok(Self { ring: FrameRing::new(fd.as_fd())?, fd })
     }
 
     /// The descriptor, to wait on.
@@ -55,13 +54,13 @@ impl PacketSocket {
 
     /// Takes up to [`BATCH`] frames; returns how many there were. Never blocks, and is no system
     /// call.
-    pub(crate) fn receive(&mut self, mut each: impl FnMut(Received<'_>)) -> usize {
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(ReceivedFrame<'_>)) -> usize {
         let mut offset = None;
         for taken in 0..BATCH {
             let more = self.ring.take(|frame| {
                 let offset = *offset.get_or_insert_with(sys::realtime_to_monotonic);
                 let at_ns = frame.real_ns.saturating_add_signed(offset);
-                each(Received { interface: frame.interface, at_ns, bytes: frame.bytes });
+                each(ReceivedFrame { interface: frame.interface, at_ns, bytes: frame.bytes });
             });
             if !more {
                 return taken;

@@ -21,7 +21,7 @@ pub struct Queueing {
 }
 
 impl Queueing {
-    /// A frame arrives and finds so many wire bytes waiting.
+    /// Records the wire bytes that an arriving frame finds waiting.
     pub(crate) fn arrives(&mut self, found: u32) {
         self.frames += 1;
         self.found_bytes += u64::from(found);

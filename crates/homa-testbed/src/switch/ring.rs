@@ -21,7 +21,7 @@ const BLOCK: usize = 64 * 1024;
 const BYTES: usize = SLOT * SLOTS;
 
 /// A frame in the ring.
-pub(super) struct Received<'a> {
+pub(super) struct RingFrame<'a> {
     /// Interface index of the port it came in by.
     pub(super) interface: u32,
     /// When its host handed it over, nanoseconds of CLOCK_REALTIME.
@@ -31,15 +31,15 @@ pub(super) struct Received<'a> {
 }
 
 /// See the module's description.
-pub(super) struct Ring {
+pub(super) struct FrameRing {
     memory: NonNull<u8>,
     next: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone; only the kernel shares it, whatever the thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for FrameRing {}
 
-impl Ring {
+impl FrameRing {
     /// Asks for a ring behind a packet socket, which must outlive it.
     pub(super) fn new(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -67,7 +67,7 @@ impl Ring {
     }
 
     /// Shows the next frame to `each`, if there is one, and gives its slot back.
-    pub(super) fn take(&mut self, each: impl FnOnce(Received<'_>)) -> bool {
+    pub(super) fn take(&mut self, each: impl FnOnce(RingFrame<'_>)) -> bool {
         // SAFETY: `next` is below `SLOTS`, so the slot lies within the mapping; the kernel aligned
         // it.
         let slot = unsafe { self.memory.add(self.next * SLOT) };
@@ -82,7 +82,7 @@ impl Ring {
         true
     }
 
-    fn read<'a>(slot: NonNull<u8>) -> Received<'a> {
+    fn read<'a>(slot: NonNull<u8>) -> RingFrame<'a> {
         // SAFETY: the slot is ours (its status said so) until its status is stored again, which
         // `take` does when the frame's borrower is through. The kernel wrote a `tpacket2_hdr` at
         // its begin, a `sockaddr_ll` behind it at the offset it documents, and `tp_snaplen` bytes
@@ -93,7 +93,7 @@ impl Ring {
             let address = address.cast::<libc::sockaddr_ll>().read_unaligned();
             let start = usize::from(header.tp_mac).min(SLOT);
             let length = (header.tp_snaplen as usize).min(SLOT - start);
-            Received {
+            RingFrame {
                 interface: address.sll_ifindex as u32,
                 real_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 bytes: std::slice::from_raw_parts(slot.add(start).as_ptr(), length),
@@ -102,7 +102,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for FrameRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, of this size, and nothing borrows from it any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), BYTES) };

@@ -261,7 +261,7 @@ pub(crate) fn socket(
 ) -> io::Result<OwnedFd> {
     // SAFETY: socket takes integers only.
     let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: the kernel just gave us this descriptor, so nobody else closes it.
+    // SAFETY: the kernel just returned this descriptor, so no other code closes it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

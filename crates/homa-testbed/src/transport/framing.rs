@@ -6,8 +6,8 @@
 //! | 8-11 | length of the body |
 //! | 12-15 | length of the wanted response; all ones: this is a response |
 //!
-//! Numbers are little end first. Bodies are fill: nobody reads them, as the rivals' applications
-//! would not be measured either.
+//! Numbers are little-endian. Bodies are filler that no application reads, because the time of
+//! applications is not measured for the rivals either.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};

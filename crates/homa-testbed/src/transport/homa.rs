@@ -16,14 +16,14 @@ use std::time::Duration;
 use ::homa::inline::{Completion, Engine};
 use ::homa::{CallError, CallOptions, Config, PriorityMap};
 
-use super::{Done, Rpc, RpcTransport};
+use super::{Done, RackRpc, RpcTransport};
 use crate::Host;
 use crate::link::address;
 use crate::sys;
 
 const PORT: u16 = 7_100;
-/// Longer than any run waits, so that a run's grace time decides what is lost: 100,000 responses of
-/// an incast take hours at 1 Mbit/s.
+/// Longer than any run, so that the run's grace time decides which RPCs are lost: 100,000 responses
+/// of an incast take hours at 1 Mbit/s.
 const DEADLINE: Duration = Duration::from_secs(86_400);
 /// Shortest request that says how long its response is to be.
 const SAYS_LENGTH: u32 = 8;
@@ -85,7 +85,7 @@ fn answer(engine: &mut Engine, done: &mut Vec<Done>) -> u64 {
 }
 
 impl RpcTransport for HomaTransport {
-    fn submit(&mut self, rpc: Rpc) -> io::Result<()> {
+    fn submit(&mut self, rpc: RackRpc) -> io::Result<()> {
         let to = SocketAddr::from((address(rpc.server), PORT));
         let options = CallOptions::deadline(DEADLINE);
         let engine = self.engines.iter_mut().find(|engine| engine.hears(to));
@@ -130,7 +130,7 @@ impl RpcTransport for HomaTransport {
     }
 }
 
-fn request(rpc: Rpc) -> Vec<u8> {
+fn request(rpc: RackRpc) -> Vec<u8> {
     let mut bytes = vec![0x5a; rpc.request_bytes as usize];
     if rpc.request_bytes >= SAYS_LENGTH {
         bytes[..4].copy_from_slice(&rpc.response_bytes.to_le_bytes());
@@ -155,8 +155,12 @@ mod tests {
 
     #[test]
     fn the_response_has_the_length_the_request_asks_for() {
-        let rpc =
-            |request_bytes, response_bytes| Rpc { id: 1, server: 0, request_bytes, response_bytes };
+        let rpc = |request_bytes, response_bytes| RackRpc {
+            id: 1,
+            server: 0,
+            request_bytes,
+            response_bytes,
+        };
         assert_eq!(response(request(rpc(100, 10_000))).len(), 10_000);
         assert_eq!(response(request(rpc(10_000, 100))).len(), 100);
         assert_eq!(response(request(rpc(8, 8))).len(), 8);

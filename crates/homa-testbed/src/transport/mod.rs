@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 use std::str::FromStr;
 
 use ::homa::{CallError, PriorityMap};
+use homa_workload::nearest::choice;
 
 pub use tcp::SMALL_RPC_BYTES;
 
@@ -30,7 +31,7 @@ pub const POOL: usize = 8;
 
 /// An RPC to start. The server answers by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rpc {
+pub struct RackRpc {
     /// Chosen by the caller; comes back in [`Done`].
     pub id: u64,
     /// The host to ask.
@@ -44,7 +45,7 @@ pub struct Rpc {
 /// An RPC that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// As given in [`Rpc`].
+    /// As given in [`RackRpc`].
     pub id: u64,
     /// When the last byte of the response was there, nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
@@ -55,7 +56,7 @@ pub struct Done {
 /// One host's end of a transport.
 pub trait RpcTransport {
     /// Starts an RPC.
-    fn submit(&mut self, rpc: Rpc) -> io::Result<()>;
+    fn submit(&mut self, rpc: RackRpc) -> io::Result<()>;
 
     /// Serves and receives what can be served and received now, and appends what finished. Never
     /// waits. `readable`: one of its descriptors was just now.
@@ -81,14 +82,14 @@ pub(crate) struct TransportOptions<'a> {
 }
 
 /// One host's end before its peers are known to be there.
-pub(crate) enum Listening {
+pub(crate) enum ListeningHost {
     /// Needs no connections.
     Homa(Box<HomaTransport>),
     /// Has connections to open.
-    Tcp(tcp::Listening),
+    Tcp(tcp::ListeningTcp),
 }
 
-impl Listening {
+impl ListeningHost {
     /// Opens the sockets of a host.
     pub(crate) fn open(
         transport: Transport,
@@ -105,7 +106,7 @@ impl Listening {
             ecn: transport.heeds_marks(),
             congestion_control: options.congestion_control.into(),
         };
-        let open = |options| tcp::Listening::open(host, options).map(Self::Tcp);
+        let open = |options| tcp::ListeningTcp::open(host, options).map(Self::Tcp);
         match transport {
             Transport::Homa => homa(PriorityMap::default(), 1),
             Transport::HomaFlat => homa(PriorityMap::Flat, 1),
@@ -209,12 +210,8 @@ impl fmt::Display for Transport {
 
 /// A name that is no transport's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no transport: choose among {list}", list = names())]
+#[error("unknown transport `{0}`; {near}", near = choice(.0, Transport::ALL.map(Transport::name)))]
 pub struct UnknownTransport(pub String);
-
-fn names() -> String {
-    Transport::ALL.map(Transport::name).join(", ")
-}
 
 impl FromStr for Transport {
     type Err = UnknownTransport;
@@ -233,7 +230,10 @@ mod tests {
         for transport in Transport::ALL {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
-        let error = "quic".parse::<Transport>().unwrap_err();
-        assert!(error.to_string().contains("tcp-classed"));
+        let said = |name: &str| name.parse::<Transport>().unwrap_err().to_string();
+        assert!(said("quic").starts_with("unknown transport `quic`; allowed: homa, "));
+        assert!(said("quic").contains("tcp-classed"));
+        let slip = "unknown transport `tcp-clased`; did you mean `tcp-classed`?";
+        assert_eq!(said("tcp-clased"), slip);
     }
 }

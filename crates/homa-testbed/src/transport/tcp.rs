@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use super::framing::{Header, Reader, Writer};
-use super::{Done, Rpc, RpcTransport};
+use super::{Done, RackRpc, RpcTransport};
 use crate::Host;
 use crate::link::address;
 use crate::sys::{self, Interest, Readiness};
@@ -43,7 +43,7 @@ pub(crate) struct TcpOptions {
 }
 
 /// A host that listens but has not connected yet.
-pub(crate) struct Listening {
+pub(crate) struct ListeningTcp {
     options: TcpOptions,
     own: usize,
     peers: Vec<usize>,
@@ -84,7 +84,7 @@ struct Connection {
     interest: Interest,
 }
 
-impl Listening {
+impl ListeningTcp {
     /// Listens for the other hosts. They may connect once every host has come here.
     pub(crate) fn open(host: Host<'_>, options: TcpOptions) -> io::Result<Self> {
         let listen = |port| {
@@ -131,7 +131,7 @@ impl Listening {
 }
 
 impl RpcTransport for TcpTransport {
-    fn submit(&mut self, rpc: Rpc) -> io::Result<()> {
+    fn submit(&mut self, rpc: RackRpc) -> io::Result<()> {
         let pool = &self.pools[rpc.server];
         let small = rpc.request_bytes.max(rpc.response_bytes) <= SMALL_RPC_BYTES;
         let least_busy = || {
@@ -267,7 +267,7 @@ impl TcpTransport {
 fn negotiate_ecn(asked: bool) -> io::Result<()> {
     const SETTING: &str = "/proc/sys/net/ipv4/tcp_ecn";
     match fs::write(SETTING, if asked { "1" } else { "2" }) {
-        // Where it cannot be set nobody has: the kernel does not ask by default.
+        // If it cannot be set, it is off, because the kernel does not use ECN by default.
         Err(error) if asked => Err(io::Error::new(
             error.kind(),
             format!("ECN cannot be turned on in this sandbox ({SETTING}: {error})"),
@@ -287,6 +287,6 @@ fn tune(socket: &impl AsFd, options: &TcpOptions, classed: bool) -> io::Result<(
 fn set_highest_class(socket: &impl AsFd) -> io::Result<()> {
     let fd = socket.as_fd();
     sys::set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, HIGHEST_TOS)?;
-    // After IP_TOS, which sets a priority of its own.
+    // After IP_TOS, which also sets a priority.
     sys::set_option(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, INTERACTIVE)
 }

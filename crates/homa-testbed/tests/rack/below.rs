@@ -7,7 +7,7 @@ const FULL_PACKET: u32 = 2_304;
 /// Two full packets, and two small ones, which leave without a question.
 const TWO_PACKETS: u32 = 2 * (FULL_PACKET + 1_280);
 
-/// What was below Homa in a call.
+/// Bytes queued below Homa during a call.
 #[derive(Debug)]
 struct Below {
     most: u32,
@@ -18,10 +18,10 @@ struct Below {
 }
 
 impl Below {
-    /// Who is told the rate sends each packet when the link is free for it, and may come in time
-    /// for every one. Who is not, sees from what is below that the link is busy, and learns its
-    /// rate from that: half of the time there are two packets at most, but for moments more, while
-    /// the clock is corrected.
+    /// An engine that is given the rate sends each packet when the link is free for it. An engine
+    /// that is not given it infers from the queue that the link is busy, and learns the rate: half
+    /// of the time there are two packets at most, but for moments more, while the clock is
+    /// corrected.
     fn is_allowed(&self, told: bool) -> bool {
         if told { self.most < FULL_PACKET } else { self.most > 0 && self.median <= TWO_PACKETS }
     }
@@ -49,9 +49,9 @@ fn below(host: Host<'_>, engine: &mut Engine) -> Result<Below, TestbedError> {
     }
 }
 
-/// What was below host 0's engine in calls of 1 MB. The queue is looked at, not timed; but the
-/// pacer goes by a clock between two looks and cannot know what of its time a link lost in a pause
-/// of the machine: a call with such a pause is tried again.
+/// Bytes queued below host 0's engine in calls of 1 MB. The queue is polled, not timed. Between two
+/// polls the pacer uses a clock, and it cannot know how much of that time a link lost in a pause of
+/// the machine. If there was such a pause, the call is tried again.
 fn tries(
     host: Host<'_>,
     told: bool,
@@ -66,7 +66,7 @@ fn tries(
         engine.listen();
         engine
     });
-    // Nobody calls a server that is not there yet, or serves a client that will not be.
+    // The call starts after the server, and the server stops if the client fails.
     ready.wait();
     done.fetch_or(bound.is_err(), Ordering::Relaxed);
     let mut engine = bound.map_err(io::Error::other).map_err(failed)?;
@@ -77,7 +77,7 @@ fn tries(
         while end.is_ok() && seen.len() < 20 && seen.last().is_none_or(again) {
             end = below(host, &mut engine).map(|below| seen.push(below));
         }
-        // The server would go on for ever.
+        // Otherwise the server would never end.
         done.store(true, Ordering::Relaxed);
         return end.map(|()| seen);
     }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use homa_testbed::hull::{PhantomPort, PhantomStatus, Place};
+use homa_testbed::hull::{HookPoint, PhantomPort, PhantomStatus};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn heed_marks() -> io::Result<()> {
     std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno")
 }
 
-/// Sends until nobody takes it any more.
+/// Sends until the receiver is gone.
 fn send(host: Host<'_>) -> io::Result<()> {
     let mut stream = TcpStream::connect((host.address_of(1), PORT))?;
     while stream.write_all(&[7; 16_384]).is_ok() {}
@@ -83,7 +83,8 @@ fn flow(inside: &Isolation, attach: bool) -> Result<Option<Flow>, TestbedError> 
                 .map(|()| None);
         }
         let listener = TcpListener::bind((host.address(), PORT)).map_err(failed)?;
-        let queue = attach.then(|| PhantomPort::attach("eth0", Place::Ingress, (DRAIN, THRESHOLD)));
+        let queue =
+            attach.then(|| PhantomPort::attach("eth0", HookPoint::Ingress, (DRAIN, THRESHOLD)));
         let queue = queue.transpose();
         possible.fetch_and(queue.is_ok(), Ordering::SeqCst);
         ready.wait();

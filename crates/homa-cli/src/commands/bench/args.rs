@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
+use homa_workload::units::Quantity;
 
 use super::decide::ARRIVALS;
-use super::fabric::{self, Choice, Degrade, Wired};
+use super::fabric::{self, Degrade, FabricShape, PathChoice};
 use super::marking::{self, Phantom};
 use crate::commands::driver::Driver;
 use crate::failure::Failure;
@@ -56,7 +57,7 @@ pub struct Args {
     pub only: Vec<String>,
     /// With --micro: largest IP packet, for all rows: 9000 are jumbo frames.
     #[arg(long, default_value_t = 1500, value_name = "BYTES", requires = "micro")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    #[arg(value_parser = values::within::<u16>(Quantity::Bytes, 1_500..=9_000))]
     pub mtu: u16,
     /// Put load on a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
@@ -81,7 +82,7 @@ pub struct Args {
     /// homa, homa-flat (one priority level), tcp-classed (a pool; small RPCs have a connection and
     /// a DSCP class of their own), tcp-pool (8 connections per pair), tcp (one per pair); not by
     /// default: homa-sharded (two engines at each host's address, as on two cores), tcp-ecn (tcp
-    /// that reacts to ECN marks), dctcp (the kernel's, where it has one).
+    /// that reacts to ECN marks), dctcp (the kernel's, if it has one).
     /// [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     pub transport: Vec<Transport>,
@@ -95,11 +96,11 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub hosts: Option<usize>,
     /// Topology between the hosts, emulated by the rack's switch process.
-    #[arg(long, value_enum, default_value_t = Wired::SingleSwitch)]
-    pub fabric: Wired,
+    #[arg(long, value_enum, default_value_t = FabricShape::SingleSwitch)]
+    pub fabric: FabricShape,
     /// How the switches of --fabric leaf-spine choose among paths.
-    #[arg(long, value_enum, default_value_t = Choice::Ecmp)]
-    pub forwarding: Choice,
+    #[arg(long, value_enum, default_value_t = PathChoice::Ecmp)]
+    pub forwarding: PathChoice,
     /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
     /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
     /// time after it: spine1:10, spine1:0@2s.
@@ -110,8 +111,8 @@ pub struct Args {
     /// shows that this machine keeps up]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub link: Option<u64>,
-    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: 3 to 8s on the rack,
-    /// so that all rows end within three minutes; 8s for --peer; 2s for --micro]
+    /// Time in which RPCs arrive, for each transport, at least 100ms. [default: on the rack 3 to
+    /// 8s, so that all rows end within three minutes; 8s for --peer; 2s for --micro]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Buffer of every switch port, shared by all priorities, wire bytes.
@@ -234,8 +235,8 @@ impl Args {
     /// Hosts on the rack. Two leaf switches share them, so that their number is even there.
     pub fn hosts(&self) -> usize {
         self.hosts.unwrap_or(match self.fabric {
-            Wired::SingleSwitch => 5,
-            Wired::LeafSpine => 4,
+            FabricShape::SingleSwitch => 5,
+            FabricShape::LeafSpine => 4,
         })
     }
 
@@ -252,7 +253,7 @@ impl Args {
     /// Refuses a congestion control that the kernel does not have, before anything is built.
     pub fn check_congestion_control(&self) -> Result<(), Failure> {
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-        // Where the kernel does not say, it will be asked when the sockets are opened.
+        // If the list cannot be read, the sockets will report a missing one when they are opened.
         let Ok(available) = std::fs::read_to_string(path) else { return Ok(()) };
         let lacks = |cc: &str| !available.split_whitespace().any(|name| name == cc);
         let none = |cc: &str| anyhow::anyhow!("this kernel has no congestion control `{cc}`");

@@ -5,7 +5,7 @@ use homa_testbed::Rack;
 use serde::Serialize;
 
 use super::args::{Args, Switch};
-use super::fabric::Wired;
+use super::fabric::FabricShape;
 use crate::values;
 
 /// What the RPCs travelled over.
@@ -86,7 +86,7 @@ impl Config {
         let ours = rack;
         let loaded = args.incast.is_none();
         let sized = loaded && args.fan_out.is_none();
-        let fabric = rack && args.fabric != Wired::SingleSwitch;
+        let fabric = rack && args.fabric != FabricShape::SingleSwitch;
         let degraded = || args.degrade.iter().map(ToString::to_string).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -143,7 +143,7 @@ pub fn command_line(args: &Args) -> String {
             let names: Vec<&str> = args.transports().iter().map(|t| t.name()).collect();
             add("transport", &names.join(","));
             add("hosts", &args.hosts().to_string());
-            if args.fabric != Wired::SingleSwitch {
+            if args.fabric != FabricShape::SingleSwitch {
                 add("fabric", args.fabric.name());
                 add("forwarding", args.forwarding.name());
             }

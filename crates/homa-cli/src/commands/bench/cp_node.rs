@@ -32,7 +32,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The whole result.
 #[derive(Debug, Serialize)]
-struct Report {
+struct CpNodeReport {
     config: Config,
     driver: &'static str,
     /// Every request was answered, and rightly.
@@ -43,13 +43,13 @@ struct Report {
     /// How late a request was sent at worst.
     behind_ms: f64,
     /// One entry per second.
-    seconds: Vec<Interval>,
-    total: Interval,
+    seconds: Vec<CpNodeInterval>,
+    total: CpNodeInterval,
 }
 
-/// What was completed in a stretch of time; figures without an RPC behind them are absent.
+/// RPCs completed in an interval; a figure is absent if no RPC completed.
 #[derive(Clone, Debug, Serialize)]
-struct Interval {
+struct CpNodeInterval {
     seconds: f64,
     kops: f64,
     gbps_out: f64,
@@ -62,13 +62,13 @@ struct Interval {
 
 /// Completed RPCs of a stretch of time.
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct CpNodeTally {
     sent: u64,
     received: u64,
     times_ns: Vec<u64>,
 }
 
-impl Tally {
+impl CpNodeTally {
     fn add(&mut self, sent: usize, received: usize, time: Duration) {
         self.sent += sent as u64;
         self.received += received as u64;
@@ -81,12 +81,12 @@ impl Tally {
         self.times_ns.extend_from_slice(&other.times_ns);
     }
 
-    fn over(&self, time: Duration) -> Interval {
+    fn over(&self, time: Duration) -> CpNodeInterval {
         let (seconds, count) = (time.as_secs_f64().max(1e-9), self.times_ns.len());
         let sorted = Sorted::new(self.times_ns.clone());
         let us = |p| sorted.percentile(p).map(|ns| rounded(ns as f64 / 1e3, 1));
         let gbps = |bytes: u64| rounded(bytes as f64 * 8e-9 / seconds, 4);
-        Interval {
+        CpNodeInterval {
             seconds: rounded(seconds, 3),
             kops: rounded(count as f64 / seconds / 1e3, 3),
             gbps_out: gbps(self.sent),
@@ -112,7 +112,7 @@ struct Pending {
 }
 
 /// The load and what became of it.
-struct Run<'a> {
+struct CpNodeRun<'a> {
     args: &'a Args,
     server: SocketAddr,
     arrivals: &'a [Arrival],
@@ -121,13 +121,13 @@ struct Run<'a> {
     errors: usize,
     behind: Duration,
     /// The present second, the past ones, and when the present one began.
-    now: Tally,
-    past: Vec<Interval>,
-    total: Tally,
+    now: CpNodeTally,
+    past: Vec<CpNodeInterval>,
+    total: CpNodeTally,
     began: Instant,
 }
 
-impl Run<'_> {
+impl CpNodeRun<'_> {
     fn drive(&mut self, engine: &mut Engine) -> std::io::Result<Duration> {
         let start = Instant::now();
         self.began = start;
@@ -204,7 +204,7 @@ impl Run<'_> {
 }
 
 /// One line, in the order and the units of the module's tool.
-fn show(prefix: &str, interval: &Interval) {
+fn show(prefix: &str, interval: &CpNodeInterval) {
     let us = |time: Option<f64>| time.map_or("-".into(), |us| format!("{us:.1}"));
     line(format!(
         "{prefix}Clients: {:.2} Kops/s, {:.3} Gbps out, {:.3} Gbps in, RTT (us) P50 {} P99 {} \
@@ -219,7 +219,7 @@ fn show(prefix: &str, interval: &Interval) {
     ));
 }
 
-/// Checks that somebody answers as `cp_node` does before the load begins.
+/// Checks that the server answers as `cp_node` does before the load begins.
 fn greet(engine: &mut Engine, driver: Driver, server: SocketAddr) -> Result<(), Failure> {
     let failed = |error| driver.failure(server, error, "--cp-node");
     let options = CallOptions::deadline(GRACE);
@@ -251,7 +251,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let hint = "check that this machine has an address of the server's family";
     let mut engine = args.driver.inline(args.driver.address_for(server), hint)?;
     greet(&mut engine, args.driver, server)?;
-    let mut run = Run {
+    let mut run = CpNodeRun {
         args,
         server,
         arrivals: &arrivals[0],
@@ -259,9 +259,9 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
         outstanding: 0,
         errors: 0,
         behind: Duration::ZERO,
-        now: Tally::default(),
+        now: CpNodeTally::default(),
         past: Vec::new(),
-        total: Tally::default(),
+        total: CpNodeTally::default(),
         began: Instant::now(),
     };
     let time = run.drive(&mut engine).hint("the socket failed under load: run it again")?;
@@ -269,7 +269,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     let (offered, completed) = (run.arrivals.len(), run.total.times_ns.len());
     let (valid, behind_ms) = (run.errors == 0, rounded(run.behind.as_secs_f64() * 1e3, 2));
     if args.format == Format::Json {
-        json(&Report {
+        json(&CpNodeReport {
             config: Config::new(args, Network::Peer),
             driver: args.driver.name(),
             valid,

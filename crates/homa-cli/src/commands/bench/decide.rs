@@ -35,7 +35,7 @@ pub enum Family {
     Tcp,
 }
 
-/// What was asked for.
+/// The request: the options that take part in the decisions.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `--link`.
@@ -57,8 +57,10 @@ pub enum Fit {
     Comfortable,
     /// Within every limit.
     Tight,
-    /// Beyond a limit.
+    /// Beyond a limit under load, for a moment.
     Disturbed,
+    /// Beyond a limit without any load, several times in a row.
+    Unusable,
 }
 
 impl Fit {
@@ -74,7 +76,7 @@ impl Fit {
 
 /// All rows at one rate, with the same arrivals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct RateRound {
     /// Rate of every link.
     pub link: u64,
     /// Time in which RPCs arrive.
@@ -83,7 +85,7 @@ pub struct Round {
     pub runs: Vec<Vec<bool>>,
 }
 
-impl Round {
+impl RateRound {
     /// Whether a row has a valid run.
     pub fn valid(&self, row: usize) -> bool {
         self.runs[row].last() == Some(&true)
@@ -100,7 +102,7 @@ impl Round {
     }
 }
 
-/// What happened so far.
+/// The trials and runs so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The machine cannot have a rack at all.
@@ -108,7 +110,7 @@ pub struct History {
     /// Trials by rate.
     pub trials: Vec<(u64, Fit)>,
     /// Rounds, the last one possibly unfinished.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<RateRound>,
 }
 
 /// What to do next.
@@ -126,12 +128,12 @@ pub enum Next {
     /// Measure a row of the last round, for the first or the second time.
     Measure(usize),
     /// Stop and answer.
-    Answer(Answer),
+    Answer(RowSource),
 }
 
-/// Where the rows of the answer come from.
+/// The source of the answer's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RowSource {
     /// From this round, some of its rows possibly not valid.
     Measured(usize),
     /// From the simulator, for links of this rate.
@@ -168,31 +170,30 @@ pub fn next(asked: &Asked, history: &History, left: Duration) -> Next {
 /// Chooses the rate of the first round.
 fn first_round(asked: &Asked, trials: &[(u64, Fit)], left: Duration) -> Next {
     let begin = |link| Next::Begin { link, arrivals: arrivals(asked, link, left) };
-    if let Some(link) = asked.link {
-        return match trials.last() {
-            _ if asked.anyway => begin(link),
-            None => Next::Try(link),
-            Some((_, Fit::Disturbed)) if asked.simulable => Next::Answer(simulated(asked)),
-            Some(_) => begin(link),
+    let Some(&(link, fit)) = trials.last() else {
+        return match asked.link {
+            Some(link) if asked.anyway => begin(link),
+            link => Next::Try(link.unwrap_or(RATES[0])),
         };
+    };
+    if fit == Fit::Comfortable {
+        return begin(link);
     }
-    match trials.last() {
-        Some((link, Fit::Comfortable)) => return begin(*link),
-        Some((link, _)) if lower(*link).is_some() => {}
-        // The slowest rate is measured without a margin, too.
-        Some((link, Fit::Tight)) => return begin(*link),
-        Some((_, Fit::Disturbed)) if asked.simulable && !asked.anyway => {
-            return Next::Answer(simulated(asked));
-        }
-        Some((link, _)) => return begin(*link),
-        None => return Next::Try(RATES[0]),
+    if let (None, Some(link)) = (asked.link, lower(link)) {
+        return Next::Try(link);
     }
-    let link = trials.last().and_then(|(link, _)| lower(*link));
-    Next::Try(link.unwrap_or(RATES[0]))
+    // No rate is comfortable. A moment's trial is not the last word if the rack is usable at all,
+    // because each row is measured for longer, and again if it is disturbed.
+    let tight = trials.iter().rev().find(|(_, fit)| *fit == Fit::Tight);
+    match (tight, fit) {
+        (Some(&(link, _)), _) => begin(link),
+        (None, Fit::Unusable) if asked.simulable && !asked.anyway => Next::Answer(simulated(asked)),
+        (None, _) => begin(link),
+    }
 }
 
 /// Chooses the next row of a round, another round, or the answer.
-fn within(asked: &Asked, history: &History, round: &Round, left: Duration) -> Next {
+fn within(asked: &Asked, history: &History, round: &RateRound, left: Duration) -> Next {
     let time = row_time(round.link, round.arrivals);
     let lacks = |family| !round.has_valid(&asked.rows, family);
     let spare = |row: usize| if lacks(asked.rows[row]) { 1 } else { 2 };
@@ -228,18 +229,18 @@ fn within(asked: &Asked, history: &History, round: &Round, left: Duration) -> Ne
 }
 
 /// Takes the last round that has a valid row of each kind.
-fn answer(asked: &Asked, rounds: &[Round]) -> Answer {
+fn answer(asked: &Asked, rounds: &[RateRound]) -> RowSource {
     match rounds.iter().rposition(|round| round.comparable(&asked.rows)) {
-        Some(round) => Answer::Measured(round),
+        Some(round) => RowSource::Measured(round),
         // With --anyway, or without a simulation, rows that are not valid are better than none.
-        None if asked.anyway || !asked.simulable => Answer::Measured(rounds.len() - 1),
+        None if asked.anyway || !asked.simulable => RowSource::Measured(rounds.len() - 1),
         None => simulated(asked),
     }
 }
 
 /// The simulator needs no real time, so that it can have the rate that was asked for.
-fn simulated(asked: &Asked) -> Answer {
-    Answer::Simulated(asked.link.unwrap_or(RATES[0]))
+fn simulated(asked: &Asked) -> RowSource {
+    RowSource::Simulated(asked.link.unwrap_or(RATES[0]))
 }
 
 /// The fastest rate of [`RATES`] below `link`.
@@ -259,7 +260,7 @@ fn arrivals(asked: &Asked, link: u64, left: Duration) -> Duration {
 
 /// About how long it takes from a decision to the answer, if nothing disturbs the machine.
 pub fn expected(asked: &Asked, history: &History, trial: Duration, left: Duration) -> Duration {
-    let row = |round: &Round| row_time(round.link, round.arrivals);
+    let row = |round: &RateRound| row_time(round.link, round.arrivals);
     match history.rounds.last() {
         Some(round) => row(round) * round.runs.iter().filter(|runs| runs.is_empty()).count() as u32,
         None => {
@@ -281,7 +282,7 @@ pub fn verdict(strict: bool, broken: bool, all_valid: bool, simulated: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::Family::{Homa, Tcp};
-    use super::Fit::{Comfortable, Disturbed, Tight};
+    use super::Fit::{Comfortable, Disturbed, Tight, Unusable};
     use super::*;
 
     const M: u64 = 1_000_000;
@@ -300,7 +301,7 @@ mod tests {
         asked: &Asked,
         fit: impl Fn(u64) -> Fit,
         valid: impl Fn(u64, usize, usize) -> bool,
-    ) -> (Answer, History, Duration) {
+    ) -> (RowSource, History, Duration) {
         let (mut history, mut spent) = (History::default(), Duration::ZERO);
         for _ in 0..100 {
             match next(asked, &history, budget(asked).saturating_sub(spent)) {
@@ -310,7 +311,7 @@ mod tests {
                 }
                 Next::Begin { link, arrivals } => {
                     let runs = vec![Vec::new(); asked.rows.len()];
-                    history.rounds.push(Round { link, arrivals, runs });
+                    history.rounds.push(RateRound { link, arrivals, runs });
                 }
                 Next::Measure(row) => {
                     let round = history.rounds.last_mut().expect("begun");
@@ -327,7 +328,7 @@ mod tests {
     #[test]
     fn a_quiet_machine_measures_every_row_once_at_the_full_rate() {
         let (answer, history, spent) = play(&asked(), |_| Comfortable, |_, _, _| true);
-        assert_eq!(answer, Answer::Measured(0));
+        assert_eq!(answer, RowSource::Measured(0));
         let [round] = &history.rounds[..] else { panic!("{history:?}") };
         assert_eq!((round.link, round.arrivals), (100 * M, ARRIVALS));
         assert!(round.runs.iter().all(|runs| runs[..] == [true]), "{round:?}");
@@ -338,42 +339,43 @@ mod tests {
     fn every_machine_gets_an_answer_within_three_minutes() {
         // The five tries of the issue are among them: rows of TCP that are never valid at the
         // fastest rate, no row valid at any rate, and an idle rack that fails its check.
-        type Machine = (&'static str, fn(u64) -> Fit, fn(u64, usize, usize) -> bool, Answer);
-        let simulated = Answer::Simulated(100 * M);
-        let machines: [Machine; 9] = [
+        type Machine = (&'static str, fn(u64) -> Fit, fn(u64, usize, usize) -> bool, RowSource);
+        let simulated = RowSource::Simulated(100 * M);
+        let machines: [Machine; 10] = [
             (
                 "TCP is disturbed at 100",
                 |_| Comfortable,
                 |l, r, _| l < 100 * M || r < 2,
-                Answer::Measured(1),
+                RowSource::Measured(1),
             ),
             (
                 "one row is disturbed once",
                 |_| Comfortable,
                 |_, r, n| r != 3 || n == 1,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
             (
                 "one TCP row is always disturbed",
                 |_| Comfortable,
                 |_, r, _| r != 4,
-                Answer::Measured(1),
+                RowSource::Measured(1),
             ),
             ("nothing is ever valid", |_| Comfortable, |_, _, _| false, simulated),
             ("TCP is never valid", |_| Comfortable, |_, r, _| r < 2, simulated),
-            ("the idle rack fails its check", |_| Disturbed, |_, _, _| true, simulated),
+            ("the idle rack fails its check", |_| Unusable, |_, _, _| true, simulated),
+            ("every trial is disturbed", |_| Disturbed, |_, _, _| true, RowSource::Measured(0)),
             (
                 "only 25 is comfortable",
                 |l| if l <= 25 * M { Comfortable } else { Tight },
                 |_, _, _| true,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
-            ("no rate is comfortable", |_| Tight, |_, _, _| true, Answer::Measured(0)),
+            ("no rate is comfortable", |_| Tight, |_, _, _| true, RowSource::Measured(0)),
             (
                 "disturbed except at 12.5",
-                |l| if l < 13 * M { Tight } else { Disturbed },
+                |l| if l < 13 * M { Tight } else { Unusable },
                 |_, _, n| n == 1,
-                Answer::Measured(0),
+                RowSource::Measured(0),
             ),
         ];
         for (name, fit, valid, expected) in machines {
@@ -384,22 +386,29 @@ mod tests {
     }
 
     #[test]
+    fn a_tight_rate_is_measured_if_slower_ones_are_disturbed() {
+        let fit = |link| if link == 50 * M { Tight } else { Disturbed };
+        let (answer, history, _) = play(&asked(), fit, |_, _, _| true);
+        assert_eq!((answer, history.rounds[0].link), (RowSource::Measured(0), 50 * M));
+    }
+
+    #[test]
     fn a_rate_that_was_asked_for_is_kept() {
         let asked = Asked { link: Some(50 * M), ..asked() };
         let (answer, history, _) = play(&asked, |_| Tight, |_, row, _| row != 2);
-        assert_eq!((answer, history.rounds.len()), (Answer::Measured(0), 1));
+        assert_eq!((answer, history.rounds.len()), (RowSource::Measured(0), 1));
         assert_eq!(history.rounds[0].runs[2], [false, false]);
-        let (answer, history, _) = play(&asked, |_| Disturbed, |_, _, _| true);
-        assert_eq!((answer, history.rounds.len()), (Answer::Simulated(50 * M), 0));
+        let (answer, history, _) = play(&asked, |_| Unusable, |_, _, _| true);
+        assert_eq!((answer, history.rounds.len()), (RowSource::Simulated(50 * M), 0));
         let anyway = Asked { anyway: true, ..asked };
-        let (answer, history, _) = play(&anyway, |_| Disturbed, |_, _, _| false);
-        assert_eq!((answer, history.trials.len()), (Answer::Measured(0), 0));
+        let (answer, history, _) = play(&anyway, |_| Unusable, |_, _, _| false);
+        assert_eq!((answer, history.trials.len()), (RowSource::Measured(0), 0));
     }
 
     #[test]
     fn without_a_rack_the_simulator_answers_at_once() {
         let refused = History { refused: true, ..History::default() };
-        let answer = Next::Answer(Answer::Simulated(100 * M));
+        let answer = Next::Answer(RowSource::Simulated(100 * M));
         assert_eq!(next(&asked(), &refused, BUDGET), answer);
     }
 
@@ -407,14 +416,14 @@ mod tests {
     fn patterns_that_cannot_be_simulated_are_measured_as_they_are() {
         let asked = Asked { simulable: false, ..asked() };
         let (answer, history, _) = play(&asked, |_| Disturbed, |_, _, _| false);
-        assert_eq!(answer, Answer::Measured(history.rounds.len() - 1), "{history:?}");
+        assert_eq!(answer, RowSource::Measured(history.rounds.len() - 1), "{history:?}");
     }
 
     #[test]
     fn a_comparison_needs_only_the_kinds_that_were_asked_for() {
         let asked = Asked { rows: vec![Homa], ..asked() };
         let (answer, ..) = play(&asked, |_| Comfortable, |_, _, _| true);
-        assert_eq!(answer, Answer::Measured(0));
+        assert_eq!(answer, RowSource::Measured(0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::values;
 
 /// What joins the hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Wired {
+pub enum FabricShape {
     /// One switch.
     #[default]
     SingleSwitch,
@@ -22,7 +22,7 @@ pub enum Wired {
     LeafSpine,
 }
 
-impl Wired {
+impl FabricShape {
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Wired {
 
 /// How switches choose among paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Choice {
+pub enum PathChoice {
     /// By a hash of addresses and ports.
     #[default]
     Ecmp,
@@ -45,7 +45,7 @@ pub enum Choice {
     Alb,
 }
 
-impl Choice {
+impl PathChoice {
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub struct Degrade {
     spine: u32,
     /// The only leaf that it concerns.
     leaf: Option<u32>,
-    /// What is left, per cent; 0: the link fails.
+    /// Remaining share of the rate, per cent; 0: the link fails.
     percent: u32,
     /// After the start of the load.
     after: Duration,
@@ -116,8 +116,8 @@ impl Args {
     /// How the hosts are wired, as the rack is told.
     pub fn topology(&self) -> Topology {
         match self.fabric {
-            Wired::SingleSwitch => Topology::SingleSwitch,
-            Wired::LeafSpine => Topology::LeafSpine,
+            FabricShape::SingleSwitch => Topology::SingleSwitch,
+            FabricShape::LeafSpine => Topology::LeafSpine,
         }
     }
 
@@ -142,7 +142,7 @@ impl Args {
     /// load's end, which nothing would show, and two of one link at once.
     pub fn check_fabric(&self) -> Result<(), Failure> {
         let forwarding = self.forwarding.name();
-        if self.fabric == Wired::SingleSwitch && self.forwarding != Choice::default() {
+        if self.fabric == FabricShape::SingleSwitch && self.forwarding != PathChoice::default() {
             let no = anyhow::anyhow!("--forwarding {forwarding}: a single switch has one path");
             return Err(Failure::new(no, "add --fabric leaf-spine"));
         }
@@ -168,7 +168,7 @@ impl Args {
 
     /// What joins the hosts, for people.
     pub fn fabric_text(&self) -> String {
-        if self.fabric == Wired::SingleSwitch {
+        if self.fabric == FabricShape::SingleSwitch {
             return "one switch".into();
         }
         let degraded: Vec<String> = self.degrade.iter().map(Degrade::to_string).collect();

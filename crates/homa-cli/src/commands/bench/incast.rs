@@ -6,7 +6,7 @@ use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::args::Args;
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::measure;
 use super::results::queueing::Queueing;
 use super::results::report::broken;
@@ -21,7 +21,7 @@ const RESPONSE: u32 = 10_000;
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct IncastRow {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
     /// Whether the switch marked congestion; absent if no marks were asked for.
@@ -46,7 +46,7 @@ pub struct Row {
     queueing: Queueing,
 }
 
-impl Row {
+impl IncastRow {
     fn of_run(run: &RunReport, marks: Option<bool>, outstanding: u32) -> Self {
         let latencies = run.records.iter().map(|record| record.latency_ns).collect();
         let sorted = Sorted::new(latencies);
@@ -84,17 +84,22 @@ pub fn pattern(args: &Args, outstanding: u32) -> Pattern<'static> {
 struct Incast(Args, u32);
 
 impl Rows for Incast {
-    type Row = Row;
+    type Row = IncastRow;
 
     fn pattern(&self) -> Pattern<'_> {
         pattern(&self.0, self.1)
     }
 
-    fn row(&self, run: &RunReport, planned: Planned, _rack: &Rack) -> Result<Row, Failure> {
-        Ok(Row::of_run(run, planned.marks, self.1))
+    fn row(
+        &self,
+        run: &RunReport,
+        planned: PlannedRow,
+        _rack: &Rack,
+    ) -> Result<IncastRow, Failure> {
+        Ok(IncastRow::of_run(run, planned.marks, self.1))
     }
 
-    fn broken(&self, row: &Row) -> Vec<String> {
+    fn broken(&self, row: &IncastRow) -> Vec<String> {
         broken(row.transport, (row.offered, row.errors), Some((row.started, row.executed)))
     }
 
@@ -119,7 +124,7 @@ impl Rows for Incast {
         )
     }
 
-    fn cells(&self, row: &Row) -> Vec<String> {
+    fn cells(&self, row: &IncastRow) -> Vec<String> {
         vec![
             format!("{:.1}", row.goodput_mbps),
             time(row.p50_us),
@@ -129,7 +134,7 @@ impl Rows for Incast {
         ]
     }
 
-    fn below(&self, row: &Row, verbose: bool) -> Vec<String> {
+    fn below(&self, row: &IncastRow, verbose: bool) -> Vec<String> {
         let shown = verbose || row.marks.is_some();
         shown.then(|| row.queueing.line()).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! `--phantom-queue` and `--ecn-threshold`: where the rack's switch marks congestion, and which
+//! `--phantom-queue` and `--ecn-threshold`: how the rack's switch marks congestion, and which
 //! rows that makes. A row whose hosts heed marks stands twice, without and with them, so that
 //! what marks cost and gain is the difference of two lines; the others are measured once, with
 //! the marking in place, which does nothing to them.
@@ -60,15 +60,15 @@ pub fn threshold(text: &str) -> Result<u32, String> {
 
 /// A row of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRow {
     /// Over what.
     pub transport: Transport,
-    /// Whether the switch marks; `None`: nobody asked for marks.
+    /// Whether the switch marks; `None` if no marks were asked for.
     pub marks: Option<bool>,
 }
 
-impl Planned {
-    /// How the row is called where people read it.
+impl PlannedRow {
+    /// The row's name for people.
     pub fn label(self) -> String {
         match self.marks {
             Some(false) => format!("{} (no marks)", self.transport),
@@ -76,7 +76,7 @@ impl Planned {
         }
     }
 
-    /// Where the switch marks while this row is measured.
+    /// The switch's marking while this row is measured.
     pub fn marking(self, args: &Args) -> Marking {
         match self.marks {
             Some(true) => args.marking(),
@@ -86,7 +86,7 @@ impl Planned {
 }
 
 impl Args {
-    /// Where the switch marks.
+    /// The switch's marking.
     pub fn marking(&self) -> Marking {
         Marking {
             phantom: self.phantom_queue.map(Phantom::config),
@@ -95,7 +95,7 @@ impl Args {
     }
 
     /// The rows, in order.
-    pub fn rows(&self) -> Vec<Planned> {
+    pub fn rows(&self) -> Vec<PlannedRow> {
         let marking = self.marking().is_on();
         let of = |transport: Transport| {
             let marks: &[Option<bool>] = match (marking, transport.heeds_marks()) {
@@ -103,12 +103,12 @@ impl Args {
                 (true, false) => &[Some(true)],
                 (true, true) => &[Some(false), Some(true)],
             };
-            marks.iter().map(move |&marks| Planned { transport, marks })
+            marks.iter().map(move |&marks| PlannedRow { transport, marks })
         };
         self.transports().into_iter().flat_map(of).collect()
     }
 
-    /// What is marked, for people; `None`: nothing.
+    /// The marking for people; `None` if nothing is marked.
     pub fn marking_line(&self) -> Option<String> {
         let phantom = self.phantom_queue.map(|queue| {
             let never = if queue.drain < MOST_COUNTED {
@@ -141,7 +141,7 @@ mod tests {
     fn rows_that_heed_marks_stand_twice_where_there_are_marks() {
         let labels = |more: &[&str]| {
             let args = asked(&[&["--transport", "homa,tcp-ecn"], more].concat());
-            args.rows().into_iter().map(Planned::label).collect::<Vec<_>>()
+            args.rows().into_iter().map(PlannedRow::label).collect::<Vec<_>>()
         };
         assert_eq!(labels(&[]), ["homa", "tcp-ecn"]);
         let marked = ["homa", "tcp-ecn (no marks)", "tcp-ecn"];
@@ -151,7 +151,7 @@ mod tests {
         let marking = args.marking();
         let phantom = marking.phantom.map(|queue| (queue.drain_ppm, queue.threshold));
         assert_eq!((phantom, marking.ecn_threshold), (Some((900_000, 3_000)), Some(30_000)));
-        let planned = |marks| Planned { transport: Transport::TcpEcn, marks };
+        let planned = |marks| PlannedRow { transport: Transport::TcpEcn, marks };
         assert_eq!(planned(Some(false)).marking(&args), Marking::default());
         assert_eq!(planned(Some(true)).marking(&args), marking);
     }

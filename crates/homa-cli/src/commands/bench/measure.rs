@@ -9,9 +9,9 @@ use homa_testbed::{Isolation, RunPlan, TestbedError};
 
 use super::args::Args;
 use super::config::{Config, Network, command_line};
-use super::decide::{Answer, Asked, History, Next, Round, budget, expected, next, verdict};
-use super::marking::Planned;
-use super::results::report::{Judged, Report, Source, print_broken};
+use super::decide::{Asked, History, Next, RateRound, RowSource, budget, expected, next, verdict};
+use super::marking::PlannedRow;
+use super::results::report::{BenchReport, Judged, Source, print_broken};
 use super::results::table;
 use super::rows::Rows;
 use super::setup::{GRACE, Racks, plan};
@@ -43,7 +43,7 @@ struct Measured<R: Rows> {
 struct Session<'a, R: Rows, M: Fn(&Args) -> Result<R, Failure>> {
     args: &'a Args,
     make: M,
-    planned: Vec<Planned>,
+    planned: Vec<PlannedRow>,
     asked: Asked,
     history: History,
     rounds: Vec<Measured<R>>,
@@ -88,7 +88,7 @@ pub fn run<R: Rows>(
         }
         Err(error) if simulable => {
             session.refuse(error.to_string());
-            Answer::Simulated(args.link())
+            RowSource::Simulated(args.link())
         }
         Err(error) => return Err(Failure::new(error, "`homa doctor` names the setting")),
     };
@@ -113,7 +113,7 @@ impl<R: Rows, M: Fn(&Args) -> Result<R, Failure>> Session<'_, R, M> {
     }
 
     /// Tries and measures until there is an answer.
-    fn measure(&mut self, inside: &Isolation, progress: &Progress) -> Result<Answer, Failure> {
+    fn measure(&mut self, inside: &Isolation, progress: &Progress) -> Result<RowSource, Failure> {
         let mut racks = Racks::new(inside);
         loop {
             progress.expect(self.expected());
@@ -157,7 +157,7 @@ impl<R: Rows, M: Fn(&Args) -> Result<R, Failure>> Session<'_, R, M> {
     fn begin(&mut self, link: u64, arrivals: Duration) -> Result<(), Failure> {
         let args = Args { link: Some(link), duration: Some(arrivals), ..self.args.clone() };
         let rows = self.planned.len();
-        self.history.rounds.push(Round { link, arrivals, runs: vec![Vec::new(); rows] });
+        self.history.rounds.push(RateRound { link, arrivals, runs: vec![Vec::new(); rows] });
         self.rounds.push(Measured {
             config: Config::new(&args, Network::Rack),
             head: Vec::new(),
@@ -217,10 +217,12 @@ impl<R: Rows, M: Fn(&Args) -> Result<R, Failure>> Session<'_, R, M> {
     }
 
     /// Prints the answer.
-    fn answer(mut self, answer: Answer) -> Outcome {
+    fn answer(mut self, answer: RowSource) -> Outcome {
         let (measured, why) = match answer {
-            Answer::Measured(round) => (self.rounds.swap_remove(round), None),
-            Answer::Simulated(link) => (self.simulate(link)?, Some(std::mem::take(&mut self.why))),
+            RowSource::Measured(round) => (self.rounds.swap_remove(round), None),
+            RowSource::Simulated(link) => {
+                (self.simulate(link)?, Some(std::mem::take(&mut self.why)))
+            }
         };
         let valid = measured.rows.iter().all(|row| row.as_ref().is_some_and(|row| row.valid));
         let simulated = why.is_some();
@@ -250,7 +252,7 @@ impl<R: Rows> Measured<R> {
     /// Measures a row: the row, or why the rack failed.
     fn row(
         &mut self,
-        planned: Planned,
+        planned: PlannedRow,
         racks: &mut Racks<'_>,
         grace: Duration,
     ) -> Result<Result<Judged<R::Row>, TestbedError>, Failure> {
@@ -309,7 +311,7 @@ fn print<R: Rows>(
     if asked.format == Format::Json {
         absent.iter().for_each(|text| eprintln!("{text}"));
         print_broken(broken, asked.format);
-        return json(&Report { config, valid, why_simulated: why, transports: &rows });
+        return json(&BenchReport { config, valid, why_simulated: why, transports: &rows });
     }
     if head.is_empty() {
         head = table::rack_lines(&args, None);

@@ -3,9 +3,9 @@
 //! (`--micro`), and how fast is a running server (`--peer`)?
 //!
 //! Files depend downwards only: `args` and the values it parses (`fabric`, `marking`), `units`;
-//! `decide` (pure) and `setup` (racks, offered RPCs); `results` (reports, tables, sentences, chart);
-//! `twin` (the simulator's rows); `measure` (the loop over trials, rates and rows); and one file per
-//! pattern: `load`, `incast`, `workflow`, `peer`, `cp_node`.
+//! `decide` (pure) and `setup` (racks, offered RPCs); `results` (documents, tables, sentences,
+//! chart); `twin` (the simulator's rows); `measure` (the loop over trials, rates and rows); and one
+//! file per pattern: `load`, `incast`, `workflow`, `peer`, `cp_node`.
 
 mod args;
 mod config;
@@ -27,7 +27,6 @@ mod units;
 mod workflow;
 
 pub use args::Args;
-pub use decide::Fit;
 pub use load::find;
 pub use marking::threshold;
 

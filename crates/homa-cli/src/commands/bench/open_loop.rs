@@ -20,19 +20,19 @@ const NAP: Duration = Duration::from_millis(5);
 pub struct OpenLoop<'a> {
     /// What starts when, by time.
     pub arrivals: &'a [Arrival],
-    /// Where the hosts of the arrivals are.
+    /// Addresses of the hosts in the arrivals.
     pub servers: &'a [SocketAddr],
     /// The common zero of the arrivals.
     pub start: Instant,
     /// When to stop waiting for stragglers.
     pub end: Instant,
-    /// Hosts that still have RPCs of their own: a host serves until there are none.
+    /// Hosts that still have RPCs in progress: a host serves until there are none.
     pub busy: &'a AtomicUsize,
 }
 
 /// What became of it.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct OpenLoopResult {
     /// Completed RPCs in the order of their arrivals.
     pub records: Vec<Record>,
     /// RPCs that failed or did not end in time.
@@ -41,7 +41,7 @@ pub struct Loaded {
 
 impl OpenLoop<'_> {
     /// Runs the load and serves the others.
-    pub fn run(&self, engine: &mut Engine) -> io::Result<Loaded> {
+    pub fn run(&self, engine: &mut Engine) -> io::Result<OpenLoopResult> {
         let payload = vec![7; LARGEST as usize];
         let options = CallOptions::deadline(self.end - self.start);
         let mut latencies: Vec<Option<u64>> = vec![None; self.arrivals.len()];
@@ -88,7 +88,7 @@ impl OpenLoop<'_> {
         }
     }
 
-    fn reduce(&self, latencies: &[Option<u64>]) -> Loaded {
+    fn reduce(&self, latencies: &[Option<u64>]) -> OpenLoopResult {
         let ended = self.arrivals.iter().zip(latencies);
         let records: Vec<Record> = ended
             .filter_map(|(arrival, latency)| {
@@ -99,7 +99,7 @@ impl OpenLoop<'_> {
                 })
             })
             .collect();
-        Loaded { errors: self.arrivals.len() - records.len(), records }
+        OpenLoopResult { errors: self.arrivals.len() - records.len(), records }
     }
 }
 

@@ -12,7 +12,7 @@ use homa_workload::bins::SizeBins;
 use super::args::Args;
 use super::config::{Config, Network, command_line};
 use super::open_loop::{OpenLoop, idle_times};
-use super::results::report::{Judged, Report, TransportResult, print_broken};
+use super::results::report::{BenchReport, Judged, TransportResult, print_broken};
 use super::results::table;
 use super::setup::{OFFER_HINT, idle_sizes, offer};
 use super::units::rate;
@@ -66,7 +66,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
         Format::Json => {
             print_broken(&broken, args.format);
             let (config, transports) = (Config::new(args, Network::Peer), &[Judged::valid(row)]);
-            json(&Report { config, valid: true, why_simulated: None, transports })?;
+            json(&BenchReport { config, valid: true, why_simulated: None, transports })?;
         }
         Format::Table => {
             line(format!("Peer: {server} over {}; CPU of this side only.", args.driver.name()));

@@ -4,7 +4,7 @@
 use homa_testbed::{Pattern, Rack, RunReport};
 use serde::Serialize;
 
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::results::report::Judged;
 use crate::failure::Failure;
 use crate::output::Table;
@@ -23,10 +23,10 @@ pub trait Rows {
     }
 
     /// The figures of a run.
-    fn row(&self, run: &RunReport, planned: Planned, rack: &Rack) -> Result<Self::Row, Failure>;
+    fn row(&self, run: &RunReport, planned: PlannedRow, rack: &Rack) -> Result<Self::Row, Failure>;
 
     /// The figures that the simulator gives for a row; `None` if it has no such row.
-    fn simulated(&self, _planned: Planned) -> Result<Option<Self::Row>, Failure> {
+    fn simulated(&self, _planned: PlannedRow) -> Result<Option<Self::Row>, Failure> {
         Ok(None)
     }
 
@@ -36,7 +36,7 @@ pub trait Rows {
     /// The columns for people; the first one is the transport's.
     fn table(&self) -> Table;
 
-    /// What is offered, above the table.
+    /// The offered load, above the table.
     fn offered(&self) -> String;
 
     /// The cells after the transport's.

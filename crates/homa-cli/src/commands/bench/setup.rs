@@ -15,7 +15,7 @@ use homa_workload::load::{Basis, Load};
 use homa_workload::sizes::SizeDistribution;
 
 use super::args::{Args, Switch};
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint};
 
@@ -45,7 +45,11 @@ impl<'a> Racks<'a> {
     }
 
     /// The rack for a row, and what its check without load found.
-    pub fn of_row(&mut self, args: &Args, row: Planned) -> Result<(&Rack, &Verdict), TestbedError> {
+    pub fn of_row(
+        &mut self,
+        args: &Args,
+        row: PlannedRow,
+    ) -> Result<(&Rack, &Verdict), TestbedError> {
         let config = RackConfig { marking: row.marking(args), ..rack_config(args) };
         let usable =
             |(rack, found): &mut (Rack, Verdict)| *rack.config() == config && found.valid();

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use homa_testbed::check::Finding;
+use homa_testbed::check::CheckedValue;
 use homa_testbed::{Rack, TestbedError, Transport};
 
 use super::args::Args;
 use super::decide::{Family, Fit};
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::rows::Rows;
 use super::setup::{GRACE, Racks, plan};
 use super::units::rate;
@@ -31,12 +31,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    fn of(link: u64, row: Option<Transport>, worst: &Finding) -> Self {
-        let found = match row {
-            None => format!("without any load, {}", worst.detail),
-            Some(row) => format!("under {row}, {}", worst.detail),
+    fn of(link: u64, row: Option<Transport>, worst: &CheckedValue) -> Self {
+        let (fit, found) = match row {
+            None => (Fit::Unusable, format!("without any load, {}", worst.detail)),
+            Some(row) => (Fit::of_strain(worst.strain), format!("under {row}, {}", worst.detail)),
         };
-        Self { link, fit: Fit::of_strain(worst.strain), found: Some(found) }
+        Self { link, fit, found: Some(found) }
     }
 
     /// The trial for people.
@@ -45,7 +45,8 @@ impl Trial {
         let fit = match self.fit {
             Fit::Comfortable => "this machine keeps up",
             Fit::Tight => "too little margin",
-            Fit::Disturbed => "too fast for this machine now",
+            Fit::Disturbed => "disturbed",
+            Fit::Unusable => "this machine is too busy",
         };
         format!("links of {}: {fit}: {found}", rate(self.link))
     }
@@ -60,7 +61,7 @@ pub fn arguments(args: &Args, link: u64) -> Args {
 pub fn run(
     args: &Args,
     racks: &mut Racks<'_>,
-    (first, rows): (Planned, &[Planned]),
+    (first, rows): (PlannedRow, &[PlannedRow]),
     of: &impl Rows,
 ) -> Result<Trial, TestbedError> {
     let link = args.link();
@@ -68,7 +69,7 @@ pub fn run(
     if let Some(failed) = idle.failed().next() {
         return Ok(Trial::of(link, None, failed));
     }
-    let mut worst: Option<(Transport, Finding)> = None;
+    let mut worst: Option<(Transport, CheckedValue)> = None;
     for &row in rows {
         let (rack, idle) = racks.of_row(args, row)?;
         if let Some(failed) = idle.failed().next() {
@@ -89,16 +90,21 @@ pub fn run(
 }
 
 /// The number that a short run brought nearest to its limit.
-fn loaded(args: &Args, rack: &Rack, row: Planned, of: &impl Rows) -> Result<Finding, TestbedError> {
+fn loaded(
+    args: &Args,
+    rack: &Rack,
+    row: PlannedRow,
+    of: &impl Rows,
+) -> Result<CheckedValue, TestbedError> {
     let verdict = homa_testbed::run(rack, &plan(args, row.transport, of.pattern(), GRACE))?.verdict;
-    let none = Finding { name: "run", detail: "nothing was checked".into(), strain: 0.0 };
+    let none = CheckedValue { name: "run", detail: "nothing was checked".into(), strain: 0.0 };
     Ok(verdict.worst().cloned().unwrap_or(none))
 }
 
 /// The rows that demand most of the machine, one of each kind. Kernel TCP receives on the processor
 /// of the switch, and a pool keeps most of it in flight.
-pub fn demanding(planned: &[Planned]) -> Vec<Planned> {
-    let demand = |row: &&Planned| match row.transport {
+pub fn demanding(planned: &[PlannedRow]) -> Vec<PlannedRow> {
+    let demand = |row: &&PlannedRow| match row.transport {
         Transport::TcpPool => 4,
         Transport::TcpClassed => 3,
         Transport::HomaSharded => 2,
@@ -113,8 +119,8 @@ pub fn demanding(planned: &[Planned]) -> Vec<Planned> {
 }
 
 /// The kinds of rows that were asked for.
-pub fn families(planned: &[Planned]) -> Vec<Family> {
-    let family = |row: &Planned| match row.transport.is_homa() {
+pub fn families(planned: &[PlannedRow]) -> Vec<Family> {
+    let family = |row: &PlannedRow| match row.transport.is_homa() {
         true => Family::Homa,
         false => Family::Tcp,
     };
@@ -138,9 +144,9 @@ mod tests {
     #[test]
     fn a_refusal_names_the_number_that_failed_and_its_limit() {
         let detail = "the lowest class filled 84 % of the link meanwhile (at least 90 %)".into();
-        let failed = Finding { name: "strict priority", detail, strain: 1.07 };
+        let failed = CheckedValue { name: "strict priority", detail, strain: 1.07 };
         let said = Trial::of(25_000_000, None, &failed).sentence();
-        assert!(said.starts_with("links of 25 Mbit/s: too fast for this machine now"), "{said}");
+        assert!(said.starts_with("links of 25 Mbit/s: this machine is too busy"), "{said}");
         assert!(said.ends_with("84 % of the link meanwhile (at least 90 %)"), "{said}");
     }
 }

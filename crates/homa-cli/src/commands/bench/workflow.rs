@@ -13,7 +13,7 @@ use homa_workload::rng::Rng;
 use serde::Serialize;
 
 use super::args::{Args, MOST_PARTS};
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::measure;
 use super::results::queueing::Queueing;
 use super::results::report::broken;
@@ -30,7 +30,7 @@ const MOST_RPCS: f64 = 5e6;
 
 /// One row.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct WorkflowRow {
     #[serde(rename = "name", serialize_with = "by_name")]
     transport: Transport,
     /// Whether the switch marked congestion; absent if no marks were asked for.
@@ -57,7 +57,7 @@ pub struct Row {
     queueing: Queueing,
 }
 
-impl Row {
+impl WorkflowRow {
     fn of_run(run: &RunReport, marks: Option<bool>, args: &Args, offered: usize) -> Self {
         let us = |latencies: &Sorted<u64>, percentile: Option<Percentile>| {
             let ns = latencies.percentile(percentile?)?;
@@ -87,8 +87,8 @@ impl Row {
     }
 }
 
-/// How long each workflow took of which all parts came: those of one host at one time, which stand
-/// together.
+/// How long each complete workflow took. The parts of a workflow have the same host and time, so
+/// that their records are neighbours.
 fn completions(records: &[Record], parts: usize) -> Vec<u64> {
     let workflows = records.chunk_by(|one, other| one.due_ns == other.due_ns);
     let whole = workflows.filter(|workflow| workflow.len() == parts);
@@ -131,7 +131,7 @@ fn schedule(args: &Args, parts: u32) -> Result<Vec<Vec<Arrival>>, Failure> {
     Ok((0..args.hosts()).map(of_host).collect())
 }
 
-/// Workflows of every host, each of so many parts.
+/// Workflows of every host, each with the same number of parts.
 struct Workflows {
     args: Args,
     parts: usize,
@@ -145,18 +145,23 @@ impl Workflows {
 }
 
 impl Rows for Workflows {
-    type Row = Row;
+    type Row = WorkflowRow;
 
     fn pattern(&self) -> Pattern<'_> {
         let duration = self.args.duration();
         Pattern::Open { arrivals: &self.arrivals, request_bytes: Some(REQUEST), duration }
     }
 
-    fn row(&self, run: &RunReport, planned: Planned, _rack: &Rack) -> Result<Row, Failure> {
-        Ok(Row::of_run(run, planned.marks, &self.args, self.rpcs() / self.parts))
+    fn row(
+        &self,
+        run: &RunReport,
+        planned: PlannedRow,
+        _rack: &Rack,
+    ) -> Result<WorkflowRow, Failure> {
+        Ok(WorkflowRow::of_run(run, planned.marks, &self.args, self.rpcs() / self.parts))
     }
 
-    fn broken(&self, row: &Row) -> Vec<String> {
+    fn broken(&self, row: &WorkflowRow) -> Vec<String> {
         broken(row.transport, (self.rpcs(), row.errors), Some((row.started, row.executed)))
     }
 
@@ -183,7 +188,7 @@ impl Rows for Workflows {
         )
     }
 
-    fn cells(&self, row: &Row) -> Vec<String> {
+    fn cells(&self, row: &WorkflowRow) -> Vec<String> {
         vec![
             time(row.p50_us),
             time(row.p99_us),
@@ -194,7 +199,7 @@ impl Rows for Workflows {
         ]
     }
 
-    fn below(&self, row: &Row, _verbose: bool) -> Vec<String> {
+    fn below(&self, row: &WorkflowRow, _verbose: bool) -> Vec<String> {
         vec![row.queueing.line()]
     }
 }
@@ -217,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workflow_takes_as_long_as_its_slowest_part_and_a_lost_part_loses_it() {
+    fn the_slowest_part_decides_and_a_lost_part_loses_a_workflow() {
         let part = |due_ns, latency_ns| Record { bytes: 1, due_ns, latency_ns };
         let records = [part(5, 10), part(5, 30), part(9, 70), part(12, 20), part(12, 15)];
         assert_eq!(completions(&records, 2), [30, 20]);

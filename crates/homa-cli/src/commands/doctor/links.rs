@@ -1,4 +1,4 @@
-//! The links that packets leave by, and what is known of their rates.
+//! The links that packets leave by, and their rates as far as they are known.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// An interface and the rate of its link.
 #[derive(Clone, Debug, Serialize)]
-pub struct Link {
+pub struct DoctorLink {
     interface: String,
     kind: String,
     /// Absent rates are `null`.
@@ -16,7 +16,7 @@ pub struct Link {
     because: String,
 }
 
-impl Link {
+impl DoctorLink {
     fn new(link: doctor::Link) -> Self {
         let doctor::Link { interface, kind, rate, certainty, because, .. } = link;
         let rate_gbps = rate.map(|rate| rate.0 as f64 / 1e9);
@@ -42,10 +42,10 @@ impl Link {
 }
 
 /// All that are up, or the one that packets to a peer leave by; none when the kernel does not say.
-pub fn all(peer: Option<IpAddr>) -> Vec<Link> {
+pub fn all(peer: Option<IpAddr>) -> Vec<DoctorLink> {
     let found = match peer {
         Some(peer) => doctor::link_to(peer).into_iter().collect(),
         None => doctor::links().unwrap_or_default(),
     };
-    found.into_iter().map(Link::new).collect()
+    found.into_iter().map(DoctorLink::new).collect()
 }

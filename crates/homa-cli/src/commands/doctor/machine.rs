@@ -53,7 +53,7 @@ pub fn clock() -> Check {
             found,
             "reading the time is a system call: small RPCs get slower",
         )
-        .remedy("boot with clocksource=tsc where the machine's TSC is reliable"),
+        .remedy("boot with clocksource=tsc if the machine's TSC is reliable"),
     }
 }
 
@@ -69,8 +69,8 @@ pub fn timers() -> Check {
         usual.as_nanos() as f64 / 1e3,
         tight.as_nanos() as f64 / 1e3
     );
-    let consequence = "Homa leaves the slack as it is: where the wait for a paced packet is more \
-                       than 100 us, or `spin` is 0, the packet is as late as usual";
+    let consequence = "Homa does not change the slack: if a paced packet waits for more than 100 \
+                       us, or if `spin` is 0, it leaves as late as this";
     match usual.as_micros() {
         0..100 => Check::new("timers", Status::Ok, found, consequence),
         _ => Check::new("timers", Status::Limited, found, consequence)
@@ -185,8 +185,8 @@ pub fn namespaces() -> Vec<Check> {
 /// trials as `bench` itself.
 fn rack(inside: &Isolation) -> Check {
     let simulates = "`bench` simulates its rows and says so";
-    let trials = match bench::find(&bench::Args::defaults(), inside) {
-        Ok(trials) => trials,
+    let (trials, chosen) = match bench::find(&bench::Args::defaults(), inside) {
+        Ok(found) => found,
         Err(failure) => {
             return Check::new("rack", Status::Missing, "cannot be built", simulates)
                 .remedy(failure.to_string());
@@ -194,9 +194,9 @@ fn rack(inside: &Isolation) -> Check {
     };
     let found: Vec<String> = trials.iter().map(|trial| trial.sentence()).collect();
     let found = found.join("; ");
-    match trials.last().filter(|trial| trial.fit != bench::Fit::Disturbed) {
-        Some(trial) => {
-            let rate = values::show_rate(trial.link);
+    match chosen {
+        Some(link) => {
+            let rate = values::show_rate(link);
             let consequence = format!("`bench` measures over links of {rate}");
             Check::new("rack", Status::Ok, found, consequence)
         }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
-use links::Link;
+use links::DoctorLink;
 
 /// Arguments of `homa doctor`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ impl Status {
 struct Check {
     name: &'static str,
     status: Status,
-    /// What was found, with units.
+    /// The finding, with units.
     found: String,
     /// What follows for Homa.
     consequence: String,
@@ -83,9 +83,9 @@ impl Check {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     checks: Vec<Check>,
-    links: Vec<Link>,
+    links: Vec<DoctorLink>,
 }
 
 /// Runs the command; the verdict fails only when Homa cannot run here at all.
@@ -93,10 +93,10 @@ pub fn run(args: &Args) -> Outcome {
     let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
     checks.extend(sockets::all());
     let links = links::all(args.peer);
-    // Last: it moves the process into a network of its own, where the path is another.
+    // Last, because it moves the process into another network.
     checks.extend(machine::namespaces());
     checks.push(machine::wake_up());
-    let report = Report { checks, links };
+    let report = DoctorReport { checks, links };
     match args.format {
         Format::Json => json(&report)?,
         Format::Table => print(&report),
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn print(report: &Report) {
+fn print(report: &DoctorReport) {
     let table = Table::new(&[
         ("check", Align::Left, 20),
         ("status", Align::Left, 8),
@@ -126,7 +126,7 @@ fn print(report: &Report) {
     print_links(&report.links);
 }
 
-fn print_links(links: &[Link]) {
+fn print_links(links: &[DoctorLink]) {
     if links.is_empty() {
         return line("links: the kernel does not say which there are, or no route leads there");
     }
@@ -139,9 +139,9 @@ fn print_links(links: &[Link]) {
     ]);
     line(table.head());
     links.iter().for_each(|link| line(table.row(&link.cells())));
-    if links.iter().any(Link::is_uncertain) {
-        line("=> where a rate is not known, Homa goes by what is queued and what arrives");
-        line("remedy: set `Config::link_rate` where all peers are behind one link");
+    if links.iter().any(DoctorLink::is_uncertain) {
+        line("=> unknown link rate: Homa estimates it from queue drain and arrivals");
+        line("remedy: set `Config::link_rate` if all peers are behind one link");
     }
 }
 

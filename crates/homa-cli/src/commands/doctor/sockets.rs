@@ -176,8 +176,8 @@ fn raw_ip() -> Check {
     }
 }
 
-/// Homa past the system's network stack, tried on one end of a veth pair in a network of its own,
-/// where the process has `missing` of the capabilities that it takes only outside of it.
+/// AF_XDP, tried on one end of a veth pair in a separate network namespace. `missing`: capabilities
+/// that it needs and the process lacks outside of that namespace.
 pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
     let uses = "`--driver xdp` bypasses the kernel's network stack";
     let error = match (missing, end) {

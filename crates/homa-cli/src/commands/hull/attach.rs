@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use homa_proto::Rate;
-use homa_testbed::hull::{Attached, HullError, PhantomPort, PhantomStatus, Place};
+use homa_testbed::hull::{Attached, HookPoint, HullError, PhantomPort, PhantomStatus};
 use serde::Serialize;
 
 use crate::commands::bench::threshold;
@@ -72,8 +72,8 @@ impl Row {
         Self {
             device: device.into(),
             place: match now.place {
-                Place::Ingress => "ingress",
-                Place::Egress => "egress",
+                HookPoint::Ingress => "ingress",
+                HookPoint::Egress => "egress",
             },
             drain_bps: now.drain.0,
             threshold_bytes: now.threshold_bytes,
@@ -85,7 +85,7 @@ impl Row {
         }
     }
 
-    fn text(&self, place: Place) -> String {
+    fn text(&self, place: HookPoint) -> String {
         format!(
             "{}, {place}: drains at {}, marks beyond {} B. {} packets, {} marked; {:.3} Mbit/s, \
              {:.1} marks a second.",
@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.status {
         return status(args);
     }
-    let place = if args.egress { Place::Egress } else { Place::Ingress };
+    let place = if args.egress { HookPoint::Egress } else { HookPoint::Ingress };
     // clap asks for it.
     let drain = Rate(args.drain.unwrap_or_default());
     let threshold = args.threshold.unwrap_or(THRESHOLD);
@@ -170,14 +170,14 @@ fn status(args: &Args) -> Outcome {
     };
     // Without those that were detached meanwhile.
     let both = before.iter().zip(&now).filter(|(_, now)| now.drain.0 > 0);
-    let rows: Vec<(Row, Place)> = both.map(row).collect();
+    let rows: Vec<(Row, HookPoint)> = both.map(row).collect();
     if rows.is_empty() && args.format == Format::Table {
         line(format!("No phantom queue is attached to {}.", args.device));
     }
     print(args, rows)
 }
 
-fn print(args: &Args, rows: Vec<(Row, Place)>) -> Outcome {
+fn print(args: &Args, rows: Vec<(Row, HookPoint)>) -> Outcome {
     match args.format {
         Format::Table => rows.iter().for_each(|(row, place)| line(row.text(*place))),
         Format::Json => json(&rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>())?,

@@ -6,8 +6,8 @@
 //! bytes are taken as they come. A file that breaks off or contradicts itself yields every frame
 //! before that place, then says where and how.
 //!
-//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, and blocks of pcapng that
-//! hold no frames but for interface statistics.
+//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng without
+//! frames except interface statistics, comments except the one that marks one-way messages.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -19,6 +19,7 @@ const PCAP_HEADER: usize = 20;
 /// Interfaces of a section that are kept, a few bytes each.
 const MAX_INTERFACES: usize = 65_536;
 const NANOS: i128 = 1_000_000_000;
+const ONE_WAY: &[u8] = homa_sim::trace::pcapng::ONE_WAY.as_bytes();
 
 /// One captured frame; its bytes are in the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Frame {
     pub link: Option<u16>,
     /// Bytes that the frame had on the wire; more than were captured when the capture cut it.
     pub original: u32,
+    /// Its comment (pcapng) says that it belongs to a one-way message, as the simulator writes it.
+    pub one_way: bool,
 }
 
 /// Why a stream of frames ended early.
@@ -215,7 +218,8 @@ impl<R: Read> CaptureReader<R> {
         self.fill(captured as usize, start)?;
         self.frame = 0..captured as usize;
         let time = Some(i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * unit);
-        Ok(Some(Frame { time, link: Some(link), original: original.max(captured) }))
+        let original = original.max(captured);
+        Ok(Some(Frame { time, link: Some(link), original, one_way: false }))
     }
 
     fn next_of_pcapng(&mut self) -> Result<Option<Frame>, ReadError> {
@@ -327,7 +331,11 @@ impl<R: Read> CaptureReader<R> {
         let time =
             ticks.map(|(high, low)| nanoseconds(u64::from(high) << 32 | u64::from(low), interface));
         let original = original.max((end - at) as u32);
-        Some(Frame { time, link: interface.map(|i| i.link), original })
+        let one_way = kind == 6
+            && options(order, body, end.next_multiple_of(4)).any(|(code, value)| {
+                code == 1 && body.get(value..).is_some_and(|text| text.starts_with(ONE_WAY))
+            });
+        Some(Frame { time, link: interface.map(|i| i.link), original, one_way })
     }
 
     /// Reads the beginning of a record; `false` at the end of the input.

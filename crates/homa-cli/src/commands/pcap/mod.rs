@@ -40,7 +40,7 @@ use output::{Output, Summary, Wanted};
 use rows::{PacketRow, Place, RpcRow, icmp_line, packet_line, rpc_cells};
 use rpc::Rpc;
 use totals::Totals;
-use tracker::Tracker;
+use tracker::{Captured, Tracker};
 
 const HINT: &str = "give a pcap or pcapng file, or - for stdin, such as \
                     `tcpdump -U -w - 'ip proto 146' | homa pcap -`";
@@ -53,7 +53,8 @@ header, RPC id as its sender writes it (odd: the server), the packet; [udp N] an
 encapsulation.
 
 An RPC's line: lengths in bytes; microseconds from the first request packet to the first response
-packet and to the last response byte, as captured; packets that name it; request + response:
+packet and to the last response byte, as captured (of a one-way message in a trace of `homa sim`: to
+its own last byte, where its sender begins the packet); packets that name it; request + response:
 retransmitted DATA, RESENDs for it, BUSYs of its sender, GRANTs for it, bytes granted; levels of
 unscheduled/scheduled DATA.
 
@@ -276,7 +277,7 @@ impl<'a> Walk<'a> {
         let mut findings = std::mem::take(&mut self.findings);
         for (index, finding) in findings.drain(..).enumerate() {
             self.totals.finding(&finding, index);
-            self.finding(&finding, frame.time, out)?;
+            self.finding(&finding, frame, out)?;
         }
         self.findings = findings;
         Ok(())
@@ -293,7 +294,7 @@ impl<'a> Walk<'a> {
     fn finding(
         &mut self,
         finding: &Finding,
-        time: Option<i64>,
+        Frame { time, one_way, .. }: Frame,
         out: &mut Output,
     ) -> io::Result<()> {
         let frame = self.totals.frames;
@@ -302,7 +303,8 @@ impl<'a> Walk<'a> {
         match finding {
             Finding::Homa(homa) => {
                 let mut done = std::mem::take(&mut self.done);
-                let duplicate = self.tracker.packet(homa, (frame, time), &mut done);
+                let duplicate =
+                    self.tracker.packet(homa, Captured { frame, time, one_way }, &mut done);
                 self.totals.duplicates += u64::from(duplicate);
                 for rpc in done.drain(..) {
                     self.rpc(&rpc, out)?;

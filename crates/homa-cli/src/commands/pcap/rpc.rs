@@ -130,6 +130,8 @@ pub enum Ending {
     Acked,
     /// The response is complete.
     Complete,
+    /// A one-way message is complete.
+    OneWay,
     /// Its client is done with it, and the capture lacks its beginning, and some of the response.
     AckedBefore,
     /// Its client is done with it, and the capture lacks packets in the middle of its messages, or
@@ -161,6 +163,7 @@ impl Ending {
         match self {
             Self::Acked => "acked",
             Self::Complete => "complete",
+            Self::OneWay => "one_way",
             Self::AckedBefore => "acked_before",
             Self::AckedGaps => "acked_gaps",
             Self::AckedUnseen => "acked_unseen",
@@ -178,6 +181,7 @@ impl fmt::Display for Ending {
         match self {
             Self::Acked => f.write_str("acked"),
             Self::Complete => f.write_str("complete, no ack seen"),
+            Self::OneWay => f.write_str("complete, one-way"),
             Self::AckedBefore => f.write_str("acked, began before the capture"),
             Self::AckedGaps => f.write_str("acked, the capture lacks packets of it"),
             Self::AckedUnseen => f.write_str("acked without a complete response: cancelled?"),
@@ -212,6 +216,8 @@ pub struct Rpc {
     pub last: Option<i64>,
     /// Packets of all types that name it in their header.
     pub packets: u64,
+    /// A message without a response: the request is all there is.
+    pub one_way: bool,
     /// From client to server.
     pub request: Message,
     /// From server to client.
@@ -249,6 +255,7 @@ impl Rpc {
             first: None,
             last: None,
             packets: 0,
+            one_way: false,
             request: Message::default(),
             response: Message::default(),
             unknowns: 0,
@@ -310,14 +317,20 @@ impl Rpc {
         interval(self.request.first, self.response.first)
     }
 
-    /// Nanoseconds from the request's first packet to the response's last byte.
+    /// Nanoseconds from the request's first packet to the response's last byte, or to that of a
+    /// one-way message.
     pub fn latency(&self) -> Option<i64> {
-        interval(self.request.first, self.response.completed)
+        interval(self.request.first, self.last_message().completed)
     }
 
     /// True when more packets of it are not expected.
     pub fn is_over(&self) -> bool {
-        self.acks > 0 || self.response.is_complete() || self.refusal.is_some()
+        self.acks > 0 || self.last_message().is_complete() || self.refusal.is_some()
+    }
+
+    /// The message with which it ends.
+    fn last_message(&self) -> &Message {
+        if self.one_way { &self.request } else { &self.response }
     }
 
     /// The capture shows its packets, but not the beginning of its request: it was under way when
@@ -336,7 +349,8 @@ impl Rpc {
     /// How it ended, in a capture whose last frame is of the given time.
     pub fn ending(&self, capture_end: Option<i64>) -> Ending {
         let silence = interval(self.last, capture_end).unwrap_or(0);
-        match (self.response.is_complete(), self.refusal) {
+        match (self.last_message().is_complete(), self.refusal) {
+            (true, _) if self.one_way => Ending::OneWay,
             (true, _) if self.acks > 0 => Ending::Acked,
             (true, _) => Ending::Complete,
             (_, Some(refusal)) => Ending::Unreachable(refusal),

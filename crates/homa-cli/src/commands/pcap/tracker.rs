@@ -46,6 +46,17 @@ impl Key {
     }
 }
 
+/// What the capture says about a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured {
+    /// Its frame, counted from 1.
+    pub frame: u64,
+    /// When it was captured, nanoseconds.
+    pub time: Option<i64>,
+    /// Whether it belongs to a one-way message, which only traces of the simulator say.
+    pub one_way: bool,
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub struct Tracker {
@@ -66,7 +77,7 @@ impl Tracker {
     pub fn packet(
         &mut self,
         homa: &Homa,
-        (frame, time): (u64, Option<i64>),
+        Captured { frame, time, one_way }: Captured,
         done: &mut Vec<Rpc>,
     ) -> bool {
         let (id, body) = match &homa.known {
@@ -100,6 +111,7 @@ impl Tracker {
                 }
             }
         };
+        rpc.one_way |= one_way;
         match body {
             Some(packet) => rpc.observe(packet, time),
             None => {

@@ -15,8 +15,8 @@ use homa_lab::settings::assignment;
 use homa_lab::store::Store;
 use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
-use homa_sim::experiment::{Observers, Physics, Progress, Trace, run_watched};
-use homa_sim::scenario::{Outcome as Simulated, Scenario, ScenarioError};
+use homa_sim::experiment::{Observers, Physics, RunProgress, Trace, run_watched};
+use homa_sim::scenario::{Scenario, ScenarioError, ScenarioOutcome as Simulated};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
@@ -82,8 +82,8 @@ Measures:   measures = { queues, priorities, wasted_bandwidth, tail_delay, ledge
 --out writes the plan with all defaults written out, tables and a page. `examples/` in the
 repository has plans to start from.")]
 pub struct Args {
-    /// The plan, which the options below change. [default: 144 hosts, W3 at 80 % load, as in the
-    /// Homa paper]
+    /// The plan, which the options below change. [default: scheme homa on the 144 hosts of the Homa
+    /// paper, W1 at 80 % load, 300,000 messages]
     #[arg(value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
     #[command(flatten)]
@@ -250,16 +250,16 @@ fn judged(physics: &Physics, format: Format) -> Verdict {
         Format::Table => line(text),
     };
     match physics {
-        Ok(Checked { events, sent, copied, received, lost, under_way }) => {
+        Ok(Checked { events, sent, copied, received, lost, in_flight }) => {
             say(format!(
                 "physics holds: {events} events of {} frames, {} B sent, {} B duplicated, {} B \
-                 received, {} B lost, {} B under way",
+                 received, {} B lost, {} B in flight",
                 sent.frames + copied.frames,
                 sent.bytes,
                 copied.bytes,
                 received.bytes,
                 lost.bytes,
-                under_way.bytes
+                in_flight.bytes
             ));
             Verdict::Passed
         }
@@ -274,7 +274,7 @@ fn judged(physics: &Physics, format: Format) -> Verdict {
 fn simulate(
     args: &Args,
     scenario: &Scenario,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(RunProgress),
 ) -> Result<(Simulated, Option<Physics>), Failure> {
     let verify = args.verify;
     let Some(path) = &args.trace else {
@@ -308,10 +308,11 @@ struct Highest {
 
 fn load_range(text: &str) -> Result<Range, String> {
     let ends = text.split_once("..").ok_or("write it as 0.5..0.95")?;
-    let load = |text: &str| text.trim().parse().ok().filter(|load| (0.001..=2.0).contains(load));
-    let (Some(low), Some(high)) = (load(ends.0), load(ends.1)) else {
-        return Err("loads are shares of the link, such as 0.8, and at most 2".into());
+    let load = |text: &str| match values::offered(text.trim())? {
+        load if (0.001..=2.0).contains(&load) => Ok(load),
+        _ => Err("loads to search are from 0.001 to 2".to_owned()),
     };
+    let (low, high) = (load(ends.0)?, load(ends.1)?);
     if low >= high {
         return Err("the first load must be the lower one".into());
     }

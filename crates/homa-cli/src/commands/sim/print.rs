@@ -1,7 +1,7 @@
 //! What `homa sim` prints: the outcome for people.
 
-use homa_sim::scenario::Outcome as Simulated;
-use homa_sim::scenario::outcome::{Bucket, Group, KindOutcome, QueueLength, WorkflowTimes};
+use homa_sim::scenario::ScenarioOutcome as Simulated;
+use homa_sim::scenario::outcome::{KindOutcome, QueueLength, SizeBucket, SizeGroup, WorkflowTimes};
 use homa_sim::scheme;
 
 use crate::output::{Align, Table, line};
@@ -57,12 +57,14 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     } else if outcome.traffic_seconds * 2.0 > outcome.simulated_seconds {
         line(format!("links carried {carried} while messages began"));
     }
-    match scheme::find(&outcome.scheme).map(|row| row.host) {
-        Some(scheme::Host::Homa { .. }) | None => {
+    match scheme::find(&outcome.scheme) {
+        Some(row) if row.is_bound() => {}
+        Some(row) if !row.is_homa() => {
+            line(format!("RTTbytes of the network: {}", outcome.rtt_bytes));
+        }
+        Some(_) | None => {
             line(format!("RTTbytes {}; {}", outcome.rtt_bytes, levels(outcome.cutoffs)));
         }
-        Some(scheme::Host::Bound) => {}
-        Some(_) => line(format!("RTTbytes of the network: {}", outcome.rtt_bytes)),
     }
     line("");
     latencies(outcome, bins);
@@ -70,14 +72,7 @@ pub fn print(outcome: &Simulated, bins: Bins) {
     ports(outcome);
     losses_and_delays(outcome);
     pauses(outcome);
-    match (outcome.backlog.is_sustained(), outcome.backlog.needs_seconds) {
-        (Some(false), _) => line("the backlog grows without bound: this load is not sustained"),
-        (None, Some(needs)) => line(format!(
-            "too short to tell whether this load is sustained: that takes {:.0} ms of traffic",
-            (needs * 1e3).ceil()
-        )),
-        _ => {}
-    }
+    sustained(outcome);
     if scheme::find(&outcome.scheme).is_some_and(|row| row.is_bound()) {
         line(
             "a bound, not a transport: SRPT with perfect knowledge on the receivers' links alone, \
@@ -97,6 +92,37 @@ pub fn print(outcome: &Simulated, bins: Bins) {
         outcome.peak_rss_bytes / 1_000_000,
         outcome.trace_hash
     ));
+}
+
+/// Whether the load is sustained, or what it takes to see.
+fn sustained(outcome: &Simulated) {
+    let Some(needs) = outcome.backlog.needs_seconds else { return };
+    match outcome.backlog.is_sustained() {
+        Some(true) => {
+            line("this load is sustained: the backlog of unfinished messages stays bounded")
+        }
+        Some(false) => line("this load is not sustained: the backlog grows without bound"),
+        None if outcome.messages == 0 => {}
+        None => {
+            let times = needs / outcome.traffic_seconds.max(1e-9);
+            let messages = two_digits(outcome.messages as f64 * times);
+            line(format!(
+                "{:.1} ms of traffic do not show whether this load is sustained: that takes {:.0} \
+                 ms, about {messages:.0} messages and {:.0} s of CPU time (--messages \
+                 {messages:.0}, or stop.messages in a plan)",
+                outcome.traffic_seconds * 1e3,
+                (needs * 1e3).ceil(),
+                (outcome.cpu_seconds * times).ceil()
+            ));
+        }
+    }
+}
+
+/// A number rounded up to the first two of its digits, with room for chance: arrivals are random.
+fn two_digits(number: f64) -> f64 {
+    const ROOM: f64 = 1.05;
+    let unit = 10f64.powf((number * ROOM).max(1.0).log10().floor() - 1.0).max(1.0);
+    (number * ROOM / unit).ceil() * unit
 }
 
 /// What became of each kind of hosts, where there are two.
@@ -119,7 +145,7 @@ fn kinds(kinds: &[KindOutcome]) {
 }
 
 /// Latency over ranges of sizes.
-fn groups(groups: &[Group]) {
+fn groups(groups: &[SizeGroup]) {
     for group in groups {
         let sizes = match group.max_bytes {
             Some(max) => format!("{} to {max} B", group.above_bytes + 1),
@@ -313,7 +339,7 @@ fn losses_and_delays(outcome: &Simulated) {
 }
 
 /// A row per bin: all of them, or about ten.
-fn slowdowns(bins: &[Bucket], which: Bins) {
+fn slowdowns(bins: &[SizeBucket], which: Bins) {
     let table = Table::new(
         &["messages", "up to B", "count", "p50 slowdown", "p99 slowdown", "p50 us", "p99 us"]
             .map(|title| (title, Align::Right, 9)),
@@ -347,7 +373,7 @@ fn slowdowns(bins: &[Bucket], which: Bins) {
 }
 
 /// The bins that hold the tenths of the messages, 95 and 99 %, and the last.
-fn about_ten(bins: &[Bucket]) -> Vec<usize> {
+fn about_ten(bins: &[SizeBucket]) -> Vec<usize> {
     const AT: [f64; 12] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
     let holds = |share: f64| bins.iter().position(|bin| bin.cum_share >= share - 1e-9);
     let mut shown: Vec<usize> = AT.into_iter().filter_map(holds).collect();

@@ -22,7 +22,7 @@ fn talk() -> Talk {
 }
 
 #[test]
-fn packets_are_shown_as_they_come_and_ctrl_c_ends_the_capture_not_the_program() {
+fn packets_are_shown_at_once_and_ctrl_c_ends_the_capture() {
     let file = talk().file();
     // The capturing program's buffer ends anywhere: here inside the second packet.
     let first = PLAIN.file(1, &talk().records[..1]).len() + 30;

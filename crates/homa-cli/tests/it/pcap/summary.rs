@@ -34,7 +34,7 @@ fn eventful() -> Talk {
 }
 
 #[test]
-fn an_rpc_is_told_with_its_latency_grants_priorities_and_repairs() {
+fn an_rpc_has_its_latency_grants_priorities_and_repairs() {
     let rows = rpcs(&eventful());
     assert_eq!(rows.len(), 1);
     let rpc = &rows[0];

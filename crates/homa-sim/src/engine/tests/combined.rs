@@ -13,7 +13,7 @@ use crate::scheme::detail::{LOSSLESS_SWITCH, SWITCH};
 use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// Wire bytes of DeTail's longest frame.
 const FRAME: u32 = 1_530;
@@ -74,7 +74,7 @@ impl Transport for Gusher {
         None
     }
 
-    fn receive(&mut self, now: Time, _: &Label, _: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, _: &Label, _: PacketMeta) -> Receipt {
         self.received.push(SimTime(now.0 * 1_000));
         Receipt::Consumed
     }

@@ -11,7 +11,7 @@ use crate::engine::*;
 use crate::fabric::{FabricConfig, StrictPriority};
 use crate::time::SimTime;
 use crate::topology::{HostId, Wiring};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// A frame to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Transport for Hose {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, _: Time, packet: &Plain, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Plain, arrival: PacketMeta) -> Receipt {
         self.events.push_back(Event::Delivered(Delivered {
             rpc: HANDLE,
             message: MessageId(0),

@@ -13,8 +13,8 @@ use crate::fabric::{Buffers, FabricConfig, Marks, PortQueue, StrictPriority};
 use crate::switch::{Frame, Port};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, PortId, SingleSwitch};
-use crate::trace::{Listener, Recorder, TraceEvent, Verifier};
-use crate::transport::{Arrival, Label, Transport};
+use crate::trace::{Recorder, TraceEvent, TraceListener, Verifier};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// Hosts 1 and up send so many frames to host 0 at once, the last one of rank 0.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ struct Burst {
 /// Sends a burst, notes what comes.
 struct Host {
     queue: VecDeque<Label>,
-    seen: Vec<(Label, Arrival)>,
+    seen: Vec<(Label, PacketMeta)>,
 }
 
 const BYTES: u32 = 1_000;
@@ -51,7 +51,7 @@ impl Transport for Host {
         None
     }
 
-    fn receive(&mut self, _: Time, packet: &Label, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Label, arrival: PacketMeta) -> Receipt {
         self.seen.push((*packet, arrival));
         Receipt::Consumed
     }
@@ -111,13 +111,13 @@ fn run<Q: PortQueue>(
     let mut simulation = Simulation::with_queues(wiring, config, (make, queues), parts);
     simulation.run_to_drain();
     assert_eq!(simulation.packets_in_flight(), 0);
-    simulation.probe().1.0.iter().for_each(|event| judge.hear(event));
+    simulation.probe().1.0.iter().for_each(|event| judge.on_event(event));
     let checked = judge.finish(0).unwrap();
     assert_eq!(checked.sent.frames, u64::from(2 * burst.frames));
     simulation
 }
 
-fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, Arrival)] {
+fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, PacketMeta)] {
     &simulation.transport(HostId(host)).unwrap().seen
 }
 
@@ -294,7 +294,7 @@ fn the_judge_knows_the_order_that_a_queue_keeps() {
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);
     let mut judge = Verifier::new(simulation.wiring(), &config, Order::Strict);
-    simulation.probe().1.0.iter().for_each(|event| judge.hear(event));
+    simulation.probe().1.0.iter().for_each(|event| judge.on_event(event));
     let broken = judge.finish(0).unwrap_err();
     assert!(broken[0].what.contains("out of order") || broken[0].what.contains("dropped"));
 }

@@ -1,4 +1,6 @@
-//! Homa as a host transport of the simulator: which profile, which sizes, which levels.
+//! Homa as a host transport of the simulator: profiles, RTTbytes, levels and cutoffs.
+
+use std::fmt;
 
 use homa_proto::{
     Completion, Config, Duration, Endpoint, GrantWindow, Overcommitment, PriorityAllocation,
@@ -8,14 +10,135 @@ use homa_workload::cutoffs::{CutoffRule, CutoffSize, configured};
 use homa_workload::framing::PaperWire;
 use homa_workload::sizes::Workload;
 
+use crate::engine::MakeTransport;
+use crate::experiment::{Start, Started};
+use crate::fabric::StrictPriority;
+use crate::fabric::queue::Combined;
 use crate::framing::Framing;
-use crate::scenario::{FramingName, ScenarioError, SchemeOptions};
-use crate::scheme::Environment;
+use crate::nic::{self, NicConfig};
+use crate::scenario::{FramingName, Scenario, ScenarioError, SchemeOptions};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
 use crate::transport::Homa;
+use crate::transport::either::Either;
+use crate::transport::tcp::Tcp;
 
-/// Homa hosts, configured.
+use super::hosts::unsupported;
+use super::{Environment, Family, HostConfig, HostKind, HostScheme, Nic, SwitchQueue, hull};
+
+/// Hosts that run the code of `homa-proto`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HomaHosts {
+    /// Name of the profile.
+    pub profile: &'static str,
+    /// Makes its configuration.
+    pub build: Build,
+}
+
+impl fmt::Display for HomaHosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "homa-proto, profile {}", self.profile)
+    }
+}
+
+impl HostKind for HomaHosts {
+    fn family(&self) -> Family {
+        Family::Homa
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["options.nic"]
+    }
+
+    fn has_rule(&self, field: &str, environment: &Environment<'_>) -> bool {
+        let (config, _) = (self.build)(environment);
+        match field {
+            "options.tail_boost" => config.tail_boost > 0,
+            "options.incast_control" => config.incast.is_some(),
+            "options.resend_after" => config.loss.resend_after != Duration::MAX,
+            _ => true,
+        }
+    }
+
+    fn configure(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<HostConfig, ScenarioError> {
+        let nic = hull::offloads(options.nic)?;
+        let config = HomaConfig::new(self.build, environment, options)?;
+        Ok(Box::new(ConfiguredHoma { config, nic }))
+    }
+}
+
+/// Homa behind a NIC.
+#[derive(Clone, Debug)]
+struct ConfiguredHoma {
+    config: HomaConfig,
+    nic: NicConfig,
+}
+
+impl HostScheme for ConfiguredHoma {
+    fn framing(&self) -> homa_workload::framing::Framing {
+        self.config.framing.priced()
+    }
+
+    fn packet_framing(&self) -> Option<Framing> {
+        Some(self.config.framing)
+    }
+
+    fn rtt_bytes(&self, _: u32) -> u32 {
+        self.config.rtt_bytes()
+    }
+
+    fn cutoffs(&self) -> Option<[u32; 8]> {
+        self.config.cutoffs()
+    }
+
+    fn degree(&self) -> Option<usize> {
+        self.config.degree()
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.config.may_repeat()
+    }
+
+    fn check(&self, _: &Scenario, queue: SwitchQueue) -> Result<(), ScenarioError> {
+        match queue {
+            SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..) => {
+                unsupported("Homa over ports that mark congestion: its hosts do not react to marks")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn shared(&self, seed: u64) -> Option<MakeTransport<Either<Homa, Tcp>>> {
+        let config = self.config.clone();
+        let make = move |host, life| Either::First(config.host(host, life, seed));
+        self.nic.is_plain().then(|| Box::new(make) as MakeTransport<_>)
+    }
+
+    fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
+        let (config, seed) = (self.config.clone(), start.seed());
+        let nic = NicConfig { instrument: start.instrument(), ..self.nic };
+        let make = move |host, life| config.host(host, life, seed);
+        match (self.nic.is_plain(), start.queue()) {
+            (true, SwitchQueue::Combined(_)) => start.with(make, |_| Combined),
+            (true, _) => start.with_homa(make),
+            (false, queue) => {
+                let make =
+                    move |host, life| nic::Nic::new(make(host, life), nic, host, (life, seed));
+                match queue {
+                    SwitchQueue::Combined(_) => start.with(make, |_| Combined),
+                    _ => start.with(make, |_| StrictPriority),
+                }
+            }
+        }
+    }
+}
+
+/// The configuration of Homa on hosts.
 #[derive(Clone, Debug)]
 pub struct HomaConfig {
     config: ValidConfig,
@@ -28,8 +151,9 @@ pub struct HomaConfig {
 /// How a scheme makes its configuration.
 pub type Build = fn(&Environment<'_>) -> (Config, Framing);
 
-/// The authors' simulator (Homa §5.2): RTTbytes of 10,000 wire bytes where the network is theirs,
-/// else of the network; there their splits and cutoffs for their workloads, else by their rule.
+/// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes, and
+/// their workloads have the splits and cutoffs that they configured. Otherwise RTTbytes are those of
+/// the network, and splits and cutoffs follow their rule.
 pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
     let rtt = if environment.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { environment.rtt_bytes };
     let config = Config::sigcomm18_sim(environment.link).with_rtt_wire_bytes(rtt);
@@ -44,20 +168,20 @@ pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
     (config.priorities(priorities), Framing::Authors)
 }
 
-/// The paper's text.
+/// Homa as the paper describes it.
 pub fn paper(environment: &Environment<'_>) -> (Config, Framing) {
     let config = Config::sigcomm18(environment.link);
     (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
 }
 
-/// As users get it.
+/// The defaults of the `homa` crate.
 pub fn default(environment: &Environment<'_>) -> (Config, Framing) {
     let config = Config::for_users(environment.link);
     (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Ip146)
 }
 
-/// The paper's text on a network with `N` levels: adjacent ones merged, the degree of
-/// overcommitment kept (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
+/// [`paper`] on a network with `N` levels. Adjacent levels are merged, and the degree of
+/// overcommitment stays the same (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
 pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Framing) {
     let (config, framing) = paper(environment);
     (config.network_levels(N), framing)
@@ -70,11 +194,12 @@ pub fn basic(environment: &Environment<'_>) -> (Config, Framing) {
 }
 
 const LEVELS: u8 = 8;
-/// RTTbytes of the paper's network as computed from its delays: 7.744 us at 10 Gbit/s.
+/// RTTbytes of the paper's network, computed from its delays: 7.744 us at 10 Gbit/s.
 const PAPER_RTT_BYTES: u32 = 9680;
 
-/// Scheduled levels: on the authors' network as they configured them for their workloads (W3's 4 of
-/// 8 is configured, the rule gives 5; W2's 3 is configured, Figure 4 of the paper shows 2), else by
+/// The number of scheduled levels. On the authors' network their workloads have the number that they
+/// configured, which the rule does not always give: for W3 they configured 4 of 8, but the rule gives
+/// 5; for W2 they configured 3, but Figure 4 of the paper shows 2. Otherwise the number follows from
 /// the share of the wire bytes that `config` sends unscheduled (Homa §3.4).
 fn split(config: &Config, environment: &Environment<'_>) -> u8 {
     let known =
@@ -86,7 +211,7 @@ fn split(config: &Config, environment: &Environment<'_>) -> u8 {
         UnscheduledLimit::RttBytes => config.rtt_bytes,
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
-    // Control packets travel with the unscheduled ones.
+    // Control packets use the levels of unscheduled packets.
     let unscheduled = |wire: PaperWire| wire.unscheduled + wire.grants;
     let part = |of: &dyn Fn(PaperWire) -> u64| {
         environment.sizes.mean_of(|bytes| of(PaperWire::new(bytes, limit)) as f64)
@@ -112,7 +237,8 @@ fn rule(config: &Config, unscheduled_levels: u8) -> CutoffRule {
     rule
 }
 
-/// Limits that protect a real host, lifted, and a cap on RTTbytes that leaves room to measure them.
+/// Lifts limits that only protect real hosts, and raises the cap on RTTbytes, so that hosts can
+/// measure larger ones than they begin with.
 fn large(config: Config, environment: &Environment<'_>) -> Config {
     let rtt_bytes_max = config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2));
     config
@@ -143,9 +269,8 @@ impl HomaConfig {
             return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
         }
         apply(&mut config, options, environment)?;
-        let config = config.validate().map_err(|error| ScenarioError::Field {
-            field: "options",
-            must: format!("make a valid configuration: {error}"),
+        let config = config.validate().map_err(|error| {
+            ScenarioError::field("options", format!("make a valid configuration: {error}"))
         })?;
         Ok(Self { config, framing, mtu })
     }
@@ -158,7 +283,7 @@ impl HomaConfig {
         }
     }
 
-    /// The largest message of each level, 0 for scheduled levels; `None` where it is measured.
+    /// The largest message of each level, 0 for scheduled levels; `None` if hosts measure cutoffs.
     pub fn cutoffs(&self) -> Option<[u32; 8]> {
         match self.config.priorities {
             PriorityAllocation::Fixed { cutoffs } => Some(cutoffs),
@@ -166,7 +291,7 @@ impl HomaConfig {
         }
     }
 
-    /// The degree of overcommitment; `None` where it is measured or has no limit.
+    /// The degree of overcommitment; `None` if it is measured or unlimited.
     pub fn degree(&self) -> Option<usize> {
         match (self.config.overcommitment, self.config.priorities) {
             (Overcommitment::Fixed(degree), _) => Some(usize::from(degree)),
@@ -178,7 +303,7 @@ impl HomaConfig {
         }
     }
 
-    /// A server may execute a request again that it has forgotten.
+    /// Whether a server may execute a request again after it has dropped its state.
     pub fn may_repeat(&self) -> bool {
         !matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
     }
@@ -187,7 +312,7 @@ impl HomaConfig {
     pub fn host(&self, host: HostId, life: u32, seed: u64) -> Homa {
         let seed = seed ^ u64::from(host.0) << 20 ^ u64::from(life) << 50;
         let config = (*self.config).clone().seed(seed);
-        // Only the seed changed, which has no rule.
+        // Validation cannot fail, because only the seed has changed.
         let config = config.validate().unwrap_or_else(|_| self.config.clone());
         let mut endpoint = Endpoint::new(config);
         endpoint.listen(SERVER_PORT);
@@ -213,25 +338,13 @@ fn apply(
     if let Some(levels) = options.network_levels {
         config.network_levels = levels;
     }
-    if options.tail_boost == Some(true) && config.tail_boost == 0 {
-        let must = "stay out: this scheme has no boost of the last bytes";
-        return Err(ScenarioError::field("options.tail_boost", must));
-    }
     if options.tail_boost == Some(false) {
         config.tail_boost = 0;
-    }
-    if options.incast_control == Some(true) && config.incast.is_none() {
-        let must = "stay out: this scheme has no incast control";
-        return Err(ScenarioError::field("options.incast_control", must));
     }
     if options.incast_control == Some(false) {
         config.incast = None;
     }
     if let Some(silence) = options.resend_after {
-        if config.loss.resend_after == Duration::MAX {
-            let must = "stay out: this scheme asks for nothing again";
-            return Err(ScenarioError::field("options.resend_after", must));
-        }
         config.loss.resend_after = Duration(silence.0 / 1_000);
     }
     apply_levels(config, options, environment)?;
@@ -241,7 +354,7 @@ fn apply(
     Ok(())
 }
 
-/// How many levels, how they are split, and where the cutoffs are.
+/// The number of levels, the split into scheduled and unscheduled ones, and the cutoffs.
 fn apply_levels(
     config: &mut Config,
     options: &SchemeOptions,
@@ -252,9 +365,11 @@ fn apply_levels(
     if untouched && cutoff_weight.is_none() {
         return Ok(());
     }
-    let no_weight = |must: &str| ScenarioError::field("options.cutoff_weight", must);
+    let no_weight = |why: &str| ScenarioError::unfit("options.cutoff_weight", why);
     if cutoff_weight.is_some() && cutoffs.is_some() {
-        return Err(no_weight("stay out where `options.cutoffs` say where the cutoffs are"));
+        let why = "weighs cutoffs that are computed, and `options.cutoffs` gives them: leave one \
+                   of the two out";
+        return Err(no_weight(why));
     }
     let wrong = || {
         let must = "leave at least one unscheduled of 1 to 8 levels";
@@ -274,11 +389,11 @@ fn apply_levels(
     let unscheduled = match (given, scheduled_levels) {
         (Some(given), _) => given,
         (None, Some(_)) => by_scheduled.ok_or_else(wrong)?,
-        // As many as before, if they fit.
+        // As many unscheduled levels as before, if there are that many levels.
         (None, None) if config.priorities == PriorityAllocation::Measured => {
-            let must = "stay out: this scheme measures its cutoffs unless \
-                        `options.scheduled_levels` are given";
-            return if cutoff_weight.is_some() { Err(no_weight(must)) } else { Ok(()) };
+            let why = "weighs cutoffs that are computed, and this scheme measures them: leave it \
+                       out, or give `options.scheduled_levels`, which has them computed";
+            return if cutoff_weight.is_some() { Err(no_weight(why)) } else { Ok(()) };
         }
         (None, None) => (LEVELS - split(config, environment)).min(config.levels),
     };

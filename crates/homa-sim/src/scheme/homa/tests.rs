@@ -1,4 +1,4 @@
-//! Claims about splits, cutoffs and options.
+//! Tests of splits, cutoffs and options.
 
 use super::*;
 use homa_proto::Rate;
@@ -29,8 +29,8 @@ fn the_authors_splits_and_cutoffs() {
     assert_eq!(stack.config.unscheduled, UnscheduledLimit::Fixed(9328));
 }
 
-/// Levels for scheduled packets on the authors' network with links ten times as fast: a round trip
-/// of 4.82 us, in which 100 Gbit/s send 60 kB.
+/// Levels for scheduled packets on the authors' network with links that are ten times as fast. A
+/// round trip takes 4.82 us, in which a host sends 60 kB at 100 Gbit/s.
 fn scheduled_at_100g(workload: &str, options: &SchemeOptions) -> usize {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
     let environment =
@@ -41,9 +41,9 @@ fn scheduled_at_100g(workload: &str, options: &SchemeOptions) -> usize {
 #[test]
 fn faster_links_leave_fewer_bytes_and_levels_to_grants() {
     let none = SchemeOptions::default();
-    // Of all bytes 0.87 lie within 60 kB of the start of their message for W2, 0.48 for W3.
+    // The first 60 kB of messages hold 87 % of all bytes for W2, 48 % for W3.
     assert_eq!(["w1", "w2", "w3", "w5"].map(|w| scheduled_at_100g(w, &none)), [1, 1, 4, 7]);
-    // 30 kB are unscheduled as a whole; at 10 Gbit/s two thirds of them are not.
+    // A message of 30 kB is unscheduled as a whole; at 10 Gbit/s two thirds of it are scheduled.
     assert_eq!(scheduled_at_100g("30000", &none), 1);
     assert_eq!(stack("30000", &none).unwrap().degree(), Some(5));
     let less = SchemeOptions { unscheduled_bytes: Some(15_000), levels: Some(8), ..none };
@@ -51,12 +51,12 @@ fn faster_links_leave_fewer_bytes_and_levels_to_grants() {
 }
 
 #[test]
-fn a_split_of_the_users_moves_the_cutoffs() {
+fn a_split_in_the_options_moves_the_cutoffs() {
     let two = SchemeOptions { scheduled_levels: Some(2), ..SchemeOptions::default() };
     let w2 = cutoffs("w2", &two);
     assert_eq!(w2[..2], [0; 2]);
     assert!(w2[3..].iter().all(|&cutoff| (100..2000).contains(&cutoff)), "{w2:?}");
-    // Homa Figure 13: two levels, one of them scheduled.
+    // Homa Figure 13 has two levels, one of them scheduled.
     let few = SchemeOptions { levels: Some(2), scheduled_levels: Some(1), ..two.clone() };
     assert_eq!(cutoffs("w4", &few)[2..], [0; 6]);
     let given = SchemeOptions { scheduled_levels: None, cutoffs: Some(vec![100, 200]), ..two };
@@ -76,7 +76,7 @@ fn splits_that_leave_nothing_unscheduled_are_refused() {
 }
 
 #[test]
-fn a_weight_that_no_cutoff_would_follow_is_refused() {
+fn a_weight_without_computed_cutoffs_is_refused() {
     let weighted = SchemeOptions { cutoff_weight: Some(2.0), ..SchemeOptions::default() };
     assert_ne!(cutoffs("w3", &weighted), cutoffs("w3", &SchemeOptions::default()));
     let given = SchemeOptions { cutoffs: Some(vec![100, 200]), ..weighted.clone() };
@@ -99,7 +99,7 @@ fn a_weight_that_no_cutoff_would_follow_is_refused() {
 #[test]
 fn larger_frames_carry_the_same_messages_in_fewer_packets() {
     let hops = |mtu| {
-        let scenario = crate::scenario::Scenario {
+        let scenario = Scenario {
             options: SchemeOptions { mtu, ..SchemeOptions::default() },
             stop: crate::scenario::Stop { messages: Some(300), ..Default::default() },
             traffic: crate::scenario::Traffic::AllToAll {
@@ -121,7 +121,7 @@ fn larger_frames_carry_the_same_messages_in_fewer_packets() {
 }
 
 #[test]
-fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
+fn a_resend_timer_is_as_asked_and_at_least_1_ms() {
     let options = |ms| SchemeOptions {
         resend_after: Some(crate::scenario::Span::millis(ms)),
         ..SchemeOptions::default()
@@ -132,7 +132,6 @@ fn a_resend_timer_is_refused_where_nothing_is_asked_again() {
         Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
     let refused =
         |build, ms| HomaConfig::new(build, &environment, &options(ms)).unwrap_err().to_string();
-    assert!(refused(simulator, 6).contains("options.resend_after"), "{}", refused(simulator, 6));
     for build in [default as Build, paper, basic] {
         let stack = HomaConfig::new(build, &environment, &options(6)).unwrap();
         assert_eq!(stack.config.loss.resend_after, Duration::millis(6));

@@ -1,11 +1,11 @@
-//! The networks and the traffic in which every scheme of the table is tested.
+//! The networks and the traffic with which every scheme of the table is tested.
 
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, Span, Traffic,
 };
-use homa_sim::scheme::{Queue, SCHEMES, Scheme};
+use homa_sim::scheme::{SCHEMES, Scheme, SwitchQueue};
 
-/// Every row of the table that moves packets: `ideal.rs` has the bound.
+/// Every row of the table that moves packets. The bound, which moves none, is tested in `ideal.rs`.
 pub fn transports() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|scheme| !scheme.is_bound())
 }
@@ -30,21 +30,23 @@ pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario
     scenario
 }
 
-/// Networks in which a verifier of physics has something to see, by name.
+/// The conformance networks that this scheme supports, with their names. They differ enough to
+/// exercise every rule of the physics verifier.
 pub fn networks(scheme: &Scheme) -> Vec<(&'static str, Fabric)> {
-    let strict = scheme.queue == Queue::Strict;
+    let strict = scheme.queue == SwitchQueue::Strict;
     let mut networks = all_networks();
-    // Only strict priorities know preemption.
+    // Preemption is only implemented for strict priorities.
     networks.retain(|(_, fabric)| strict || !fabric.preemption);
-    if matches!(scheme.queue, Queue::Combined(_)) {
-        // Frames arrive whole, and memory is that of a port's side.
-        let knows = |fabric: &Fabric| !fabric.cut_through && fabric.buffer == Buffer::Unlimited;
-        networks.retain(|(_, fabric)| knows(fabric));
+    if matches!(scheme.queue, SwitchQueue::Combined(_)) {
+        // These switches store frames before they forward them, and `fabric.buffer` sizes each side
+        // of a port, so the buffers of the other networks would mean something else.
+        let fits = |fabric: &Fabric| !fabric.cut_through && fabric.buffer == Buffer::Unlimited;
+        networks.retain(|(_, fabric)| fits(fabric));
     }
     networks
 }
 
-/// Networks in which packets are lost, copied, overtaken, and in which a link fails, by name.
+/// Networks that lose, duplicate or reorder packets, or in which a link fails, with their names.
 pub fn faulty_networks() -> Vec<(&'static str, Fabric)> {
     let faulty = ["loss", "reordering", "a dead link"];
     let mut networks = all_networks();

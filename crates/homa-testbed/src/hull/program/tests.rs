@@ -139,7 +139,7 @@ const QUEUES: [(u64, u32, u64); 3] = [
 
 #[test]
 fn marks_are_those_of_the_model_packet_by_packet() {
-    let code = assemble(0, Clock::Map);
+    let code = assemble(0, DrainClock::Map);
     for (drain, threshold, link) in QUEUES {
         let mut value = initial((drain, threshold), (1, 0, 0));
         let packets = packets(drain, 20_000, link);
@@ -160,7 +160,7 @@ fn marks_are_those_of_the_model_packet_by_packet() {
 
 #[test]
 fn other_drain_rates_are_kept_to_a_millionth() {
-    let code = assemble(0, Clock::Map);
+    let code = assemble(0, DrainClock::Map);
     for drain in [1_000_000_u64, 9_500_000_000, 97_531_000_000, 1_000_000_000_000] {
         let mut value = initial((drain, 1_000), (1, 0, 0));
         let count = 100_000;
@@ -178,7 +178,7 @@ fn other_drain_rates_are_kept_to_a_millionth() {
 
 #[test]
 fn a_joined_frame_counts_the_headers_of_its_segments() {
-    let code = assemble(0, Clock::Map);
+    let code = assemble(0, DrainClock::Map);
     let bytes = |length, segments| {
         let mut value = initial((1_000_000_000, 1_000), (1, 0, 0));
         interpret(&code, &mut value, (length, segments, true));
@@ -191,7 +191,7 @@ fn a_joined_frame_counts_the_headers_of_its_segments() {
 
 #[test]
 fn only_what_is_held_for_ip_is_marked_and_the_rest_counts() {
-    let code = assemble(0, Clock::Map);
+    let code = assemble(0, DrainClock::Map);
     let second = |protocol| {
         let mut value = initial((1_000_000, 1_000), (1, 0, 0));
         value[CLOCK] = 1_000_000;
@@ -209,7 +209,7 @@ fn only_what_is_held_for_ip_is_marked_and_the_rest_counts() {
 
 #[test]
 fn an_idle_queue_is_empty_even_when_the_clock_has_gone_round() {
-    let code = assemble(0, Clock::Map);
+    let code = assemble(0, DrainClock::Map);
     let mut value = initial((1_000_000, 1_000), (1, 0, 0));
     // A packet just before the end of the count, 12 ms of drain; the next ones after it.
     let end = u64::MAX >> UNIT_SHIFT;
@@ -241,7 +241,7 @@ fn the_kernel_marks_the_same_packets() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     let program = bpf::load(
         bpf::ProgramKind::Classifier,
-        &assemble(map.descriptor(), Clock::Map),
+        &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );
     let program = program.expect("the verifier takes the program");
@@ -278,7 +278,7 @@ fn the_kernel_leaves_packets_behind_a_vlan_tag_as_they_are() {
     map.write(&initial((1_000_000, 1_000), (1, 0, 0))).expect("written");
     let program = bpf::load(
         bpf::ProgramKind::Classifier,
-        &assemble(map.descriptor(), Clock::Map),
+        &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );
     let program = program.expect("the verifier takes the program");

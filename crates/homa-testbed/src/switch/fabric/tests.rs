@@ -83,7 +83,7 @@ fn a_host_that_hands_over_a_burst_sends_it_back_to_back() {
 }
 
 #[test]
-fn a_high_priority_frame_overtakes_the_queue_but_not_the_frame_on_the_wire() {
+fn a_high_priority_frame_overtakes_all_but_the_one_on_the_wire() {
     let mut fabric = fabric(Faults::default());
     for name in ["low 1", "low 2"] {
         fabric.send(us(0), (0, 2), 0, TestFrame((name, 1_000, 0)));
@@ -139,7 +139,7 @@ fn a_full_port_drops_and_counts() {
 }
 
 #[test]
-fn loss_and_duplication_happen_as_often_as_asked_and_repeat_with_the_seed() {
+fn loss_and_duplication_have_their_rates_and_repeat_by_seed() {
     let run = |seed| {
         let mut fabric = fabric(Faults { loss: 0.1, duplication: 0.05, seed });
         let mut delivered = 0_u64;
@@ -175,7 +175,7 @@ fn frames_to_another_rack_take_four_links_and_within_a_rack_two() {
 }
 
 #[test]
-fn looking_late_changes_no_delivery_in_a_fabric_whose_links_change() {
+fn a_late_poll_changes_no_delivery_when_links_change() {
     let run = |steps: u64| {
         let mut fabric = leaf_spine(Forwarding::Spray);
         let slow = LinkChange::Rate(LinkRate::new(Rate::mbps(10)));
@@ -240,7 +240,7 @@ impl Frame for Marked {
 }
 
 #[test]
-fn a_phantom_queue_marks_a_full_link_and_one_below_its_drain_rate_never() {
+fn a_phantom_queue_marks_a_full_link_and_no_slower_one() {
     let phantom = Some(PhantomConfig::PAPER);
     let marking = Marking { phantom, ..Marking::default() };
     let run = |gap_us: u64| {
@@ -268,7 +268,7 @@ fn what_waits_at_a_port_is_seen_by_arrivals_and_by_probes() {
     for from in [0, 1] {
         fabric.send(us(0), (from, 2), 0, TestFrame(("f", 1_538, 0)));
     }
-    // Nobody waits at 1,000 us; at 2,000 us one is in service since 1,923.04 us.
+    // At 1,000 us no frame waits; at 2,000 us one has been in service since 1,923.04 us.
     fabric.send(us(1_800), (0, 2), 0, TestFrame(("f", 1_538, 0)));
     deliveries(&mut fabric, us(2_500));
     let seen = fabric.take_queueing();

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Bucket, Judged, TransportResult};
+use super::report::{Judged, SizeBucket, TransportResult};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 430.0;
@@ -56,7 +56,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The figure. `subtitle` says what was measured.
+/// The figure. `subtitle` describes the run.
 pub fn svg(rows: &[Judged<TransportResult>], subtitle: &str) -> String {
     let subtitle = escaped(subtitle);
     let lines: Vec<Vec<Point>> = rows.iter().map(|row| line(&row.row.buckets)).collect();
@@ -122,7 +122,7 @@ fn apart(mut ends: Vec<(f64, usize)>) -> Vec<(f64, usize)> {
 }
 
 /// The middle of each bin on the axis, and its 99th percentile.
-fn line(buckets: &[Bucket]) -> Vec<Point> {
+fn line(buckets: &[SizeBucket]) -> Vec<Point> {
     let mut before = 0.0;
     let mut points = Vec::new();
     for bucket in buckets {
@@ -164,7 +164,7 @@ fn vertical_axis(out: &mut String, scale: &Scale) {
 
 /// Ticks at every tenth of the messages, labelled with the size there unless it is the size of the
 /// tick before.
-fn horizontal_axis(out: &mut String, buckets: &[Bucket]) {
+fn horizontal_axis(out: &mut String, buckets: &[SizeBucket]) {
     let base = HEIGHT - BOTTOM;
     let _ = writeln!(out, "<path class=\"a\" d=\"M{LEFT} {TOP}V{base}H{}\"/>", WIDTH - RIGHT);
     let mut last = String::new();
@@ -203,8 +203,8 @@ fn size(bytes: u32) -> String {
 mod tests {
     use super::*;
 
-    fn bucket(cum_share: f64, max_bytes: u32, count: usize, p99_us: f64) -> Bucket {
-        Bucket {
+    fn bucket(cum_share: f64, max_bytes: u32, count: usize, p99_us: f64) -> SizeBucket {
+        SizeBucket {
             cum_share,
             max_bytes,
             count,

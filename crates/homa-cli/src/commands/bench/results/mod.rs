@@ -2,6 +2,7 @@
 
 pub mod chart;
 pub mod forecast;
+pub mod memory;
 pub mod queueing;
 pub mod report;
 pub mod summary;

@@ -3,16 +3,17 @@
 //! Times are microseconds; a figure without a single RPC behind it is absent (`null`), never zero.
 
 use homa_testbed::check::SHORT_BYTES;
-use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport, UNNOTICED_GROWTH};
+use homa_testbed::{IdleTimes, Pauses, RackConfig, Record, RunReport, Transport};
 use homa_workload::bins::SizeBins;
 use homa_workload::interval::correlated;
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
 use super::forecast::Twin;
+use super::memory::Memory;
 use super::queueing::Queueing;
 use crate::commands::bench::config::Config;
-use crate::commands::bench::marking::Planned;
+use crate::commands::bench::marking::PlannedRow;
 use crate::commands::bench::units::by_name;
 use crate::output::{Format, line};
 
@@ -21,8 +22,8 @@ pub const LONG_BYTES: u32 = 150_000;
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report<'a, R> {
-    /// What was asked for, resolved.
+pub struct BenchReport<'a, R> {
+    /// The resolved request.
     pub config: Config,
     /// Whether every row that was asked for is there and valid.
     pub valid: bool,
@@ -33,7 +34,7 @@ pub struct Report<'a, R> {
     pub transports: &'a [Judged<R>],
 }
 
-/// Where a row's figures come from.
+/// The source of a row's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -53,7 +54,7 @@ pub struct Judged<R> {
     pub valid: bool,
     /// The check that failed, as a sentence; `None` if the row is valid.
     pub reason: Option<String>,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: Source,
     /// RPCs were still in progress when the time for the command was over, which breaks no promise
     /// if the machine disturbed the row.
@@ -84,7 +85,7 @@ pub struct TransportResult {
     /// Over what: its name on the command line.
     #[serde(rename = "name", serialize_with = "by_name")]
     pub transport: Transport,
-    /// Whether the switch marked congestion; absent where nobody asked for marks.
+    /// Whether the switch marked congestion; absent if no marks were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marks: Option<bool>,
     /// RPCs that were to be started.
@@ -96,14 +97,14 @@ pub struct TransportResult {
     /// Processor time of client and server together, without the kernel's work for arriving frames,
     /// which runs on the switch's thread; `None` if the row is simulated.
     pub cpu_us_per_rpc: Option<f64>,
-    /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent where
-    /// servers are not ours to ask.
+    /// RPCs that the rack's hosts ever started, warm-up and idle round trips included; absent if
+    /// the servers are not part of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
     /// Requests that servers executed for them: more than `started` when some ran twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executed: Option<u64>,
-    /// What this process held under load, for Homa, whose state is all in it.
+    /// Memory of this process under load, for Homa, which keeps all its state in the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
     /// RPCs of at most [`SHORT_BYTES`].
@@ -111,12 +112,12 @@ pub struct TransportResult {
     /// RPCs of at least [`LONG_BYTES`].
     pub long: Long,
     /// All RPCs by size.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<SizeBucket>,
     /// Request bytes of completed RPCs per second, all hosts together, in megabits, from the first
     /// arrival to the last end; only on the rack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<f64>,
-    /// What waited at the rack's switch.
+    /// Queueing at the rack's switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queueing: Option<Queueing>,
     /// The simulator's forecast, with `--twin`, of transports that it has.
@@ -125,61 +126,6 @@ pub struct TransportResult {
     /// Idle round trip of a typical short RPC, for people, microseconds.
     #[serde(skip)]
     pub idle_us: Option<f64>,
-}
-
-/// Resident memory of this process: all hosts, the switch and what is noted down about RPCs.
-#[derive(Clone, Debug, Serialize)]
-pub struct Memory {
-    /// When the load began, bytes.
-    pub start_bytes: u64,
-    /// The most until it ended, bytes.
-    pub peak_bytes: u64,
-    /// Mean over the second quarter of the time in which RPCs arrive, bytes; `None`, as what
-    /// follows, where the load was too short for samples.
-    pub early_bytes: Option<u64>,
-    /// The same over the last quarter.
-    pub late_bytes: Option<u64>,
-    /// What it may grow by from the one to the other, bytes.
-    pub allowed_bytes: Option<u64>,
-    /// Whether it did not grow by more.
-    pub flat: Option<bool>,
-    /// Frames were lost or doubled on purpose, for long enough to see that it does not grow.
-    pub judged: bool,
-}
-
-impl Memory {
-    fn of_run(held: homa_testbed::Memory, rack: &RackConfig) -> Self {
-        let faulty = rack.faults.loss + rack.faults.duplication > 0.0;
-        Self {
-            start_bytes: held.start_bytes,
-            peak_bytes: held.peak_bytes,
-            early_bytes: held.trend.map(|trend| trend.early_bytes),
-            late_bytes: held.trend.map(|trend| trend.late_bytes),
-            allowed_bytes: held.trend.map(|trend| trend.allowed_bytes()),
-            flat: held.trend.map(|trend| trend.flat()),
-            judged: faulty && held.trend.is_some_and(|trend| trend.is_long()),
-        }
-    }
-
-    /// For people: whether it grew, and which bound decided; absent without samples.
-    pub fn trend(&self) -> Option<String> {
-        let mb = |bytes: u64| bytes as f64 / 1e6;
-        let (early, allowed) = (mb(self.early_bytes?), self.allowed_bytes?);
-        let grown = mb(self.late_bytes?) - early;
-        let found = match self.flat? {
-            true => String::from("flat ok"),
-            false => format!("GREW {grown:.1} MB"),
-        };
-        let bound = match allowed > UNNOTICED_GROWTH {
-            true => format!("10 %: {:.1} MB", mb(allowed)),
-            false => format!("{:.1} MB", mb(allowed)),
-        };
-        Some(format!(
-            "{found} (from {early:.1} MB in the second quarter of the load to the last {grown:+.1} \
-             MB; decided by {bound}{})",
-            if self.judged { "" } else { "; too short to count" }
-        ))
-    }
 }
 
 /// Figures of the short RPCs.
@@ -204,8 +150,8 @@ pub struct Short {
     pub p99_slowdown: Option<f64>,
 }
 
-/// Figures of the short RPCs during which no thread of the rack paused, as if the machine were
-/// always there. An RPC that waits long is more likely to meet a pause, so this is a little kind.
+/// Figures of the short RPCs during which no thread of the rack paused. An RPC that waits long is
+/// more likely to meet a pause, so these figures are slightly too good.
 #[derive(Clone, Debug)]
 pub struct Undisturbed {
     /// The shortest pause that counts.
@@ -231,7 +177,7 @@ pub struct Long {
 
 /// RPCs of about the same size.
 #[derive(Clone, Debug, Serialize)]
-pub struct Bucket {
+pub struct SizeBucket {
     /// Share of messages up to this size in the workload.
     pub cum_share: f64,
     /// Largest size.
@@ -276,7 +222,7 @@ impl TransportResult {
     /// The figures of a simulated row. Its records are in no order of time, so that the interval of
     /// the 99th percentile is not known.
     pub fn simulated(
-        planned: Planned,
+        planned: PlannedRow,
         offered: usize,
         (records, idle): (&[Record], &IdleTimes),
         bins: &SizeBins,
@@ -288,12 +234,12 @@ impl TransportResult {
         result
     }
 
-    /// How the row is called where people read it.
+    /// The row's name for people.
     pub fn label(&self) -> String {
-        Planned { transport: self.transport, marks: self.marks }.label()
+        PlannedRow { transport: self.transport, marks: self.marks }.label()
     }
 
-    /// What Homa promises and this row did not keep.
+    /// Promises of Homa that this row broke.
     pub fn broken(&self) -> Vec<String> {
         let ran = self.started.zip(self.executed);
         let mut broken = broken(self.transport, (self.offered, self.errors), ran);
@@ -362,7 +308,7 @@ pub fn print_broken(broken: &[String], format: Format) {
     }
 }
 
-/// What Homa promises and a row did not keep. `ran`: RPCs started, requests executed.
+/// Promises of Homa that a row broke. `ran`: RPCs started, requests executed.
 pub fn broken(
     transport: Transport,
     (offered, errors): (usize, usize),
@@ -395,13 +341,13 @@ fn undisturbed(run: &RunReport, rack: &RackConfig) -> Undisturbed {
     }
 }
 
-fn buckets(records: &[Record], idle: &IdleTimes, bins: &SizeBins) -> Vec<Bucket> {
+fn buckets(records: &[Record], idle: &IdleTimes, bins: &SizeBins) -> Vec<SizeBucket> {
     let latencies = bins.table(records.iter().map(|r| (r.bytes, us(r))));
     let slowdowns = bins.table(records.iter().filter_map(|r| Some((r.bytes, slowdown(r, idle)?))));
     latencies
         .into_iter()
         .zip(slowdowns)
-        .map(|(latency, slowdown)| Bucket {
+        .map(|(latency, slowdown)| SizeBucket {
             cum_share: latency.cum_share,
             max_bytes: latency.max_bytes,
             count: latency.count,
@@ -477,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_on_a_bad_network_is_homas_failure_and_the_bound_is_named() {
+    fn memory_that_grows_under_loss_is_homas_failure() {
         let rack = |loss| {
             let faults = homa_testbed::Faults { loss, ..Default::default() };
             RackConfig { faults, ..RackConfig::default() }

@@ -7,7 +7,7 @@ use homa_testbed::Transport;
 use super::report::{Judged, TransportResult};
 use super::table::interval;
 use crate::commands::bench::args::Args;
-use crate::commands::bench::fabric::Wired;
+use crate::commands::bench::fabric::FabricShape;
 use crate::commands::bench::units::{grouped, rate, time};
 
 /// The sentences, in order.
@@ -38,8 +38,8 @@ fn not_shown(args: &Args) -> String {
          kernel cost; all hosts share this machine's cores.",
         rate(args.link()),
         match args.fabric {
-            Wired::SingleSwitch => "more than one switch",
-            Wired::LeafSpine => "switches that pause senders (PFC)",
+            FabricShape::SingleSwitch => "more than one switch",
+            FabricShape::LeafSpine => "switches that pause senders (PFC)",
         }
     )
 }
@@ -194,8 +194,8 @@ mod tests {
         let rows = [homa, flat, tcp].map(Judged::valid);
         assert_eq!(
             tail(&rows),
-            "At 80 % load of 25 Mbit/s links, 99 % of RPCs up to 1,500 B took at most 600 us [550 us \
-             - 1.20 ms] over Homa and 345 ms over one TCP connection (575 times)."
+            "At 80 % load of 25 Mbit/s links, 99 % of RPCs up to 1,500 B took at most 600 us [550 \
+             us - 1.20 ms] over Homa and 345 ms over one TCP connection (575 times)."
         );
         let simulated = rows.map(|row| Judged::simulated(row.row));
         assert!(tail(&simulated).starts_with("In simulation, at 80 % load"));

@@ -1,5 +1,5 @@
-//! The table of `homa bench` in one piece, and the lines around it: the rack and the load above, the
-//! names of the rows and details below.
+//! The table of `homa bench` in one piece, and the lines around it: the rack and the load above,
+//! the names of the rows and details below.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use homa_workload::arrivals::Arrival;
 
 use super::report::{Judged, TransportResult, Undisturbed};
 use crate::commands::bench::args::Args;
-use crate::commands::bench::marking::Planned;
+use crate::commands::bench::marking::PlannedRow;
 use crate::commands::bench::rows::Rows;
 use crate::commands::bench::setup::{framing, rack_config};
 use crate::commands::bench::units::{rate, time};
@@ -32,7 +32,7 @@ pub fn print<R: Rows>(of: &R, labels: &[String], rows: &[Judged<R::Row>]) {
 }
 
 /// What the names of the rows mean.
-pub fn legend<R>(planned: &[Planned], rows: &[Judged<R>]) -> Vec<String> {
+pub fn legend<R>(planned: &[PlannedRow], rows: &[Judged<R>]) -> Vec<String> {
     let mut named: Vec<Transport> = Vec::new();
     for row in planned {
         if !named.contains(&row.transport) {
@@ -56,8 +56,8 @@ fn explained(transport: Transport) -> &'static str {
         Transport::HomaFlat => "Homa with one priority level, as if switches ignored DSCP",
         Transport::HomaSharded => "Homa with two engines at each host's address",
         Transport::TcpClassed => {
-            "kernel TCP: small RPCs on a connection and in a DSCP class of their own, a pool for \
-             the rest"
+            "kernel TCP: small RPCs on their own connection and in their own DSCP class, a pool \
+             for the rest"
         }
         Transport::TcpPool => "kernel TCP, eight connections per pair of hosts",
         Transport::Tcp => "kernel TCP, one connection per pair of hosts",

@@ -1,5 +1,5 @@
-//! The simulator's twin of the rack: the same RPCs on the same rack, as a forecast beside a measured
-//! row (`homa bench --twin`), or in place of rows that this machine cannot measure.
+//! The simulator's twin of the rack: the same RPCs on the same rack, as a forecast beside a
+//! measured row (`homa bench --twin`), or in place of rows that this machine cannot measure.
 //!
 //! The same protocol code, the same arrivals, topology, rates, buffers and faults; hosts take a
 //! constant time per message, calibrated from the row's idle round trips, and are never busy. What
@@ -26,7 +26,7 @@ use homa_workload::arrivals::Arrival;
 use homa_workload::quantile::{Percentile, Sorted};
 
 use super::args::Args;
-use super::marking::Planned;
+use super::marking::PlannedRow;
 use super::results::forecast::{Bound, Twin};
 use super::setup::framing;
 use crate::failure::{Failure, Hint};
@@ -55,14 +55,14 @@ pub fn check(args: &Args) -> Result<(), Failure> {
 const CHOOSE: &str = "choose other --hosts, --link or --buffer, or leave out --twin";
 
 /// What to do when the simulator refuses a rack that it stands in for.
-const CHOOSE_RACK: &str = "choose other --hosts, --link or --buffer; `homa doctor` says why there is \
-                           no rack on this machine";
+const CHOOSE_RACK: &str = "choose other --hosts, --link or --buffer; `homa doctor` says why this \
+                           machine has no rack";
 
 /// Forecasts a row; `None` for what the simulator does not have. `idle`: the row's round trips on
 /// the idle rack, if there is one; `rto_min`: TCP's least timeout there.
 pub fn forecast(
     args: &Args,
-    row: Planned,
+    row: PlannedRow,
     arrivals: &[Vec<Arrival>],
     (idle, rto_min): (Option<&IdleTimes>, Duration),
 ) -> Result<Option<Twin>, Failure> {
@@ -121,7 +121,7 @@ pub struct SimulatedRow {
 /// `idle_sizes`: sizes whose round trip is simulated without load, bytes.
 pub fn row(
     args: &Args,
-    row: Planned,
+    row: PlannedRow,
     arrivals: &[Vec<Arrival>],
     idle_sizes: &[u32],
 ) -> Result<Option<SimulatedRow>, Failure> {
@@ -225,7 +225,7 @@ mod tests {
         asked(&[&["--twin", "--duration", "300ms"], more].concat())
     }
 
-    fn twin_of(args: &Args, row: Planned, idle: Option<&IdleTimes>) -> Option<Twin> {
+    fn twin_of(args: &Args, row: PlannedRow, idle: Option<&IdleTimes>) -> Option<Twin> {
         let (offer, sizes) = offer(args).ok()?;
         let arrivals = schedule(&offer, &sizes).unwrap();
         let measured = (idle, TCP_RTO_MIN);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn twin(args: &Args, transport: Transport, idle: Option<&IdleTimes>) -> Option<Twin> {
-        twin_of(args, Planned { transport, marks: None }, idle)
+        twin_of(args, PlannedRow { transport, marks: None }, idle)
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
     fn marks_shorten_the_queues_of_a_forecast_as_of_a_rack() {
         let args = args(&["--transport", "tcp-ecn", "--phantom-queue", "0.9,3KB"]);
         let [without, with] = [false, true].map(|marks| {
-            let row = Planned { transport: Transport::TcpEcn, marks: Some(marks) };
+            let row = PlannedRow { transport: Transport::TcpEcn, marks: Some(marks) };
             twin_of(&args, row, None).unwrap()
         });
         let bytes = (without.mean_queue_bytes, with.mean_queue_bytes);

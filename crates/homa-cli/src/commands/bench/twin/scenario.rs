@@ -10,13 +10,13 @@ use homa_sim::scenario::{
 use homa_testbed::{Degraded, LEAVES, POOL, SMALL_RPC_BYTES, Transport};
 
 use super::super::args::{Args, Switch};
-use super::super::fabric::{Choice, Wired};
-use super::super::marking::Planned;
+use super::super::fabric::{FabricShape, PathChoice};
+use super::super::marking::PlannedRow;
 
 /// RTTbytes before anything is measured, as the runtime starts.
 const FIRST_RTT_BYTES: u32 = 10_000;
 
-/// What is known of the hosts.
+/// Parameters of the simulated hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Hosts {
     /// A message's time in the software of both together, microseconds.
@@ -26,7 +26,7 @@ pub struct Hosts {
 }
 
 /// The rack under a row; `None`: the simulator does not have what runs on its hosts.
-pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
+pub fn scenario(args: &Args, row: PlannedRow, hosts: Hosts) -> Option<Scenario> {
     let (scheme, options) = match row.transport {
         // The simulated hosts have one engine each.
         Transport::HomaSharded => return None,
@@ -43,17 +43,17 @@ pub fn scenario(args: &Args, row: Planned, hosts: Hosts) -> Option<Scenario> {
         options,
         fabric: Fabric {
             shape: match args.fabric {
-                Wired::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts() as u32 },
-                Wired::LeafSpine => Shape::LeafSpine {
+                FabricShape::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts() as u32 },
+                FabricShape::LeafSpine => Shape::LeafSpine {
                     racks: LEAVES,
                     hosts_per_rack: args.hosts() as u32 / LEAVES,
                     spines: LEAVES,
                 },
             },
             routing: Some(match args.forwarding {
-                Choice::Ecmp => Routing::Ecmp,
-                Choice::Spray => Routing::Spray,
-                Choice::Alb => Routing::Adaptive,
+                PathChoice::Ecmp => Routing::Ecmp,
+                PathChoice::Spray => Routing::Spray,
+                PathChoice::Alb => Routing::Adaptive,
             }),
             impaired: args.degraded().iter().map(|degraded| impaired(args, degraded)).collect(),
             host_link: link,
@@ -105,7 +105,7 @@ fn homa(args: &Args, transport: Transport) -> SchemeOptions {
 
 /// TCP as the rack's hosts set it: open connections whose windows survive idleness, a low least
 /// timeout, a congestion control that the simulator has.
-fn tcp(args: &Args, row: Planned, rto_min: Duration) -> Option<(&'static str, SchemeOptions)> {
+fn tcp(args: &Args, row: PlannedRow, rto_min: Duration) -> Option<(&'static str, SchemeOptions)> {
     let heeds = row.transport.heeds_marks();
     let algorithm = match (row.transport, args.cc.as_str()) {
         (Transport::Dctcp, _) => AlgorithmName::Dctcp,

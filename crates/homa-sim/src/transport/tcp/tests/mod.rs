@@ -1,5 +1,4 @@
-//! Hosts that talk through a small network of the test: nothing is lost, doubled, reordered for
-//! good, or forgotten.
+//! Hosts connected by a small test network. No message is lost, duplicated, reordered or left over.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use crate::transport::stream::{ConnectionPolicy, Pick};
 mod paths;
 mod properties;
 
-/// What the network does to a segment: when copies of it arrive, after how long.
+/// The effect of the network on a segment: the delay of each copy that arrives.
 type Path<'a> = dyn FnMut(&Segment) -> Vec<Duration> + 'a;
 
 /// A few hosts, the segments between them, and what the applications saw.
@@ -21,14 +20,14 @@ struct World<'a> {
     hosts: Vec<Tcp>,
     path: &'a mut Path<'a>,
     now: Time,
-    /// By arrival and order of sending.
+    /// By time of arrival and order of sending.
     wire: BTreeMap<(Time, u64), (HostId, Segment)>,
     sent: Vec<(Time, HostId, Segment)>,
-    /// Where, what, when.
+    /// At which host, the message, and when.
     delivered: Vec<(HostId, Delivered, Time)>,
     failed: Vec<(HostId, u64, RpcError)>,
     released: usize,
-    /// Servers answer requests with as many bytes.
+    /// Servers answer a request with a response of the same length.
     answers: bool,
 }
 
@@ -77,7 +76,7 @@ impl<'a> World<'a> {
         self.submit(from, Submit::Request(request))
     }
 
-    /// Events out, segments out, without limit of rate.
+    /// Handles all events and segments of a host; the link has no rate limit.
     fn settle(&mut self, id: u32) {
         loop {
             let host = &mut self.hosts[id as usize];
@@ -112,7 +111,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The next arrival or timer; false when there is none, or none before `until`.
+    /// Handles the next arrival or timer; false if there is none, or none before `until`.
     fn step(&mut self, until: Time) -> bool {
         let arrival = self.wire.keys().next().map(|(at, _)| *at);
         let timer = |host: &Tcp| host.deadline();
@@ -123,7 +122,7 @@ impl<'a> World<'a> {
         if arrival == Some(next) {
             let Some((_, (from, segment))) = self.wire.pop_first() else { return false };
             let to = segment.to;
-            let arrival = Arrival::new(from, segment.priority);
+            let arrival = PacketMeta::new(from, segment.priority);
             let _ = self.hosts[to.0 as usize].receive(self.now, &segment, arrival);
             self.settle(to.0);
         } else {
@@ -139,24 +138,24 @@ impl<'a> World<'a> {
         while self.step(until) {}
     }
 
-    /// Until nothing is planned any more.
+    /// Runs until nothing is scheduled.
     fn run(&mut self) {
         for _ in 0..2_000_000 {
             if !self.step(Time::MAX) {
                 return;
             }
         }
-        panic!("no end after two million steps: {:?}", self.now);
+        panic!("still running after two million steps: {:?}", self.now);
     }
 
-    /// Payload segments that a host sent.
+    /// Segments with payload that a host sent.
     fn payloads(&self, host: u32) -> impl Iterator<Item = &Segment> {
         let own = self.sent.iter().filter(move |(_, from, _)| from.0 == host);
         own.map(|(_, _, segment)| segment).filter(|segment| segment.len > 0)
     }
 }
 
-/// Short timers, and every byte of a small MSS counts.
+/// Short timers; the tests choose small segments.
 fn quick(config: TcpConfig) -> TcpConfig {
     let rto = RtoConfig {
         initial: Duration::millis(3),

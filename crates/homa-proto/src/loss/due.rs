@@ -1,0 +1,194 @@
+//! When a receiver sends a RESEND (Homa §3.7): after an RPC was silent for its timeout, unless the
+//! answer could not arrive any sooner for it.
+//!
+//! The paper has one constant timeout of a few milliseconds. Profile `default` adapts it to how
+//! long the peer usually takes and backs off exponentially, because a server that is slow with
+//! everything lost nothing, and RESENDs would keep it slow. Both functions are pure.
+
+use crate::config::{LossConfig, LossPolicy};
+use crate::units::{Duration, Time};
+
+/// Longest timeout that is learned from a slow peer.
+pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
+/// Longest timeout after backoff, and its exponent.
+pub(super) const MAX_TIMEOUT: Duration = Duration::millis(250);
+const MAX_BACKOFF: u16 = 5;
+/// The same for an incomplete request. Its source address may be spoofed, so it gets few packets;
+/// a client that is alive asks for its response itself.
+const MAX_REQUEST_TIMEOUT: Duration = Duration::millis(2_500);
+const MAX_REQUEST_BACKOFF: u16 = 9;
+
+/// How long an RPC has been silent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    pub now: Time,
+    /// The last sign of life or the last RESEND, whichever is later.
+    pub since: Time,
+    /// RESENDs since the last progress.
+    pub resends: u16,
+}
+
+/// What the RPC waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    /// The rest of a request: see [`MAX_REQUEST_TIMEOUT`].
+    pub is_request: bool,
+    /// How long such a wait usually takes with this peer.
+    pub usual: Duration,
+    /// How long the link needs for all bytes that are outstanding, from all peers.
+    pub transfer: Duration,
+}
+
+/// What the way to the peer is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    /// Too many RESENDs wait for our own link.
+    pub queue_full: bool,
+    /// Our downlink was full lately.
+    pub downlink_full: bool,
+    /// Until when another RESEND to this peer counts as outstanding.
+    pub resend_until: Time,
+}
+
+/// Whether to send RESENDs for an RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Now,
+    /// The timeout has not passed: look again then.
+    At(Time),
+    /// The timeout has passed, but a RESEND would do harm: look again at the time.
+    Blocked(Block, Time),
+}
+
+/// Why no RESEND is sent although the timeout has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    QueueFull,
+    DownlinkFull,
+    /// One RESEND per peer at a time: it has not answered the last one.
+    PeerAsked,
+}
+
+/// How long an RPC may be silent before a RESEND is due.
+pub(super) fn resend_timeout(
+    resends: u16,
+    owed: &Owed,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Duration {
+    let mut timeout = config.resend_after;
+    if policy.adaptive_timeout {
+        let (backoff, most) = match owed.is_request {
+            true => (MAX_REQUEST_BACKOFF, MAX_REQUEST_TIMEOUT),
+            false => (MAX_BACKOFF, MAX_TIMEOUT),
+        };
+        let learned = timeout.max(owed.usual.min(MAX_LEARNED));
+        timeout = Duration(learned.0 << resends.min(backoff)).min(most.max(timeout));
+    }
+    // Messages arrive one behind the other, so each may have to wait for all.
+    if config.scale_with_bytes { timeout + owed.transfer } else { timeout }
+}
+
+/// Decides whether a RESEND is due.
+pub(super) fn resend_due(
+    silence: &Silence,
+    owed: &Owed,
+    path: &Path,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Due {
+    let now = silence.now;
+    let due = silence.since + resend_timeout(silence.resends, owed, config, policy);
+    if now < due {
+        return Due::At(due);
+    }
+    let soon = now + config.resend_after;
+    if path.queue_full {
+        return Due::Blocked(Block::QueueFull, soon);
+    }
+    // Missing bytes may wait behind those that arrive, and a RESEND would make that queue longer.
+    // Not for ever, because a full link may also be full of what others were sent.
+    let waited = now.since(silence.since);
+    if policy.defers_on_full_link && path.downlink_full && waited < MAX_TIMEOUT {
+        return Due::Blocked(Block::DownlinkFull, soon);
+    }
+    if config.one_resend_per_peer && now < path.resend_until {
+        // In case the peer stays silent: the longer that lasts, the later.
+        let later = now + Duration(waited.0 / 2).min(MAX_TIMEOUT);
+        return Due::Blocked(Block::PeerAsked, path.resend_until.max(later));
+    }
+    Due::Now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Profile};
+    use crate::units::Rate;
+
+    const MS: fn(u64) -> Duration = Duration::millis;
+    const OPEN: Path = Path { queue_full: false, downlink_full: false, resend_until: Time::ZERO };
+    const REST: Owed = Owed { is_request: false, usual: MS_0, transfer: MS_0 };
+    const MS_0: Duration = Duration::ZERO;
+
+    /// The decision of a profile for an RPC that was silent for `silent`.
+    fn decide(config: &Config, silent: Duration, resends: u16, owed: Owed, path: Path) -> Due {
+        let now = Time::ZERO + Duration::secs(10);
+        let silence = Silence { now, since: Time(now.0 - silent.0), resends };
+        resend_due(&silence, &owed, &path, &config.loss, &config.profile.policy().loss)
+    }
+
+    #[test]
+    fn the_papers_timeout_is_constant() {
+        let paper = Config::sigcomm18(Rate::gbps(10));
+        assert_eq!(paper.profile, Profile::Sigcomm18);
+        let slow = Owed { usual: MS(80), transfer: MS(80), ..REST };
+        for resends in [0, 1, 5] {
+            assert!(matches!(decide(&paper, Duration(1_999_999), resends, slow, OPEN), Due::At(_)));
+            assert_eq!(decide(&paper, MS(2), resends, slow, OPEN), Due::Now);
+        }
+    }
+
+    #[test]
+    fn the_timeout_adapts_backs_off_and_is_bounded() {
+        let users = Config::for_users(Rate::gbps(10));
+        let policy = &users.profile.policy().loss;
+        let timeout = |resends, owed: Owed| resend_timeout(resends, &owed, &users.loss, policy);
+        let request = Owed { is_request: true, ..REST };
+        let usual = |ms| Owed { usual: MS(ms), ..REST };
+        for (want, got) in [
+            (5, timeout(0, REST)),
+            (10, timeout(1, REST)),
+            (160, timeout(5, REST)),
+            (160, timeout(9, REST)),
+            (80, timeout(0, usual(80))),
+            (160, timeout(1, usual(80))),
+            (250, timeout(2, usual(80))),
+            (100, timeout(0, usual(900))),
+            (2_500, timeout(9, request)),
+            (12, timeout(0, Owed { transfer: MS(7), ..REST })),
+        ] {
+            assert_eq!(want, got.as_millis(), "{got:?}");
+        }
+    }
+
+    #[test]
+    fn a_resend_that_cannot_help_is_put_off() {
+        let users = Config::for_users(Rate::gbps(10));
+        let now = Time::ZERO + Duration::secs(10);
+        let full = Path { downlink_full: true, ..OPEN };
+        let asked = |ms| Path { resend_until: now + MS(ms), ..OPEN };
+        let queued = Path { queue_full: true, ..OPEN };
+        let due = |silent, path| decide(&users, MS(silent), 0, REST, path);
+        assert_eq!(due(6, OPEN), Due::Now);
+        assert_eq!(due(6, queued), Due::Blocked(Block::QueueFull, now + MS(5)));
+        assert_eq!(due(6, full), Due::Blocked(Block::DownlinkFull, now + MS(5)));
+        assert_eq!(due(250, full), Due::Now, "not for ever");
+        assert_eq!(due(6, asked(4)), Due::Blocked(Block::PeerAsked, now + MS(4)));
+        assert_eq!(due(40, asked(4)), Due::Blocked(Block::PeerAsked, now + MS(20)));
+        // The kernel module asks whatever its link is like.
+        let linux = Config::linux();
+        assert_eq!(decide(&linux, MS(6), 0, REST, Path { queue_full: false, ..full }), Due::Now);
+        assert_eq!(decide(&linux, MS(6), 0, REST, asked(4)), Due::Now);
+    }
+}

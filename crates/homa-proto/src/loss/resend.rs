@@ -1,0 +1,157 @@
+//! RESEND at the receiver (Homa §3.7): when it is due, ask for each missing range of the granted
+//! bytes.
+//!
+//! The decision is [`due`](super::due); this file gathers its arguments and acts.
+
+use super::due::{Block, Due, MAX_LEARNED, Owed, Path, Silence, resend_due, resend_timeout};
+use super::without_drift;
+use crate::config::Liveness;
+use crate::endpoint::Endpoint;
+use crate::event::RpcHandle;
+use crate::packet::{Body, PeerId, ResendLength};
+use crate::rpc::{Rpc, RpcState};
+use crate::units::{Duration, Time};
+
+/// After this many RESENDs without DATA a message makes room for others.
+pub(crate) const SUSPEND_AFTER: u16 = 2;
+
+impl Endpoint {
+    /// What the RPC waits for, and how long such a wait usually takes.
+    fn owed(&self, rpc: &Rpc) -> Owed {
+        let peer = self.peer(rpc.peer);
+        let usual = match rpc.state {
+            RpcState::ClientOutgoing => peer.map(|p| p.cold.timing.usual_response_time()),
+            _ => peer.map(|p| p.cold.timing.usual_gap()),
+        };
+        let transfer = match self.config.loss.scale_with_bytes {
+            true => self.time_for(rpc.peer, self.outstanding_on_host()),
+            false => Duration::ZERO,
+        };
+        let is_request = rpc.state == RpcState::ServerIncoming;
+        Owed { is_request, usual: usual.unwrap_or_default(), transfer }
+    }
+
+    fn path(&self, now: Time, peer: PeerId) -> Path {
+        Path {
+            queue_full: !self.control.may_resend(),
+            downlink_full: self.link_of(peer).downlink.is_full(now),
+            resend_until: self.peer(peer).map_or(Time::ZERO, |peer| peer.loss.resend_until()),
+        }
+    }
+
+    /// When silence of an RPC calls for a RESEND.
+    pub(super) fn resend_at(&self, rpc: &Rpc) -> Time {
+        let loss = (&self.config.loss, &self.config.policy().loss);
+        let timeout = resend_timeout(rpc.loss.resends(), &self.owed(rpc), loss.0, loss.1);
+        rpc.loss.silent_since() + timeout
+    }
+
+    /// How long `bytes` to this host take on the link to a peer.
+    pub(crate) fn time_for(&self, peer: PeerId, bytes: u64) -> Duration {
+        let link = self.link_of(peer);
+        match link.info.rate {
+            Some(rate) => rate.time_for(bytes),
+            None => link.downlink.time_for(bytes).min(MAX_LEARNED),
+        }
+    }
+
+    /// Sends RESENDs if they are due; returns when to check next.
+    pub(super) fn resend_if_due(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let stalls_at = self.suspend_if_stalled(now, handle);
+        let rpc = self.rpcs.get(handle)?;
+        let policy = &self.config.policy().loss;
+        let silence = Silence { now, since: rpc.loss.silent_since(), resends: rpc.loss.resends() };
+        let (owed, path) = (self.owed(rpc), self.path(now, rpc.peer));
+        match resend_due(&silence, &owed, &path, &self.config.loss, policy) {
+            Due::At(at) => return Some(at.min(stalls_at)),
+            Due::Blocked(Block::PeerAsked, until) => {
+                // It is this RPC's turn when the peer is heard from.
+                self.queue_resend(handle);
+                return Some(until);
+            }
+            Due::Blocked(_, until) => return Some(until),
+            Due::Now => {}
+        }
+        let due = silence.since + resend_timeout(silence.resends, &owed, &self.config.loss, policy);
+        self.request_missing(now, handle);
+        let rpc = self.rpcs.get_mut(handle)?;
+        if policy.without_drift && rpc.loss.last_resend() == now {
+            rpc.loss.resent_at(without_drift(due, now));
+        }
+        self.rpcs.get(handle).map(|rpc| self.resend_at(rpc))
+    }
+
+    /// Sends a RESEND for each missing range of the granted bytes.
+    pub(crate) fn request_missing(&mut self, now: Time, handle: RpcHandle) {
+        self.make_room(handle);
+        let priority = self.levels.top();
+        let policy = &self.config.policy().loss;
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        // One round at a time waits for the link.
+        let ranges = if rpc.loss.has_queued_resends() { 0 } else { policy.ranges };
+        let mut asked = rpc.loss.has_queued_resends();
+        let mut ask = |rpc: &mut Rpc, offset, length| {
+            asked = true;
+            if rpc.loss.queue_resends() {
+                self.control.push_resends(handle);
+            }
+            let body = Body::Resend { offset, length, priority };
+            self.control.push(rpc.control(priority, body));
+            self.counters.resends_sent += 1;
+        };
+        if let Some(mut inc) = rpc.inc.take() {
+            for (start, end) in inc.missing().take(ranges) {
+                ask(rpc, start, ResendLength::Bytes(end - start));
+            }
+            // A round trip that includes a retransmission measures nothing.
+            inc.stop_rtt_probe();
+            rpc.inc = Some(inc);
+        } else if matches!(rpc.state, RpcState::ClientOutgoing | RpcState::ServerIncoming)
+            && ranges > 0
+        {
+            // Nothing has arrived, so not even the length is known.
+            ask(rpc, 0, ResendLength::All);
+        }
+        if !asked {
+            self.nothing_owed(now, handle);
+            return;
+        }
+        rpc.loss.asked(now);
+        let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
+        let suspend = rpc.loss.resends() >= SUSPEND_AFTER && policy.suspends;
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.loss.resent(until);
+        }
+        if suspend {
+            self.suspend(handle);
+        }
+    }
+
+    /// NEED_ACK asks for the same at once, but must not change when the next RESEND is due if that
+    /// counts ticks (Linux §2.5).
+    pub(crate) fn request_missing_off_schedule(&mut self, now: Time, handle: RpcHandle) {
+        let last_resend = self.rpcs.get(handle).map(|rpc| rpc.loss.last_resend());
+        self.request_missing(now, handle);
+        let ticks = self.config.policy().loss.without_drift;
+        if let (true, Some(at), Some(rpc)) = (ticks, last_resend, self.rpcs.get_mut(handle)) {
+            rpc.loss.resent_at(at);
+        }
+    }
+
+    /// Everything that was granted is here, so silence about this message means nothing.
+    fn nothing_owed(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get(handle) else { return };
+        let any_packet = self.config.policy().loss.liveness == Liveness::AnyPacket;
+        let peer_heard = self.peer(rpc.peer).map_or(Time::ZERO, |peer| peer.loss.last_heard());
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        if rpc.state == RpcState::ServerIncoming && !any_packet {
+            // A client that is alive keeps asking for its responses, so for a request any packet of
+            // its client counts. Then the requests of a dead client are forgotten together, not one
+            // after the other as each gets its grant.
+            rpc.loss.heard(rpc.loss.last_heard().max(peer_heard));
+            rpc.loss.resent_at(now);
+        } else {
+            rpc.loss.heard(now);
+        }
+    }
+}

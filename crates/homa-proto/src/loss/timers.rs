@@ -1,0 +1,137 @@
+//! The timers of an RPC (Homa §3.7): one entry in the wheel, re-armed lazily.
+//!
+//! [`Endpoint::check`] acts on the state of the RPC and returns when to check next.
+
+use super::HOST_STALL;
+use crate::coverage::EndpointInput;
+use crate::endpoint::Endpoint;
+use crate::event::{RpcError, RpcHandle};
+use crate::rpc::RpcState;
+use crate::units::{Duration, Time};
+
+/// The client of a response that was silent for this long is gone.
+const RESPONSE_SILENCE: Duration = Duration::secs(10);
+/// Nothing is due for an RPC in service; look again now and then.
+const IDLE_CHECK: Duration = Duration::millis(200);
+/// Most doublings of the interval between NEED_ACKs for a response that gets no grants.
+const MAX_BACKOFF: u16 = 5;
+
+impl Endpoint {
+    /// Fires every timer that is due.
+    pub(crate) fn expire_rpcs(&mut self, now: Time) {
+        let mut due = core::mem::take(&mut self.timers.due);
+        while let Some(tick) = self.timers.wheel.fire(now, &mut due) {
+            for &index in &due {
+                if let Some(handle) = self.rpcs.disarm(index, tick) {
+                    self.cover(Some(handle), EndpointInput::Timer);
+                    self.check(now, handle);
+                }
+            }
+        }
+        self.timers.due = due;
+    }
+
+    /// Notices that the host did not run: until `now`, neither a timer fired nor did input arrive.
+    #[inline]
+    pub(crate) fn detect_stall(&mut self, now: Time) {
+        let awaited = self.timers.deadline().unwrap_or(Time::MAX).max(self.now);
+        if now.since(awaited) >= HOST_STALL {
+            self.compensate_stall(now, now.since(awaited));
+        }
+    }
+
+    /// Has an RPC checked no later than `at`; never if loss detection has no timers.
+    pub(crate) fn arm(&mut self, now: Time, at: Time, handle: RpcHandle) {
+        if self.config.loss.resend_after == Duration::MAX {
+            return;
+        }
+        if let Some(armed) = self.rpcs.armed(handle) {
+            self.timers.wheel.arm(now, at, handle.index, armed);
+        }
+    }
+
+    /// Acts on everything that is due for one RPC.
+    pub(crate) fn check(&mut self, now: Time, handle: RpcHandle) {
+        let Some(state) = self.rpcs.get(handle).map(|rpc| rpc.state) else { return };
+        let next = match state {
+            RpcState::ClientOutgoing | RpcState::ClientIncoming => self.check_client(now, handle),
+            RpcState::ServerIncoming | RpcState::OneWayIncoming => {
+                self.check_receiving(now, handle)
+            }
+            RpcState::ServerInService => Some(now + IDLE_CHECK),
+            RpcState::ServerOutgoing => self.check_responding(now, handle),
+            RpcState::ServerSent => self.check_sent(now, handle),
+            RpcState::OneWayOutgoing => None,
+        };
+        if let Some(next) = next {
+            self.arm(now, next, handle);
+        }
+    }
+
+    fn check_client(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let deadline = self.rpcs.get(handle)?.deadline();
+        if now >= deadline {
+            self.fail(handle, RpcError::DeadlineExceeded);
+            return None;
+        }
+        // The server may have lowered its limit since the request was submitted.
+        if self.fail_too_long(handle) {
+            return None;
+        }
+        let waits_for_memory = self.waits_for_memory(handle);
+        let policy = &self.config.policy().loss;
+        let rpc = self.rpcs.get_mut(handle)?;
+        let sending = match policy.silence_starts_when_sent {
+            true => rpc.out.may_send_more(),
+            false => rpc.out.has_bytes_to_send(),
+        };
+        // While the request is not sent, or we have no room for the response, the server owes
+        // nothing.
+        if rpc.state == RpcState::ClientOutgoing && (sending || waits_for_memory) {
+            rpc.loss.heard(now);
+        }
+        let silent = now.since(rpc.loss.last_heard());
+        if self.config.loss.timeout.is_some_and(|limit| silent >= limit) {
+            self.fail(handle, RpcError::PeerUnreachable);
+            return None;
+        }
+        Some(self.resend_if_due(now, handle)?.min(deadline))
+    }
+
+    fn check_receiving(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get(handle)?;
+        if rpc.is_unvalidated() {
+            return self.check_unvalidated(now, handle);
+        }
+        if now.since(rpc.loss.last_heard()) >= self.config.loss.server_silence {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(handle);
+            return None;
+        }
+        // Its client will be asked for everything when there is memory.
+        if self.waits_for_memory(handle) {
+            return Some(now + self.config.loss.resend_after);
+        }
+        self.resend_if_due(now, handle)
+    }
+
+    fn check_responding(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        let rpc = self.rpcs.get_mut(handle)?;
+        if rpc.out.has_bytes_to_send() {
+            rpc.loss.heard(now);
+        } else if now.since(rpc.loss.last_heard()) >= RESPONSE_SILENCE {
+            self.counters.server_cancels += 1;
+            self.end_server_rpc(handle);
+            return None;
+        }
+        // A response that gets no grants: its client may have given up and its ACK was lost, or it
+        // crashed and is back. If the client does not know the RPC, it answers with an ACK.
+        let wait = Duration(IDLE_CHECK.0 << rpc.loss.resends().min(MAX_BACKOFF));
+        let silent = now.since(rpc.loss.silent_since()) >= wait;
+        let asks = self.config.policy().completion.asks_while_sending;
+        if silent && asks && self.queue_need_ack(handle) {
+            self.rpcs.get_mut(handle)?.loss.asked(now);
+        }
+        Some(now + IDLE_CHECK)
+    }
+}

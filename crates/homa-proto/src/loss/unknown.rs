@@ -1,0 +1,82 @@
+//! RESEND of an RPC that we do not know (Homa §3.7; Linux §2.5): ask for the request, or answer
+//! RPC_UNKNOWN and say how far back the memory of executed RPCs reaches.
+
+use crate::address_validation::Execution;
+use crate::config::UnknownRpcReply;
+use crate::endpoint::Endpoint;
+use crate::packet::{Body, Packet, ResendLength};
+use crate::units::{Duration, Time};
+
+impl Endpoint {
+    /// A RESEND of an RPC that we do not know.
+    pub(crate) fn on_resend_unknown(&mut self, now: Time, packet: &Packet) {
+        self.counters.resends_received += 1;
+        if !self.may_answer() {
+            return;
+        }
+        let for_server = !packet.id.from_server();
+        let (id, body) = match self.config.loss.unknown {
+            UnknownRpcReply::ResendRequest if for_server => {
+                self.counters.resends_sent += 1;
+                let length = ResendLength::Bytes(self.config.rtt_bytes);
+                let priority = self.levels.top();
+                (packet.id.server(), Body::Resend { offset: 0, length, priority })
+            }
+            UnknownRpcReply::ResendRequest => return,
+            UnknownRpcReply::RpcUnknown => {
+                let closed = !self.rpcs.is_listening(packet.local_port);
+                self.forget_departed_clients();
+                // A client whose address changed must identify itself before it can be told that
+                // nothing was executed.
+                if closed && for_server && self.may_have_moved(packet) {
+                    let ports = (packet.local_port, packet.remote_port);
+                    return self.challenge(now, packet.peer, ports);
+                }
+                self.counters.unknowns_sent += 1;
+                let remembered = self.memory_reaches(now, packet, closed);
+                let no_server = remembered.is_some() && closed;
+                if no_server {
+                    self.refuse(now, packet);
+                }
+                let id = if for_server { packet.id.server() } else { packet.id.client() };
+                (id, Body::RpcUnknown { remembered, no_server })
+            }
+        };
+        self.queue_control_to(packet.peer, (packet.local_port, packet.remote_port), id, body);
+    }
+
+    /// The port of an RPC is closed: it is not executed later either, if the request arrives after
+    /// this answer and the port is open by then.
+    fn refuse(&mut self, now: Time, packet: &Packet) {
+        if self.execution(packet) != Execution::Executed {
+            if !self.validates_addresses() {
+                self.remember_executed(now, packet.peer, packet.id);
+            }
+            if let Some(peer) = self.peer_mut(packet.peer) {
+                peer.cold.executed.refuse(packet.id);
+            }
+        }
+    }
+
+    /// How far back we can say that this peer's RPC was never executed; `closed`: its port is. If
+    /// the port was closed before and is open now, an RPC that was refused has to use another id.
+    fn memory_reaches(&self, now: Time, packet: &Packet, closed: bool) -> Option<Duration> {
+        let tells = self.config.policy().completion.tells_memory;
+        if !tells || !self.suppresses_duplicates() || packet.id.from_server() {
+            return None;
+        }
+        let executed = &self.peer(packet.peer)?.cold.executed;
+        let refused = closed && executed.is_refused(packet.id);
+        if self.execution(packet) == Execution::Executed && !refused {
+            return Some(Duration::ZERO);
+        }
+        if self.is_of_named_client(packet) {
+            // Its record is here, whatever was forgotten of others.
+            return Some(Duration::MAX);
+        }
+        Some(now.since(match self.validates_addresses() {
+            true => self.memory.complete_since(self.now),
+            false => executed.since(),
+        }))
+    }
+}

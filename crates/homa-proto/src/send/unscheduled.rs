@@ -1,0 +1,32 @@
+//! How many bytes of a message go unscheduled (Homa §3.2): RTTbytes, so that the first grant
+//! arrives when they have left.
+
+use crate::config::{Config, UnscheduledLimit};
+use crate::peer::Peer;
+
+/// Most bytes of a message that go unscheduled, whatever RTTbytes is: what the kernel module's
+/// author found best at 25 and 100 Gbit/s. With more, a few senders could fill the buffer of a
+/// switch port unasked.
+pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
+
+/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). Profile `default` fills
+/// packets.
+pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
+    let limit = match config.unscheduled {
+        UnscheduledLimit::RttBytes => peer.rtt_bytes().min(MAX_UNSCHEDULED),
+        UnscheduledLimit::Fixed(bytes) => bytes,
+    };
+    let limit = limit.min(peer.unscheduled_cap());
+    match config.profile.policy().grants.whole_packets {
+        true => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
+        false => limit.max(1),
+    }
+}
+
+/// Most unscheduled bytes of any sender of this profile, except for the rest of a packet.
+pub(crate) fn most_unscheduled(config: &Config) -> u32 {
+    match config.unscheduled {
+        UnscheduledLimit::RttBytes => MAX_UNSCHEDULED,
+        UnscheduledLimit::Fixed(bytes) => bytes.max(MAX_UNSCHEDULED),
+    }
+}
