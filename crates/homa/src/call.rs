@@ -1,4 +1,4 @@
-//! A call in progress, as a future, and reading its response while it arrives.
+//! A call in progress as a future, and reading its response while it arrives.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ use crate::engine::wait::waiters::{CallKey, ReadProgress, WakeTarget};
 use crate::error::CallError;
 use crate::message::Message;
 
-/// A call in progress: resolves to its response. Dropping it cancels the call.
+/// A call in progress. It resolves to the response; dropping it cancels the call.
 #[derive(Debug)]
 #[must_use = "dropping a call cancels it"]
 pub struct Call {
@@ -33,17 +33,17 @@ enum CallState {
     Finished,
 }
 
-/// A call in progress, as its caller knows it.
+/// A call that was accepted by the engine.
 #[derive(Debug)]
 pub(crate) struct RunningCall {
-    /// Its place in the table of waiters.
+    /// Its key in the table of waiters.
     pub(crate) key: CallKey,
     /// Receives its result.
     pub(crate) slot: Arc<CallSlot>,
 }
 
 impl Call {
-    /// A call that was started, or refused.
+    /// A call that was started or refused.
     pub(crate) fn new(engine: Engine, started: Result<RunningCall, CallError>, span: Span) -> Self {
         let state = match started {
             Ok(running) => CallState::Running(running),
@@ -52,13 +52,13 @@ impl Call {
         Self { engine, state, span }
     }
 
-    /// What of a long response has arrived without a gap beyond its first `seen` bytes, as soon as
-    /// there is something; `None` when the response is whole or the call failed: then await the
-    /// call itself, which yields all of it. Only with
-    /// [`readable_events`](homa_proto::Config::readable_events) is anything seen before that.
+    /// Waits for, and returns, the contiguous bytes after offset `seen` of a long response. Returns
+    /// `None` once the response is complete or the call has failed: then await the call itself,
+    /// which yields the whole response. Bytes are visible before that only if
+    /// [`readable_events`](crate::Config::readable_events) is on.
     ///
-    /// Reading does not copy: the part lies where it arrived. What arrives between this and the
-    /// next look is copied once more when the response is whole, so look again soon.
+    /// Reading does not copy. Bytes that arrive between two looks are copied once more when the
+    /// response is complete, so look again soon.
     ///
     /// ```no_run
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
@@ -95,12 +95,12 @@ pub struct Arrived<'a> {
     seen: usize,
 }
 
-/// Bytes of a response that is still arriving: see [`Call::arrived`]. Reads as a slice.
+/// Bytes of a response that is still arriving: see [`Call::arrived`]. It dereferences to a slice.
 #[derive(Debug)]
 pub struct Part<'a> {
     whole: Arc<Vec<u8>>,
     seen: usize,
-    /// While it is there, the call is not awaited.
+    /// Keeps the call from being awaited while the bytes are borrowed.
     call: PhantomData<&'a mut Call>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Future for Arrived<'a> {
         if let Some((partial, lent)) = waiters.take_lent(key)
             && let Some(lent) = core.give_back(&partial, lent)
         {
-            // The response came meanwhile, without these bytes, or the call failed.
+            // The response was completed without these bytes, or the call failed.
             waiters.lend(key, partial, lent.into());
         }
         let waiting = WakeTarget::Task(context.waker().clone());
@@ -166,7 +166,7 @@ impl Future for Call {
 }
 
 impl RunningCall {
-    /// Takes the result, without the engine's lock if it is there, or registers the task.
+    /// Takes the result without the engine's lock if it has arrived; otherwise registers the task.
     fn poll(&self, shared: &Shared, context: &Context<'_>) -> Poll<Result<Message, CallError>> {
         loop {
             if let Some(result) = self.slot.take() {
@@ -194,7 +194,7 @@ impl Drop for Call {
                         access.core.cancel(rpc);
                         access.submitted();
                     }
-                    // It just ended.
+                    // It has just ended.
                     None => drop(slot.take()),
                 }
             }
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    /// Where a result needs the lock, this hangs.
+    /// If taking a result needed the engine's lock, this test would hang.
     #[test]
-    fn a_result_is_taken_or_dropped_while_somebody_else_holds_the_engine() {
+    fn a_result_is_taken_or_dropped_without_the_engines_lock() {
         let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
         let (engine, other) = (open(), open());
         let (client, to, server) = (engine.client(), other.local_addr(), other.serve().unwrap());

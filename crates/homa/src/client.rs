@@ -1,4 +1,4 @@
-//! Calling servers: blocking and as futures.
+//! Calling servers, blocking or with futures.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
@@ -17,14 +17,14 @@ use crate::payload::Payload;
 use crate::ready::Ready;
 use crate::request::Request;
 
-/// Makes calls. Cheap to clone; any number of threads and tasks may use one at a time.
+/// Makes calls. A client is cheap to clone, and any number of threads and tasks may use it.
 #[derive(Clone, Debug)]
 pub struct Client {
     engine: Engine,
     inherited: Option<Inherited>,
 }
 
-/// What the calls of a client inherit from the request that they are made for.
+/// What a client's calls inherit from the request on whose behalf they are made.
 #[derive(Clone, Copy, Debug)]
 struct Inherited {
     deadline: Option<Instant>,
@@ -32,8 +32,11 @@ struct Inherited {
 }
 
 impl Client {
-    /// A client on an engine of its own, at any free port, that reaches IPv6 and IPv4 servers (only
-    /// IPv4 where the host has no IPv6).
+    /// Creates a client on a new engine at any free port. It reaches IPv6 and IPv4 servers, or only
+    /// IPv4 servers if the host has no IPv6.
+    ///
+    /// # Errors
+    /// [`OpenError::Bind`] or [`OpenError::Resources`] if the system refuses a socket or a thread.
     pub fn new() -> Result<Self, OpenError> {
         let any = |ip| Engine::bind(SocketAddr::new(ip, 0), Config::default());
         let engine =
@@ -45,11 +48,11 @@ impl Client {
         Self { engine, inherited: None }
     }
 
-    /// The same client for calls on behalf of a request: none outlasts the request's
-    /// [deadline](Request::deadline), after which it ends, or is refused, with
-    /// [`CallError::DeadlineExceeded`], and all belong to its [trace](Request::trace_context), each
-    /// as a step of its own, unless their options name another. [`Request::client`] is the server's
-    /// own.
+    /// Returns a client for calls on behalf of a request. A call ends at the latest at the
+    /// request's [deadline](Request::deadline), with [`CallError::DeadlineExceeded`]; if the
+    /// deadline has passed, it is refused. The calls belong to the request's
+    /// [trace](Request::trace_context), each as a child, unless their options name another.
+    /// [`Request::client`] returns such a client of the server's engine.
     ///
     /// ```
     /// # use homa::{CallError, Client, Request};
@@ -67,7 +70,7 @@ impl Client {
         Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
-    /// The options of a call with what it inherits; `None` when its time is over.
+    /// The options of a call, including what it inherits; `None` if the deadline has passed.
     fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
         let mut options = *options;
         let Some(Inherited { deadline, trace }) = self.inherited else { return Some(options) };
@@ -79,10 +82,10 @@ impl Client {
         Some(options)
     }
 
-    /// Resolves when there is room for one more call with a request of any length, or at once with
-    /// the error that every call will have. Another task may take the room first: then the call is
-    /// refused as ever, and this may be awaited again. On a sharded engine ([`Engine::sharded`]) it
-    /// waits for room in every shard, since it does not know where the call will go.
+    /// Waits until one more call, with a request of any length, would be accepted. If every call
+    /// would be refused, it returns that error at once. Another task may be faster: then the call
+    /// is refused as usual, and you can wait again. On a sharded engine ([`Engine::sharded`]) it
+    /// waits for capacity in every shard, because the server is not known yet.
     ///
     /// ```
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
@@ -104,17 +107,23 @@ impl Client {
         Ready::new(self, Some(bytes))
     }
 
-    /// The engine below.
+    /// The engine that this client uses.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Calls a server and blocks until its response is here, with the default options (10 s).
+    /// Calls a server and blocks until the response arrives, with the default options (10 s).
+    ///
+    /// # Errors
+    /// Each variant of [`CallError`] says what to do.
     pub fn call(&self, to: SocketAddr, request: impl Into<Payload>) -> Result<Message, CallError> {
         self.call_with(to, request, &CallOptions::default())
     }
 
-    /// Calls a server and blocks until its response is here.
+    /// Calls a server and blocks until the response arrives.
+    ///
+    /// # Errors
+    /// Each variant of [`CallError`] says what to do.
     pub fn call_with(
         &self,
         to: SocketAddr,
@@ -134,14 +143,13 @@ impl Client {
     }
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
-    /// executor will do. Dropping the future cancels the call, here and at the server.
+    /// executor can poll it. Dropping the future cancels the call, here and at the server.
     ///
-    /// A response that is here counts no longer against
-    /// [`memory_budget`](homa_proto::Config::memory_budget), whether the future was polled or not:
-    /// one that is awaited could otherwise wait for memory that those behind it hold. So responses
-    /// nobody polls for take up to as many times
-    /// [`max_message`](homa_proto::Config::max_message) as there are calls: bound the calls in
-    /// progress.
+    /// A response that has arrived no longer counts against
+    /// [`memory_budget`](homa_proto::Config::memory_budget), even if its future is not polled.
+    /// Otherwise an awaited call could wait for memory that other responses hold. Responses that
+    /// are not polled can therefore use up to [`max_message`](homa_proto::Config::max_message) for
+    /// each call in progress, so limit the number of calls.
     pub fn call_async(&self, to: SocketAddr, request: impl Into<Payload>) -> Call {
         self.call_async_with(to, request, &CallOptions::default())
     }
@@ -161,8 +169,8 @@ impl Client {
         Call::new(engine.into_owned(), running, span)
     }
 
-    /// Registers and submits a call at the engine that hears of its server, and sends what may
-    /// leave.
+    /// Registers and submits a call at the engine that receives the server's replies, and sends
+    /// what may leave.
     fn start<'a>(
         &self,
         engine: &'a Engine,
@@ -201,7 +209,7 @@ impl Client {
     }
 }
 
-/// A call's span (level debug): `rpc` is its number, written as `homa pcap` does.
+/// The span of a call (level debug). `rpc` is its id in the format of `homa pcap`.
 fn call_span(to: SocketAddr, bytes: usize) -> Span {
     tracing::debug_span!("homa_call", rpc = Empty, peer = %to, bytes, trace = Empty)
 }

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_engines_that_share_an_address_come_to_no_more_than_the_whole() {
+    fn the_limits_of_all_shards_add_up_to_the_configured_ones() {
         for whole in [Config::default().seed(7), Config::linux().seed(7)] {
             for shards in [1, 3, 64] {
                 let parts: Vec<_> = (0..shards).map(|n| whole.part(n.into(), shards)).collect();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn no_engine_has_the_seed_of_another_of_its_group_or_of_one_with_the_next_seed() {
+    fn no_two_engines_of_close_seeds_or_one_group_share_a_seed() {
         let seeds = [0, 1, 2, u64::MAX, 1 << 32, (1 << 32) + 1];
         let parts = |seed| {
             let config = Config::default().seed(seed);

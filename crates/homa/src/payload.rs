@@ -6,15 +6,16 @@ use bytes::Bytes;
 
 use crate::message::Message;
 
-/// The bytes of a message to send, made by `into()` from whatever holds them. Vectors, strings,
-/// received [`Message`]s and [`Bytes`] are taken over without a copy; slices and arrays of bytes
-/// are copied. To send the same bytes more than once, keep them in [`Bytes`].
+/// The bytes of a message to send, created with `into()`. Vectors, strings, received [`Message`]s
+/// and [`Bytes`] are moved without a copy; slices and arrays are copied. To send the same bytes
+/// more than once, keep them in [`Bytes`].
 ///
-/// A list of [`Bytes`] is one message, which is sent from where its parts lie: only packets with
-/// many small parts, and those of at most 600 bytes, are copied together.
+/// A list of [`Bytes`] is one message, and is sent from where its parts lie. Only packets with many
+/// small parts, and packets of at most 600 bytes, are copied together.
 ///
-/// Memory of your own ([`Bytes::from_owner`]) is dropped by any thread that uses the engine, or by
-/// the engine's own, when the message is over: its destructor may use the engine.
+/// If the memory has an owner ([`Bytes::from_owner`]), its destructor runs when the message is
+/// released, in any thread that uses the engine or in the engine's helper thread. The destructor
+/// may use the engine.
 ///
 /// ```
 /// # use homa::{Client, Server};
@@ -35,7 +36,7 @@ use crate::message::Message;
 #[derive(Clone, Debug)]
 pub struct Payload(Storage);
 
-// Two enumerations, since then neither needs a tag.
+// Two nested enumerations, because then neither needs a tag.
 #[derive(Clone, Debug)]
 enum Storage {
     Owned(Owned),
@@ -53,7 +54,7 @@ const _: () = assert!(size_of::<Payload>() == size_of::<Bytes>(), "calls move it
 /// A part of a list; never empty.
 #[derive(Debug)]
 struct PayloadPart {
-    /// Bytes of the message up to its end.
+    /// Offset of its end in the message.
     end: usize,
     bytes: Bytes,
 }
@@ -68,17 +69,17 @@ impl Payload {
         }
     }
 
-    /// True without bytes: such a message is refused.
+    /// True if there are no bytes: such a message is refused.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes in order, part by part; what was not made from a list has one part.
+    /// The bytes in order, part by part. A payload that was not created from a list has one part.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.slices(0, self.len())
     }
 
-    /// `len` bytes from `start` on, if there are so many and they lie together.
+    /// `len` bytes from `start` on, if they exist and are contiguous.
     #[inline]
     pub(crate) fn get(&self, start: usize, len: usize) -> Option<&[u8]> {
         match &self.0 {
@@ -93,7 +94,7 @@ impl Payload {
         self.slices(start, len).next().filter(|slice| slice.len() == len)
     }
 
-    /// As many of the `len` bytes from `start` on as there are, in the slices in which they lie.
+    /// Up to `len` bytes from `start` on, in contiguous slices.
     pub(crate) fn slices(&self, start: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         let end = start.saturating_add(len);
         let (whole, list): (&[u8], &[PayloadPart]) = match &self.0 {
@@ -111,8 +112,8 @@ impl Payload {
         whole.into_iter().chain(parts)
     }
 
-    /// The vector, for its memory; itself where the bytes may be shared, and somebody's code runs
-    /// when they are dropped ([`Bytes::from_owner`]).
+    /// The vector, so that its memory can be reused. Returns the payload itself if the bytes may be
+    /// shared, because dropping them can run a destructor ([`Bytes::from_owner`]).
     pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
         match self.0 {
             Storage::Owned(Owned::Vector(bytes)) => Ok(bytes),
@@ -121,7 +122,7 @@ impl Payload {
     }
 }
 
-/// Without a copy unless it was made from a list.
+/// Copies only if the payload was created from a list.
 impl From<Payload> for Bytes {
     fn from(payload: Payload) -> Self {
         match payload.0 {
@@ -156,7 +157,7 @@ impl<const N: usize> From<[Bytes; N]> for Payload {
     }
 }
 
-/// From parts of any kind that [`Bytes`] takes over: vectors, strings, received messages.
+/// From parts of any kind that converts into [`Bytes`]: vectors, strings, received messages.
 impl<B: Into<Bytes>> FromIterator<B> for Payload {
     fn from_iter<I: IntoIterator<Item = B>>(parts: I) -> Self {
         let mut end = 0;
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_gives_any_span_in_the_slices_where_it_lies() {
+    fn a_list_returns_any_span_in_contiguous_slices() {
         let parts = [Bytes::from("abc"), Bytes::new(), Bytes::from("d"), Bytes::from("efgh")];
         let list = Payload::from(parts.clone());
         assert_eq!(list.len(), 8);

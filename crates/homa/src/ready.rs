@@ -1,4 +1,4 @@
-//! Waiting for room: for one more call, or for the bytes of a reply.
+//! Waiting until a call or a reply would be accepted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +15,13 @@ use crate::error::CallError;
 pub struct Ready<'a> {
     client: &'a Client,
     bytes: u32,
-    /// Where it waits, of engines that share an address.
+    /// The shard at which it waits.
     waits_at: Option<Engine>,
     ticket: Option<u64>,
 }
 
 impl<'a> Ready<'a> {
-    /// Room for a call with a request of so many bytes; as long as any, if `None`.
+    /// Waits for a call with a request of `bytes` bytes, or of any length if `None`.
     pub(crate) fn new(client: &'a Client, bytes: Option<usize>) -> Self {
         let bytes = bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         Self { client, bytes, waits_at: None, ticket: None }
@@ -62,7 +62,8 @@ impl Drop for Ready<'_> {
     }
 }
 
-/// Looks for room for a call; `ticket` is kept between looks.
+/// Checks the capacity for a call, and registers the task if there is not enough. `ticket`
+/// identifies the registration between polls.
 pub(crate) fn poll(
     engine: &Engine,
     bytes: u32,
@@ -74,7 +75,7 @@ pub(crate) fn poll(
     if access.draining {
         return Poll::Ready(Err(CallError::ShuttingDown));
     }
-    // What is too long is refused as such.
+    // A request that is too long is refused when it is submitted, so it need not wait.
     let waiter = CapacityWaiter::Call { bytes: bytes.min(access.core.longest()) };
     if access.core.capacity(waiter, (0, 0)) == Capacity::Enough {
         return Poll::Ready(Ok(()));
@@ -84,7 +85,7 @@ pub(crate) fn poll(
     Poll::Pending
 }
 
-/// Waits for room, which may just have come.
+/// Registers a task. Capacity may have become free just before, so it is offered at once.
 pub(crate) fn wait(
     engine: &Engine,
     waiter: CapacityWaiter,
@@ -98,7 +99,7 @@ pub(crate) fn wait(
     Some(ticket)
 }
 
-/// Waits no longer; what room there is is for the next.
+/// Removes a registration, and offers the free capacity to the next waiter.
 pub(crate) fn leave(engine: &Engine, ticket: &mut Option<u64>) {
     if let Some(ticket) = ticket.take()
         && let Some(mut access) = engine.here()

@@ -1,4 +1,4 @@
-//! Serving requests: blocking and as futures.
+//! Serving requests, blocking or with futures.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,13 +14,14 @@ use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
 use crate::request::Request;
 
-/// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks
-/// may accept at a time. Dropping the last clone refuses the requests that nobody accepted.
+/// Accepts the requests that arrive at an address. A server is cheap to clone, and any number of
+/// threads and tasks may accept. Dropping the last clone refuses the requests that are not accepted
+/// yet.
 #[derive(Clone, Debug)]
 pub struct Server(Arc<ServerPort>);
 
-/// Closes the port when the last handle is gone, and the address unless it is the engine's first,
-/// as soon as the requests in progress there are answered.
+/// Closes the port when the last handle is dropped. The address is closed, too, unless it is the
+/// engine's first, as soon as the requests in progress there are answered.
 #[derive(Debug)]
 struct ServerPort {
     engine: Engine,
@@ -28,7 +29,7 @@ struct ServerPort {
 }
 
 impl Server {
-    /// A server on an engine of its own.
+    /// Opens a server on a new engine.
     pub fn bind(at: SocketAddr) -> Result<Self, OpenError> {
         Engine::bind(at, Config::default())?.serve()
     }
@@ -37,18 +38,19 @@ impl Server {
         Self(Arc::new(ServerPort { engine, local }))
     }
 
-    /// The engine below.
+    /// The engine that this server uses.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// Where clients reach this server.
+    /// The address at which clients reach this server.
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
     }
 
-    /// Blocks until a request is here. Clients' hosts take turns, each with its requests in order
-    /// of arrival. `None` once the server or the engine drains and no request is left.
+    /// Blocks until a request is available. Hosts of clients take turns, and the requests of one
+    /// host keep their order of arrival. `None` once the server or the engine drains and no request
+    /// is left.
     pub fn accept(&self) -> Option<Request> {
         let port = self.0.local.port();
         let mut access = self.0.engine.here()?;
@@ -72,10 +74,14 @@ impl Server {
         arrived.flatten().map(|arrived| self.request(arrived))
     }
 
-    /// Ends this server gracefully, and leaves the engine to others: new requests are refused, as
-    /// where nobody listens ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable): not
-    /// executed, another server may be asked), those that had arrived go on being yielded, then
-    /// none. Returns when all replies are acknowledged, or fails when `timeout` has passed.
+    /// Ends this server gracefully; other users of the engine are not affected. New requests are
+    /// refused as if no server listened
+    /// ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable), so that the client can
+    /// try another server). `accept` still returns requests that were already received, then
+    /// `None`.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some replies are not acknowledged when `timeout` has passed.
     ///
     /// ```
     /// # use homa::{CallError, Client, Server};
@@ -112,7 +118,8 @@ impl Server {
         }
     }
 
-    /// A future of the next request; `None` once the engine drains and no request is left.
+    /// A future of the next request; it resolves to `None` once the engine drains and no request is
+    /// left.
     pub fn accept_async(&self) -> Accept<'_> {
         Accept { server: self, ticket: None }
     }

@@ -1,9 +1,10 @@
-//! One object that is client and server at once: sends requests and replies, and receives requests
-//! and responses in one queue with a pollable descriptor, in the style of the kernel module's
+//! A socket that is client and server at once. It sends requests and replies, and receives requests
+//! and responses from one queue with a pollable descriptor, in the style of the kernel module's
 //! sockets.
 //!
-//! Any number of threads may use it. A thread that blocks in [`Socket::receive`] drives the engine
-//! itself; otherwise a helper thread does, and the descriptor tells when something is there.
+//! Any number of threads may use it. A thread that blocks in [`Socket::receive`] drives the engine;
+//! otherwise a helper thread does, and the descriptor becomes readable when a message can be
+//! received.
 //!
 //! ```
 //! use homa::socket::{Incoming, SendOptions, Socket, Wanted};
@@ -44,8 +45,8 @@ use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
 
-/// An RPC of a socket. As a number it is never 0, even for calls and odd for requests.
-// The protocol's generations have 31 bits, which leaves one for the kind.
+/// An RPC of a socket. Its number is never 0; it is even for calls and odd for requests.
+// The protocol's generations have 31 bits, which leaves one bit for the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     rpc: RpcHandle,
@@ -63,29 +64,29 @@ impl Id {
         handle.wrapping_add(1) << 1 | u64::from(self.request)
     }
 
-    /// The id that has this number; `None` for numbers that no id has.
+    /// The id with this number; `None` if no id has it.
     pub fn from_number(number: u64) -> Option<Self> {
         let handle = (number >> 1).checked_sub(1)?;
         let rpc = RpcHandle { index: handle as u32, generation: (handle >> 32) as u32 };
         Some(Self { rpc, request: number & 1 == 1 })
     }
 
-    /// True for requests of others, false for calls of ours.
+    /// True for requests of others, false for our calls.
     pub fn is_request(self) -> bool {
         self.request
     }
 }
 
-/// Parameters of one call from a socket. Start from the default, or from the call's own options by
-/// `into()`.
+/// Parameters of one call from a socket. Start from the default, or convert [`CallOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendOptions {
-    /// Deadline and idempotence.
+    /// Deadline, idempotence, and trace.
     pub call: CallOptions,
-    /// Comes back with the response.
+    /// A number that is returned with the response.
     pub cookie: u64,
-    /// Its end is received only by naming it and does not make the descriptor readable.
+    /// Private call: its completion is only returned by a receive that names its id, and does not
+    /// make the descriptor readable.
     pub private: bool,
 }
 
@@ -96,12 +97,12 @@ impl From<CallOptions> for SendOptions {
 }
 
 impl SendOptions {
-    /// Has a number come back with the response.
+    /// Sets the number that is returned with the response.
     pub fn cookie(self, cookie: u64) -> Self {
         Self { cookie, ..self }
     }
 
-    /// Has the call's end received only by naming it.
+    /// Makes the call private: see [`Self::private`](#structfield.private).
     pub fn private(self, private: bool) -> Self {
         Self { private, ..self }
     }
@@ -110,15 +111,15 @@ impl SendOptions {
 /// What a thread wants to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Requests and the ends of calls that are not private, whatever came first.
+    /// Requests, and completions of calls that are not private, in order of arrival.
     Any,
     /// Requests.
     Requests,
-    /// The end of any call that is not private.
+    /// Completions of calls that are not private.
     Responses,
-    /// The end of this call.
+    /// The completion of this call.
     Call(Id),
-    /// The end of this call, or a request.
+    /// The completion of this call, or a request.
     CallOrRequests(Id),
 }
 
@@ -142,7 +143,7 @@ impl Wanted {
     }
 }
 
-/// Something that arrived.
+/// A received request or completion.
 #[derive(Debug)]
 pub enum SocketEvent {
     /// A call ended.
@@ -157,8 +158,8 @@ pub enum SocketEvent {
         /// The response.
         result: Result<Message, CallFailure>,
     },
-    /// A request, to be answered with [`Socket::reply`] or given up with [`Socket::abort`]. Until
-    /// then it keeps memory here.
+    /// A request. Answer it with [`Socket::reply`] or drop it with [`Socket::abort`]; it uses
+    /// memory until then.
     #[non_exhaustive]
     Request {
         /// The request.
@@ -167,9 +168,9 @@ pub enum SocketEvent {
         from: SocketAddr,
         /// Its bytes.
         bytes: Message,
-        /// Until when the client waits for the answer, as far as it said so.
+        /// The time at which the client stops waiting, if it sent one.
         deadline: Option<Instant>,
-        /// The distributed trace that it belongs to.
+        /// The distributed trace that the request belongs to.
         trace: Option<TraceContext>,
     },
 }
@@ -181,15 +182,17 @@ pub enum ReceiveError {
     /// Nothing has arrived yet.
     #[error("nothing has arrived: wait until the descriptor is readable")]
     WouldBlock,
-    /// The call that was asked for is none of this socket's, or its end was received before.
-    #[error("no call with this id is in progress: it was received or aborted, or never sent here")]
+    /// The call is not one of this socket, or its completion was already received.
+    #[error(
+        "no call with this id is in progress: it was received, aborted, or not sent by this socket"
+    )]
     UnknownCall,
-    /// The socket was closed or drained, and nothing is left or will come.
+    /// The socket was closed or drained, and nothing is left to receive.
     #[error("the socket is closed: open another one")]
     Closed,
 }
 
-/// See the module's documentation. Dropping it ends everything that is in progress.
+/// See the module's documentation. Dropping a socket ends everything that is in progress.
 #[derive(Debug)]
 pub struct Socket {
     engine: Engine,
@@ -197,14 +200,15 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket over UDP at a local address (port 0: any), which accepts no requests yet.
+    /// Opens a socket over UDP at a local address (port 0: any). It accepts no requests until
+    /// [`Self::listen`].
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// A socket over any driver, which has at least one local address.
+    /// Opens a socket over any driver, which must have at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         let event_counter = Waker::new().map_err(OpenError::Resources)?;
         let readable = event_counter.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
@@ -213,7 +217,7 @@ impl Socket {
         Ok(Self { engine, readable })
     }
 
-    /// Accepts requests from here on.
+    /// Accepts requests from now on.
     pub fn listen(&self) {
         if let Some(mut access) = self.engine.here() {
             access.core.listen(self.local_addr().port());
@@ -225,14 +229,14 @@ impl Socket {
         self.engine.local_addr()
     }
 
-    /// Sends a request; its response will be received under the id returned.
+    /// Sends a request. Its response is received with the returned id.
     pub fn send(
         &self,
         to: SocketAddr,
         request: impl Into<Payload>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
-        // Before the lock is taken, and dropped after it: that may be the caller's code.
+        // Before the lock is taken: converting and dropping may run code of the caller.
         let (to, request) = (canonical(to), request.into());
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         if access.draining {
@@ -246,9 +250,9 @@ impl Socket {
         Ok(Id::call(rpc))
     }
 
-    /// Answers a request (of the client `to`, if named). That the client has given up meanwhile is
-    /// no error; [`ReplyError::Gone`] means that no such request waits for an answer. After any
-    /// other error it still does: reply again or [abort](Self::abort) it.
+    /// Answers a request; if `to` is given, it must be the client. It is not an error if the client
+    /// has given up. [`ReplyError::Gone`] means that no such request waits for an answer. After any
+    /// other error the request still waits: reply again or [abort](Self::abort) it.
     pub fn reply(
         &self,
         id: Id,
@@ -258,7 +262,7 @@ impl Socket {
         if !id.request {
             return Err(ReplyError::Gone);
         }
-        // What is left of it is dropped last, without the lock.
+        // A response that is left is dropped last, without the lock.
         let mut response = Some(response.into());
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
         let SharedState { waiters, core, .. } = &mut *access;
@@ -268,12 +272,12 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives what is wanted, or says at once that it is not there.
+    /// Receives what is wanted, or fails at once with [`ReceiveError::WouldBlock`].
     pub fn try_receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
         self.take(wanted, false)
     }
 
-    /// Blocks until something that is wanted is there.
+    /// Blocks until something that is wanted arrives.
     pub fn receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
         self.take(wanted, true)
     }
@@ -300,7 +304,7 @@ impl Socket {
         });
         let item = item.unwrap_or(MailboxItem::Closed);
         if matches!(item, MailboxItem::Nothing) {
-            // Whoever asks without waiting will poll: someone has to drive the engine.
+            // A caller that does not wait will poll, so a helper must drive the engine.
             access.need_leader();
         }
         let deadline = match &item {
@@ -323,15 +327,15 @@ impl Socket {
         }
     }
 
-    /// True when nobody waits any more for the answer to a request: its client gave up, or its time
-    /// is over. `None` when no such request waits to be answered.
+    /// True if the client of a request cancelled the call or its deadline has passed; `None` if no
+    /// such request waits for an answer.
     pub fn is_cancelled(&self, id: Id) -> Option<bool> {
         let (until, cancelled) = self.client_of(id)?;
         Some(cancelled || until.is_some_and(|until| until <= Instant::now()))
     }
 
-    /// How long the client will still wait for the answer to a request, zero when it gave up;
-    /// `Duration::MAX` where it did not say. `None` when no such request waits to be answered.
+    /// The remaining time of a request: zero if the client gave up, `Duration::MAX` if it sent no
+    /// deadline. `None` if no such request waits for an answer.
     pub fn remaining(&self, id: Id) -> Option<Duration> {
         let (until, cancelled) = self.client_of(id)?;
         let left =
@@ -347,9 +351,9 @@ impl Socket {
         Some((core.instant(until), cancelled))
     }
 
-    /// Gives up an RPC: a call is forgotten, or ends with [`CallFailure::Aborted`] when there is an
-    /// `error`; a request will not be answered, which its client hears at
-    /// once. False when there is no such RPC.
+    /// Ends an RPC. A call is forgotten or, with an `error`, completes with
+    /// [`CallFailure::Aborted`]. A request is dropped, and its client is told at once. False if
+    /// there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
         let Some(mut access) = self.engine.here() else { return false };
         let SharedState { waiters, core, .. } = &mut *access;
@@ -362,7 +366,7 @@ impl Socket {
         found
     }
 
-    /// As [`Self::abort`] for every call in progress.
+    /// As [`Self::abort`], for every call in progress.
     pub fn abort_all(&self, error: Option<i32>) {
         let Some(mut access) = self.engine.here() else { return };
         let SharedState { waiters, core, .. } = &mut *access;
@@ -374,15 +378,15 @@ impl Socket {
         access.submitted();
     }
 
-    /// From here on nothing is sent or accepted; what has arrived can be received, then
+    /// Stops sending and accepting. Messages that have arrived can still be received, then
     /// [`ReceiveError::Closed`].
     pub fn close(&self) {
         self.end(Mailbox::close);
     }
 
-    /// From here on nothing new is sent or accepted; waits until everything in progress is finished
-    /// and acknowledged. What has arrived, and the ends of calls in progress, can be received, also
-    /// by threads that wait for them, then [`ReceiveError::Closed`].
+    /// Stops sending and accepting new messages, and waits until everything in progress is finished
+    /// and acknowledged. Messages that have arrived, and completions of calls in progress, can
+    /// still be received, also by threads that are blocked; then [`ReceiveError::Closed`].
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         self.end(Mailbox::drain);
         self.engine.drain(timeout)
@@ -399,14 +403,14 @@ impl Socket {
         access.submitted();
     }
 
-    /// What was counted.
+    /// Counters, gauges, and latency histograms.
     pub fn metrics(&self) -> Metrics {
         self.engine.metrics()
     }
 }
 
-/// Readable exactly when [`Socket::try_receive`] with [`Wanted::Any`] would not fail with
-/// `WouldBlock`. Only to be watched, never read.
+/// Readable exactly if [`Socket::try_receive`] with [`Wanted::Any`] would not fail with
+/// `WouldBlock`. Only poll it; never read it.
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
@@ -414,7 +418,7 @@ impl AsFd for Socket {
 }
 
 impl Drop for Socket {
-    /// Servers hear which responses arrived: a kernel would ask for ever.
+    /// Acknowledges received responses. Otherwise a kernel server would ask forever.
     fn drop(&mut self) {
         self.close();
     }
@@ -425,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_handle_of_the_protocol_has_a_number_of_its_own() {
+    fn every_handle_of_the_protocol_has_a_unique_number() {
         for generation in [0, 1, u32::MAX >> 1] {
             for (index, request) in [(0, false), (0, true), (u32::MAX - 1, true)] {
                 let id = Id { rpc: RpcHandle { index, generation }, request };

@@ -13,9 +13,8 @@ use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready;
 
-/// Calls one server. Ready when the engine has room for one more call, as [`Client::ready`]; as
-/// there, somebody else may take the room first, and the call is refused then. Clones wait for room
-/// on their own.
+/// Calls one server. It is ready when one more call would be accepted, as with [`Client::ready`].
+/// Another caller may be faster, and the call is refused then. Clones wait independently.
 ///
 /// ```
 /// use tower_service::Service;
@@ -37,7 +36,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server at an address, as a client calls it with some options.
+    /// The server at an address, called by `client` with `options`.
     pub fn new(client: Client, at: SocketAddr, options: CallOptions) -> Self {
         Self { client, at, options, ticket: None }
     }

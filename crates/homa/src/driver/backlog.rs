@@ -1,31 +1,31 @@
-//! What the layers below had no room for (EAGAIN, ENOBUFS): copied, and sent first when they have.
+//! Packets that the socket or the device had no room for (EAGAIN, ENOBUFS). They are copied, and
+//! sent first when there is room.
 //!
-//! Bytes are copied because the messages that they belong to may end meanwhile. What waits for
-//! one link holds back no train of another. The engine packs nothing but control packets for a
-//! link that something waits for; they are tried at once, and wait behind the rest where they
-//! are refused, too.
+//! They are copied because the messages that they belong to may end in the meantime. The backlog of
+//! one link delays no train of another. The engine packs only control packets for a link that has a
+//! backlog; those are tried at once, and join the backlog if they are refused, too.
 
 use homa_proto::LinkId;
 
 use super::{DriverCounters, Full, Gather, LinkBacklog, Outbox, Train, TrainPiece};
 
-/// Attempts without success after which a train that the device's queue refuses is given up: there
-/// are queues that never take a packet of its size, and others wait behind it. With the engine's
-/// pauses between them, some 12 ms.
+/// After this many failed attempts, a train that the device's queue refuses is dropped, because
+/// some queues never take a packet of its size and others wait behind it. With the engine's pauses
+/// between attempts, this takes about 12 ms.
 const ATTEMPTS_MAX: u32 = 16;
-/// Bytes that wait for one link; what is refused beyond them is lost. More than a batch.
+/// Most bytes in the backlog of a link, more than one batch. Packets beyond it are lost.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// Trains that wait, by link.
+/// Delayed trains, by link.
 #[derive(Debug, Default)]
 pub struct Backlog {
-    /// What each of them waits for.
+    /// The links that have a backlog.
     links: Vec<LinkBacklog>,
-    /// In the same order.
+    /// Their trains, in the same order.
     batches: Vec<LinkBatch>,
 }
 
-/// What waits for a link. Each train has one piece.
+/// The delayed trains of a link. Each train has one piece.
 #[derive(Debug, Default)]
 pub struct LinkBatch {
     outbox: Outbox,
@@ -38,7 +38,7 @@ impl LinkBatch {
         &self.outbox
     }
 
-    /// Copies a train, but for its first `offset` bytes.
+    /// Copies a train without its first `offset` bytes.
     fn push(&mut self, train: &Train, from: &Outbox, messages: &dyn Gather, offset: usize) {
         let Outbox { bytes, pieces, trains } = &mut self.outbox;
         let start = bytes.len() + offset;
@@ -53,8 +53,8 @@ impl LinkBatch {
         trains.push(Train { len: bytes.len() - start, pieces: at..at + 1, ..train.clone() });
     }
 
-    /// Forgets what was sent: all but the trains from `stopped.0` on, of which that one was sent up
-    /// to `stopped.1`. Returns how many were given up.
+    /// Removes the trains before `first`, and the first `offset` bytes of that train, because they
+    /// were sent. Returns how many trains were dropped.
     fn shorten(&mut self, (first, offset, full): (usize, usize, Full)) -> usize {
         let Outbox { pieces, trains, .. } = &mut self.outbox;
         trains.drain(..first);
@@ -76,13 +76,13 @@ impl LinkBatch {
 }
 
 impl Backlog {
-    /// How much waits for each link, and for what.
+    /// The backlog of each link.
     pub fn links(&self) -> &[LinkBacklog] {
         &self.links
     }
 
-    /// Of `trains` those from `at` on are left, of which that one was sent up to `offset` and
-    /// has no room: keeps what leaves by its link, and returns the others.
+    /// Sending stopped at byte `offset` of train `at`, because its link is full. Keeps the
+    /// remaining trains of that link, and returns those of other links.
     pub fn set_aside(
         &mut self,
         trains: &[Train],
@@ -108,7 +108,7 @@ impl Backlog {
         others
     }
 
-    /// The place of a link for which something waits from now on.
+    /// The index of a link's backlog, which is created if necessary.
     fn slot(&mut self, link: LinkId, full: Full) -> usize {
         let found = self.links.iter().position(|links| links.link == link);
         found.unwrap_or_else(|| {
@@ -118,15 +118,15 @@ impl Backlog {
         })
     }
 
-    /// What is to be tried again; [`Self::put_back`] says how that went.
+    /// Takes the backlog of a link to send it; pass the rest to [`Self::put_back`].
     pub fn take(&mut self, link: LinkId) -> Option<LinkBatch> {
         let at = self.links.iter().position(|links| links.link == link)?;
         self.links.swap_remove(at);
         Some(self.batches.swap_remove(at))
     }
 
-    /// What was taken was sent, but for what `stopped` says: see [`LinkBatch::shorten`]. Returns how
-    /// many trains were given up.
+    /// Puts back what was not sent: see [`LinkBatch::shorten`]. Returns how many trains were
+    /// dropped.
     pub fn put_back(
         &mut self,
         link: LinkId,
@@ -144,9 +144,9 @@ impl Backlog {
     }
 }
 
-/// A driver of sockets, which keeps what has no room.
+/// A driver of sockets that keeps a backlog.
 pub trait Sockets {
-    /// Sends trains, or those before where it says that there was no room.
+    /// Sends trains. If there is no room, returns the train and the byte at which it stopped.
     fn send_all(
         &mut self,
         trains: &[Train],
@@ -154,10 +154,10 @@ pub trait Sockets {
         messages: &dyn Gather,
     ) -> Result<(), (usize, usize, Full)>;
 
-    /// What waits, and what is counted of that.
+    /// The backlog and the counters.
     fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters);
 
-    /// Sends some trains of a batch; what has no room is kept.
+    /// Sends some trains of a batch; those that find no room join the backlog.
     fn send_some(&mut self, trains: &[Train], outbox: &Outbox, messages: &dyn Gather) {
         if let Err(stopped) = self.send_all(trains, outbox, messages) {
             let (backlog, counters) = self.backlog_mut();
@@ -166,7 +166,7 @@ pub trait Sockets {
         }
     }
 
-    /// Tries again to send what waits for a link.
+    /// Tries again to send the backlog of a link.
     fn send_backlog(&mut self, link: LinkId) {
         let Some(batch) = self.backlog_mut().0.take(link) else { return };
         let outbox = batch.outbox();
@@ -176,7 +176,7 @@ pub trait Sockets {
     }
 }
 
-/// For trains that lie in their outbox.
+/// For trains that are completely in their outbox.
 struct NoMessages;
 
 impl Gather for NoMessages {

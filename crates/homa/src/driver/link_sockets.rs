@@ -1,15 +1,15 @@
 //! The sockets that send from one local address: one for each link that packets leave by.
 //!
-//! The kernel counts per socket what it has not sent yet. Through one socket nobody could tell
-//! whose queue that is where packets leave by several links, and a slow link that fills the
-//! socket's buffer would hold back the others. So the first link has the socket that receives,
-//! and each further one, when it is first used, a socket of its own at the same address, which
-//! only sends. Where the system refuses that, or the thread that would open it is in another
-//! network namespace, links share the first; so do peers that no route is known to. An engine may
-//! have many sockets: one that sent nothing since the kernel had sent all is not asked.
+//! The kernel counts unsent bytes per socket. If several links shared one socket, their queues
+//! could not be distinguished, and a slow link that fills the socket's buffer would delay the
+//! others. So the first link uses the socket that receives, and each further link gets a socket at
+//! the same address when it is first used, which only sends. If the system refuses that, or the
+//! thread that would open it is in another network namespace, links share the first socket; so do
+//! peers without a known route. An engine may have many sockets: a socket that has sent nothing
+//! since the kernel's count was zero is not queried.
 //!
-//! What the network reports about packets may arrive at any of them over IP; over UDP it arrives at
-//! the one that receives.
+//! Network reports about packets may arrive at any of the sockets over raw IP; over UDP they arrive
+//! at the one that receives.
 
 use std::cell::Cell;
 use std::io;
@@ -20,7 +20,7 @@ use homa_proto::LinkId;
 
 use super::udp::class::DefaultClass;
 
-/// After a socket was refused, for want of descriptors, say, until it is tried again.
+/// Time until a refused socket is tried again; for example, there may have been no descriptor left.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The link of the socket that receives.
@@ -29,11 +29,11 @@ const FIRST: LinkId = LinkId(0);
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct LinkSockets {
-    /// Whether the socket that receives may hold something unsent.
+    /// Whether the socket that receives may hold unsent bytes.
     holds: Cell<bool>,
-    /// What it sends.
+    /// The default traffic class of the socket that receives.
     default_class: DefaultClass,
-    /// Of each link but the first, or when it was refused.
+    /// The socket of each link but the first, or when it was refused.
     others: Vec<(LinkId, Result<LinkSocket, Instant>)>,
 }
 
@@ -46,8 +46,8 @@ struct LinkSocket {
 }
 
 impl LinkSockets {
-    /// The socket by which to send now over a link, where `main` receives, and its class; `open`
-    /// opens another.
+    /// The socket to send by a link, and its default class. `main` is the socket that receives;
+    /// `open` opens another.
     pub fn socket(
         &mut self,
         main: RawFd,
@@ -74,7 +74,7 @@ impl LinkSockets {
         }
     }
 
-    /// Opens a socket for a link; false where it is refused.
+    /// Opens a socket for a link; false if it is refused.
     #[cold]
     fn open(&mut self, link: LinkId, open: impl FnOnce() -> io::Result<OwnedFd>) -> bool {
         let link_socket = |socket| LinkSocket {
@@ -92,8 +92,8 @@ impl LinkSockets {
         done
     }
 
-    /// What the socket that sends by a link has not sent, where `main` receives, as `ask` says of a
-    /// socket.
+    /// Unsent bytes of the socket that sends by a link; `ask` queries a socket. `main` is the
+    /// socket that receives.
     pub fn queued(
         &self,
         main: RawFd,
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(link_sockets.socket(MAIN, link, open).0, own);
         assert_eq!(link_sockets.queued(MAIN, link, |_| None), None, "nobody can say");
         assert_eq!(link_sockets.queued(MAIN, link, |_| Some(1)), Some(1));
-        // Without a socket of its own a link shares the first.
+        // A link whose socket was refused shares the first.
         link_sockets.socket(MAIN, LinkId(4), || Err(io::ErrorKind::Other.into()));
         for shares in [LinkId(4), FIRST] {
             assert_eq!(link_sockets.queued(MAIN, shares, |fd| Some(fd as u32)), Some(77));

@@ -1,8 +1,8 @@
-//! A network inside one process: for tests and for machines without network namespaces.
+//! A network inside one process, for tests and for machines without network namespaces.
 //!
-//! Datagrams hop from queue to queue, with loss and duplication on request, decided by a seed. It
-//! models no time, rate or order but first-in, first-out per receiver: that is the simulator's
-//! work.
+//! Datagrams move from queue to queue. Loss and duplication can be requested, and are decided by a
+//! seed. There is no time, rate, or order except first-in, first-out per receiver; that is the
+//! simulator's task.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,9 +18,9 @@ use super::{
     UnreachableReport, Waker, first_free, put,
 };
 
-/// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
+/// Most datagrams in a receive queue; more are lost, as in a real one.
 const QUEUE_MAX: usize = 4096;
-/// Datagrams fetched at a time.
+/// Datagrams received at a time.
 const BATCH: usize = 64;
 
 /// Faults of a [`MemoryNetwork`], each per million datagrams.
@@ -34,23 +34,23 @@ pub struct NetworkFaults {
 }
 
 impl NetworkFaults {
-    /// None.
+    /// No faults.
     pub const NONE: Self = Self { lost: 0, duplicated: 0 };
 
-    /// So many of a million datagrams lost.
+    /// Sets how many of a million datagrams are lost.
     pub const fn lost(mut self, lost: u32) -> Self {
         self.lost = lost;
         self
     }
 
-    /// So many of a million datagrams delivered twice.
+    /// Sets how many of a million datagrams are delivered twice.
     pub const fn duplicated(mut self, duplicated: u32) -> Self {
         self.duplicated = duplicated;
         self
     }
 }
 
-/// Where datagrams meet. Clones are handles of the same network.
+/// A network in memory. Clones are handles of the same network.
 #[derive(Clone, Debug)]
 pub struct MemoryNetwork(Arc<Mutex<MemoryState>>);
 
@@ -84,6 +84,9 @@ impl MemoryNetwork {
     }
 
     /// A driver at `at`; port 0 picks a free one.
+    ///
+    /// # Errors
+    /// `AddrInUse` if another driver has the address.
     pub fn driver(&self, at: SocketAddr) -> io::Result<impl Driver + use<>> {
         self.attach(at)
     }
@@ -113,16 +116,16 @@ impl MemoryNetwork {
 }
 
 impl MemoryState {
-    /// True with a chance of `per_million`.
+    /// True with a probability of `per_million`.
     fn chance(&mut self, per_million: u32) -> bool {
-        // A xorshift generator: its quality is ample for dropping packets.
+        // A xorshift generator is good enough to drop packets.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random % 1_000_000 < u64::from(per_million)
     }
 
-    /// Delivers one datagram; false when nobody is there.
+    /// Delivers a datagram; false if no driver has the address.
     fn deliver(&mut self, to: SocketAddr, datagram: MemoryDatagram) -> bool {
         let copies = match (self.chance(self.faults.lost), self.chance(self.faults.duplicated)) {
             (true, _) => 0,
@@ -150,7 +153,7 @@ pub(crate) struct MemoryDriver {
     network: MemoryNetwork,
     waker: Arc<Waker>,
     local: Vec<SocketAddr>,
-    /// By number.
+    /// By socket number.
     open: Vec<bool>,
     inbox: Vec<(usize, MemoryDatagram)>,
     unreachable: VecDeque<UnreachableReport>,
@@ -240,7 +243,7 @@ impl Driver for MemoryDriver {
             let n = queue.waiting.len().min(BATCH);
             self.inbox.extend(queue.waiting.drain(..n).map(|datagram| (socket, datagram)));
         }
-        // Level triggered: the waker stays set while anything is left.
+        // Level triggered: the waker stays set while datagrams are left.
         let left =
             self.open().any(|(_, l)| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
         if !left {

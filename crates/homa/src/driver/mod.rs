@@ -1,13 +1,16 @@
-//! Drivers: batches of frames in and out. A driver knows addresses and bytes, never the protocol.
+//! Drivers: they send and receive batches of datagrams. A driver handles addresses and bytes, never
+//! the protocol. [`crate::Engine::bind`] and its siblings choose one; this module is for programs
+//! that bring another driver, or run on [`memory`].
 //!
-//! A *train* is a run of equal-size datagrams (the last may be shorter) to one destination in one
-//! traffic class: what segmentation offload can send in one pass through the kernel. The engine
-//! packs an [`Outbox`] of trains; long payloads stay where they are and are gathered by the driver.
+//! A *train* is a series of equal-size datagrams (the last may be shorter) to one destination in
+//! one traffic class, which segmentation offload can send in one pass through the kernel. The
+//! engine packs an [`Outbox`] of trains. Long payloads stay in their messages, and the driver
+//! gathers them.
 //!
-//! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted
-//! and left to the protocol's loss recovery; what there is no room for yet is kept and tried
-//! again, and holds back nothing that leaves by another link); a received train stays readable
-//! until the next `receive`.
+//! Invariants: sending never blocks and never fails as a whole. Datagrams that the network refuses
+//! are counted, and loss recovery retransmits them. Datagrams that find no room are kept and sent
+//! later, and do not delay datagrams of another link. A received train stays readable until the
+//! next `receive`.
 
 mod backlog;
 pub(crate) mod ethtool;
@@ -34,34 +37,34 @@ use crate::metrics::DriverCounters;
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};
 
-/// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
+/// Largest train, bytes: it fits in one IP packet, and so in one receive buffer.
 pub(crate) const TRAIN_MAX: usize = 65_000;
 
-/// A batch of trains on their way out.
+/// A batch of trains to be sent.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Headers and short payloads.
     pub bytes: Vec<u8>,
-    /// What the trains consist of, in order.
+    /// The pieces of the trains, in order.
     pub pieces: Vec<TrainPiece>,
     /// The trains.
     pub trains: Vec<Train>,
 }
 
 impl Outbox {
-    /// Forgets the trains and keeps `bytes` as room for the next ones.
+    /// Removes the trains, and keeps `bytes` as memory for the next ones.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.trains.clear();
     }
 }
 
-/// A run of bytes of a train.
+/// A contiguous part of a train.
 #[derive(Clone, Debug)]
 pub enum TrainPiece {
     /// A range of [`Outbox::bytes`].
     Buffered(Range<usize>),
-    /// A range of a message, fetched through [`Gather`].
+    /// A range of a message, to be fetched through [`Gather`].
     Message(Span),
 }
 
@@ -74,7 +77,7 @@ impl TrainPiece {
         }
     }
 
-    /// True without bytes.
+    /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -85,9 +88,9 @@ impl TrainPiece {
 pub struct Train {
     /// Destination.
     pub to: SocketAddr,
-    /// The link that it leaves by, as far as the sender knows.
+    /// The link that it leaves by, as far as the engine knows.
     pub link: LinkId,
-    /// The driver's socket to send from (0 is the first one bound).
+    /// The number of the driver's socket to send from (0 is the first one bound).
     pub socket: usize,
     /// The local address to send from; `None` leaves it to the socket and the routes.
     pub source: Option<IpAddr>,
@@ -108,20 +111,20 @@ impl Train {
     }
 }
 
-/// Finds the bytes of outgoing messages.
+/// Access to the bytes of outgoing messages.
 pub trait Gather {
-    /// The bytes of `span`, all of them: no [`TrainPiece`] spans more than lie together.
+    /// All bytes of `span`, which are contiguous: no [`TrainPiece`] spans more.
     fn bytes(&self, span: Span) -> &[u8];
 }
 
-/// A train that arrived.
+/// A received train.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedTrain<'a> {
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
-    /// The driver's socket it arrived at.
+    /// The number of the driver's socket.
     pub socket: usize,
-    /// The local address it was sent to, where the socket has several.
+    /// The local address that it was sent to, if the socket has several.
     pub to: Option<IpAddr>,
     /// Bytes of every datagram but the last, which may be shorter.
     pub datagram: usize,
@@ -129,70 +132,71 @@ pub struct ReceivedTrain<'a> {
     pub bytes: &'a [u8],
 }
 
-/// An address that the network reported as unreachable.
+/// A network report that an address is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreachableReport {
-    /// The destination of the packet that came back.
+    /// The destination of the packet that caused the report.
     pub to: SocketAddr,
-    /// What of it.
+    /// What is unreachable.
     pub what: homa_proto::Unreachable,
-    /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
-    /// not executed from others. A report that shows none (old hosts quote 8 bytes) is ignored.
+    /// The quoted part of the packet. It distinguishes reports from forgeries, and calls that were
+    /// not executed from others. A report without it (old hosts quote 8 bytes) is ignored.
     pub quoted: Option<Quoted>,
 }
 
-/// What the network says is not there.
+/// What an ICMP message reports as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The host.
     Host,
-    /// Homa as a protocol of the host, which answered.
+    /// The protocol: the host answered that it does not support it.
     Protocol,
-    /// The port: the host answered.
+    /// The port: the host answered that no socket has it.
     Port,
 }
 
-/// How Homa packets lie in what a driver sends and receives.
+/// The format of Homa packets in datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encapsulation {
-    /// Our own datagrams, which hold one packet or several (`docs/udp-encapsulation.md`). A peer is
-    /// an address and a port.
+    /// UDP datagrams with one packet or several (`docs/udp-encapsulation.md`). A peer is an address
+    /// and a port.
     Datagram,
-    /// One packet, as the Linux kernel module lays it out, is the payload of one IP packet. A peer
-    /// is a host, whose ports share cutoffs and acknowledgements: ports in [`Train::to`] are 0, in
-    /// [`ReceivedTrain::from`] the packet's own. No packet is larger than the route's MTU.
+    /// One packet, in the format of the Linux kernel module, as the payload of an IP packet. A peer
+    /// is a host, whose ports share cutoffs and acknowledgements: the port in [`Train::to`] is 0,
+    /// and in [`ReceivedTrain::from`] it is the packet's. No packet is larger than the route's MTU.
     Ip,
 }
 
-/// A packet that was larger than a link of its path takes.
+/// A report that a packet was larger than a link of its path takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
-    /// Its destination; over IP the port is 0.
+    /// Its destination; over raw IP the port is 0.
     pub to: SocketAddr,
-    /// Bytes of the largest IP packet that passes, as the network says (0: it does not); `None`: it
-    /// was our own system that refused it.
+    /// The reported size of the largest IP packet that passes, bytes (0 if not reported); `None` if
+    /// our own system refused the packet.
     pub mtu: Option<u16>,
-    /// The packet, as far as the report shows it: tells reports from forgeries.
+    /// The quoted part of the packet, which distinguishes reports from forgeries.
     pub quoted: Option<Quoted>,
 }
 
-/// What a driver could not send yet by one link.
+/// Datagrams of one link that a driver could not send yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkBacklog {
     /// The link.
     pub link: LinkId,
     /// Bytes of datagrams.
     pub bytes: usize,
-    /// What it waits for.
+    /// The full socket, which poll reports when it is writable; `None` if the device's queue is
+    /// full.
     pub socket: Option<RawFd>,
 }
 
-/// What has no room for more.
+/// What is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The socket (EAGAIN): poll says when it is writable.
+    /// The socket (EAGAIN): poll reports when it is writable.
     Socket(RawFd),
-    /// The queue of a device (ENOBUFS), of which nobody tells when it has room.
+    /// The queue of a device (ENOBUFS). No event reports when it has room.
     Device,
 }
 
@@ -207,7 +211,7 @@ impl Full {
 }
 
 impl Missing {
-    /// As the protocol knows it; `port` is the port that was addressed.
+    /// In the protocol's words; `port` is the port that was addressed.
     fn at(self, port: u16) -> homa_proto::Unreachable {
         match self {
             Self::Host => homa_proto::Unreachable::Host,
@@ -217,118 +221,120 @@ impl Missing {
     }
 }
 
-/// Trains that a driver of sockets fetches at a time: after so many there may be more.
+/// Trains that a driver of sockets receives at a time. If it receives this many, there may be more.
 pub(crate) const FULL_BATCH: usize = 32;
 
 /// Memory that a train in a receive queue takes beyond its bytes, at least.
 pub(crate) const TRAIN_OVERHEAD: usize = 512;
 
-/// Packets of so many bytes pass nearly everywhere: Ethernet's MTU.
+/// Ethernet's MTU: packets of this size pass nearly everywhere.
 pub(crate) const ETHERNET_MTU: u16 = 1500;
-/// Largest packets that are sent unless the user asks for more: jumbo frames.
+/// Jumbo frames: the largest packets that are sent unless the user configures more.
 pub(crate) const JUMBO_MTU: u16 = 9000;
 
-/// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
-/// without a route.
+/// Looks up the MTU of the route to an address, bytes, with a few system calls. `None` without a
+/// route.
 pub(crate) type RouteMtu = fn(SocketAddr) -> Option<u16>;
 
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
-    /// What the datagrams hold.
+    /// The format of the datagrams.
     fn encapsulation(&self) -> Encapsulation {
         Encapsulation::Datagram
     }
 
-    /// What tells the MTU of the route to an address; `None` where there are no routes.
+    /// A function that looks up the MTU of the route to an address, bytes; it returns `None`
+    /// without a route. `None` if the driver has no routes.
     fn routes(&self) -> Option<fn(SocketAddr) -> Option<u16>> {
         None
     }
 
-    /// Bytes of the largest IP packets that it does well with: none are larger unless the user says
-    /// otherwise.
+    /// The largest IP packets that the driver handles well, bytes: no larger ones are sent unless
+    /// the user configures it.
     fn good_mtu(&self) -> u16 {
         ETHERNET_MTU
     }
 
-    /// Opens one more local address. It gets the lowest number that no open one has: so no closed
-    /// one before it has its port.
+    /// Opens another local address. It gets the lowest free number, so no closed socket with a
+    /// lower number has its port.
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
 
-    /// Closes a local address, but the first.
+    /// Closes a local address, but not the first.
     fn unbind(&mut self, socket: usize);
 
-    /// Local addresses by socket number; of closed ones, what they were.
+    /// Local addresses by socket number; a closed socket keeps its former address.
     fn local(&self) -> &[SocketAddr];
 
-    /// True when datagrams from `socket` can carry the destination's kind of address.
+    /// True if `socket` can send to addresses of this family.
     fn reaches(&self, socket: usize, to: IpAddr) -> bool;
 
-    /// True when what a peer sends to `socket` comes here, not to another engine that shares its
-    /// address.
+    /// True if a peer's datagrams to `socket` reach this driver, and not another engine that shares
+    /// the address.
     fn hears(&self, _socket: usize, _peer: SocketAddr) -> bool {
         true
     }
 
-    /// Where to look up clients of other engines that share the address; `None`: there are none.
+    /// The directory of clients of engines that share the address; `None` if there are no others.
     fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         None
     }
 
-    /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
-    /// no room for, and what is behind it for the same link, is [`Self::backlog`].
+    /// Sends a batch, in order. Trains that the network refuses are counted and lost. Trains that
+    /// find no room, and those behind them for the same link, are in [`Self::backlog`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
-    /// Tries again to send what waits for a link.
+    /// Tries again to send the backlog of a link.
     fn resume(&mut self, _link: LinkId) {}
 
-    /// What waits for room, by link: until it has left, the caller packs nothing but control
-    /// packets for these.
+    /// Datagrams that could not be sent yet, by link. Until a link's backlog has left, the engine
+    /// packs only control packets for it.
     fn backlog(&self) -> &[LinkBacklog] {
         &[]
     }
 
-    /// Fetches trains that have arrived, without waiting; returns how many. `expected`: the caller
-    /// has reason to believe that there are some, and none means that nothing is left; otherwise a
-    /// look in vain should cost little.
+    /// Receives trains that have arrived, without waiting; returns their number. If the caller has
+    /// reason to believe that there are some (`expected`), 0 means that none are left. Otherwise an
+    /// empty poll should be cheap.
     fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
     fn received(&self, index: usize) -> ReceivedTrain<'_>;
 
-    /// The next address reported as unreachable.
+    /// The next report of an unreachable address.
     fn unreachable(&mut self) -> Option<UnreachableReport>;
 
-    /// The next packet reported as too big.
+    /// The next report of a packet that was too big.
     fn too_big(&mut self) -> Option<TooBig> {
         None
     }
 
-    /// Bytes handed to the layers below for a link that have not left yet, as these count them;
-    /// `None` when they do not tell. Where they cannot be told apart, those of other links count.
+    /// Bytes of a link that were passed to the layers below and have not left, by their count;
+    /// `None` if they do not report it. If links cannot be distinguished, the bytes of all links
+    /// count.
     fn queued(&self, link: LinkId) -> Option<u32>;
 
-    /// Bytes of datagrams that can wait to be received.
+    /// Bytes of datagrams that fit in the receive queue.
     fn receive_buffer(&self) -> u32;
 
-    /// Memory that what waits to be received takes, bytes: for each train at least its own and
-    /// [`TRAIN_OVERHEAD`].
+    /// Memory of datagrams in the receive queue, bytes: at least their bytes plus 512 for each
+    /// train.
     fn unread(&self) -> u64;
 
-    /// File descriptors that become readable when `receive` would find something.
+    /// File descriptors that become readable if `receive` would find something.
     fn handles(&self) -> Vec<RawFd>;
 
     /// The first of them.
     fn first_handle(&self) -> BorrowedFd<'_>;
 
-    /// What was counted.
+    /// The driver's counters.
     fn counters(&self) -> &DriverCounters;
 }
 
-/// The drivers of this crate. [`Engine::bind`](crate::Engine::bind) and its siblings use them; a
-/// driver of its own is needed only to change its sockets before an engine takes it.
+/// The drivers of this crate. [`Engine::bind`](crate::Engine::bind) and its siblings use them. Use
+/// these functions only to change a driver's sockets before an engine takes it.
 impl dyn Driver {
-    /// UDP sockets at a local address (port 0: any). The receive queue should hold `receive_buffer`
-    /// bytes; the kernel may grant less (`net.core.rmem_max`).
+    /// Opens UDP sockets at a local address (port 0: any). The receive queue should hold
+    /// `receive_buffer` bytes; the kernel may grant less (`net.core.rmem_max`).
     ///
     /// # Errors
     /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound.
@@ -337,7 +343,7 @@ impl dyn Driver {
         Ok(Box::new(driver.map_err(|source| OpenError::bind(at, source))?))
     }
 
-    /// As [`Self::udp`], but without segmentation offload: a test of hosts that lack it.
+    /// As [`Self::udp`], but without segmentation offload, to test hosts that lack it.
     #[doc(hidden)]
     pub fn udp_without_offload(
         at: SocketAddr,
@@ -348,16 +354,16 @@ impl dyn Driver {
         Ok(Box::new(driver.without_offload()))
     }
 
-    /// Raw sockets for IP protocol 146: see [`Engine::raw_ip`](crate::Engine::raw_ip).
+    /// Opens raw sockets for IP protocol 146: see [`Engine::raw_ip`](crate::Engine::raw_ip).
     ///
     /// # Errors
-    /// [`OpenError::NeedsNetRaw`] without the capability; [`OpenError::InUse`] if the address is not
-    /// one of this host or another engine has the port.
+    /// [`OpenError::NeedsNetRaw`] without the capability; [`OpenError::InUse`] if the address is
+    /// not one of this host or another engine has the port.
     pub fn raw_ip(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
         Ok(Box::new(raw_ip::RawIpDriver::new(at, receive_buffer)?))
     }
 
-    /// AF_XDP sockets: see [`Engine::xdp`](crate::Engine::xdp).
+    /// Opens AF_XDP sockets: see [`Engine::xdp`](crate::Engine::xdp).
     ///
     /// # Errors
     /// [`OpenError::NeedsXdp`] without the capabilities, [`OpenError::NoInterface`] if no Ethernet
@@ -369,13 +375,13 @@ impl dyn Driver {
     }
 }
 
-/// The number for a new socket: the lowest that is free, so that no closed socket before an open
-/// one had its port.
+/// The number for a new socket: the lowest that is free, so no closed socket before an open one had
+/// its port.
 fn first_free(open: impl IntoIterator<Item = bool>) -> usize {
     open.into_iter().take_while(|open| *open).count()
 }
 
-/// Puts something at its socket's number, [`first_free`].
+/// Stores a value at its socket's number, [`first_free`].
 fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
     match slots.get_mut(number) {
         Some(slot) => *slot = what,
@@ -384,7 +390,8 @@ fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
 }
 
 impl DriverCounters {
-    /// Counts trains as sent: all of them, or those before `stopped.0` and so many bytes of that.
+    /// Counts trains as sent: all of them, or those before `stopped.0` and `stopped.1` bytes of
+    /// that one.
     fn count_sent(&mut self, trains: &[Train], stopped: Option<(usize, usize)>) {
         let (whole, part) = stopped.unwrap_or((trains.len(), 0));
         self.trains_sent += whole as u64;

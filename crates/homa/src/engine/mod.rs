@@ -1,5 +1,4 @@
-//! The engine as users hold it: opens, hands out clients and servers, drains, tells what it
-//! counted.
+//! The shared engine: opening it, its clients and servers, draining, and metrics.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -27,29 +26,29 @@ use core::{Core, canonical};
 use net::shard_group::ShardGroup;
 use wait::shared::{Access, Shared};
 
-/// How often a drain looks whether everything is finished.
+/// How often a drain checks whether everything is finished.
 pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
 
-/// An engine shared by any number of threads, tasks, clients and servers. Clones are handles of the
-/// same engine, which lives as long as the last handle, client, server, call or request. It belongs
-/// to the process that opened it: in a child of that by `fork`, whatever is done with it is refused
-/// (`Forked`), and dropping it does nothing.
+/// An engine shared by any number of threads, tasks, clients, and servers. Clones are handles of
+/// the same engine, which lives as long as the last handle, client, server, call, or request. It
+/// belongs to the process that opened it: in a child created by `fork`, every operation is refused
+/// (`Forked`), and dropping the engine does nothing.
 #[derive(Clone)]
 pub struct Engine {
     group: Arc<EngineGroup>,
-    /// Which of the group.
+    /// The engine's number in the group.
     shard: usize,
 }
 
-/// Engines that share an address, one in most cases. They live and end together, since what comes
-/// for one that is gone would come to another.
+/// Engines that share an address, usually one. They start and end together, because the datagrams
+/// for an engine that is gone would reach another.
 struct EngineGroup {
     engines: Box<[Owner]>,
-    /// Whose a peer is, where they are several.
+    /// Chooses the engine of a peer if there are several.
     steering: Option<Steering>,
 }
 
-/// Ends the helper when the last handle is gone.
+/// Stops the helper thread when the last handle is dropped.
 struct Owner {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
@@ -76,13 +75,13 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // Its helper, and whoever held its lock, stayed with the parent.
+            // The helper, and any thread that holds the lock, exist only in the parent.
             std::mem::forget(self.helper.take());
             std::mem::forget(self.shared.clone());
             return;
         }
         self.shared.close();
-        // The helper itself may drop the last handle (with a task's waker): it cannot wait for
+        // The helper itself may drop the last handle, with the waker of a task, and cannot wait for
         // itself.
         if let Some(helper) = self.helper.take()
             && helper.thread().id() != thread::current().id()
@@ -105,16 +104,20 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine over UDP at a local address (port 0: any).
+    /// Opens an engine over UDP at a local address (port 0: any).
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound, and those of
+    /// [`Self::with_driver`].
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// An engine directly over IP, protocol 146, as the Linux kernel module speaks: for peers that
-    /// run it, with [`Config::linux`]. Needs the capability CAP_NET_RAW. Servers choose a port
-    /// below 32,768; port 0 is any of the others. `[::]` serves IPv4, too.
+    /// Opens an engine over raw IP, protocol 146, for peers that run the Linux kernel module; use
+    /// it with [`Config::linux`]. It needs the capability CAP_NET_RAW. Servers choose a port below
+    /// 32,768; port 0 is any port from there on. `[::]` also serves IPv4.
     ///
     /// ```no_run
     /// use homa::{Config, Engine};
@@ -128,12 +131,14 @@ impl Engine {
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// An engine over UDP past the system's network stack (AF_XDP), for peers over UDP of either
-    /// kind: see [`crate::driver::xdp`]. One engine can use an interface at a time.
+    /// Opens an engine over UDP that bypasses the system's network stack (AF_XDP). Peers may use
+    /// AF_XDP or plain UDP. It needs CAP_NET_ADMIN, CAP_BPF, and CAP_NET_RAW, and Linux 5.9. Only
+    /// one engine can use an interface at a time. The host's packet filters do not see these
+    /// packets.
     ///
     /// # Errors
-    /// [`OpenError::NeedsXdp`] without the privilege, and others that say why this cannot be; then
-    /// [`Self::bind`] reaches the same peers.
+    /// [`OpenError::NeedsXdp`] without the capabilities, and others that say why it cannot be used.
+    /// [`Self::bind`] then reaches the same peers.
     ///
     /// ```no_run
     /// use homa::{Config, Engine};
@@ -151,13 +156,17 @@ impl Engine {
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// An engine over any driver, which has at least one local address.
+    /// Opens an engine over any driver, which must have at least one local address.
+    ///
+    /// # Errors
+    /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
+    /// [`OpenError::Resources`] if the system refuses a thread.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         Ok(Self::group(vec![Owner::start(driver, config, None)?], None))
     }
 
-    /// The first of several engines that share an address, over drivers that `steering` divides
-    /// what comes between; each has its part of what `config` allows.
+    /// Opens several engines that share an address, and returns the first. `steering` assigns peers
+    /// to their drivers; each engine has its part of the limits of `config`.
     pub(crate) fn over(
         drivers: Vec<UdpDriver>,
         steering: Steering,
@@ -185,7 +194,7 @@ impl Engine {
         (0..self.group.engines.len()).map(|shard| Self { group: self.group.clone(), shard })
     }
 
-    /// The one of them to which comes what a peer sends: calls to it have to leave from there.
+    /// The engine that receives a peer's datagrams: calls to the peer must leave from it.
     pub(crate) fn towards(&self, peer: SocketAddr) -> Cow<'_, Self> {
         let shard = self.group.steering.map_or(self.shard, |to| to.shard_of(canonical(peer)));
         match shard == self.shard {
@@ -204,7 +213,11 @@ impl Engine {
         Client::on(self.clone())
     }
 
-    /// A server at the engine's first address.
+    /// Opens a server at the engine's first address.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if the address already has a server, [`OpenError::ShuttingDown`] if the
+    /// engine drains.
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
         let mut access = self.vacant()?;
@@ -214,7 +227,7 @@ impl Engine {
         Ok(Server::on(self.clone(), at))
     }
 
-    /// Access where a server at the first address may be opened, else why not.
+    /// The lock, if a server may be opened at the first address.
     pub(crate) fn vacant(&self) -> Result<Access<'_>, OpenError> {
         let at = self.local_addr();
         let Some(access) = self.here() else { return Err(OpenError::Forked) };
@@ -227,7 +240,10 @@ impl Engine {
         }
     }
 
-    /// One more server, at another address (port 0: any).
+    /// Opens a server at another address (port 0: any).
+    ///
+    /// # Errors
+    /// As [`Self::serve`], and [`OpenError::Bind`].
     pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
         let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
         if access.draining {
@@ -241,11 +257,14 @@ impl Engine {
         Ok(Server::on(self.clone(), at))
     }
 
-    /// Finishes gracefully: refuses new calls, requests and servers at once, lets those in progress
-    /// finish and be acknowledged, and returns when all are, or fails when `timeout` has passed.
-    /// Servers go on yielding requests that had arrived, then none.
+    /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
+    /// are finished and acknowledged. `accept` still returns requests that were already received,
+    /// then `None`.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some are unfinished when `timeout` has passed.
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        // A timeout beyond the clock's range is none.
+        // A timeout beyond the clock's range means no timeout.
         let until = Instant::now().checked_add(timeout);
         self.refuse();
         match self.finish(until) {
@@ -264,7 +283,8 @@ impl Engine {
         access.submitted();
     }
 
-    /// Waits until what is in progress is finished: how many calls and requests were not in time.
+    /// Waits until everything in progress is finished; returns the numbers of calls and requests
+    /// that are not.
     pub(crate) fn finish(&self, until: Option<Instant>) -> (usize, usize) {
         let Some(mut access) = self.here() else { return (0, 0) };
         loop {
@@ -282,18 +302,18 @@ impl Engine {
         }
     }
 
-    /// What was counted; nothing, in a child of the process that opened the engine.
+    /// A snapshot of the metrics; all zero in a child of the process that opened the engine.
     pub fn metrics(&self) -> Metrics {
         self.here().map(|access| access.core.metrics()).unwrap_or_default()
     }
 
-    /// Exclusive access; `None` in a child of the process that opened the engine, where nobody
-    /// would ever release it.
+    /// Locks the engine. `None` in a child of the process that opened the engine, because the lock
+    /// might never be released there.
     pub(crate) fn here(&self) -> Option<Access<'_>> {
         self.shared().map(Shared::access)
     }
 
-    /// What can be done without the engine's lock; `None` in such a child.
+    /// The parts that need no lock; `None` in such a child.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         self.owner().shared()
     }

@@ -29,7 +29,7 @@ fn a_slow_link_never_has_more_than_two_full_packets_queued() {
 }
 
 #[test]
-fn who_comes_in_time_keeps_one_packet_below_and_who_comes_late_two() {
+fn a_punctual_thread_queues_one_packet_and_a_late_one_two() {
     let rate = Rate::mbps(100);
     let packet = rate.time_for(u64::from(FULL_FRAME));
     for (late, ahead) in [(Duration(100), 30), (Duration::micros(60), 60), (packet, 124)] {
@@ -72,7 +72,7 @@ fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
 #[test]
 fn batches_that_a_pause_swallowed_do_not_grow() {
     let mut pacer = LinkPacer::new(None);
-    // Turns of a few batches, each of which left before we asked; the clock tells only between.
+    // Turns of a few batches, each drained before the query. The clock advances only between turns.
     for turn in 0..20 {
         let now = Time(turn * 10_000_000);
         for _ in 0..10 {
@@ -83,10 +83,10 @@ fn batches_that_a_pause_swallowed_do_not_grow() {
 }
 
 #[test]
-fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
+fn a_slow_link_of_unknown_rate_is_busy_with_few_queries() {
     let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
     let mut pacer = LinkPacer::new(None);
-    // When the packets below us will have left, by a model of the kernel's queue.
+    // When the queued packets will have left, in a model of the kernel's queue.
     let mut leaving = std::collections::VecDeque::new();
     let asked = std::cell::Cell::new(0);
     let (mut now, mut sent) = (Time::ZERO, 0u64);
@@ -114,7 +114,7 @@ fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
 }
 
 #[test]
-fn what_the_kernel_still_holds_stops_the_pulling_until_it_left() {
+fn no_packet_is_pulled_while_the_kernel_queue_is_full() {
     let mut pacer = LinkPacer::new(None);
     assert_eq!(pacer.budget(Time(0), || None), QUEUE_MAX);
     pacer.sent(Time(0), QUEUE_MAX, || Some(2 * PACKET_BUFFER));
@@ -139,7 +139,7 @@ fn many_small_sends_are_asked_about_once_per_two_full_packets() {
     assert_eq!(asked, 1000 * 240 / 3120, "3120 is the first multiple above two full packets");
 }
 
-/// A cut of the benchmark `nic`, which has all of them.
+/// A part of the cases of the benchmark `nic`.
 #[test]
 fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
     for mbps in [100, 1_000, 25_000, 100_000] {
@@ -178,9 +178,9 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
     }
 }
 
-/// A shaper or veth without one reports every packet as it leaves.
+/// A shaper, or veth without one, reports every packet as it leaves.
 #[test]
-fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
+fn a_shaper_of_unknown_rate_has_at_most_two_packets_queued() {
     for mbps in [10, 100, 1_000] {
         let (rate, step) = (Rate::mbps(mbps), Duration::micros(1));
         let out = run(&Knowledge::Unknown.cell(rate, Duration::ZERO, step));
@@ -189,7 +189,7 @@ fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
 }
 
 #[test]
-fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow() {
+fn an_application_with_little_to_send_does_not_wait() {
     for known_rate in [None, Some(Rate::gbps(25))] {
         let mut pacer = LinkPacer::new(known_rate);
         let mut card = Card::new(Rate::gbps(25), Duration::micros(50));
@@ -219,7 +219,7 @@ fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow
 }
 
 #[test]
-fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
+fn a_known_rate_stands_if_packets_are_never_charged() {
     let rate = Rate::gbps(1);
     let mut pacer = LinkPacer::new(Some(rate));
     let (mut now, mut sent, mut asked) = (Time::ZERO, 0, 0);
@@ -240,7 +240,7 @@ fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
 }
 
 #[test]
-fn a_rate_told_later_is_the_one_that_counts() {
+fn a_rate_that_is_set_later_is_used() {
     let mut pacer = LinkPacer::new(None);
     pacer.set_rate(Some(Rate::mbps(100)));
     pacer.sent(Time(0), QUEUE_MAX, || None);
@@ -251,12 +251,12 @@ fn a_rate_told_later_is_the_one_that_counts() {
     assert!(pacer.budget(Time(2_000), || None) >= FULL_FRAME);
 }
 
-/// A card that two engines with sockets of their own send by; it reports at fixed intervals.
+/// A card that two engines send by, each with its socket; it reports at fixed intervals.
 struct Both {
     rate: Rate,
     every: Duration,
     free: Time,
-    /// When each packet has left, and whose it is.
+    /// When each packet has left, and its owner.
     packets: Vec<(Time, usize)>,
 }
 
@@ -270,15 +270,15 @@ impl Both {
         self.packets.push((self.free, whose));
     }
 
-    /// What one socket is charged for.
+    /// The charge of one socket.
     fn queued(&self, now: Time, whose: usize) -> u32 {
         let reported = Time(now.0 / self.every.0 * self.every.0);
         let held = self.packets.iter().rev().take_while(|(left, _)| *left > reported);
         held.filter(|(_, owner)| *owner == whose).count() as u32 * PACKET_BUFFER
     }
 
-    /// Lets both send for 20 ms, the second from the middle on; how many packets each sent in the
-    /// first and in the last 8 ms, and most that had not left in these.
+    /// Both send for 20 ms, the second one from the middle on. Returns the packets that each sent
+    /// in the first and in the last 8 ms, and the most that had not left in the latter.
     fn run(mut self) -> ([[usize; 2]; 2], usize) {
         let mut pacers = [0; 2].map(|_| LinkPacer::new(Some(self.rate)));
         let (mut now, mut most, mut sent) = (Time::ZERO, 0, [[0; 2]; 2]);
@@ -293,7 +293,7 @@ impl Both {
                 }
             }
             let waiting = self.packets.iter().rev().take_while(|(left, _)| *left > now).count();
-            // Whoever is alone also probes.
+            // An engine that is alone also probes.
             most = if now >= Time(12_000_000) { most.max(waiting) } else { 0 };
             now += Duration(500);
         }
@@ -317,14 +317,14 @@ fn engines_that_send_by_one_card_part_it_whenever_it_reports() {
 }
 
 #[test]
-fn one_that_others_join_now_and_then_does_not_take_the_link_for_faster_than_it_was_told() {
+fn senders_that_join_at_times_do_not_raise_a_known_rate() {
     let rate = Rate::gbps(1);
     for pause in [50_000, 300_000, 1_000_000] {
         let mut card = Both::new(rate, Duration::micros(1));
         let mut pacer = LinkPacer::new(Some(rate));
         for step in 0..40_000u64 {
             let now = Time(500 * step);
-            // The other has little to send: what we send leaves faster than we count on.
+            // The other engine has little to send, so our packets leave faster than we expect.
             pacer.set_senders(now, 1 + ((now.0 / pause) % 2) as u32);
             while pacer.budget(now, || Some(card.queued(now, 0))) >= FULL_FRAME {
                 card.send(now, 0);

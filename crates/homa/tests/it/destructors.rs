@@ -43,7 +43,7 @@ fn lease(client: &Client, server: SocketAddr) -> (Bytes, Receiver<bool>) {
 }
 
 #[test]
-fn a_message_whose_destructor_calls_back_ends_without_the_lock() {
+fn a_message_whose_destructor_calls_back_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let (client, server) = (one.client(), other.local_addr());
@@ -69,7 +69,7 @@ fn a_message_whose_destructor_calls_back_ends_without_the_lock() {
 }
 
 #[test]
-fn a_reply_whose_destructor_calls_back_ends_without_the_lock() {
+fn a_reply_whose_destructor_calls_back_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let third = engine("127.0.0.1", Config::default());
@@ -93,7 +93,7 @@ fn a_reply_whose_destructor_calls_back_ends_without_the_lock() {
 }
 
 #[test]
-fn a_socket_refuses_a_message_without_holding_the_lock_when_that_ends() {
+fn a_message_refused_by_a_socket_is_dropped_unlocked() {
     /// Its end looks at the socket.
     struct Looks(Arc<Socket>, Sender<u64>);
     impl AsRef<[u8]> for Looks {
@@ -138,7 +138,7 @@ fn poll<T>(future: impl Future<Output = T>, waker: &Waker) -> Poll<T> {
 }
 
 #[test]
-fn a_task_that_nobody_but_the_engine_knows_ends_without_the_lock() {
+fn a_task_whose_last_waker_the_engine_has_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let (client, to) = (one.client(), other.local_addr());

@@ -77,12 +77,12 @@ fn end_under_way(seed: u64) {
 }
 
 #[test]
-fn whoever_sleeps_when_an_engine_drains_is_woken() {
+fn sleeping_threads_are_woken_when_an_engine_drains() {
     before_long(|| (0..60).for_each(end_under_way));
 }
 
 #[test]
-fn a_panic_of_the_leading_thread_leaves_nobody_behind() {
+fn a_panic_of_the_leading_thread_leaves_no_waiter_behind() {
     before_long(|| {
         let network = MemoryNetwork::new(1, NetworkFaults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();

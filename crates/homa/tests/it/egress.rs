@@ -48,7 +48,7 @@ fn link(name: &str, kind: &str, certainty: &'static str) -> (String, String, &'s
 }
 
 #[test]
-fn interfaces_of_this_kernel_are_found_and_made_up_speeds_are_not_believed() {
+fn interfaces_are_found_and_virtual_speeds_are_not_trusted() {
     if !is_alone() {
         return;
     }
@@ -88,7 +88,7 @@ fn links(engine: &Engine) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn an_engine_follows_its_routes_and_says_what_it_knows_of_their_rates() {
+fn an_engine_follows_its_routes_and_reports_their_rates() {
     if !is_alone() || !bridge() {
         return;
     }

@@ -116,7 +116,7 @@ fn call_inline(mut engine: inline::Engine, to: SocketAddr, wait: Wait) -> Metric
 }
 
 #[test]
-fn a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven() {
+fn a_full_socket_delays_and_loses_nothing() {
     if !is_alone() {
         return;
     }

@@ -29,7 +29,7 @@ fn profiles() -> [(&'static str, Config); 3] {
 const SLOW: proto::Duration = proto::Duration::secs(10);
 
 #[test]
-fn honest_traffic_on_a_lossy_network_shows_no_drop_that_reads_like_an_attack() {
+fn honest_traffic_on_a_lossy_network_does_not_look_hostile() {
     for (profile, config) in profiles() {
         let network = MemoryNetwork::new(3, FAULTS);
         let engine = |at: &str| {

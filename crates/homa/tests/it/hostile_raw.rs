@@ -172,7 +172,7 @@ fn data(offset: u32, message_length: u32, len: u32) -> Body {
 }
 
 #[test]
-fn a_stranger_disturbs_no_rpc_over_raw_ip() {
+fn another_host_disturbs_no_rpc_over_raw_ip() {
     if !is_alone() {
         return;
     }
@@ -361,7 +361,7 @@ fn protocols_refused(ears: &Socket, v4: bool) -> usize {
 }
 
 #[test]
-fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
+fn a_full_receive_queue_causes_no_protocol_unreachable() {
     if !is_alone() {
         return;
     }

@@ -169,7 +169,7 @@ fn the_list_of_peers_is_bounded_and_has_those_with_most_rpcs() {
 }
 
 #[test]
-fn a_second_engine_at_a_port_hears_what_to_do_instead() {
+fn a_second_engine_at_a_port_gets_an_error_with_advice() {
     let first = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let at = first.local_addr();
     for second in [Server::bind(at).map(drop), first.engine().serve().map(drop)] {

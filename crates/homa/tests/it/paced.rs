@@ -59,7 +59,7 @@ fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
 }
 
 #[test]
-fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
+fn turn_without_arrivals_does_not_poll_before_every_packet() {
     let network = MemoryNetwork::new(1, NetworkFaults::default());
     let _server = network.driver(ENDS[1].parse().unwrap()).unwrap();
     let mut client = asks(&network);
@@ -75,7 +75,7 @@ fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
 }
 
 #[test]
-fn a_timer_finds_what_a_loop_did_not_look_for() {
+fn a_timer_finds_arrivals_that_a_loop_did_not_poll_for() {
     let mut config = Config::default();
     config.protocol.loss.resend_after = Duration::millis(1);
     let at = "127.0.0.1:0".parse().unwrap();
@@ -92,7 +92,7 @@ fn a_timer_finds_what_a_loop_did_not_look_for() {
 }
 
 #[test]
-fn a_loop_that_does_not_look_hears_that_nobody_is_there() {
+fn a_loop_that_does_not_poll_learns_that_a_port_is_closed() {
     let network = MemoryNetwork::new(1, NetworkFaults::default());
     let mut client = asks(&network);
     while !client.turn_without_arrivals() {

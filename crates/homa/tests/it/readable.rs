@@ -102,7 +102,7 @@ fn nothing_is_reported_unless_asked_for() {
 }
 
 #[test]
-fn a_request_refused_while_it_arrives_ends_the_call_and_is_not_seen_again() {
+fn a_request_refused_while_arriving_ends_the_call() {
     let network = MemoryNetwork::new(1, NetworkFaults::default());
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
@@ -152,7 +152,7 @@ fn with_echo<F: Future<Output = ()>>(
 }
 
 #[test]
-fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
+fn a_task_reads_a_response_in_pieces_and_then_as_a_whole() {
     with_echo(NetworkFaults::NONE.lost(10_000).duplicated(10_000), async |client, to| {
         let whole = message(4 << 20, 3);
         let mut call = client.call_async(to, whole.clone());
@@ -174,7 +174,7 @@ fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
 }
 
 #[test]
-fn what_a_task_reads_when_the_response_becomes_whole_is_its_beginning_and_not_moved() {
+fn a_part_that_is_read_stays_valid_when_the_response_completes() {
     with_echo(NetworkFaults::NONE, async |client, to| {
         let whole = message(4 << 20, 4);
         let mut call = client.call_async(to, whole.clone());

@@ -33,7 +33,7 @@ fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
 }
 
 #[test]
-fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
+fn the_descriptor_is_readable_exactly_if_receive_succeeds() {
     let (a, b) = (socket(), socket());
     assert!(!readable(&b, NOW));
     assert_eq!(b.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
@@ -71,7 +71,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
 }
 
 #[test]
-fn a_private_call_is_only_for_those_who_name_it() {
+fn a_private_call_is_only_received_by_its_id() {
     let (a, b) = (socket(), socket());
     let options = SendOptions::default().private(true);
     let call = a.send(b.local_addr(), b"secret".to_vec(), &options).unwrap();
@@ -106,7 +106,7 @@ fn an_answer_is_given_once_to_the_client_that_asked() {
 }
 
 #[test]
-fn an_aborted_call_ends_as_asked_and_its_server_may_still_answer() {
+fn an_aborted_call_ends_and_its_server_may_still_answer() {
     let (a, b) = (socket(), socket());
     let silent = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
     let loud = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
@@ -148,7 +148,7 @@ fn a_call_that_fails_says_which_and_why() {
 }
 
 #[test]
-fn a_drain_lets_those_who_wait_for_a_response_have_it() {
+fn a_drain_lets_waiting_threads_receive_their_responses() {
     let (a, b) = (Arc::new(socket()), socket());
     let send = |private| {
         let options = SendOptions::default().private(private);
@@ -187,7 +187,7 @@ fn a_drain_lets_those_who_wait_for_a_response_have_it() {
 }
 
 #[test]
-fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
+fn many_threads_share_two_sockets_as_client_and_server() {
     let sockets = [Arc::new(socket()), Arc::new(socket())];
     const THREADS: usize = 4;
     const CALLS: usize = 250;

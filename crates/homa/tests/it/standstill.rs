@@ -78,7 +78,7 @@ fn introduce(client: &mut inline::Engine, server: &mut inline::Engine) {
 }
 
 #[test]
-fn timers_wait_for_what_lay_in_the_sockets() {
+fn timers_wait_until_earlier_arrivals_are_read() {
     for (profile, config) in profiles(Duration::from_millis(100)) {
         let network = MemoryNetwork::new(1, NetworkFaults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();

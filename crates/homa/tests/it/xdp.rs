@@ -155,7 +155,7 @@ fn messages_of_all_sizes_pass_between_both_kinds_of_peer() {
 }
 
 #[test]
-fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+fn a_server_at_every_address_answers_from_the_address_asked() {
     let Some(net) = Net::new() else { return };
     net.server.ip("addr add 10.8.0.3/24 dev far");
     let to = [IpAddr::from([10, 8, 0, 3]), ips(false).1];
@@ -187,7 +187,7 @@ fn frames_pass_through_interfaces_of_vlans() {
 }
 
 #[test]
-fn an_interface_whose_driver_knows_no_xdp_serves_all_the_same() {
+fn an_interface_without_driver_support_works_in_generic_mode() {
     let Some(net) = Net::new() else { return };
     let made = net
         .server
@@ -243,7 +243,7 @@ fn packets_larger_than_a_frame_take_the_sockets_way() {
 }
 
 #[test]
-fn a_link_whose_mtu_shrinks_goes_on() {
+fn a_link_whose_mtu_shrinks_continues_to_work() {
     let Some(net) = Net::new() else { return };
     let (from, to) = ips(true);
     let config = Config::default();
@@ -260,7 +260,7 @@ fn a_link_whose_mtu_shrinks_goes_on() {
 }
 
 #[test]
-fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
+fn foreign_frames_pass_and_malformed_ones_are_counted() {
     let Some(net) = Net::new() else { return };
     net.server.ip("address add 10.8.0.9/24 dev far");
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, PORT)), &Config::default());
@@ -299,7 +299,7 @@ fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
 }
 
 #[test]
-fn the_port_of_a_server_that_ended_is_left_to_others_also_when_addresses_change() {
+fn the_port_of_an_ended_server_is_free_after_address_changes() {
     let Some(net) = Net::new() else { return };
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, 0)), &Config::default());
     let served = net.server.run(|| echo(server.serve().unwrap()));
@@ -338,7 +338,7 @@ fn the_port_of_a_server_that_ended_is_left_to_others_also_when_addresses_change(
 }
 
 #[test]
-fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
+fn frames_of_an_interface_that_is_down_are_not_queued() {
     struct NoMessages;
     impl Gather for NoMessages {
         fn bytes(&self, _: Span) -> &[u8] {
@@ -377,7 +377,7 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
 }
 
 #[test]
-fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
+fn no_frame_memory_is_lost_when_too_many_frames_arrive() {
     let Some(net) = Net::new() else { return };
     let at = SocketAddr::from((SERVER, PORT));
     let mut driver = net.server.run(|| <dyn Driver>::xdp(at, 1 << 16).unwrap());
@@ -414,7 +414,7 @@ fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
 }
 
 #[test]
-fn one_engine_can_use_an_interface_and_others_are_told_so() {
+fn only_one_engine_can_use_an_interface() {
     let Some(net) = Net::new() else { return };
     let first = Way::Xdp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
     let open = |at: &str| {
@@ -478,7 +478,7 @@ fn a_process_that_is_killed_leaves_nothing_attached() {
 }
 
 #[test]
-fn a_process_without_the_privilege_is_told_what_is_missing() {
+fn without_the_privilege_the_error_lists_what_is_missing() {
     if std::env::var_os(CHILD).is_some() {
         let error = Engine::xdp(SocketAddr::from((CLIENT, 0)), Config::default()).unwrap_err();
         assert!(matches!(error, OpenError::NeedsXdp { .. }), "{error}");

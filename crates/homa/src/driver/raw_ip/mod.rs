@@ -1,39 +1,38 @@
-//! Homa directly over IP, protocol 146, IPv4 and IPv6: what the Linux kernel module speaks.
+//! Homa over raw IP, protocol 146, IPv4 and IPv6: the protocol of the Linux kernel module.
 //!
-//! One Homa packet is the payload of one IP packet; there is no datagram header. Raw sockets know
-//! no ports, so this driver keeps them: engines of several processes share a host's addresses, each
-//! sees only packets to its own ports (`filter`) and nobody answers for a port of another's
+//! One Homa packet is the payload of one IP packet; there is no datagram header. Raw sockets have
+//! no ports, so this driver manages them. Engines of several processes share a host's addresses.
+//! Each receives only packets to its ports (`filter`), and none answers for a port of another
 //! (`ports`). Homa's ports are those in the packet.
 //!
-//! Needs the capability CAP_NET_RAW, also as root of a user namespace of one's own (`unshare
-//! -Urn`). As long as a driver is open the kernel sends no ICMP protocol-unreachable, at which a
-//! kernel peer would abandon every RPC with this host, not even when a receive queue is full: each
-//! socket has a companion that sees to it (`socket`). Do not share an address with a loaded kernel
-//! module: it answers for ports that it does not know.
+//! It needs the capability CAP_NET_RAW; root of a user namespace is enough (`unshare -Urn`). While
+//! a driver is open, the kernel sends no ICMP protocol-unreachable, at which a kernel peer would
+//! abandon every RPC with this host. This holds even if a receive queue is full, because each
+//! socket has a companion (`socket`). Do not share an address with a loaded kernel module, because
+//! it answers for ports that it does not know.
 //!
-//! A server that asks for an acknowledgement (NEED_ACK) at a port that no engine of the host has
-//! any more, because its process died, gets one from an engine that is open at the address
-//! (`orphans`): a kernel server would ask a thousand times a second for ever. Nothing else is
-//! answered for such a port: each engine knows its own only, and the host believes that the
-//! packet was taken. Who calls one hears nothing, and gives up after the silence that its
-//! profile allows (100 ms with `linux`) instead of at once.
+//! If a server asks for an acknowledgement (NEED_ACK) at a port whose process has died, an engine
+//! that is open at the address answers (`orphans`). Otherwise a kernel server would ask a thousand
+//! times a second, forever. Other packets to such a port are not answered: each engine only knows
+//! its ports, and the host considers the packet delivered. A call to such a port therefore fails
+//! only after the silence that its profile allows (100 ms with `linux`), not at once.
 //!
-//! A response counts only from the address that was asked: an id is no secret to those who can see
-//! packets, and with another source they could answer in a server's place. A kernel server with
-//! several addresses answers from the one that its route to the client has: ask it there.
+//! A response counts only if it comes from the address that was called. An id is not secret to
+//! hosts that can see packets, so they could otherwise answer in place of a server. A kernel server
+//! with several addresses answers from the one on its route to the client: call it there.
 //!
-//! Reports of ICMP can be written by anybody: one has to name an RPC that is in progress with the
-//! host that it is about. One that quotes less than 28 bytes of our packet (8 are enough for RFC
-//! 792; Linux hosts quote more) is not believed, because ports can be guessed: then calls end by
-//! their silence.
+//! ICMP reports can be forged, so a report must name an RPC in progress with the host that it is
+//! about. A report that quotes less than 28 bytes of our packet is ignored, because ports can be
+//! guessed (RFC 792 requires only 8 bytes; Linux hosts quote more). The call then ends because of
+//! silence.
 //!
-//! Packets in disguise as TCP (the module's `hijack_tcp`) are received through a raw TCP socket
-//! whose filter passes nothing else; answers are native, which the module takes from anybody. While
-//! it is open the kernel looks at every TCP packet of the host once more.
+//! TCP-hijacked packets (the module's `hijack_tcp`) are received through a raw TCP socket whose
+//! filter accepts nothing else. Answers are native, which the module accepts from any peer. While
+//! this socket is open, the kernel examines every TCP packet of the host once more.
 //!
-//! Packets carry DF, as the module's, and are never cut. Should a path's MTU shrink, the engine
-//! sends smaller ones: what is sent again then lies inside the gaps that were asked for, which the
-//! module takes (Linux §2.3).
+//! Packets carry DF, as the module's do, and are never fragmented. If a path's MTU shrinks, the
+//! engine sends smaller packets. A retransmission then lies inside the requested gaps, which the
+//! module accepts (Linux §2.3).
 
 mod filter;
 mod orphans;
@@ -65,28 +64,28 @@ use ports::RawPort;
 pub(crate) use socket::route_mtu;
 use socket::{RawSocket, open_sender};
 
-/// Trains handed to the kernel at a time.
+/// Most trains passed to the kernel at a time.
 const RUN_MAX: usize = 64;
-/// Batches of other people's packets after which it is asked how many more there are.
+/// Batches of packets for other ports after which the kernel is asked how many are left.
 const BATCHES: u32 = 16;
-/// Looks without reason per look for packets in disguise.
+/// One in this many looks without a reason also checks for TCP-hijacked packets.
 const LOOKS_PER_HIJACK: u32 = 16;
 
-/// Raw sockets of one engine.
+/// The raw sockets of one engine.
 pub struct RawIpDriver {
     sockets: Vec<RawSocket>,
-    /// For each of them, what sends.
+    /// For each of them, the sockets that send.
     link_sockets: Vec<LinkSockets>,
     local: Vec<SocketAddr>,
-    /// By number: the sockets for IPv4 and IPv6 that carry it.
+    /// By number: the IPv4 and the IPv6 socket for a local address.
     carriers: Vec<[Option<usize>; 2]>,
-    /// By number; `None`: closed.
+    /// By number; `None` if closed.
     claimed: Vec<Option<RawPort>>,
     receive_buffer: usize,
     send: SendBatch,
     backlog: Backlog,
     receive: ReceiveBatch,
-    /// What of the last batch is for us.
+    /// The packets of the last batch that are for this engine.
     arrived: Vec<PacketMeta>,
     next_socket: usize,
     looks: u32,
@@ -105,7 +104,7 @@ struct PacketMeta {
     skip: usize,
 }
 
-/// The position of an address's family in pairs.
+/// Index of an address's family in pairs.
 fn family(ip: IpAddr) -> usize {
     usize::from(ip.is_ipv6())
 }
@@ -115,8 +114,8 @@ fn port_at(packet: &[u8], at: usize) -> Option<u16> {
     packet.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// What a report means for the engine at these addresses. The kernel shows it to every engine of
-/// the host; the packet that it quotes says whose it was, and of which RPC.
+/// The meaning of a report for the engine at these addresses. The kernel shows the report to every
+/// engine of the host; the quoted packet shows to which engine and RPC it belongs.
 fn meaning(local: &[SocketAddr], report: &IcmpReport) -> Option<PathReport> {
     let packet = report.payload();
     let source = port_at(packet, 0)?;
@@ -134,14 +133,12 @@ fn meaning(local: &[SocketAddr], report: &IcmpReport) -> Option<PathReport> {
 }
 
 impl RawIpDriver {
-    /// A driver with one local address (port 0: a free one of the clients' range), whose receive
-    /// queues should hold `receive_buffer` bytes each.
-    ///
-    /// `[::]` serves IPv4, too.
+    /// Opens a driver with one local address (port 0: a free one of the clients' range). Its
+    /// receive queues should hold `receive_buffer` bytes each. `[::]` also serves IPv4.
     ///
     /// # Errors
-    /// [`OpenError::NeedsNetRaw`] without the privilege, [`OpenError::InUse`] when the address is
-    /// not this host's or another engine has the port.
+    /// [`OpenError::NeedsNetRaw`] without the capability, [`OpenError::InUse`] if the address is
+    /// not one of this host or another engine has the port.
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let mut driver = Self {
             sockets: Vec::new(),
@@ -167,7 +164,7 @@ impl RawIpDriver {
         Ok(driver)
     }
 
-    /// The socket bound to `ip`, opened when there is none, with its companion for disguises.
+    /// The socket bound to `ip`, opened if necessary, with one for TCP-hijacked packets.
     fn carrier(&mut self, ip: IpAddr) -> io::Result<usize> {
         if let Some(at) = self.sockets.iter().position(|s| s.ip == ip && !s.hijacked) {
             return Ok(at);
@@ -186,11 +183,11 @@ impl RawIpDriver {
         self.claimed.iter().flatten().map(|port| port.number).collect()
     }
 
-    /// The socket that carries a train.
+    /// The socket that sends a train.
     fn socket_for(&self, train: &Train) -> Option<usize> {
         let carrier = |carriers: &[Option<usize>; 2]| carriers[family(train.to.ip())];
         let own = self.carriers.get(train.socket).and_then(carrier);
-        // For the port of nobody, any of the family.
+        // If the port is not one of ours, any socket of the family.
         own.or_else(|| self.carriers.iter().find_map(carrier))
     }
 
@@ -203,7 +200,7 @@ impl RawIpDriver {
         messages: &dyn Gather,
     ) -> Result<(), SendStop> {
         let RawSocket { ip, .. } = self.sockets[socket];
-        // Nothing is left to the kernel to cut.
+        // The kernel does not split raw packets.
         self.send.fill(trains, outbox, messages, false, (ip.is_ipv6(), 0));
         let (main, link) = (self.sockets[socket].as_raw_fd(), trains[0].link);
         let (fd, _) = self.link_sockets[socket].socket(main, link, || open_sender(main, ip));
@@ -224,13 +221,14 @@ impl RawIpDriver {
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let fd = self.sockets[socket].as_raw_fd();
         self.arrived.clear();
-        // Further batches where one holds nothing but what is for others: after some, up to the end
-        // of what lay there, or timers would act before what is behind it was seen.
+        // If a batch contains only packets for other ports, another is received, up to the end of
+        // what was in the queue at first. Otherwise timers would run before the packets behind them
+        // are seen.
         let (mut batches, mut unseen) = (0, u64::MAX);
         while unseen > 0 {
             self.counters.receive_calls += 1;
             let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
-                // A report of the network comes before what has arrived.
+                // A network report is returned before received packets.
                 self.read_errors(socket);
                 self.receive.fetch(fd, socket, expected)
             });
@@ -255,7 +253,7 @@ impl RawIpDriver {
         self.arrived.len()
     }
 
-    /// Finds out whether a packet is for us.
+    /// Checks whether a packet is for this engine.
     fn sort(&mut self, index: usize) {
         let received = self.receive.get(index);
         let RawSocket { ip, hijacked, .. } = self.sockets[received.socket];
@@ -276,7 +274,7 @@ impl RawIpDriver {
         let at = received.to.unwrap_or(ip);
         let mut orphaned = |port| self.orphans.are_ours(Instant::now(), at, port);
         let number = match (ours, port) {
-            // Any address there can answer for one that is gone.
+            // Any address may answer for a process that is gone.
             (None, Some(port)) if asks && orphaned(port) => self.carriers.iter().position(carries),
             _ => ours,
         };
@@ -349,7 +347,7 @@ impl Driver for RawIpDriver {
         let mut carriers = [None; 2];
         carriers[family(ip)] = Some(self.carrier(ip)?);
         if ip.is_ipv6() && ip.is_unspecified() {
-            // Raw IPv6 sockets speak no IPv4; a host without IPv4 does not need it.
+            // Raw IPv6 sockets do not support IPv4; a host without IPv4 does not need it.
             carriers[0] = self.carrier(Ipv4Addr::UNSPECIFIED.into()).ok();
         }
         let mut local = at;
@@ -365,7 +363,7 @@ impl Driver for RawIpDriver {
     }
 
     fn unbind(&mut self, socket: usize) {
-        // The sockets stay for others at their addresses.
+        // The sockets stay open for other ports at their addresses.
         self.carriers[socket] = [None; 2];
         self.claimed[socket] = None;
         let ports = self.ports();
@@ -407,7 +405,7 @@ impl Driver for RawIpDriver {
             }
         }
         if expected {
-            // Then it was a report that made a socket look ready.
+            // A report made a socket look ready.
             (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
         }
         0

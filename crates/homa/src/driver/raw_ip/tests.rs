@@ -111,7 +111,7 @@ fn packets_have_the_class_of_their_trains() {
         let (Some(mut a), Some(b)) = (open(ip), open(ip)) else { return };
         let socket = &b.handles()[0];
         control::ask_for_class(socket);
-        // Other tests' packets come there, too; over IPv4 behind a header.
+        // Packets of other tests arrive there, too; over IPv4 behind a header.
         let (from, len) = (a.local()[0].port(), 28 + 10);
         let is_ours = |packet: &[u8]| {
             let start = packet.len().checked_sub(len);
@@ -130,10 +130,10 @@ fn packets_have_the_class_of_their_trains() {
 }
 
 #[test]
-fn what_is_behind_many_packets_for_others_is_found_at_once() {
+fn a_packet_behind_many_for_other_ports_is_found_at_once() {
     let (Some(mut a), Some(b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
     let (Some(mut sender), from) = (open("127.0.0.1:0"), 9) else { return };
-    // No filter drops what is of this type.
+    // The filter drops no packets of this type.
     let (mut others, message) = outbox(from, b.local()[0], 0, 1_000, 0);
     others.bytes.chunks_mut(28).for_each(|packet| packet[filter::AT_TYPE] = filter::NEED_ACK);
     sender.send(&others, &message);
@@ -144,7 +144,7 @@ fn what_is_behind_many_packets_for_others_is_found_at_once() {
 }
 
 #[test]
-fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
+fn a_socket_at_every_address_has_both_families_and_many_ports() {
     let (Some(mut a), Some(mut b)) = (open("[::]:0"), open("127.0.0.1:0")) else { return };
     let second = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     assert!(b.bind(second).is_err(), "the port is taken");
@@ -159,7 +159,7 @@ fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
 }
 
 #[test]
-fn a_socket_that_gets_no_new_filter_hears_its_new_port_all_the_same() {
+fn a_socket_receives_at_a_new_port_if_its_filter_is_refused() {
     let (Some(mut a), Some(mut b)) = (open("[::1]:0"), open("[::1]:0")) else { return };
     // Fills the memory that the kernel grants to options of the socket.
     let options = UdpSocket::from(b.first_handle().try_clone_to_owned().unwrap());
@@ -236,7 +236,7 @@ fn without_the_privilege_the_error_says_how_to_get_it() {
 }
 
 #[test]
-fn a_closed_port_is_free_for_others_and_hears_nothing() {
+fn a_closed_port_is_free_for_others_and_receives_nothing() {
     let (Some(mut a), Some(mut b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
     let at = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let first = b.local()[0];

@@ -1,7 +1,7 @@
-//! Socket addresses as the kernel lays them out.
+//! Socket addresses in the kernel's format.
 //!
 //! IPv4 destinations of an IPv6 socket are written in mapped form, and mapped sources are read as
-//! IPv4, so that one host has one address.
+//! IPv4, so that a host has one address.
 
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -15,7 +15,7 @@ pub union SocketName {
 }
 
 impl SocketName {
-    /// Room for the kernel to write into.
+    /// An empty address for the kernel to write to.
     pub fn empty() -> Self {
         let address = libc::in6_addr { s6_addr: [0; 16] };
         Self {
@@ -29,7 +29,7 @@ impl SocketName {
         }
     }
 
-    /// `to` as a socket of the given family wants it, and its length.
+    /// `to` in the format for a socket of the given family, and its length.
     pub fn new(to: SocketAddr, on_v6: bool) -> (Self, libc::socklen_t) {
         let mut name = Self::empty();
         let to = match to {

@@ -1,13 +1,13 @@
-//! The class that a socket gives packets for which no other is named.
+//! The default traffic class of a socket: packets of this class need no control message.
 //!
 //! A control message with the class costs the kernel a third of a microsecond per call, so most
-//! packets should need none: a socket's own class follows what it sends (the majority vote of Boyer
-//! and Moore 1991, with a margin).
+//! packets should not need one. The default follows the class that the socket sends most (the
+//! majority vote of Boyer and Moore 1991, with a margin).
 
-/// By so many packets the most frequent class is ahead of others when it becomes the socket's.
+/// Number of packets by which the most frequent class must lead before it becomes the default.
 const MARGIN: u8 = 32;
 
-/// A socket's class, and what it sent of late.
+/// A socket's default class, and the vote of recent packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultClass {
     class: u8,
@@ -21,7 +21,7 @@ impl DefaultClass {
         self.class
     }
 
-    /// A packet of a class is sent. True when the socket should have that class from now on.
+    /// Counts a packet of a class. True if this class should become the default.
     #[inline]
     pub const fn sees(&mut self, class: u8) -> bool {
         if class == self.candidate {
@@ -34,8 +34,8 @@ impl DefaultClass {
         class == self.candidate && class != self.class && self.ahead >= MARGIN
     }
 
-    /// The socket has another class, or refused it: then it is asked again when that is ahead
-    /// again.
+    /// The default was changed, or the socket refused it. After a refusal, it is tried again when
+    /// the class leads again.
     pub const fn settle(&mut self, class: u8, done: bool) {
         self.ahead = 0;
         if done {
@@ -48,7 +48,7 @@ impl DefaultClass {
 mod tests {
     use super::*;
 
-    /// How often the class changes with these packets.
+    /// How often the default changes with these packets.
     fn changes(default_class: &mut DefaultClass, packets: impl IntoIterator<Item = u8>) -> usize {
         let mut changes = 0;
         for class in packets {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_what_is_sent_most_and_does_not_waver() {
+    fn the_default_is_the_class_sent_most_and_is_stable() {
         let mut default_class = DefaultClass::default();
         assert_eq!(changes(&mut default_class, [0; 1_000]), 0);
         let most = (0..1_000).map(|n| if n % 4 == 0 { 0x20 } else { 0xa0 });

@@ -1,7 +1,7 @@
-//! To whom of the engines that share an address each client named itself last.
+//! The directory of a shard group: the engine at which each client was last validated.
 //!
-//! Looked at when a client proves its address, which it does once, not for each request. Bounded by
-//! the clients that the engines remember: whom one forgets, it takes out.
+//! It is used when a client is validated, which happens once, not for each request. It is bounded
+//! by the clients that the engines remember: when an engine forgets a client, it removes the entry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homa_proto::ClientDirectory;
 
-/// Engines by the names of clients: a token and an epoch.
+/// Engines by client, which is a token and an epoch.
 type EngineOfClient = HashMap<(u64, u32), u16>;
 
-/// Clients of an engine that left for another.
+/// Clients that left an engine for another.
 #[derive(Debug, Default)]
 struct Departures {
-    /// Looked at without the lock.
+    /// Read without the lock.
     any: AtomicBool,
     names: Mutex<Vec<(u64, u32)>>,
 }
 
-/// An engine's place in the directory.
+/// An engine's view of the directory.
 #[derive(Clone, Debug)]
 pub struct ShardDirectory {
     known: Arc<Mutex<EngineOfClient>>,
@@ -33,7 +33,7 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ShardDirectory {
-    /// The places of so many engines.
+    /// The views of a group of `engines`.
     pub fn all(engines: usize) -> impl Iterator<Item = Self> {
         let known = Arc::<Mutex<EngineOfClient>>::default();
         let left: Arc<[Departures]> = (0..engines).map(|_| Departures::default()).collect();
@@ -63,7 +63,7 @@ impl ClientDirectory for ShardDirectory {
         loop {
             let name = names.pop();
             left.any.store(!names.is_empty(), Ordering::Release);
-            // One that came back since is known here.
+            // A client that has come back since is an entry of this engine.
             if lock(&self.known).get(&name?) != Some(&self.number) {
                 return name;
             }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_where_it_named_itself_last_until_it_is_forgotten_there() {
+    fn a_client_belongs_to_the_engine_that_validated_it_last() {
         let mut engines: Vec<_> = ShardDirectory::all(2).collect();
         assert!(!engines[0].claim(7, 1) && !engines[0].claim(7, 1));
         assert!(!engines[1].claim(7, 2), "another of its lives is another client");

@@ -1,7 +1,7 @@
-//! One of several drivers that share an address: what the network reports comes to any of them.
+//! A driver's membership in a shard group: network reports may arrive at any member.
 //!
-//! The kernel steers datagrams by the group's program, but picks the socket for an ICMP message by
-//! a hash of its own. So each driver hands on what is about a peer of another.
+//! The kernel steers datagrams with the group's program, but chooses the socket for an ICMP message
+//! by another hash. So each driver passes on the reports about peers of another.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,11 +23,11 @@ pub struct Member {
     place: ShardDirectory,
 }
 
-/// What others heard for a driver. Whoever holds the lock finds the handle readable exactly where
-/// there are reports: one that stayed readable without any would keep a thread from sleeping.
+/// Reports that other drivers received for this one. While the lock is held, the handle is readable
+/// exactly if there are reports: if it stayed readable without any, threads could not sleep.
 #[derive(Debug)]
 struct Inbox {
-    /// There are reports. Looked at without the lock, written under it.
+    /// True if there are reports. Read without the lock, written under it.
     any: AtomicBool,
     reports: Mutex<Vec<PathReport>>,
     waker: Waker,
@@ -45,12 +45,12 @@ impl Member {
         Ok(ShardDirectory::all(steering.shards()).enumerate().map(member).collect())
     }
 
-    /// Where it looks up the clients of the others.
+    /// This engine's view of the client directory.
     pub fn place(&self) -> ShardDirectory {
         self.place.clone()
     }
 
-    /// Becomes readable when others heard something.
+    /// Becomes readable when another driver passes on a report.
     pub fn handle(&self) -> RawFd {
         self.inboxes[self.number].waker.handle()
     }
@@ -60,14 +60,14 @@ impl Member {
         self.steering.shard_of(peer) == self.number
     }
 
-    /// Hands a report about `to` on to whose peer that is; false if that is this driver.
+    /// Passes a report about `to` on to the driver of that peer; false if that is this driver.
     pub fn hand_on(&self, to: SocketAddr, report: PathReport) -> bool {
         if self.hears(to) {
             return false;
         }
         let inbox = &self.inboxes[self.steering.shard_of(to)];
         let mut reports = inbox.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is too much is forgotten, as where there is one driver.
+        // Too many reports are dropped, as with a single driver.
         if reports.len() < REPORTS_MAX {
             reports.push(report);
         }
@@ -77,7 +77,7 @@ impl Member {
         true
     }
 
-    /// Takes in what others heard.
+    /// Takes the reports that other drivers passed on.
     pub fn take(&self, into: &mut IcmpReports) {
         let inbox = &self.inboxes[self.number];
         if !inbox.any.load(Ordering::Acquire) {
@@ -103,7 +103,7 @@ mod tests {
     use crate::driver::{UnreachableReport, wait};
 
     #[test]
-    fn a_driver_can_sleep_once_it_took_every_report_however_takes_and_reports_overlap() {
+    fn a_driver_can_sleep_once_it_has_taken_every_report() {
         const REPORTS: u32 = 20_000;
         let steering = Steering::new(2, 7 << 32);
         let members = Member::all(steering).unwrap();

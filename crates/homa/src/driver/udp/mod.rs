@@ -1,22 +1,24 @@
-//! Homa over UDP sockets: no privileges, IPv4 and IPv6, trains by segmentation offload (GSO, GRO).
+//! Homa over UDP sockets: no privileges, IPv4 and IPv6, trains with segmentation offload (GSO,
+//! GRO).
 //!
-//! One `sendmmsg` takes a whole batch, one entry per train, with its traffic class unless that is
-//! the socket's (`class`); long payloads are gathered from the messages themselves. Where the
+//! One `sendmmsg` takes a whole batch, with one entry per train, and with its traffic class unless
+//! that is the socket's default (`class`). Long payloads are gathered from their messages. If the
 //! kernel refuses segmentation (some devices do so only at the first packet, with EIO), trains are
-//! sent as single datagrams from then on; a train that it refuses for itself (EINVAL, or EMSGSIZE:
-//! the link's MTU shrank) is the only one.
+//! sent as single datagrams from then on. If it refuses one train (EINVAL, or EMSGSIZE because the
+//! link's MTU shrank), only that train is.
 //!
-//! Datagrams carry DF and are never cut; that one was too big is reported. A train for which a
-//! device's queue has no room is tried as single datagrams before it waits.
+//! Datagrams carry DF and are never fragmented; if one was too big, that is reported. If a device's
+//! queue has no room for a train, its datagrams are tried one by one before it waits.
 //!
-//! An address has a socket for each link that packets leave by (`link_sockets`); one of them receives.
+//! An address has a socket for each link that packets leave by (`link_sockets`); one of them
+//! receives.
 //!
-//! Several drivers of a process may share an address ([`UdpDriver::group`]): each has a socket
-//! there, and the kernel steers what each peer sends to one of them (`steering`); what comes to
-//! another is dropped. There, links share that socket: more of them at the address would be members
-//! of the group.
+//! Several drivers of a process may share an address ([`UdpDriver::group`]). Each has a socket
+//! there, and the kernel steers the datagrams of a peer to one of them (`steering`); those that
+//! reach another are dropped. The links of such a driver share its socket, because further sockets
+//! at the address would be members of the group.
 //!
-//! Left out: pacing and path MTU discovery (the engine's), encryption.
+//! Left out: pacing and path MTU discovery, which are the engine's, and encryption.
 
 pub(super) mod address;
 pub(super) mod class;
@@ -50,14 +52,14 @@ use receive::ReceiveBatch;
 use send::{SendBatch, SendStop, StopReason};
 pub use steering::Steering;
 
-/// Sockets of one engine.
+/// The UDP sockets of one engine.
 pub struct UdpDriver {
-    /// By number; `None`: closed.
+    /// By number; `None` if closed.
     sockets: Vec<Option<UdpSocket>>,
-    /// By number: what sends.
+    /// By number: the sockets that send.
     link_sockets: Vec<LinkSockets>,
     local: Vec<SocketAddr>,
-    /// IPv6 sockets that also speak IPv4, by number.
+    /// By number: IPv6 sockets that also support IPv4.
     dual: Vec<bool>,
     receive_buffer: usize,
     offload: bool,
@@ -66,23 +68,23 @@ pub struct UdpDriver {
     receive: ReceiveBatch,
     next_socket: usize,
     reports: IcmpReports,
-    /// Others share the first address.
+    /// Set if other drivers share the first address.
     member: Option<Member>,
     counters: DriverCounters,
 }
 
 impl UdpDriver {
-    /// A driver with one socket at `at` (port 0: any) whose receive queue should hold
-    /// `receive_buffer` bytes; the kernel may grant less (`net.core.rmem_max`).
+    /// Opens one socket at `at` (port 0: any). Its receive queue should hold `receive_buffer`
+    /// bytes; the kernel may grant less (`net.core.rmem_max`).
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let mut driver = Self::empty(receive_buffer);
         driver.bind(at)?;
         Ok(driver)
     }
 
-    /// As many drivers as `steering` steers to, all of them at `at` (port 0: any), each with a
-    /// receive queue of its own. What comes from a peer comes to the one with the number that
-    /// [`Steering::shard_of`] says: what is for that peer has to leave there.
+    /// Opens a driver for each shard of `steering`, all at `at` (port 0: any), each with a receive
+    /// queue. The datagrams of a peer reach the driver with the number [`Steering::shard_of`];
+    /// packets to that peer must leave from there.
     pub fn group(
         at: SocketAddr,
         receive_buffer: usize,
@@ -120,13 +122,13 @@ impl UdpDriver {
         }
     }
 
-    /// Sends every train as single datagrams, as where segmentation offload is refused.
+    /// Sends every train as single datagrams, as if segmentation offload were refused.
     pub fn without_offload(mut self) -> Self {
         self.offload = false;
         self
     }
 
-    /// What was counted, to count more.
+    /// The counters, for the AF_XDP driver.
     #[cfg(feature = "xdp")]
     pub(super) fn counters_mut(&mut self) -> &mut DriverCounters {
         &mut self.counters
@@ -139,14 +141,14 @@ impl UdpDriver {
         all.filter(|(socket, _)| socket.is_some()).map(|(_, at)| *at)
     }
 
-    /// Trains that leave from the same socket as the first, as many as fit in one call.
+    /// Number of trains that leave from the same socket as the first and fit in one call.
     fn run_length(&self, trains: &[Train]) -> usize {
         let most = if self.offload { send::TRAINS_MAX } else { 1 };
         let first = (trains[0].socket, trains[0].link);
         trains.iter().take(most).take_while(|train| (train.socket, train.link) == first).count()
     }
 
-    /// Sends trains that leave from the same socket; returns how many are done with.
+    /// Sends trains that leave from the same socket; returns how many are done.
     fn send_run(
         &mut self,
         trains: &[Train],
@@ -173,7 +175,7 @@ impl UdpDriver {
         }
         match self.send_trains(&trains[done..=done], outbox, messages, false) {
             Err(SendStop { offset, why: StopReason::Full(full), .. }) => Err((done, offset, full)),
-            // Cut already: nothing is left to refuse.
+            // The train was already sent as single datagrams, so no other refusal is possible.
             _ => Ok(done + 1),
         }
     }
@@ -198,7 +200,7 @@ impl UdpDriver {
             true => socket::open_sender(main, local),
             false => Err(io::Error::other("several engines share the address")),
         });
-        // Those that only send speak IPv6.
+        // Sockets that only send are IPv6 sockets.
         let on_v6 = local.is_ipv6() || fd != main;
         for train in trains {
             if default_class.sees(train.tos) {
@@ -213,12 +215,13 @@ impl UdpDriver {
         result
     }
 
-    /// Takes in a socket that is bound.
+    /// Adds a bound socket.
     fn add(&mut self, socket: UdpSocket) -> io::Result<SocketAddr> {
         let local = socket.local_addr()?;
         let mut open = self.local.iter().zip(&self.sockets).filter(|(_, socket)| socket.is_some());
         if open.any(|(other, _)| other.port() == local.port()) {
-            // Homa ports repeat UDP ports: two sockets with one number could not be told apart.
+            // Homa ports repeat UDP ports, so two sockets with the same port could not be
+            // distinguished.
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let everywhere = local.is_ipv6() && local.ip().is_unspecified();
@@ -233,8 +236,8 @@ impl UdpDriver {
         Ok(local)
     }
 
-    /// Hands a report on to the driver whose peer it is about, if that shares our address; true if
-    /// it is of no use here. It may be about a packet from an address of our own.
+    /// Passes a report on to the driver of its peer if that shares our address; true if it is of no
+    /// use here. It may be about a packet from another local address.
     fn is_for_another(&self, to: SocketAddr, report: PathReport) -> bool {
         let member = self.member.as_ref();
         member.is_some_and(|member| member.hand_on(to, report)) && self.sockets.len() == 1
@@ -257,13 +260,13 @@ impl UdpDriver {
         let Some(fd) = self.sockets[socket].as_ref().map(AsRawFd::as_raw_fd) else { return 0 };
         self.counters.receive_calls += 1;
         let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
-            // A report of the network comes before what has arrived.
+            // A network report is returned before received datagrams.
             self.read_errors(socket);
             self.receive.fetch(fd, socket, expected)
         });
         let mut n = fetched.unwrap_or(0);
         if let Some(member) = self.member.as_ref().filter(|_| socket == 0) {
-            // Nothing is known here of another's peer: what was executed, say.
+            // This engine has no state of another's peer, for example its executed requests.
             let dropped = self.receive.retain(|from| member.hears(from));
             self.counters.trains_misdirected += dropped as u64;
             n -= dropped;
@@ -279,7 +282,7 @@ impl UdpDriver {
     }
 }
 
-/// A mapped IPv4 address as what it is: a socket bound to it speaks nothing else.
+/// Converts a mapped IPv4 address to IPv4, because a socket bound to it supports nothing else.
 fn unmapped(mut at: SocketAddr) -> SocketAddr {
     if let ip @ IpAddr::V4(_) = at.ip().to_canonical() {
         at.set_ip(ip);
@@ -287,13 +290,13 @@ fn unmapped(mut at: SocketAddr) -> SocketAddr {
     at
 }
 
-/// What a report means for us.
+/// The meaning of a report for the engine.
 fn meaning(report: &IcmpReport) -> Option<PathReport> {
     let (to, quoted) = (report.to, datagram::quoted(report.payload()));
     if let Some(mtu) = report.too_big {
         return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
     }
-    // A host without UDP has nothing to do with us.
+    // A host without UDP is not a Homa peer.
     let what = report.what.filter(|&what| what != Missing::Protocol)?.at(to.port());
     Some(PathReport::Unreachable(UnreachableReport { to, what, quoted }))
 }
@@ -383,7 +386,7 @@ impl Driver for UdpDriver {
             }
         }
         if expected {
-            // Then it was a report that made a socket look ready.
+            // A report made a socket look ready.
             (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
         }
         0

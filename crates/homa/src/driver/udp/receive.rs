@@ -1,4 +1,4 @@
-//! A batch of incoming trains in the shape that `recvmmsg` fills.
+//! A batch of received trains in the form that `recvmmsg` fills.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,27 +10,27 @@ use super::address::SocketName;
 use super::control::{Control, int, local_address};
 use crate::driver::{FULL_BATCH, ReceivedTrain};
 
-/// Most trains fetched at a time.
+/// Most trains received at a time.
 const TRAINS_MAX: usize = FULL_BATCH;
 /// Room for one train: the largest that the kernel coalesces.
 const ROOM: usize = 65_536;
 
-/// Buffers and arrays of a `recvmmsg` call, kept for their memory.
+/// Buffers and arrays of a `recvmmsg` call, reused for each call.
 pub struct ReceiveBatch {
-    /// Never written but by the kernel, which provides its pages as they are used: zeroing them
-    /// would cost every engine 2 MiB.
+    /// Written only by the kernel, which provides its pages as they are used: zeroing them would
+    /// cost every engine 2 MiB.
     room: Box<[MaybeUninit<u8>]>,
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
     names: Vec<SocketName>,
     controls: Vec<Control>,
     trains: Vec<TrainMeta>,
-    /// Trains to ask for: one while nothing arrives, for which there is a cheaper call; as many as
-    /// there is room for once something did.
+    /// Trains to ask for: one while nothing arrives, because that call is cheaper; as many as fit
+    /// once something arrived.
     appetite: usize,
     /// Headers that the kernel wrote to.
     filled: usize,
-    /// By socket: the kernel's count of overflows when it last came.
+    /// By socket: the kernel's count of overflows when it was last received.
     overflows: Vec<u32>,
     lost: u64,
 }
@@ -84,16 +84,16 @@ impl ReceiveBatch {
         batch
     }
 
-    /// Fetches what has arrived at `fd`, the driver's `socket`, without waiting; returns how many
-    /// trains that is.
+    /// Receives what has arrived at `fd`, the driver's `socket`, without waiting; returns the
+    /// number of trains.
     ///
     /// # Errors
-    /// Those of the socket, such as reports of the network; that nothing has arrived is none.
+    /// Those of the socket, such as network reports. It is not an error if nothing has arrived.
     pub fn fetch(&mut self, fd: RawFd, socket: usize, expected: bool) -> io::Result<usize> {
         if expected {
             self.appetite = TRAINS_MAX;
         }
-        // The kernel wrote its own lengths over ours.
+        // The kernel replaced our lengths by its own.
         for slot in 0..self.filled {
             let header = &mut self.headers[slot].msg_hdr;
             header.msg_namelen = size_of::<SocketName>() as libc::socklen_t;
@@ -120,7 +120,8 @@ impl ReceiveBatch {
         Ok(self.trains.len())
     }
 
-    /// A socket was opened that takes over the number of a closed one: it has lost nothing yet.
+    /// A socket was opened that reuses the number of a closed one, so its count of overflows starts
+    /// at zero.
     pub fn opened(&mut self, socket: usize) {
         if let Some(overflows) = self.overflows.get_mut(socket) {
             *overflows = 0;
@@ -130,7 +131,7 @@ impl ReceiveBatch {
     /// One system call; returns how many headers it filled.
     fn call(&mut self, fd: RawFd) -> io::Result<usize> {
         let got = match &mut self.headers[..self.appetite] {
-            // For threads that spin: a look into an empty queue costs less with the simpler call.
+            // For threads that spin: polling an empty queue is cheaper with the simpler call.
             [one] => {
                 // SAFETY: the header points to a name, one piece and a control buffer of `self`,
                 // with their true lengths, and the piece to a slot of `room`; nothing else touches
@@ -148,7 +149,7 @@ impl ReceiveBatch {
         if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
     }
 
-    /// Reads what the kernel wrote beside the train in `slot`.
+    /// Reads the control messages of the train in `slot`.
     fn note(&mut self, slot: usize, socket: usize) {
         let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(ROOM);
@@ -166,7 +167,7 @@ impl ReceiveBatch {
                     if self.overflows.len() <= socket {
                         self.overflows.resize(socket + 1, 0);
                     }
-                    // Per socket, 32 bits wide, and it wraps.
+                    // A counter of 32 bits per socket, which wraps.
                     let now = int(data) as u32;
                     let seen = std::mem::replace(&mut self.overflows[socket], now);
                     self.lost += u64::from(now.wrapping_sub(seen));
@@ -177,7 +178,7 @@ impl ReceiveBatch {
         self.trains.push(train);
     }
 
-    /// Drops trains of the last `fetch` that came from others than `wanted`; returns how many.
+    /// Drops trains of the last `fetch` whose sender is not `wanted`; returns how many.
     pub fn retain(&mut self, wanted: impl Fn(SocketAddr) -> bool) -> usize {
         let all = self.trains.len();
         self.trains.retain(|train| wanted(train.from));
@@ -194,13 +195,13 @@ impl ReceiveBatch {
             socket: train.socket,
             to: train.to,
             datagram: train.datagram,
-            // SAFETY: the kernel said that it wrote so many bytes to this slot, and nothing else
-            // writes there.
+            // SAFETY: the kernel reported that it wrote this many bytes to this slot, and only the
+            // kernel writes there.
             bytes: unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) },
         }
     }
 
-    /// Datagrams that the socket's queue had no room for, as far as the last `fetch` told of them
+    /// Datagrams lost because the socket's queue was full, as far as the last `fetch` reported them
     /// first.
     pub fn lost(&self) -> u64 {
         self.lost

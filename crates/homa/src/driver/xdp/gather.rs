@@ -1,4 +1,4 @@
-//! The bytes of a train, copied from where they lie into frames.
+//! Copies the bytes of a train into frames.
 
 use std::slice;
 
@@ -11,12 +11,12 @@ pub struct TrainBytes<'a> {
 }
 
 impl<'a> TrainBytes<'a> {
-    /// All of a train's.
+    /// All bytes of a train.
     pub fn of(train: &Train, outbox: &'a Outbox) -> Self {
         Self { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] }
     }
 
-    /// Copies as many as `into` takes.
+    /// Copies the next bytes to fill `into`.
     pub fn copy(&mut self, mut into: &mut [u8], outbox: &'a Outbox, messages: &'a dyn Gather) {
         while !into.is_empty() {
             if self.rest.is_empty() {

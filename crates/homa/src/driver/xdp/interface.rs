@@ -1,9 +1,9 @@
-//! An interface that frames are taken from: its sockets, one per queue, the tables of the redirect
-//! program, and what holds the program there.
+//! An interface for AF_XDP: its sockets, one per queue, the maps of the redirect program, and its
+//! attachment.
 //!
-//! The program is attached by a link that belongs to a descriptor (Linux 5.9): it goes with this
-//! process, however that ends. One program can be at an interface at a time; another's is left
-//! alone.
+//! The attachment belongs to a descriptor (Linux 5.9), so it ends with this process, no matter how
+//! that ends. Only one program can be attached to an interface; that of another process is not
+//! replaced.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,48 +20,48 @@ use crate::egress::hops::Interface;
 use crate::error::OpenError;
 use homa_bpf::{self as bpf, BpfMap, Capabilities, ProgramKind};
 
-/// Names of the programs and tables in the kernel's lists.
+/// Name of the programs and maps in the kernel's lists.
 const NAME: &std::ffi::CStr = c"homa_redirect";
-/// Local addresses and ports of an interface.
+/// Most local addresses and ports of an interface.
 const ADDRESSES_MAX: u32 = 16_384;
-/// Queues with a socket each.
+/// Most queues that get a socket.
 const QUEUES_MAX: u32 = 64;
-/// Frames for receiving at a queue, and as many for sending: at least, and at most.
+/// Bounds of the frames for receiving at a queue, and for sending.
 const FRAMES: std::ops::RangeInclusive<u32> = 512..=4096;
 
-/// A queue is cleared of a closed socket by then.
+/// Time in which the kernel clears a queue of a closed socket.
 const CLEARED: Duration = Duration::from_secs(1);
 
-/// What can fail.
-const TABLE: &str = "make a table";
+/// The steps that can fail.
+const TABLE: &str = "create a map";
 const SOCKET: &str = "open a socket";
 const PROGRAM: &str = "load the redirect program";
 const ATTACH: &str = "attach the redirect program";
 
-/// Modes of attachment (`linux/if_link.h`): in the driver; on packets as the system has them.
+/// Modes of attachment (`linux/if_link.h`): in the driver; on the system's packets.
 const DRIVER_MODE: u32 = 1 << 2;
 const GENERIC_MODE: u32 = 1 << 1;
 
 /// See the module's documentation.
 pub struct XdpInterface {
-    /// The interface as it was when last looked at.
+    /// The interface as it was at the last look.
     pub device: Interface,
-    /// It did not send when last tried.
+    /// True if it did not send at the last attempt.
     pub stopped: bool,
-    /// The link, by the engine's number, of what was sent last.
+    /// The engine's number for the link of the last packet.
     pub link: LinkId,
     /// A socket per queue.
     pub ports: Vec<QueuePort>,
     /// The longest frame that the sockets take, bytes.
     pub longest: u32,
-    /// The program runs in the interface's driver.
+    /// True if the program runs in the interface's driver.
     pub native: bool,
     local: BpfMap<KEY>,
     _sockets: BpfMap<4>,
     _link: OwnedFd,
 }
 
-/// The capabilities that this process lacks, by name.
+/// Names of the capabilities that this process lacks.
 pub fn missing_capabilities() -> Vec<&'static str> {
     let has = Capabilities::of_this_process();
     let mut missing = Vec::new();
@@ -76,8 +76,8 @@ pub fn missing_capabilities() -> Vec<&'static str> {
 }
 
 impl XdpInterface {
-    /// Takes frames from an interface of the calling thread's network; `bytes`: as many should find
-    /// room that arrive before they are looked at.
+    /// Attaches to an interface in the calling thread's network namespace. About `bytes` that
+    /// arrive between two looks should fit.
     pub fn open(device: Interface, bytes: usize) -> Result<Self, OpenError> {
         let refused = |step: &'static str| {
             let interface = device.name.clone();
@@ -97,8 +97,8 @@ impl XdpInterface {
             longest: size.longest(),
             frags: true,
         };
-        // Before the sockets: whether another process uses XDP here shows at once, and some cards
-        // want a program before they do without copies.
+        // Before the sockets: a program of another process then shows at once, and some cards need
+        // a program before they can avoid copies.
         let (link, native) =
             attach(redirect, &device).map_err(|(step, error)| refused(step)(error))?;
         let mut ports = Vec::new();
@@ -110,7 +110,7 @@ impl XdpInterface {
                     set.map_err(refused(TABLE))?;
                     ports.push(port);
                 }
-                // An interface can have fewer queues than it could.
+                // An interface can have fewer queues than its maximum.
                 Err(error) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
                 Err(error) => return Err(refused(SOCKET)(error)),
             }
@@ -125,14 +125,14 @@ impl XdpInterface {
     fn addresses(&self, at: SocketAddr) -> impl Iterator<Item = IpAddr> {
         let ip = at.ip();
         self.device.addresses.iter().copied().filter(move |own| match ip.is_unspecified() {
-            // Sockets at every IPv6 address speak IPv4, too.
+            // Sockets at every IPv6 address also support IPv4.
             true => ip.is_ipv6() || own.is_ipv4(),
             false => *own == ip,
         })
     }
 
-    /// Bytes of the largest IP packet that goes in a frame; more than the interface takes where all
-    /// do.
+    /// Size of the largest IP packet in a frame, bytes; unlimited if all packets of the interface
+    /// fit.
     pub fn largest_packet(&self) -> u16 {
         let room = self.longest - ETHERNET as u32;
         let room = if self.device.mtu <= room { u32::MAX } else { room };
@@ -144,24 +144,24 @@ impl XdpInterface {
         self.device.addresses.contains(&ip)
     }
 
-    /// Takes frames to a local address from now on.
+    /// Redirects frames to a local address from now on.
     pub fn accept(&self, at: SocketAddr) {
         for ip in self.addresses(at) {
-            // What does not fit the table is heard at the socket.
+            // If the map is full, the packets arrive at the UDP socket.
             let _ = self.local.insert(&key(ip, at.port()), 0);
         }
     }
 
-    /// Leaves frames to a local address to the system.
+    /// Stops redirecting frames to a local address.
     pub fn leave(&self, at: SocketAddr) {
         for ip in self.addresses(at) {
-            // What was not taken need not be left.
+            // The address may never have been redirected.
             let _ = self.local.remove(&key(ip, at.port()));
         }
     }
 }
 
-/// Opens a socket at a queue, which the kernel may still be clearing of one that was closed.
+/// Opens a socket at a queue. The kernel may still be clearing the queue of a closed socket.
 fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<QueuePort> {
     let begun = Instant::now();
     loop {
@@ -176,8 +176,9 @@ fn open_port(interface: u32, queue: u32, size: Size) -> io::Result<QueuePort> {
     }
 }
 
-/// Loads the program and attaches it, in the driver if that can; but with a program in the driver
-/// of a veth its other end loses segmentation offload, for everything that it sends.
+/// Loads and attaches the program, in the driver if possible. On a veth it is attached in generic
+/// mode, because with a program in its driver the other end loses segmentation offload for
+/// everything that it sends.
 fn attach(
     redirect: Redirect,
     device: &Interface,
@@ -191,7 +192,7 @@ fn attach(
         let redirect = Redirect { frags, ..redirect };
         let program = match load(&redirect) {
             Ok(program) => program,
-            // A kernel before 5.18 knows no frames in pieces.
+            // A kernel before 5.18 does not support fragmented frames.
             Err(_) if frags => continue,
             Err(error) => return Err((PROGRAM, error)),
         };

@@ -1,25 +1,26 @@
-//! Homa over UDP past the system's network stack: AF_XDP sockets, for the same datagrams as
-//! [`super::udp`] sends, so that either kind of peer speaks with the other.
+//! Homa over UDP with AF_XDP sockets, which bypass the system's network stack. The datagrams are
+//! those of [`super::udp`], so the two kinds of peers can call each other.
 //!
-//! A program of some sixty instructions, attached to each interface that has the local address,
-//! takes the frames that are for our ports (`program`) to sockets whose memory we share with the
-//! kernel (`port`), without a copy where the card's driver can. The rest is the system's. Frames
-//! that we send carry the Ethernet address that the system knows of the next hop (`next_hops`).
+//! A program of about sixty instructions is attached to each interface that has the local address.
+//! It redirects the frames for our ports (`program`) to sockets whose memory we share with the
+//! kernel (`port`), without a copy if the card's driver supports that. All other frames go to the
+//! system. Frames that we send carry the Ethernet address of the next hop, from the system
+//! (`next_hops`).
 //!
-//! Beside them an ordinary UDP socket is bound to each port: it reserves the port, carries first
-//! packets and those to destinations that only the system can reach, and hears what ICMP reports.
-//! Where frames are copied it also carries trains of several datagrams: its segmentation offload
-//! passes them in one piece, which costs less than a frame each. Packets that arrive there are as
-//! good as others.
+//! A UDP socket is also bound to each port. It reserves the port, carries first packets and those
+//! to destinations that only the system can reach, and receives ICMP reports. If frames are copied,
+//! it also carries trains of several datagrams, because its segmentation offload passes them in one
+//! piece, which costs less than a frame each. Packets that arrive there are processed, too.
 //!
-//! Needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW, and Linux 5.9. Whoever stops, however, leaves
-//! nothing behind. Packet filters of the host (nftables, traffic control, IPsec policies, the check
-//! of sources against routes) do not see these frames, and captures (tcpdump) none that arrive.
+//! It needs CAP_NET_ADMIN, CAP_BPF, and CAP_NET_RAW, and Linux 5.9. If the process ends, no matter
+//! how, nothing is left behind. The host's packet filters (nftables, traffic control, IPsec
+//! policies, reverse path filtering) do not see these frames, and captures (tcpdump) do not show
+//! received ones.
 //!
-//! Left out: packets larger than a page's frame (they take the socket's way), VLAN tags in frames
-//! (interfaces of VLANs are used as they are), multipath routes and tunnels (left to the system),
-//! interfaces that come later, or whose Ethernet address changes (heard at the socket), cards'
-//! checksums.
+//! Left out: packets larger than a page's frame (they use the UDP socket), VLAN tags in frames (use
+//! the VLAN's interface), multipath routes and tunnels (left to the system), interfaces that are
+//! added later or whose Ethernet address changes (received at the UDP socket), and checksum
+//! offload.
 
 mod frame;
 mod gather;
@@ -49,38 +50,38 @@ use interface::XdpInterface;
 pub use interface::missing_capabilities;
 use next_hops::{Destination, NextHop, NextHops};
 
-/// Frames fetched at a time: no fewer than a full batch.
+/// Frames received at a time: at least a full batch.
 const FRAMES_MAX: u32 = 64;
-/// Looks at the rings per look at the sockets beside them, which is a system call: while these
-/// brought nothing in so many looks, and while they do.
+/// Looks at the rings per look at the UDP sockets, which is a system call: if these received
+/// nothing for a while, and if they did.
 const LOOKS_PER_SOCKET: u32 = 256;
 const LOOKS_PER_BUSY_SOCKET: u32 = 8;
 const BUSY: u32 = 4096;
-/// Batches of malformed frames that are read to find one that is not.
+/// Batches of malformed frames that are read in search of a valid one.
 const BATCHES_MAX: usize = 16;
-/// Frames received between two questions whether some were lost.
+/// Frames received between two queries of the count of lost frames.
 const FRAMES_PER_QUESTION: u64 = 4096;
 
 /// See the module's documentation.
 pub struct XdpDriver {
     interfaces: Vec<XdpInterface>,
-    /// Some card cannot do without copies.
+    /// True if some card needs copies.
     copies: bool,
     next_hops: NextHops,
     udp: UdpDriver,
-    /// Trains of a batch that take the sockets' way.
+    /// Trains of a batch that leave through the UDP sockets.
     rest: Vec<Train>,
-    /// What waits, by link.
+    /// Datagrams that could not be sent yet, by link.
     backlog: Vec<LinkBacklog>,
-    /// What the last `receive` found in a port's ring; empty: what the sockets brought counts.
+    /// The frames of the last `receive`; empty if the UDP sockets received something.
     arrived: Vec<FrameMeta>,
-    /// Of the ports, as pairs of interface and queue, the one to look at next.
+    /// The next port to look at; ports are pairs of interface and queue.
     next: usize,
     ports: Vec<(usize, usize)>,
     looks: u32,
-    /// Looks for which the sockets count as busy.
+    /// Looks for which the UDP sockets count as busy.
     busy: u32,
-    /// Frames received until the next question whether some were lost.
+    /// Frames to be received until the next query of the count of lost frames.
     unasked: u64,
 }
 
@@ -92,19 +93,19 @@ struct FrameMeta {
     socket: usize,
     port: (usize, usize),
     frame: u32,
-    /// Where the datagram lies in the frame.
+    /// Offset of the datagram in the frame.
     start: usize,
     len: usize,
 }
 
 impl XdpDriver {
-    /// A driver with one local address (port 0: any), at the interfaces that have it; `[::]` and
-    /// `0.0.0.0`: at all that are up. `receive_buffer`: bytes that may wait to be received.
+    /// Opens a driver with one local address (port 0: any) at the interfaces that have it; `[::]`
+    /// and `0.0.0.0`: at all that are up. `receive_buffer` is in bytes.
     ///
     /// # Errors
-    /// [`OpenError::NeedsXdp`] without the privilege, [`OpenError::NoInterface`] where no Ethernet
-    /// interface has the address, [`OpenError::Xdp`] when the kernel refuses a step at each of
-    /// them, [`OpenError::InUse`] when the port is taken.
+    /// [`OpenError::NeedsXdp`] without the capabilities, [`OpenError::NoInterface`] if no Ethernet
+    /// interface has the address, [`OpenError::Xdp`] if the kernel refuses a step at each of them,
+    /// [`OpenError::InUse`] if the port is taken.
     pub fn new(at: SocketAddr, receive_buffer: usize) -> Result<Self, OpenError> {
         let missing = missing_capabilities();
         if !missing.is_empty() {
@@ -166,7 +167,7 @@ impl XdpDriver {
         self.interfaces.iter().for_each(|interface| interface.accept(at));
     }
 
-    /// Takes note of what changed about the interfaces, now and then.
+    /// Updates the interfaces after links or routes changed.
     fn refresh(&mut self, now: Instant) {
         if !self.next_hops.refresh(now) {
             return;
@@ -174,17 +175,17 @@ impl XdpDriver {
         let Some(devices) = self.next_hops.interfaces() else { return };
         for interface in &mut self.interfaces {
             let now = devices.iter().find(|now| now.index == interface.device.index);
-            // What waits there may leave now, where it is up.
+            // If the interface is up again, its backlog may leave now.
             interface.stopped = now.is_none() || interface.ports[0].flush().is_err();
             let Some(now) = now.filter(|now| **now != interface.device) else { continue };
             self.udp.open_addresses().for_each(|at| interface.leave(at));
             interface.device = now.clone();
-            // Not those that were closed: others may have them.
+            // Without closed ports, which others may have now.
             self.udp.open_addresses().for_each(|at| interface.accept(at));
         }
     }
 
-    /// How a train gets to its destination in frames of our own; `None`: through the system.
+    /// How to send a train in frames; `None` if it leaves through the system.
     fn next_hop(&mut self, now: Instant, train: &Train) -> Option<NextHop> {
         if self.copies && train.datagrams() > 1 {
             return None;
@@ -220,18 +221,18 @@ impl XdpDriver {
         }
     }
 
-    /// Has the kernel send what was put.
+    /// Makes the kernel send the frames in the rings.
     fn flush(&mut self) {
         for interface in &mut self.interfaces {
             match interface.ports[0].flush() {
                 Ok(calls) => self.udp.counters_mut().send_calls += u64::from(calls),
-                // Down or gone: what was put leaves when it is up again, or never.
+                // The interface is down or gone: the frames leave when it is up again, or never.
                 Err(_) => interface.stopped = true,
             }
         }
     }
 
-    /// Notes what is not sent: frames in the rings, and what waits for the sockets.
+    /// Updates the backlog: frames in the rings, and that of the UDP sockets.
     fn note_backlog(&mut self) {
         self.backlog.clear();
         self.backlog.extend_from_slice(self.udp.backlog());
@@ -245,12 +246,12 @@ impl XdpDriver {
         }
     }
 
-    /// Looks at the rings; returns how many datagrams there are.
+    /// Looks at the rings; returns the number of datagrams.
     fn receive_frames(&mut self, expected: bool) -> usize {
         for _ in 0..self.ports.len() {
             let at = self.ports[self.next];
             self.next = (self.next + 1) % self.ports.len();
-            // More where one batch holds nothing but what is malformed.
+            // Another batch if all frames of this one are malformed.
             for _ in 0..BATCHES_MAX {
                 let frames = self.interfaces[at.0].ports[at.1].receive(FRAMES_MAX, expected);
                 if frames == 0 {
@@ -273,7 +274,7 @@ impl XdpDriver {
         trains
     }
 
-    /// Reads the frames that a port shows.
+    /// Reads the received frames of a port.
     fn read(&mut self, at: (usize, usize), frames: u32) {
         let interface = &self.interfaces[at.0];
         let (mut bytes, mut malformed) = (0, 0);
@@ -282,7 +283,7 @@ impl XdpDriver {
             let datagram = frame::read(frame, interface.device.index);
             let local = self.udp.local();
             let found = datagram.and_then(|datagram| {
-                // The system's routes would refuse what comes from ourselves.
+                // The system's routes would refuse a packet from ourselves.
                 let own = |interface: &XdpInterface| interface.has(datagram.from.ip());
                 if self.interfaces.iter().any(own) {
                     return None;
@@ -327,7 +328,7 @@ impl XdpDriver {
     }
 }
 
-/// Says once per interface how it is used.
+/// Logs how an interface is used.
 fn log(interface: &XdpInterface) {
     let zero_copy = interface.ports.iter().all(|port| port.zero_copy);
     let (name, native) = (&interface.device.name, interface.native);
@@ -340,7 +341,7 @@ impl Driver for XdpDriver {
         self.udp.routes()
     }
 
-    /// What a frame holds: larger packets would take the socket's way.
+    /// The size of a frame: larger packets would use the UDP socket.
     fn good_mtu(&self) -> u16 {
         let longest = self.interfaces.iter().map(|interface| interface.largest_packet());
         longest.min().unwrap_or(JUMBO_MTU).min(JUMBO_MTU)
@@ -418,7 +419,7 @@ impl Driver for XdpDriver {
         }
         match self.receive_frames(expected) {
             0 if expected => {
-                // Whoever waits for room at an interface that is gone sends nothing.
+                // Otherwise a thread would wait for an interface that is gone.
                 self.refresh(Instant::now());
                 self.receive_from_sockets(true)
             }
@@ -446,7 +447,7 @@ impl Driver for XdpDriver {
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {
-        // Of one that is down or gone nobody knows when something leaves, if ever.
+        // If an interface is down or gone, it is unknown whether its frames will ever leave.
         let up = self.interfaces.iter().filter(|interface| !interface.stopped);
         let by_link = up.filter(|interface| interface.link == link);
         let frames: u64 = by_link.map(|interface| interface.ports[0].queued()).sum();

@@ -1,10 +1,10 @@
-//! How frames get to a destination: the interface, the Ethernet address of the next hop and our own
-//! address, asked of the system and remembered for a second.
+//! How to send frames to a destination: the interface, the Ethernet address of the next hop, and
+//! the local address. The system is asked, and the answer is cached for a second.
 //!
-//! The first packet to a destination leaves through the system, which finds out where the next hop
-//! is; so does one each second, which keeps that up to date, and every packet where frames of our
-//! own could not do what the system does (routers out of reach, tunnels, loopback). A change of
-//! links or routes makes all forgotten.
+//! The first packet to a destination leaves through the system, which finds the next hop. So does
+//! one packet each second, which keeps the system's entry up to date. So does every packet for
+//! which frames cannot do what the system does (unreachable routers, tunnels, loopback). If links
+//! or routes change, the cache is cleared.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use super::frame::FrameHeader;
 use crate::egress::hops::Interface;
 use crate::egress::kernel::Kernel;
 
-/// How long what was found holds.
+/// Life of an entry.
 const LIFE: Duration = Duration::from_secs(1);
-/// How long it holds that the system is still looking for the next hop.
+/// Life of an entry while the system is still looking for the next hop.
 const SEARCH: Duration = Duration::from_millis(5);
-/// How often it is asked whether links or routes changed.
+/// How often to check whether links or routes changed.
 const CHECK: Duration = Duration::from_millis(100);
-/// Destinations remembered; beyond, all are forgotten.
+/// Most entries; if there are more, the cache is cleared.
 const MOST: usize = 4096;
 
-/// A destination, and the address of ours to send from where that is given.
+/// A destination, and the local address to send from if one is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// Where to.
+    /// The destination address.
     pub to: IpAddr,
-    /// The link's number, of an address that is valid on its link only.
+    /// The scope of a link-local address.
     pub scope: u32,
-    /// Where from.
+    /// The local address.
     pub source: Option<IpAddr>,
 }
 
 impl Destination {
-    /// Of an address, from one of ours.
+    /// The destination of packets to `to`, from a local address.
     pub fn new(to: SocketAddr, source: Option<IpAddr>) -> Self {
         let scope = match to {
             SocketAddr::V6(to) => to.scope_id(),
@@ -49,15 +49,15 @@ impl Destination {
 /// How to send frames.
 #[derive(Clone, Copy, Debug)]
 pub struct NextHop {
-    /// The interface's place in the driver's list.
+    /// The interface's index in the driver's list.
     pub interface: usize,
-    /// What frames begin with.
+    /// The headers of the frames.
     pub header: FrameHeader,
     /// Longest frame that the link takes, bytes.
     pub longest: usize,
 }
 
-/// What is known of a destination.
+/// A cached answer.
 #[derive(Clone, Copy, Debug)]
 struct CachedHop {
     until: Instant,
@@ -74,12 +74,13 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// Nothing is known yet.
+    /// An empty cache.
     pub fn new(kernel: Kernel) -> Self {
         Self { kernel, known: HashMap::new(), last: None, checked: Instant::now() }
     }
 
-    /// Forgets everything if links or routes changed; true then. To be called now and then.
+    /// Clears the cache if links or routes changed, and returns true then. Call it from time to
+    /// time.
     pub fn refresh(&mut self, now: Instant) -> bool {
         if now.duration_since(self.checked) < CHECK {
             return false;
@@ -98,7 +99,7 @@ impl NextHops {
         self.kernel.ethernet_interfaces()
     }
 
-    /// How a packet gets to a destination by one of `devices`; `None`: through the system.
+    /// How to send frames to a destination by one of `devices`; `None`: through the system.
     pub fn find<'a>(
         &mut self,
         now: Instant,
@@ -113,7 +114,7 @@ impl NextHops {
         }
         let known = match self.known.get(&destination) {
             Some(known) if now < known.until => *known,
-            // The packet before this one went through the system, which knows the way now.
+            // The previous packet went through the system, which has found the next hop by now.
             Some(known) if known.next_hop.is_none() => {
                 let (next_hop, life) = match self.look_up(destination, devices) {
                     Ok(next_hop) => (Some(next_hop), LIFE),
@@ -127,7 +128,7 @@ impl NextHops {
                 if found.is_none() && self.known.len() >= MOST {
                     self.known.clear();
                 }
-                // Nothing holds it from being asked for before the next packet.
+                // The entry expires at once, so the next packet looks again.
                 self.known.insert(destination, CachedHop { until: now, next_hop: None });
                 self.last = None;
                 return None;
@@ -137,7 +138,7 @@ impl NextHops {
         known.next_hop
     }
 
-    /// Finds the way, or how long it need not be looked for.
+    /// Finds the next hop, or for how long it need not be looked up.
     fn look_up<'a>(
         &mut self,
         destination: Destination,

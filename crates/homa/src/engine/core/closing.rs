@@ -1,5 +1,4 @@
-//! Local addresses of servers that are gone: kept while RPCs of theirs are in progress, then
-//! closed.
+//! Local addresses of servers that are gone. They are closed once no RPC uses them.
 
 use std::net::SocketAddr;
 
@@ -13,12 +12,12 @@ use crate::error::OpenError;
 pub struct Closing {
     /// The driver's socket.
     socket: usize,
-    /// An RPC that needs it, as far as known.
+    /// An RPC that uses the address, if one was found.
     needed_by: Option<RpcHandle>,
 }
 
 impl Core {
-    /// Opens one more local address, or one that is about to be closed.
+    /// Opens another local address, or reuses one that is waiting to be closed.
     pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
         let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());
         let local = self.driver.local();
@@ -30,22 +29,23 @@ impl Core {
         Ok(bound)
     }
 
-    /// Closes a local address, but the first, once no RPC needs it: see [`Self::finish_closing`].
+    /// Closes a local address, except the first, once no RPC uses it: see [`Self::finish_closing`].
     pub fn close(&mut self, at: SocketAddr) {
         let socket = self.driver.local().iter().position(|local| *local == at);
         let closing = |socket| Closing { socket, needed_by: None };
         self.closing.extend(socket.filter(|&socket| socket > 0).map(closing));
     }
 
-    /// True while an address is to be closed.
+    /// True while an address waits to be closed.
     pub fn is_closing(&self) -> bool {
         !self.closing.is_empty()
     }
 
-    /// Closes what may be closed by now; true when there was something. Nobody must be polling.
+    /// Closes the addresses that may be closed now; true if there were any. No thread may be
+    /// polling.
     pub fn finish_closing(&mut self) -> bool {
-        // What has arrived and was not looked at tells its port by the socket's number, as what
-        // waits to be sent does.
+        // Arrivals that were not read yet, and packets in the backlog, still refer to the sockets
+        // by number.
         if self.closing.is_empty() || self.arrivals.are_left() || !self.backlog.is_empty() {
             return false;
         }

@@ -1,10 +1,10 @@
-//! What an engine counted, its protocol and its driver.
+//! The metrics of an engine, its protocol, and its driver.
 
 use super::Core;
 use crate::metrics::Metrics;
 
 impl Core {
-    /// What was counted.
+    /// A snapshot of the metrics.
     pub fn metrics(&self) -> Metrics {
         let mut engine = self.state.counters;
         let (peers, evicted) = self.state.peers.count();

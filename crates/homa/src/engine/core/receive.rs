@@ -1,5 +1,6 @@
-//! What a received packet can touch: the protocol machine, message bytes, peers, and what is ready
-//! for the application. Apart from the driver, whose buffers hold the packet meanwhile.
+//! The state that a received packet can change: the protocol machine, message bytes, peers, and
+//! events for the application. It is separate from the driver, whose buffers hold the packet in the
+//! meantime.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -23,39 +24,39 @@ use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
 
-/// The level of packets that arrived: no rule asks for it, and the system's telling costs.
+/// The priority of received packets. No rule uses it, and reading it from the kernel costs time.
 const UNASKED: u8 = 0;
 
-/// Something for the application.
+/// An event for the application.
 #[derive(Debug)]
 pub enum EngineEvent {
     /// A call ended.
     Response {
         /// The call.
         rpc: RpcHandle,
-        /// From the call.
+        /// The cookie of the call.
         cookie: u64,
         /// Its response.
         result: Result<Message, CallError>,
-        /// So many first bytes of the response are lent, and missing in it.
+        /// Length of the prefix of the response that is lent, and thus missing in it.
         lent: usize,
     },
     /// A request arrived.
     Request {
-        /// Where to reply.
+        /// The handle for the reply.
         rpc: RpcHandle,
         /// The client.
         from: SocketAddr,
-        /// The local port it was sent to.
+        /// The local port that it was sent to.
         port: u16,
         /// Its bytes.
         bytes: QueuedRequest,
-        /// Its number, as its client writes it.
+        /// Its id, as the client writes it.
         id: RpcId,
-        /// What its client says of it.
+        /// Its deadline and trace.
         context: RequestContext,
     },
-    /// More of a long message can be read while the rest is on its way.
+    /// More of a long message is readable while the rest is in flight.
     Readable(Partial),
     /// A client gave up a request that was not answered.
     Cancelled {
@@ -64,17 +65,17 @@ pub enum EngineEvent {
     },
 }
 
-/// The bytes of a request that the application has not taken: they count for its client's host
-/// until [`Core::take_request`](super::Core::take_request).
+/// The bytes of a request that the application has not accepted. They count for the client's host
+/// until [`Core::accept_request`](super::Core::accept_request).
 #[derive(Debug)]
 pub struct QueuedRequest {
     /// The bytes.
     pub bytes: Message,
-    /// The host.
+    /// The account of the client's host.
     pub account: AccountId,
 }
 
-/// A message that arrives.
+/// A message that is arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
     /// The RPC.
@@ -83,13 +84,13 @@ pub struct Partial {
     pub message: MessageId,
     /// A request or a response.
     pub kind: MessageKind,
-    /// From the call when this is its response.
+    /// The cookie of the call, if this is its response.
     pub cookie: u64,
-    /// Bytes before this can be read.
+    /// The bytes before this offset are readable.
     pub offset: u32,
 }
 
-/// What a received packet can touch.
+/// The state that a received packet can change.
 pub struct EngineState {
     /// The protocol machine.
     pub endpoint: Endpoint,
@@ -97,23 +98,23 @@ pub struct EngineState {
     pub messages: Messages,
     /// Addresses of peers.
     pub peers: Peers,
-    /// What may be queued below, by link.
+    /// Send budgets of the links.
     pub links: LinkBudgets,
-    /// Paths to them whose MTU is in question.
+    /// Paths whose MTU is in question.
     pub paths: PathTable,
-    /// What the application has not taken.
+    /// Events that the application has not taken.
     pub ready: VecDeque<EngineEvent>,
-    /// Bytes of responses that were not taken.
+    /// Bytes of responses that the application has not taken.
     pub waiting: u64,
-    /// What `waiting` was when the protocol's memory limit was set last.
+    /// The value of `waiting` when the protocol's memory limit was last set.
     limited_at: u64,
-    /// What the driver's datagrams hold.
+    /// The format of the driver's datagrams.
     encapsulation: Encapsulation,
-    /// What the engine was told.
+    /// The engine's configuration.
     pub config: Config,
-    /// What the engine counts itself.
+    /// The engine's counters.
     pub counters: EngineCounters,
-    /// How long RPCs took.
+    /// Latency histograms.
     pub latencies: Latencies,
 }
 
@@ -143,7 +144,8 @@ impl EngineState {
         }
     }
 
-    /// The peer to call at an address; `None` when no other can be forgotten for it.
+    /// The peer to call at an address; `None` if the table is full and no other peer can be
+    /// forgotten.
     pub fn server(&mut self, now: Time, address: SocketAddr) -> Option<PeerId> {
         let endpoint = &mut self.endpoint;
         let mut found = self.peers.find(now, address, None, endpoint);
@@ -156,8 +158,8 @@ impl EngineState {
         found
     }
 
-    /// Finds out how a peer is reached, unless that was done: the link and the MTU of the route.
-    /// Due before a message to it is submitted.
+    /// Looks up the link and the MTU of the route to a peer, unless that was done. Call it before a
+    /// message to the peer is submitted.
     fn prepare(&mut self, now: Time, peer: PeerId) {
         let answer = self.links.generation();
         if self.peers.measure(peer, answer, &mut self.endpoint)
@@ -168,26 +170,26 @@ impl EngineState {
         self.peers.find_link(peer, &mut self.links, &mut self.endpoint);
     }
 
-    /// A message of `length` bytes to a peer was submitted: where larger packets may be, they are
-    /// tried.
+    /// A message of `length` bytes to a peer was submitted. If larger packets are possible, they
+    /// are probed.
     pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
         if let Some(path) = self.peers.wider(peer, length) {
             self.paths.wanted(now, peer, path);
         }
     }
 
-    /// To whose account the reply to a request goes; `None` where it is over.
+    /// The account to which the reply to a request is charged; `None` if the request has ended.
     pub fn account_of(&self, rpc: RpcHandle) -> Option<AccountId> {
         self.endpoint.peer_of(rpc).map(|peer| self.peers.account(peer))
     }
 
-    /// Takes in one datagram of a train.
+    /// Receives one datagram of a train.
     pub fn receive(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
         if self.encapsulation == Encapsulation::Ip {
             return self.receive_packet(now, train, bytes, port);
         }
         if train.from.port() == 0 {
-            // UDP allows it for those who want no answer; nothing can be sent there.
+            // UDP allows port 0 for senders that want no answer, so nothing can be sent there.
             return self.endpoint.counters_mut().drop_packet(DropReason::UnknownPeer);
         }
         let datagram = match datagram::decode(bytes) {
@@ -195,7 +197,8 @@ impl EngineState {
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
         self.counters.unknown_extensions += u64::from(datagram.unknown_extensions);
-        // Whose packets these are is known when they are read: by who sent them, server or client.
+        // The first packet shows whether the sender is a server or a client, and thus which peer it
+        // is.
         let mut peers = [None; 2];
         let mut packets = datagram.packets(PeerId(0), UNASKED);
         while let Some(decoded) = packets.next() {
@@ -206,8 +209,8 @@ impl EngineState {
                     continue;
                 }
             };
-            // Only a well-formed packet is worth an entry in the table. A server is one peer
-            // whichever of our addresses it answers.
+            // Only a well-formed packet may add a peer. A server is one peer, no matter which of
+            // our addresses it answers.
             let from_server = decoded.packet.id.from_server();
             let peer = &mut peers[usize::from(from_server)];
             if peer.is_none() {
@@ -216,7 +219,7 @@ impl EngineState {
             }
             let Some(peer) = *peer else { continue };
             decoded.packet.peer = peer;
-            // Homa's ports repeat UDP's: what the kernel says counts.
+            // Homa's ports repeat those of UDP, and the kernel's are authoritative.
             decoded.packet.local_port = port;
             decoded.packet.remote_port = train.from.port();
             self.notice(now, &decoded.packet);
@@ -236,13 +239,14 @@ impl EngineState {
         }
     }
 
-    /// Takes in one packet that was the payload of an IP packet.
+    /// Receives one packet that was the payload of an IP packet.
     fn receive_packet(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
         let mut decoded = match wire::decode(bytes, PeerId(0), UNASKED) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
-        // A server that asks for another's port, who is gone, knows the address that it asks at.
+        // A server that asks about the port of a process that is gone uses the address that it asks
+        // at.
         let ours = decoded.packet.local_port == port;
         let source = if decoded.packet.id.from_server() && ours { None } else { train.to };
         let Some(peer) = self.sender(now, train.from, source, &decoded.packet) else { return };
@@ -255,8 +259,8 @@ impl EngineState {
         self.drain_events();
     }
 
-    /// The peer that sent a packet. Of senders not known yet only those are noted that want
-    /// something: the words of others are about nothing here.
+    /// The peer that sent a packet. A sender that is not in the table is added only if its packet
+    /// needs an answer; other packets cannot belong to an RPC of ours.
     fn sender(
         &mut self,
         now: Time,
@@ -281,7 +285,8 @@ impl EngineState {
                 DropReason::TooManyRpcs
             }
             false => {
-                // The answer to a probe may come from what counts as another peer: the client.
+                // The answer to a probe may come from an address that is stored as another peer:
+                // the client.
                 self.paths.answered(now, packet, self.peers.of_peer(from));
                 DropReason::UnknownRpc
             }
@@ -290,7 +295,7 @@ impl EngineState {
         None
     }
 
-    /// Control packets also say something about the path.
+    /// Control packets also show whether the path works.
     fn notice(&mut self, now: Time, packet: &Packet) {
         if !matches!(packet.body, Body::Data(_))
             && let Some(path) = self.peers.path(packet.peer)
@@ -299,7 +304,7 @@ impl EngineState {
         }
     }
 
-    /// Acts on what the protocol has to say; due after every input.
+    /// Handles the events of the protocol; call it after every input.
     pub fn drain_events(&mut self) {
         while let Some(event) = self.endpoint.event() {
             match event {
@@ -326,8 +331,8 @@ impl EngineState {
         }
     }
 
-    /// More of a message can be read. What was announced last and not taken yet is brought up to
-    /// date.
+    /// More of a message is readable. If the last event announced the same message and was not
+    /// taken yet, it is updated.
     fn announce(&mut self, partial: Partial) {
         self.messages.readable(partial.message, partial.rpc, partial.offset);
         if let Some(EngineEvent::Readable(last)) = self.ready.back_mut()
@@ -369,19 +374,19 @@ impl EngineState {
                 let result = Ok(bytes);
                 self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent });
             }
-            // No wire encoding exists for these.
+            // These have no wire format.
             MessageKind::OneWay => {}
         }
     }
 
-    /// The application takes a request.
+    /// The application accepts a request.
     pub fn accept(&mut self, request: QueuedRequest) -> Message {
         let QueuedRequest { bytes, account } = request;
         self.endpoint.request_accepted(account, bytes.len() as u32);
         bytes
     }
 
-    /// An RPC ended, with a peer that is still known.
+    /// An RPC ended; its peer is still in the table.
     pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) {
         if let Some((peer, direction, nanos)) =
             self.latencies.end(self.endpoint.now(), rpc, outcome)
@@ -390,16 +395,16 @@ impl EngineState {
         }
     }
 
-    /// A request whose client waits no longer is given up unstarted.
+    /// Drops a request whose deadline has passed, before it is started.
     pub fn expire(&mut self, rpc: RpcHandle) {
         self.ended(rpc, RpcOutcome::Deadline);
         self.counters.requests_expired += 1;
-        // It is over if the client said so meanwhile.
+        // This fails if the client has ended it in the meantime.
         let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
     }
 
-    /// Responses that the application has not taken yet count against the memory for incoming
-    /// messages; those to clients of a shared engine count as taken when they are on its board.
+    /// Responses that the application has not taken count against the memory for incoming messages.
+    /// In a shared engine, they count as taken once they are in the slots of their calls.
     pub fn limit_memory(&mut self, now: Time) {
         let budget = self.config.protocol.memory_budget;
         if self.waiting.abs_diff(self.limited_at) > budget / 16 {
@@ -409,8 +414,8 @@ impl EngineState {
     }
 }
 
-/// One form per address: IPv4 as itself, IPv6 without flow label. To an address left open goes what
-/// is meant for this host, as with TCP.
+/// Brings an address into one form: IPv4 as IPv4, IPv6 without a flow label. An unspecified address
+/// means this host, as with TCP.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -425,8 +430,8 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// One server can be there: the system sends to a group or to everybody only when asked to, and to
-/// port 0 never.
+/// True if the address can be that of one server. The system sends to a group or broadcast address
+/// only on request, and never to port 0.
 pub fn is_one_server(to: SocketAddr) -> bool {
     let everybody = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
     to.port() != 0 && !everybody && !to.ip().is_multicast()
@@ -438,7 +443,7 @@ mod tests {
     use crate::driver::memory::{MemoryNetwork, NetworkFaults};
 
     #[test]
-    fn a_datagram_that_nobody_can_answer_is_dropped_and_counted() {
+    fn a_datagram_from_port_0_is_dropped_and_counted() {
         let config = Config::default();
         let endpoint = Endpoint::new(config.complete(1 << 20, Encapsulation::Datagram).unwrap());
         let network = MemoryNetwork::new(1, NetworkFaults::NONE);

@@ -1,72 +1,75 @@
-//! A turn of the engine: taking in what arrived, then timers.
+//! A turn of the engine: receiving, then timers.
 //!
-//! A process that stood still finds the answers to what it asked in its sockets. So no timer acts
-//! before what lay there when it was found due has been taken in. That ends, also while packets
-//! arrive without a pause: with a look in vain, or when as much was read as lay there.
+//! If the process was stalled, the answers to its packets are already in its sockets. Therefore no
+//! timer runs before the packets that were in the sockets when it was found due have been read.
+//! Reading stops after one empty poll or after as many bytes as the queues held, so packets that
+//! arrive without a pause cannot stop timers.
 //!
-//! Left out: what silence is worth after a standstill, which the protocol knows.
+//! Left out: how the protocol treats silence after a stall.
 
 use homa_proto::{Duration, Time};
 
 use super::Core;
 use crate::driver::{FULL_BATCH, TRAIN_OVERHEAD};
 
-/// Bounds of how much is made ready for the application before it is asked to deal with it. In
-/// between it is half of what is in progress: one half travels while the other is worked on.
+/// Bounds of the number of events that are made ready before the application is asked to handle
+/// them. Between the bounds it is half of the RPCs in progress: one half is in flight while the
+/// other half is handled.
 const READY_MIN: usize = 16;
 const READY_MAX: usize = 512;
-/// Turns in vain per look at the clock by a thread that spins: timers are milliseconds.
+/// A thread that spins reads the clock once per this many empty turns, because timers are
+/// milliseconds.
 const TURNS_PER_TICK: u32 = 8;
-/// Full batches taken in per turn; and again before timers.
+/// Full batches received per turn, and again before timers run.
 const BATCHES_MAX: usize = 16;
-/// How late timers may be while packets arrive without a pause, before they have all of these taken
-/// in.
+/// How late timers may be, while packets arrive without a pause, before they force all earlier
+/// arrivals to be read.
 const LATE: Duration = Duration::millis(2);
-/// How long timers wait for what nobody takes in, because the application or the link has enough.
+/// How long timers wait for arrivals that are not read because the application or the link is busy.
 const WAIT_MAX: Duration = Duration::secs(1);
 
-/// How far the driver's last batch was taken in.
+/// How far the driver's last batch was processed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Arrivals {
     /// Trains in the batch.
     trains: usize,
-    /// The one to go on with.
+    /// The train to continue with.
     next: usize,
-    /// Bytes of it that were taken in.
+    /// Bytes of it that were processed.
     offset: usize,
-    /// Nothing was left in the sockets after the engine's `now` was read.
+    /// The sockets were found empty after the engine's `now` was read.
     pub(super) exhausted: bool,
 }
 
 impl Arrivals {
-    /// Some of the batch were not taken in yet.
+    /// True if some of the batch were not processed yet.
     pub(super) fn are_left(&self) -> bool {
         self.next < self.trains
     }
 }
 
-/// How a turn looks for arrivals.
+/// How thoroughly a turn looks for arrivals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PollEffort {
     /// Something should be there.
     Thorough,
-    /// Most looks are in vain: in the cheapest way.
+    /// Most looks find nothing, so use the cheapest call.
     Passing,
-    /// Nothing was there just now. A look in vain costs as much as a packet.
+    /// The caller knows that nothing is there. An empty poll costs as much as a packet.
     None,
 }
 
-/// Timers that are due, and wait.
+/// Timers that are due, but wait for arrivals to be read.
 #[derive(Clone, Copy)]
 pub(super) struct Overdue {
-    /// When something was last taken in.
+    /// When something was last received.
     since: Time,
-    /// Bytes to be read first, as the system counts them.
+    /// Bytes to be read first, in the kernel's accounting.
     unread: u64,
 }
 
 impl Core {
-    /// Sends, takes in what arrived, acts on timers.
+    /// Sends, receives, and runs timers.
     pub(super) fn exchange(&mut self, effort: PollEffort) {
         self.transmit();
         match effort {
@@ -76,7 +79,8 @@ impl Core {
         }
         let arrived = self.arrivals.trains > 0;
         if arrived {
-            // What was just sent may have been answered meanwhile: times between are measured.
+            // The packets just sent may have been answered already, and the time in between is
+            // measured.
             self.fresh = false;
             self.tick();
             self.state.links.refresh_siblings(&mut self.state.endpoint);
@@ -119,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Fetches and takes in another batch; false when there is none.
+    /// Receives another batch; false if there is none.
     fn receive_batch(&mut self) -> bool {
         self.fetch(true);
         if self.arrivals.trains == 0 {
@@ -131,8 +135,8 @@ impl Core {
         true
     }
 
-    /// Goes on while batches are full, up to about as many packets as a turn sends: who sends more
-    /// than it reads finds its answers when they are too old.
+    /// Continues while batches are full, up to about as many packets as a turn sends. If an engine
+    /// sent more than it reads, answers would wait in its sockets until they are too old.
     fn receive_more(&mut self) {
         for _ in 1..BATCHES_MAX {
             let full = self.arrivals.trains >= FULL_BATCH;
@@ -142,8 +146,8 @@ impl Core {
         }
     }
 
-    /// Takes in what arrived, until the application has enough to do: its answers to the first part
-    /// can travel while it works on the next. Stops also when it is time to send.
+    /// Processes arrivals until the application has enough to do: its answers to the first part can
+    /// travel while it works on the next. Also stops if it is time to send.
     fn receive(&mut self) {
         self.state.links.refresh(self.now, &mut self.state.endpoint);
         let (calls, requests) = self.state.endpoint.rpcs();
@@ -168,7 +172,7 @@ impl Core {
         self.state.limit_memory(self.now);
     }
 
-    /// Acts on timers that are due, unless what arrived before is to be taken in first.
+    /// Runs the timers that are due, unless earlier arrivals must be read first.
     fn run_timers(&mut self) {
         if self.state.endpoint.deadline().is_none_or(|deadline| deadline > self.now) {
             self.overdue = None;
@@ -180,8 +184,8 @@ impl Core {
         }
     }
 
-    /// Takes in what lay in the sockets when a timer was found due; false when this takes another
-    /// turn.
+    /// Reads the packets that were in the sockets when a timer was found due; false if another turn
+    /// is needed for this.
     fn has_read_all(&mut self) -> bool {
         if self.overdue.is_none() && !self.arrivals.exhausted {
             self.overdue = Some(Overdue { since: self.now, unread: self.driver.unread() });

@@ -1,17 +1,17 @@
-//! Hosts to which what is scarce is charged: an IPv4 address, or the 64 bits of an IPv6 address
-//! that a network gives to one customer or machine. Whoever has many ports, or addresses, has one
-//! share.
+//! Accounts: the hosts to which scarce resources are charged. A host is an IPv4 address, or the
+//! first 64 bits of an IPv6 address, which a network assigns to one customer or machine. A host
+//! with many ports or addresses has one share.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use hashbrown::HashMap;
 
-/// The number of a host: small, and used again.
+/// The number of an account; numbers are small and reused.
 pub type AccountId = u32;
 
-/// Replies of at most so many bytes may use the reserve.
+/// Replies of at most this many bytes may use the reserve.
 const SHORT: u64 = 64 * 1024;
-/// The reserve is one part in this many of the memory for outgoing messages.
+/// One part in this many of the memory for outgoing messages is reserved.
 const RESERVE: u64 = 16;
 
 /// See the module's documentation.
@@ -28,7 +28,7 @@ struct Account {
     peers: u32,
 }
 
-/// What of an address names its host.
+/// The part of an address that identifies its host.
 pub fn host_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -36,17 +36,17 @@ pub fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The host of an address as a number, which stays when its account is another's.
+/// The host of an address as a number. Unlike an account's number, it is never reused.
 pub fn host_key(address: IpAddr) -> u64 {
     match address {
-        // No network has such 64 bits in front.
+        // No IPv6 network begins with these 64 bits.
         IpAddr::V4(v4) => 0xffff << 32 | u64::from(v4.to_bits()),
         IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
     }
 }
 
 impl Accounts {
-    /// One more peer at an address.
+    /// Adds a peer at an address.
     pub fn open(&mut self, address: IpAddr) -> AccountId {
         let host = host_of(address);
         if let Some(&id) = self.by_host.get(&host) {
@@ -68,13 +68,13 @@ impl Accounts {
         id
     }
 
-    /// The account of an address that has peers, and how many.
+    /// The account of an address that has peers, and their number.
     pub fn of(&self, address: IpAddr) -> Option<(AccountId, usize)> {
         let id = *self.by_host.get(&host_of(address))?;
         Some((id, self.all[id as usize].peers as usize))
     }
 
-    /// A peer is forgotten.
+    /// Removes a peer.
     pub fn close(&mut self, id: AccountId) {
         let account = &mut self.all[id as usize];
         account.peers -= 1;
@@ -85,9 +85,9 @@ impl Accounts {
     }
 }
 
-/// Is there memory for a reply of `length` bytes to a host whose replies hold `of_host` of the
-/// `held` of at most `most` bytes? One host gets no more than is left for all others, so that it
-/// never has more than half, and long replies leave a reserve to short ones.
+/// Checks the memory for a reply of `length` bytes to a host whose replies hold `of_host` bytes, if
+/// all replies hold `held` of at most `most` bytes. A host gets no more than is left for all
+/// others, so it never has more than half. Long replies leave a reserve for short ones.
 pub fn has_capacity(length: u64, of_host: u64, held: u64, most: u64) -> bool {
     let reserve = if length > SHORT && held > 0 { most / RESERVE } else { 0 };
     let left = most.saturating_sub(held + reserve);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_fills_half_and_many_leave_a_reserve_for_short_replies() {
+    fn one_host_fills_half_and_short_replies_have_a_reserve() {
         const MOST: u64 = 1 << 30;
         const LONG: u64 = 16 << 20;
         let mut held = 0;

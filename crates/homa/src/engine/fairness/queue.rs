@@ -1,6 +1,6 @@
-//! Requests that wait for an acceptor, in turns of their clients' hosts: whoever sends more than is
-//! served waits behind its own requests, not others behind them (start-time fair queueing, Goyal,
-//! Vin and Cheng 1996, with requests of equal weight).
+//! Requests that wait to be accepted, in turns of their clients' hosts. If a host sends more than
+//! is served, its requests wait behind each other and do not delay other hosts (start-time fair
+//! queueing, Goyal, Vin and Cheng 1996, with requests of equal weight).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 
 use super::accounts::host_of;
 
-/// A request's place: its start tag, then order of arrival.
+/// A request's place: its start tag, then its order of arrival.
 pub type Place = (u64, u64);
 
-/// What waits of one host.
+/// The waiting requests of one host.
 #[derive(Debug)]
 struct HostQueue {
     /// Start tag of its last request.
@@ -23,11 +23,11 @@ struct HostQueue {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    /// With their hosts.
+    /// Requests with their hosts.
     requests: BTreeMap<Place, (IpAddr, T)>,
-    /// Those of which something waits.
+    /// Hosts that have waiting requests.
     hosts: HashMap<IpAddr, HostQueue>,
-    /// Start tag of the request that was taken last.
+    /// Start tag of the last request that was taken.
     now: u64,
     arrivals: u64,
 }
@@ -54,12 +54,12 @@ impl<T> FairQueue<T> {
         place
     }
 
-    /// The request whose turn it is.
+    /// The next request.
     pub fn first(&self) -> Option<&T> {
         self.requests.first_key_value().map(|(_, (_, request))| request)
     }
 
-    /// Takes the request whose turn it is.
+    /// Takes the next request.
     pub fn pop(&mut self) -> Option<T> {
         let ((tag, _), (host, request)) = self.requests.pop_first()?;
         self.now = tag;
@@ -67,7 +67,7 @@ impl<T> FairQueue<T> {
         Some(request)
     }
 
-    /// Takes a certain one.
+    /// Takes a particular request.
     pub fn remove(&mut self, place: Place) -> Option<T> {
         let (host, request) = self.requests.remove(&place)?;
         self.left(host);
@@ -88,12 +88,12 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// True when none waits.
+    /// True if no request waits.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// All that wait.
+    /// All waiting requests.
     pub fn into_requests(self) -> impl Iterator<Item = T> {
         self.requests.into_values().map(|(_, request)| request)
     }
@@ -103,7 +103,7 @@ impl<T> FairQueue<T> {
 mod tests {
     use super::*;
 
-    /// Requests are named by their host and port.
+    /// Requests are identified by their host and port.
     type Queue = FairQueue<(u8, u16)>;
 
     fn push(queue: &mut Queue, (host, port): (u8, u16)) -> Place {
@@ -123,14 +123,14 @@ mod tests {
         }
         let first = hosts(&mut queue, 8);
         assert_eq!(first, [1, 2, 3, 1, 2, 1, 2, 1]);
-        // Who comes later than others is next, and owes nothing for what it did not use.
+        // A host that comes later is served next, and owes nothing for turns that it did not use.
         push(&mut queue, (2, 7));
         let next = hosts(&mut queue, 2);
         assert!(next.contains(&2), "{next:?}");
     }
 
     #[test]
-    fn alone_a_host_is_served_in_order_and_what_is_given_up_leaves() {
+    fn one_host_is_served_in_order_and_cancelled_requests_leave() {
         let mut queue = Queue::default();
         let places: Vec<Place> = (0..10).map(|n| push(&mut queue, (1, n))).collect();
         assert_eq!(queue.remove(places[3]), Some((1, 3)));

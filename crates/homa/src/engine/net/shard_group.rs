@@ -1,14 +1,15 @@
-//! What the engines of a group tell each other about the links that they share, so that each has
-//! its part of what is used now, not of what all could use.
+//! Values that the engines of a shard group publish about the links that they share, so that each
+//! engine gets its part of the current use rather than of the largest possible use.
 //!
-//! * **Sending**: an engine says until when what it handed down, and a packet more if some wait,
-//!   keeps the link busy at its part of the rate. Those that are not done share the link equally.
-//! * **Receiving**: an engine says what is owed to it, whether it granted, and how many bytes came
-//!   (`homa_proto::SiblingShards`).
+//! * **Sending**: an engine publishes the time until which its packets, and one more if some wait,
+//!   keep the link busy at its part of the rate. Engines whose time has not passed share the link
+//!   equally.
+//! * **Receiving**: an engine publishes the bytes that it expects, whether it granted, and the
+//!   bytes that arrived (`homa_proto::SiblingShards`).
 //!
-//! Each engine writes words of its own and reads those of others: nobody waits for anybody. What is
-//! read may be as old as the other's last turn: then links have a packet more or fewer, and engines
-//! that begin to receive at once may each grant all for a round trip.
+//! Each engine writes only its words and reads those of the others, so none waits. A value may be
+//! as old as the other engine's last turn. Links then carry a packet more or fewer, and engines
+//! that begin to receive at the same moment may each grant everything for one round trip.
 //!
 //! Left out: engines of other groups and processes
 //! ([`Config::sharing`](homa_proto::Config::sharing)).
@@ -29,16 +30,16 @@ pub struct ShardGroup {
 
 #[derive(Debug)]
 struct GroupState {
-    /// Time that all of them mean.
+    /// The clock that all engines of the group use.
     clock: Clock,
     expected: Box<[Expected]>,
     links: Mutex<Vec<Link>>,
 }
 
-/// An interface, `None` where engines do not distinguish them, and what each does with it.
+/// An interface (`None` if engines do not distinguish them) and its use by each engine.
 type Link = (Option<u32>, Arc<[LinkUsage]>);
 
-/// What one engine has coming. Engines of different cores write no cache line in common.
+/// Bytes that one engine expects. Engines on different cores write to different cache lines.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Expected {
@@ -46,18 +47,18 @@ struct Expected {
     owed: AtomicU64,
 }
 
-/// What one engine does with a link.
+/// The use of a link by one engine.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct LinkUsage {
-    /// Until when it sends.
+    /// It sends until then.
     until: AtomicU64,
-    /// Wire bytes of DATA that came to it.
+    /// Wire bytes of DATA that it received.
     received: AtomicU64,
 }
 
 impl ShardGroup {
-    /// The places of so many engines.
+    /// The places of a group of `engines`.
     pub fn all(engines: usize) -> impl Iterator<Item = Self> {
         let expected = (0..engines).map(|_| Expected::default()).collect();
         let group =
@@ -65,15 +66,15 @@ impl ShardGroup {
         (0..engines).map(move |number| Self { group: group.clone(), number })
     }
 
-    /// The clock of all of them.
+    /// The clock of the group.
     pub fn clock(&self) -> Clock {
         self.group.clock
     }
 
-    /// Its part in a link by which `received` wire bytes came to it that are no news.
+    /// This engine's share in a link by which it had received `received` wire bytes before.
     pub fn link(&self, interface: Option<u32>, received: u64) -> LinkShare {
         let mut links = self.group.links.lock().unwrap_or_else(PoisonError::into_inner);
-        // Interfaces come and go.
+        // Interfaces can be removed, so unused entries are dropped.
         links.retain(|(other, usage)| *other == interface || Arc::strong_count(usage) > 1);
         let known = links.iter().find(|(other, _)| *other == interface);
         let usage = known.map(|(_, usage)| usage.clone()).unwrap_or_else(|| {
@@ -87,14 +88,14 @@ impl ShardGroup {
         share
     }
 
-    /// Says what this engine has coming.
+    /// Publishes the bytes that this engine expects.
     pub fn publish(&self, endpoint: &Endpoint) {
         let ours = &self.group.expected[self.number];
         ours.granted.store(endpoint.granted_outstanding(), Relaxed);
         ours.owed.store(endpoint.outstanding(), Relaxed);
     }
 
-    /// Tells the endpoint what the others have coming.
+    /// Updates the endpoint with the bytes that the others expect.
     pub fn refresh(&self, endpoint: &mut Endpoint) {
         let mut siblings = SiblingShards::default();
         for other in others(&self.group.expected, self.number) {
@@ -105,7 +106,7 @@ impl ShardGroup {
     }
 }
 
-/// Nothing comes to an engine that is gone.
+/// An engine that is gone expects nothing.
 impl Drop for ShardGroup {
     fn drop(&mut self) {
         let ours = &self.group.expected[self.number];
@@ -118,43 +119,43 @@ fn others<T>(all: &[T], number: usize) -> impl Iterator<Item = &T> {
     all.iter().enumerate().filter(move |(at, _)| *at != number).map(|(_, other)| other)
 }
 
-/// An engine's part in a link.
+/// An engine's share in a link.
 #[derive(Debug)]
 pub struct LinkShare {
     usage: Arc<[LinkUsage]>,
     number: usize,
-    /// Wire bytes that came to this one, as far as the others were told.
+    /// Wire bytes received by this engine that are published.
     ours: u64,
-    /// Wire bytes that came to the others, as far as the endpoint was told.
+    /// Wire bytes received by the others that the endpoint has been told.
     others: u64,
 }
 
 impl LinkShare {
-    /// How many send by the link, this one included.
+    /// Number of engines that send by the link, including this one.
     pub fn senders(&self, now: Time) -> u32 {
         let busy = |other: &&LinkUsage| other.until.load(Relaxed) > now.0;
         1 + others(&self.usage, self.number).filter(busy).count() as u32
     }
 
-    /// Says until when this one sends.
+    /// Publishes until when this engine sends.
     pub fn busy_until(&self, until: Time) {
         self.usage[self.number].until.store(until.0, Relaxed);
     }
 
-    /// Says that so many wire bytes came by the link so far.
+    /// Publishes the total of wire bytes received by the link.
     pub fn publish(&mut self, received: u64) {
         let more = received - std::mem::replace(&mut self.ours, received);
         self.usage[self.number].received.fetch_add(more, Relaxed);
     }
 
-    /// Tells the endpoint what came to others.
+    /// Updates the endpoint with the bytes that the others received.
     pub fn refresh(&mut self, link: LinkId, endpoint: &mut Endpoint) {
         let received = self.received_by_others();
         let more = received - std::mem::replace(&mut self.others, received);
         endpoint.sibling_received(link, more);
     }
 
-    /// What came to others, as far as the endpoint was told.
+    /// Wire bytes received by the others that the endpoint has been told.
     #[cfg(test)]
     pub fn seen(&self) -> u64 {
         self.others
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_count_as_senders_by_link_until_what_they_sent_has_left() {
+    fn engines_count_as_senders_until_their_packets_have_left() {
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         let shares = [a.link(Some(3), 0), b.link(Some(3), 0), b.link(Some(4), 0)];
         shares[1].busy_until(Time(100));
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_has_coming_is_told_to_the_others_until_it_is_gone() {
+    fn expected_bytes_are_published_until_the_engine_is_gone() {
         let (mut one, mut other) = (endpoint(), endpoint());
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         one.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
@@ -215,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn what_came_by_an_interface_is_told_once_whatever_its_number() {
+    fn bytes_of_an_interface_are_published_once() {
         let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
         let mut here = b.link(Some(3), 0);
         a.link(Some(3), 0).publish(5_000);
         assert_eq!(here.received_by_others(), 5_000);
-        // The number had been another interface's; and the interface comes back with it.
+        // The interface's number is reused, and then the interface comes back.
         let mut again = a.link(Some(3), 70_000);
         again.publish(70_000);
         assert_eq!(here.received_by_others(), 5_000);

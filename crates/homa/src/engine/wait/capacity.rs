@@ -1,8 +1,9 @@
-//! Room for one more call, or for the bytes of a reply, and who waits for it.
+//! Waiters for capacity: for one more call, or for the memory of a reply.
 //!
-//! Invariant: unlocked, whoever would find room has been woken, unless those woken before it may
-//! take all of it; these look again, and what they leave is offered on. Replies of a client that
-//! has its share wait behind nobody and hold up nobody.
+//! Invariant: while the lock is free, every waiter that could be served has been woken, unless the
+//! waiters woken before it may use everything. These try again, and offer what they leave to the
+//! next. Replies to a client that has used its share do not wait behind others, and do not delay
+//! them.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -20,7 +21,7 @@ struct Registered {
     waker: Waker,
 }
 
-/// Those who wait, oldest first.
+/// The waiters, oldest first.
 #[derive(Debug, Default)]
 pub struct CapacityQueue {
     all: VecDeque<Registered>,
@@ -28,25 +29,25 @@ pub struct CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// How many.
+    /// Number of waiters.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Notes who waits; returns a ticket for [`Self::leave`].
+    /// Registers a waiter; returns a ticket for [`Self::leave`].
     pub fn wait(&mut self, waiter: CapacityWaiter, waker: Waker) -> u64 {
         self.next_ticket += 1;
         self.all.push_back(Registered { ticket: self.next_ticket, waiter, waker });
         self.next_ticket
     }
 
-    /// A waiter came back, or gives up.
+    /// Removes a waiter that tries again or gives up.
     pub fn leave(&mut self, ticket: u64) -> Option<Waker> {
         let at = self.all.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
         self.all.remove(at).map(|waiter| waiter.waker)
     }
 
-    /// Takes out those who would find room now.
+    /// Removes the waiters that could be served now, so that they are woken.
     pub fn served(&mut self, core: &Core, wakes: &mut Vec<WakeTarget>) {
         let (mut at, mut promised) = (0, (0, 0));
         while let Some(waiter) = self.all.get(at) {
@@ -62,7 +63,7 @@ impl CapacityQueue {
         }
     }
 
-    /// Takes out who would answer this request: nobody waits for it any more.
+    /// Removes the waiter that would answer this request, because its client gave up.
     pub fn cancelled(&mut self, of: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         let is = |waiter| matches!(waiter, CapacityWaiter::Reply { rpc, .. } if rpc == of);
         if let Some(at) = self.all.iter().position(|waiter| is(waiter.waiter)) {
@@ -70,7 +71,7 @@ impl CapacityQueue {
         }
     }
 
-    /// Takes out everybody.
+    /// Removes all waiters.
     pub fn all(&mut self, wakes: &mut Vec<WakeTarget>) {
         wakes.extend(self.all.drain(..).map(|waiter| WakeTarget::Task(waiter.waker)));
     }

@@ -1,7 +1,7 @@
-//! What the shared engine does once its lock is released, because that may run somebody's code:
-//! wakes whoever has to be woken, drops the wakers of those who wait no longer (a task may end with
-//! the last one) and the payloads that are over (`Bytes::from_owner` may own them). Any of this may
-//! call back.
+//! Work that the shared engine defers until its lock is released, because it may run code of the
+//! application: waking threads and tasks, dropping wakers that are not needed any more (a task may
+//! end with its last waker), and dropping released payloads (`Bytes::from_owner`). Such code may
+//! call back into the engine.
 
 use std::cell::Cell;
 use std::mem;
@@ -13,7 +13,7 @@ use super::waiters::{Waiters, WakeTarget};
 use crate::engine::core::Core;
 use crate::payload::Payload;
 
-/// See the module's documentation. Its memory serves the thread the next time.
+/// See the module's documentation. Each thread reuses its vectors.
 #[derive(Default)]
 pub struct Deferred {
     wakes: Vec<WakeTarget>,
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 impl Deferred {
-    /// What there is; due just before the lock is released.
+    /// Takes the deferred work, just before the lock is released.
     pub fn of(waiters: &mut Waiters, core: &mut Core) -> Option<Self> {
         let (wakes, wakers_to_drop) = waiters.deferred();
         let payloads_to_drop = core.payloads_to_drop();
@@ -40,23 +40,23 @@ impl Deferred {
         Some(deferred)
     }
 
-    /// True where it wakes this thread.
+    /// True if this thread will be woken.
     pub fn wakes(&self, thread: Option<ThreadId>) -> bool {
         self.wakes.iter().any(|waiting| waiting.is_thread(thread))
     }
 
-    /// Does it; due when the lock is released.
+    /// Does the work, after the lock has been released.
     pub fn run(mut self) {
         let mut panicked = None;
         for waiting in self.wakes.drain(..) {
-            // The others wait no less.
+            // A panic of one waker must not keep the others from being woken.
             if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| waiting.wake())) {
                 panicked = Some(panic);
             }
         }
         self.wakers_to_drop.clear();
         self.payloads_to_drop.clear();
-        // A thread that ends has no use for it.
+        // A thread that is ending cannot keep the vectors.
         let _ = DEFERRED.try_with(|deferred| deferred.set(self));
         if let Some(panic) = panicked.filter(|_| !thread::panicking()) {
             panic::resume_unwind(panic);
@@ -87,9 +87,9 @@ mod tests {
         }
     }
 
-    /// Where the second is not woken, this hangs.
+    /// If the second waker is not called, this test hangs.
     #[test]
-    fn a_waker_that_panics_does_not_keep_the_others_from_being_woken() {
+    fn a_waker_that_panics_does_not_stop_the_others() {
         let wakers = [Arc::new(Panics).into(), Arc::new(Parked(thread::current())).into()];
         let deferred =
             Deferred { wakes: wakers.map(WakeTarget::Task).into(), ..Deferred::default() };

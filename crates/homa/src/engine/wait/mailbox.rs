@@ -1,14 +1,15 @@
-//! Everything that arrives at a [`Socket`](crate::Socket), in one place: ended calls and requests,
-//! who waits for them, and a descriptor that tells pollers.
+//! The queue of a [`Socket`](crate::Socket): completions and requests, the threads that wait for
+//! them, and the descriptor for pollers.
 //!
-//! A plain table under the shared engine's lock. The descriptor is brought up to date just before
-//! the lock is released, so that what a blocked thread takes at once costs no system call.
+//! It is a plain table under the lock of the shared engine. The descriptor is updated just before
+//! the lock is released, so a message that a blocked thread takes at once costs no system call.
 //!
-//! A socket that drains takes no more requests; the calls in progress end, and until they do
-//! whoever may take one of their ends waits for it. A closed one makes nobody wait.
+//! A socket that drains accepts no requests. Its calls in progress still complete, and threads that
+//! may receive one of their completions wait for it. A closed socket makes no thread wait.
 //!
-//! Invariants: unlocked, the bell is readable exactly when something waits that anybody may take,
-//! or nothing will; whoever waits for something that is there, or will not come, has been woken.
+//! Invariants: while the lock is free, the descriptor is readable exactly if a message that any
+//! thread may take is available, or if none will come. Every thread whose message is available, or
+//! will not come, has been woken.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,26 +30,26 @@ use crate::payload::Payload;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallFailure {
-    /// It failed.
+    /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// It was aborted here, with this reason.
+    /// The call was aborted by this socket with an error number.
     #[error("the call was aborted with error {0}")]
     Aborted(i32),
 }
 
-/// A call in progress, or ended and not taken.
+/// A call in progress, or a completion that was not received yet.
 #[derive(Debug)]
 pub struct SocketCall {
     /// The server.
     pub to: SocketAddr,
-    /// The caller's number for it.
+    /// The number that the caller gave it.
     pub cookie: u64,
-    /// Only those who name it may take its end.
+    /// Its completion is only received by its id.
     pub private: bool,
-    /// How it ended.
+    /// The completion.
     pub result: Option<Result<Message, CallFailure>>,
-    /// Its place among what anybody may take.
+    /// Its position among the completions that any thread may receive.
     order: u64,
 }
 
@@ -59,29 +60,29 @@ impl SocketCall {
     }
 }
 
-/// What a thread wants to receive.
+/// The messages that a thread wants to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// Requests.
     pub requests: bool,
-    /// The end of any call that is not private; without effect when `call` names one.
+    /// Completions of calls that are not private; without effect if `call` is set.
     pub responses: bool,
-    /// The end of this call.
+    /// The completion of this call.
     pub call: Option<RpcHandle>,
 }
 
-/// What a look into the mailbox finds.
+/// A result of [`Mailbox::take`].
 #[derive(Debug)]
 pub enum MailboxItem {
-    /// A call ended.
+    /// A completion.
     Response(RpcHandle, SocketCall),
-    /// A request, its client, and what that says of it.
+    /// A request, its client, and its context.
     Request(RpcHandle, SocketAddr, Message, RequestContext),
-    /// The call that was named is not known: it never was, or its end was taken.
+    /// There is no such call: it was never made, or its completion was received.
     Unknown,
     /// Nothing is left and nothing will come.
     Closed,
-    /// Nothing yet.
+    /// Nothing is available yet.
     Nothing,
 }
 
@@ -98,19 +99,19 @@ struct UnansweredRequest {
     from: SocketAddr,
     /// The client gave up.
     cancelled: bool,
-    /// Until when it waits.
+    /// The client's deadline.
     until: Time,
-    /// Its place in the queue of requests, to which it may still belong.
+    /// Its place in the queue of requests, if it is still there.
     place: Place,
 }
 
-/// A request that nobody took.
+/// A request that was not received by a thread.
 #[derive(Debug)]
 struct UnreceivedRequest {
     rpc: RpcHandle,
     bytes: QueuedRequest,
     context: RequestContext,
-    /// Its place among what anybody may take.
+    /// Its position among all messages.
     order: u64,
 }
 
@@ -126,19 +127,19 @@ pub struct Mailbox {
     next_ticket: u64,
     event_counter: Waker,
     signalled: bool,
-    /// Calls in progress whose end anybody may take.
+    /// Calls in progress that are not private.
     running: usize,
     phase: MailboxPhase,
 }
 
-/// What may still come.
+/// The messages that may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MailboxPhase {
-    /// Anything.
+    /// All messages.
     Open,
-    /// The ends of calls in progress.
+    /// Completions of calls in progress.
     Draining,
-    /// Nothing.
+    /// No messages.
     Closed,
 }
 
@@ -160,7 +161,7 @@ impl Mailbox {
         }
     }
 
-    /// Brings the descriptor up to date; due before the lock is released.
+    /// Updates the descriptor; call it before the lock is released.
     pub fn signal(&mut self) {
         let signalled = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
         if signalled != std::mem::replace(&mut self.signalled, signalled) {
@@ -168,7 +169,7 @@ impl Mailbox {
         }
     }
 
-    /// Nothing that anybody may take will come.
+    /// True if no message that any thread may take will come.
     fn nothing_comes(&self) -> bool {
         match self.phase {
             MailboxPhase::Open => false,
@@ -177,13 +178,13 @@ impl Mailbox {
         }
     }
 
-    /// A call started.
+    /// Registers a call that started.
     pub fn started(&mut self, rpc: RpcHandle, call: SocketCall) {
         self.running += usize::from(!call.private);
         self.calls.insert(rpc, call);
     }
 
-    /// A call in progress is no longer.
+    /// A call is no longer in progress.
     fn stopped(&mut self, private: bool, wakes: &mut Vec<WakeTarget>) {
         self.running -= usize::from(!private);
         if self.phase == MailboxPhase::Draining && self.running == 0 {
@@ -200,7 +201,7 @@ impl Mailbox {
         self.next_order
     }
 
-    /// Takes in what is ready.
+    /// Takes an event of the engine.
     pub fn post(&mut self, core: &mut Core, ready: EngineEvent, wakes: &mut Vec<WakeTarget>) {
         match ready {
             EngineEvent::Response { rpc, result, .. } => {
@@ -255,7 +256,7 @@ impl Mailbox {
         }
     }
 
-    /// Wakes the waiter who came last, which is the leader if that one waits: it needs no wake-up.
+    /// Wakes the waiter that came last. If the leader waits, it is the last, and needs no wake-up.
     fn wake_one(&mut self, wakes: &mut Vec<WakeTarget>, who: impl Fn(&Selection) -> bool) -> bool {
         let found = self.waiters.iter().rposition(|waiter| who(&waiter.wanted));
         if let Some(at) = found {
@@ -264,7 +265,7 @@ impl Mailbox {
         found.is_some()
     }
 
-    /// Takes the oldest of what is wanted, but for requests, among which hosts take turns.
+    /// Takes the oldest wanted message; but requests are taken in turns of their clients' hosts.
     pub fn take(
         &mut self,
         wanted: &Selection,
@@ -316,7 +317,7 @@ impl Mailbox {
         MailboxItem::Response(rpc, call)
     }
 
-    /// The next request is one whose client still waits.
+    /// Drops expired requests at the head of the queue.
     fn drop_late(&mut self, core: &mut Core) {
         while self.requests.first().is_some_and(|first| core.is_late(&first.context))
             && let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop()
@@ -337,8 +338,8 @@ impl Mailbox {
         MailboxItem::Request(rpc, from, bytes, context)
     }
 
-    /// Something was taken, perhaps not by the one who was woken for it: whoever waits for what is
-    /// left, or for the very same, has to look.
+    /// A message was taken, perhaps not by the thread that was woken for it. Wakes the threads that
+    /// wait for the same message or for others that are left.
     fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         while self.wake_one(wakes, |wanted| wanted.call == Some(taken)) {}
         if !self.ended.is_empty() {
@@ -349,20 +350,20 @@ impl Mailbox {
         }
     }
 
-    /// Notes who waits; returns a ticket for [`Self::stop_waiting`].
+    /// Registers a thread; returns a ticket for [`Self::stop_waiting`].
     pub fn wait(&mut self, wanted: Selection, thread: Thread) -> u64 {
         self.next_ticket += 1;
         self.waiters.push(BlockedReceiver { ticket: self.next_ticket, wanted, thread });
         self.next_ticket
     }
 
-    /// A waiter came back.
+    /// Removes a thread that returned.
     pub fn stop_waiting(&mut self, ticket: u64) {
         self.waiters.retain(|waiter| waiter.ticket != ticket);
     }
 
-    /// Answers a request, and takes the response if that is sent. That the client gave up meanwhile
-    /// is no error; `Gone` means that no such request (of the client `to`) waits for an answer.
+    /// Answers a request; takes the response if it is sent. It is not an error if the client gave
+    /// up. `Gone` means that no such request (of client `to`) waits for an answer.
     pub fn reply(
         &mut self,
         rpc: RpcHandle,
@@ -387,14 +388,14 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Until when the client waits for the answer to a request that was received, and whether it
-    /// gave up; `None` when no such waits for an answer.
+    /// The deadline of a received request's client, and whether it gave up; `None` if no such
+    /// request waits for an answer.
     pub fn client_of(&self, rpc: RpcHandle) -> Option<(Time, bool)> {
         let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
         Some((open.until, open.cancelled))
     }
 
-    /// Gives up a request that was received; false when none such waits for an answer.
+    /// Drops a received request; false if no such request waits for an answer.
     pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core) -> bool {
         let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains(o.place));
         if waits {
@@ -404,7 +405,7 @@ impl Mailbox {
         waits
     }
 
-    /// Gives up a call: forgets it, or ends it with `error`. False when it is not known.
+    /// Cancels a call, and forgets it or completes it with `error`. False if there is no such call.
     pub fn abort(
         &mut self,
         rpc: RpcHandle,
@@ -434,7 +435,7 @@ impl Mailbox {
         running
     }
 
-    /// From here on only the ends of calls in progress come.
+    /// From now on only completions of calls in progress come.
     pub fn drain(&mut self, wakes: &mut Vec<WakeTarget>) {
         if self.phase == MailboxPhase::Open {
             self.phase = MailboxPhase::Draining;
@@ -442,7 +443,7 @@ impl Mailbox {
         }
     }
 
-    /// From here on nothing comes.
+    /// From now on nothing comes.
     pub fn close(&mut self, wakes: &mut Vec<WakeTarget>) {
         self.phase = MailboxPhase::Closed;
         self.wake_all(wakes);

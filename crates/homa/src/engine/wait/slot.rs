@@ -1,8 +1,8 @@
-//! Where the result of a call waits for its caller.
+//! The result of a call, until its caller takes it.
 //!
-//! A slot serves one call at a time and has a lock of its own. Whoever drives the engine puts the
-//! result in, for which it holds the engine's lock, too, and only while the call is on the board:
-//! so a slot that its caller emptied, or whose call left the board, can serve another call.
+//! A slot serves one call at a time and has a separate lock. The driving thread stores the result
+//! while it holds the engine's lock and the call is registered. So a slot that was emptied, or
+//! whose call was removed, can serve another call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +13,12 @@ use crate::message::Message;
 #[derive(Debug, Default)]
 pub struct CallSlot(Mutex<Option<CallOutcome>>);
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug)]
 pub struct CallOutcome {
-    /// Its result.
+    /// The response, or the error.
     pub result: Result<Message, CallError>,
-    /// The first bytes of the response, if `result` has only those after them.
+    /// The first bytes of the response, if `result` contains only the bytes after them.
     pub lent: Option<Arc<Vec<u8>>>,
 }
 
@@ -27,12 +27,12 @@ impl CallSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The call ended.
+    /// Stores the result.
     pub fn put(&self, outcome: CallOutcome) {
         *self.lock() = Some(outcome);
     }
 
-    /// The call's result, if it ended.
+    /// Takes the result if the call has ended.
     pub fn take(&self) -> Option<Result<Message, CallError>> {
         let CallOutcome { mut result, lent } = self.lock().take()?;
         if let (Ok(rest), Some(lent)) = (&mut result, lent) {
@@ -44,7 +44,7 @@ impl CallSlot {
     }
 }
 
-/// Slots that serve no call, under a lock of their own.
+/// Slots that are not in use.
 #[derive(Debug, Default)]
 pub struct CallSlots(Mutex<Vec<Arc<CallSlot>>>);
 
@@ -53,12 +53,12 @@ impl CallSlots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot for a call about to start.
+    /// A slot for a new call.
     pub fn get(&self) -> Arc<CallSlot> {
         self.lock().pop().unwrap_or_default()
     }
 
-    /// The call is off the board, its result taken.
+    /// Returns a slot whose call was removed and whose result was taken.
     pub fn put_back(&self, slot: Arc<CallSlot>) {
         self.lock().push(slot);
     }

@@ -1,4 +1,4 @@
-//! Whether a thread that waits looks for arrivals before it sleeps.
+//! Spinning: whether a thread looks for arrivals before it sleeps.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::driver::{Waker, wait_or_writable};
 
-/// Decides whether to spin before sleeping: yes while it succeeds, now and then otherwise, to find
-/// out.
+/// Decides whether to spin before sleeping. It spins while that succeeds, and otherwise tries it
+/// from time to time.
 pub struct SpinPolicy {
     time: Duration,
-    /// Rises with success.
+    /// Grows with success.
     credit: u8,
     /// Waits until the next attempt without credit.
     pause: u8,
@@ -18,22 +18,22 @@ pub struct SpinPolicy {
 
 impl SpinPolicy {
     const CREDIT_MAX: u8 = 8;
-    /// A failure costs as much as so many successes bring.
+    /// A failure costs this many successes.
     const FAILURE: u8 = 4;
-    /// Waits between attempts: keeps the time spun in vain below a few per cent of what it could
-    /// save.
+    /// Waits between attempts. Time wasted by spinning stays below a few per cent of the time that
+    /// it could save.
     const PAUSE: u8 = 63;
 
-    /// The longest wait for room on the link that is spun through: from here on, the lateness of a
-    /// sleep is less than the packets that the pacer then keeps below.
+    /// The longest wait for the link that is spun through. If it is longer, the lateness of a sleep
+    /// is less than the time of the packets that the pacer then keeps queued.
     const PACED_MAX: Duration = Duration::from_micros(100);
 
-    /// Spins for `time` when it does.
+    /// A policy that spins for `time`.
     pub fn new(time: Duration) -> Self {
         Self { time, credit: Self::CREDIT_MAX, pause: 0 }
     }
 
-    /// How long to spin this time.
+    /// How long to spin before the next sleep.
     pub fn next(&mut self) -> Duration {
         if self.credit > 0 || self.pause == 0 {
             self.pause = Self::PAUSE;
@@ -43,14 +43,14 @@ impl SpinPolicy {
         Duration::ZERO
     }
 
-    /// How long to spin where the link has room for a packet after `wait`: all of it if that is
-    /// short, else not at all. That nothing arrives meanwhile says nothing about later waits.
+    /// How long to spin if the link takes a packet after `wait`: all of it if it is short,
+    /// otherwise not at all. If nothing arrives in this time, that says nothing about later waits.
     pub fn until_budget(&self, wait: Duration) -> Duration {
         let spins = !self.time.is_zero() && wait <= Self::PACED_MAX;
         if spins { wait } else { Duration::ZERO }
     }
 
-    /// Whether spinning was enough this time.
+    /// Learns whether something arrived while spinning.
     pub fn learn(&mut self, success: bool) {
         self.credit = match success {
             true => (self.credit + 1).min(Self::CREDIT_MAX),
@@ -59,18 +59,18 @@ impl SpinPolicy {
     }
 }
 
-/// How something to do was found.
+/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
-    /// While looking.
+    /// Something arrived while spinning.
     Awake,
-    /// It ended a sleep.
+    /// Something ended the sleep.
     Asleep,
-    /// Not at all: the time was over.
+    /// The time passed and nothing arrived.
     Nothing,
 }
 
-/// Looks for something to receive, or room in a full socket, for a while, then sleeps.
+/// Spins for a while, then sleeps, until something can be received or a full socket is writable.
 pub fn spin_then_wait(
     (handles, full): (&[RawFd], Option<RawFd>),
     waker: &Waker,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spinning_goes_on_while_it_pays_and_is_tried_rarely_when_it_does_not() {
+    fn spinning_continues_while_it_pays_and_is_otherwise_rare() {
         let mut policy = SpinPolicy::new(Duration::from_micros(20));
         for _ in 0..100 {
             assert!(!policy.next().is_zero());

@@ -1,8 +1,8 @@
-//! Who waits for what: connects finished calls and arrived requests with threads and tasks.
+//! The table of waiters: connects finished calls and received requests with threads and tasks.
 //!
-//! Plain tables under the shared engine's lock. Waking happens after the lock is released: the
-//! board only collects whom to wake. A call that ends leaves the board: its result waits in a
-//! [`CallSlot`], where the caller takes it without the lock.
+//! These are plain tables under the lock of the shared engine. Waking happens after the lock is
+//! released, so the table only collects the waiters to wake. A call that ends is removed, and its
+//! result is stored in a [`CallSlot`], from which the caller takes it without the lock.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,22 +22,22 @@ use crate::engine::core::{Core, EngineEvent, Partial, QueuedRequest, RequestCont
 use crate::engine::fairness::queue::{FairQueue, Place};
 use crate::message::Message;
 
-/// Someone to be woken.
+/// A thread or a task to be woken.
 #[derive(Debug)]
 pub enum WakeTarget {
     /// A thread parked in a blocking operation.
     Thread(Thread),
-    /// A task of somebody's executor.
+    /// A task of an executor.
     Task(Waker),
 }
 
 impl WakeTarget {
-    /// True for the thread of this id.
+    /// True for the thread with this id.
     pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
         matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
     }
 
-    /// Wakes them.
+    /// Wakes it.
     pub fn wake(self) {
         match self {
             Self::Thread(thread) => thread.unpark(),
@@ -46,18 +46,18 @@ impl WakeTarget {
     }
 }
 
-/// A call on the board; refers to nothing once it ended or was given up.
+/// A registered call. The key is invalid after the call has ended or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallKey(u64);
 
 impl CallKey {
-    /// The number by which the engine knows the call.
+    /// The cookie of the call in the engine.
     pub fn cookie(self) -> u64 {
         self.0
     }
 }
 
-/// A place for a call.
+/// An entry of the table of calls.
 #[derive(Debug, Default)]
 struct CallEntry {
     generation: u32,
@@ -67,31 +67,31 @@ struct CallEntry {
 /// A call that has not ended.
 #[derive(Debug)]
 struct PendingCall {
-    /// For its result.
+    /// Receives the result.
     slot: Arc<CallSlot>,
-    /// Once it started.
+    /// Set once the call has started.
     rpc: Option<RpcHandle>,
     waiting: Option<WakeTarget>,
-    /// What of the response can be read.
+    /// The readable part of the response.
     partial: Option<Partial>,
-    /// `waiting` wants to hear of it.
+    /// True if `waiting` should also be woken when more is readable.
     progress: bool,
-    /// What of the response a reader has, or had.
+    /// The prefix of the response that a reader has, or had.
     lent: Option<(Partial, Arc<Vec<u8>>)>,
 }
 
-/// What a look at a response that arrives finds.
+/// The state of a response that is arriving.
 #[derive(Debug)]
 pub enum ReadProgress {
-    /// It is whole, failed, or was taken.
+    /// It is complete, failed, or was taken.
     Ended,
-    /// So much of it can be read.
+    /// This part is readable.
     Partial(Partial),
-    /// Nothing new: whoever looks will be woken.
+    /// Nothing new is readable; the caller will be woken.
     Nothing,
 }
 
-/// A request that nobody accepted.
+/// A request that was not accepted.
 #[derive(Debug)]
 struct UnacceptedRequest {
     rpc: RpcHandle,
@@ -104,17 +104,17 @@ struct UnacceptedRequest {
 /// A request that was accepted.
 #[derive(Debug)]
 pub struct Accepted {
-    /// Where to reply.
+    /// The handle for the reply.
     pub rpc: RpcHandle,
     /// The client.
     pub from: SocketAddr,
     /// Its bytes.
     pub bytes: Message,
-    /// Its number.
+    /// Its id.
     pub id: RpcId,
-    /// What its client says of it.
+    /// Its deadline and trace.
     pub context: RequestContext,
-    /// Until when that waits, on the system's clock.
+    /// The deadline on the system's clock.
     pub deadline: Option<Instant>,
 }
 
@@ -122,7 +122,7 @@ pub struct Accepted {
 #[derive(Debug)]
 struct OpenRequest {
     port: u16,
-    /// Its place in the port's queue, to which it may still belong.
+    /// Its place in the port's queue, if it is still there.
     place: Place,
     /// The client gave up.
     cancelled: bool,
@@ -131,7 +131,7 @@ struct OpenRequest {
 #[derive(Debug, Default)]
 struct RequestQueue {
     requests: FairQueue<UnacceptedRequest>,
-    /// No more are to come.
+    /// No more requests will come.
     draining: bool,
     /// By ticket, so that a waiter that gives up can be removed.
     acceptors: VecDeque<(u64, WakeTarget)>,
@@ -140,7 +140,7 @@ struct RequestQueue {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    /// Receives everything when the engine belongs to a socket.
+    /// Receives all events if the engine belongs to a socket.
     mailbox: Option<Box<Mailbox>>,
     calls: Vec<CallEntry>,
     free: Vec<u32>,
@@ -149,24 +149,25 @@ pub struct Waiters {
     capacity: CapacityQueue,
     watch: RequestWatch,
     to_wake: Vec<WakeTarget>,
-    /// Who waits no longer: dropped once the lock is released, as with a waker a task may end.
+    /// Wakers that are not needed any more. They are dropped after the lock is released, because a
+    /// task may end with its last waker.
     wakers_to_drop: Vec<Waker>,
     tasks: usize,
     next_ticket: u64,
 }
 
 impl Waiters {
-    /// From here on everything goes to `mailbox`.
+    /// Sends all events to `mailbox` from now on.
     pub fn install(&mut self, mailbox: Mailbox) {
         self.mailbox = Some(Box::new(mailbox));
     }
 
-    /// The socket's mailbox, and whom to wake once the lock is released.
+    /// The socket's mailbox, and the list of waiters to wake.
     pub fn mailbox(&mut self) -> Option<(&mut Mailbox, &mut Vec<WakeTarget>)> {
         self.mailbox.as_deref_mut().map(|mailbox| (mailbox, &mut self.to_wake))
     }
 
-    /// A place for a call about to start; its number is the call's cookie.
+    /// Registers a call that is about to start; the key is its cookie.
     pub fn reserve(&mut self, slot: Arc<CallSlot>) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
             self.calls.push(CallEntry::default());
@@ -194,7 +195,7 @@ impl Waiters {
         self.entry(cookie)?.call.as_mut()
     }
 
-    /// Takes a call off the board.
+    /// Removes a call.
     fn leave(&mut self, cookie: u64) -> Option<PendingCall> {
         let entry = self.entry(cookie)?;
         let call = entry.call.take()?;
@@ -203,14 +204,14 @@ impl Waiters {
         Some(call)
     }
 
-    /// Forgets a call; returns the RPC when it has started and not ended.
+    /// Forgets a call; returns the RPC if it has started and not ended.
     pub fn give_up(&mut self, key: CallKey) -> Option<RpcHandle> {
         let call = self.leave(key.0)?;
         self.drop_waker_later(call.waiting);
         call.rpc
     }
 
-    /// Notes who waits for a call's result; false when that is in its slot.
+    /// Registers the waiter for a call's result; false if the result is in its slot.
     pub fn wait(&mut self, key: CallKey, waiting: WakeTarget) -> bool {
         let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
@@ -220,7 +221,7 @@ impl Waiters {
         true
     }
 
-    /// Somebody waits no longer, unwoken.
+    /// Drops the waker of a waiter that was not woken, after the lock is released.
     fn drop_waker_later(&mut self, waiting: Option<WakeTarget>) {
         if let Some(WakeTarget::Task(waker)) = waiting {
             self.tasks -= 1;
@@ -228,7 +229,7 @@ impl Waiters {
         }
     }
 
-    /// Whether more than `seen` bytes of a response can be read, or who waits for that.
+    /// Returns the readable part if it has more than `seen` bytes; otherwise registers the waiter.
     pub fn progress(&mut self, key: CallKey, seen: usize, waiting: WakeTarget) -> ReadProgress {
         let Some(call) = self.call(key.0) else { return ReadProgress::Ended };
         if let Some(partial) = call.partial.filter(|partial| partial.offset as usize > seen) {
@@ -241,20 +242,21 @@ impl Waiters {
         ReadProgress::Nothing
     }
 
-    /// What was lent of a response, which its reader has given back: no call lends twice at a time.
+    /// The lent prefix of a response, which its reader has returned. A call lends only one at a
+    /// time.
     pub fn take_lent(&mut self, key: CallKey) -> Option<(Partial, Vec<u8>)> {
         let (partial, lent) = self.call(key.0)?.lent.take()?;
         Some((partial, Arc::unwrap_or_clone(lent)))
     }
 
-    /// Notes what is lent of a response.
+    /// Notes the lent prefix of a response.
     pub fn lend(&mut self, key: CallKey, partial: Partial, lent: Arc<Vec<u8>>) {
         if let Some(call) = self.call(key.0) {
             call.lent = Some((partial, lent));
         }
     }
 
-    /// Opens a server's queue; false when the port has one.
+    /// Opens the queue of a server; false if the port has one.
     pub fn open_queue(&mut self, port: u16) -> bool {
         if self.queues.contains_key(&port) {
             return false;
@@ -268,7 +270,7 @@ impl Waiters {
         self.queues.contains_key(&port)
     }
 
-    /// Closes a server's queue; the clients of unanswered requests hear that nobody will answer.
+    /// Closes the queue of a server; clients of requests that were not accepted are told.
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
         let Some(queue) = self.queues.remove(&port) else { return };
         for request in queue.requests.into_requests() {
@@ -280,7 +282,7 @@ impl Waiters {
         self.to_wake.extend(queue.acceptors.into_iter().map(|(_, waiting)| waiting));
     }
 
-    /// The next request at a port whose client still waits.
+    /// The next request at a port whose deadline has not passed.
     pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Accepted> {
         loop {
             let request = self.queues.get_mut(&port)?.requests.pop()?;
@@ -294,7 +296,7 @@ impl Waiters {
         }
     }
 
-    /// A client gave up: a request that nobody accepted leaves the queue.
+    /// A client gave up: a request that was not accepted leaves the queue.
     fn cancelled(&mut self, rpc: RpcHandle, core: &mut Core) {
         let Some(open) = self.open.get_mut(&rpc) else { return };
         open.cancelled = true;
@@ -308,7 +310,7 @@ impl Waiters {
         }
     }
 
-    /// Notes who waits for a request; returns a ticket for [`Self::stop_waiting`].
+    /// Registers a waiter for a request; returns a ticket for [`Self::stop_waiting`].
     pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
         self.next_ticket += 1;
         self.tasks += usize::from(is_task(&waiting));
@@ -321,7 +323,7 @@ impl Waiters {
         self.next_ticket
     }
 
-    /// A waiter for requests gives up, or came back.
+    /// Removes a waiter for requests that returned or gives up.
     pub fn stop_waiting(&mut self, port: u16, ticket: u64) {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
@@ -330,7 +332,7 @@ impl Waiters {
         }
     }
 
-    /// Passes a wake-up on when the one who got it will not use it.
+    /// Passes a wake-up on if the waiter that got it will not use it.
     pub fn nudge(&mut self, port: u16) {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         if !queue.requests.is_empty()
@@ -341,7 +343,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes everybody who waits for a request, or for room.
+    /// Wakes all waiters for requests or capacity.
     pub fn wake_all(&mut self) {
         self.capacity.all(&mut self.to_wake);
         for queue in self.queues.values_mut() {
@@ -350,7 +352,7 @@ impl Waiters {
         }
     }
 
-    /// No more requests will come at a port: whoever waits for one hears of it.
+    /// No more requests will come at a port; wakes its waiters.
     pub fn drain_queue(&mut self, port: u16) {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         queue.draining = true;
@@ -358,7 +360,7 @@ impl Waiters {
         self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
     }
 
-    /// No more requests will come at a port.
+    /// True if no more requests will come at a port.
     pub fn is_draining(&self, port: u16) -> bool {
         self.queues.get(&port).is_none_or(|queue| queue.draining)
     }
@@ -368,34 +370,34 @@ impl Waiters {
         self.open.remove(&rpc);
     }
 
-    /// True when the client of an unanswered request gave up.
+    /// True if the client of an unanswered request gave up.
     pub fn is_cancelled(&self, rpc: RpcHandle) -> bool {
         self.open.get(&rpc).is_some_and(|open| open.cancelled)
     }
 
-    /// Who waits for room.
+    /// Waiters for capacity.
     pub fn capacity(&mut self) -> &mut CapacityQueue {
         &mut self.capacity
     }
 
-    /// Who waits for the end of a request that the application has.
+    /// Waiters for the end of an accepted request.
     pub fn watch(&mut self) -> &mut RequestWatch {
         &mut self.watch
     }
 
-    /// Wakes whom there is room for.
+    /// Wakes the waiters for which there is capacity.
     pub fn offer_capacity(&mut self, core: &Core) {
         if self.capacity.len() > 0 {
             self.capacity.served(core, &mut self.to_wake);
         }
     }
 
-    /// Tasks that wait and cannot drive the engine themselves.
+    /// Number of waiting tasks. Unlike threads, they cannot drive the engine.
     pub fn tasks(&self) -> usize {
         self.tasks + self.capacity.len() + self.watch.len()
     }
 
-    /// Puts everything that is ready where it belongs.
+    /// Distributes the engine's events.
     pub fn dispatch(&mut self, core: &mut Core) {
         if let Some(mailbox) = &mut self.mailbox {
             while let Some(ready) = core.next() {
@@ -406,8 +408,8 @@ impl Waiters {
         while let Some(ready) = core.next() {
             match ready {
                 EngineEvent::Response { cookie, result, lent, .. } => {
-                    // Not when the caller takes it: calls may be awaited in any order, and the next
-                    // to be awaited must not wait for memory that the others hold.
+                    // Counted here, not when the caller takes it: calls may be awaited in any
+                    // order, and the next one must not wait for memory that other responses hold.
                     core.accepted(result.as_ref().map_or(0, |bytes| bytes.len()));
                     let Some(call) = self.leave(cookie) else { continue };
                     let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
@@ -456,34 +458,34 @@ impl Waiters {
         }
     }
 
-    /// Who waited for room does so no longer.
+    /// Removes a waiter for capacity.
     pub fn leave_capacity(&mut self, ticket: u64) {
         self.wakers_to_drop.extend(self.capacity.leave(ticket));
     }
 
-    /// Who waited for the end of a request does so no longer.
+    /// Removes a waiter for the end of a request.
     pub fn leave_watch(&mut self, rpc: RpcHandle, ticket: u64) {
         self.wakers_to_drop.extend(self.watch.leave(rpc, ticket));
     }
 
-    /// The lock is about to be released: a socket's descriptor tells what is there.
+    /// Updates the descriptor of a socket; call it before the lock is released.
     pub fn signal(&mut self) {
         if let Some(mailbox) = &mut self.mailbox {
             mailbox.signal();
         }
     }
 
-    /// Wakers of tasks, which are somebody's code, are called once the lock is released.
+    /// True if a task will be woken, which may run code of the application.
     pub fn wakes_tasks(&self) -> bool {
         self.to_wake.iter().any(is_task)
     }
 
-    /// There are some to drop once the lock is released.
+    /// True if wakers must be dropped after the lock is released.
     pub fn has_wakers_to_drop(&self) -> bool {
         !self.wakers_to_drop.is_empty()
     }
 
-    /// Whom to wake once the lock is released, and whom to drop then.
+    /// The waiters to wake and the wakers to drop, after the lock is released.
     pub fn deferred(&mut self) -> (&mut Vec<WakeTarget>, &mut Vec<Waker>) {
         (&mut self.to_wake, &mut self.wakers_to_drop)
     }

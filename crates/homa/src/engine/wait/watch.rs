@@ -1,5 +1,4 @@
-//! Who waits for the end of a request that the application has: its client gives up, which it says,
-//! or its time is over.
+//! Waiters for the end of an accepted request: its client gives up, or its deadline passes.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -9,7 +8,7 @@ use homa_proto::{RpcHandle, Time};
 
 use super::waiters::WakeTarget;
 
-/// By request, and by when its time is over.
+/// Waiters by request and by deadline.
 #[derive(Debug, Default)]
 pub struct RequestWatch {
     watchers: HashMap<RpcHandle, Vec<RequestWatcher>>,
@@ -25,12 +24,12 @@ struct RequestWatcher {
 }
 
 impl RequestWatch {
-    /// How many.
+    /// Number of waiters.
     pub fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// Notes who waits; returns a ticket for [`Self::leave`].
+    /// Registers a waiter; returns a ticket for [`Self::leave`].
     pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
@@ -39,7 +38,7 @@ impl RequestWatch {
         ticket
     }
 
-    /// Who waited came back, or gives up.
+    /// Removes a waiter that returned or gives up.
     pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
         let watchers = self.watchers.get_mut(&rpc)?;
         let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
@@ -51,7 +50,7 @@ impl RequestWatch {
         Some(waker)
     }
 
-    /// The request is over.
+    /// The request has ended: wakes its waiters.
     pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         for RequestWatcher { ticket, until, waker } in
             self.watchers.remove(&rpc).into_iter().flatten()
@@ -61,7 +60,7 @@ impl RequestWatch {
         }
     }
 
-    /// The time of some may be over.
+    /// Wakes the waiters whose deadline has passed.
     pub fn passed(&mut self, now: Time, wakes: &mut Vec<WakeTarget>) {
         while let Some((&(until, _), &rpc)) = self.due.first_key_value()
             && until <= now
@@ -70,7 +69,7 @@ impl RequestWatch {
         }
     }
 
-    /// When the first one's time is over.
+    /// The earliest deadline.
     pub fn next(&self) -> Option<Time> {
         let first = self.due.first_key_value().map(|((until, _), _)| *until);
         first.filter(|&until| until != Time::MAX)

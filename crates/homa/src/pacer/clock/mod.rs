@@ -1,21 +1,21 @@
-//! A clock that says when the link will be idle, and completions that correct it.
+//! A clock that computes when the link will be idle, and completions that correct it.
 //!
-//! What was handed down leaves at the rate of the link. A card reports it late, many packets at a
-//! time, so that between two reports only the clock knows how long the queue is. A report tells:
-//! * more has left than the clock believes: the clock is slow. What the clock believed to be queued
-//!   is gone, and its rate grows, by more each time in a row;
-//! * less has left than the clock believes, by more than the time since the last question explains:
-//!   the clock is fast, and its queue is what lies there;
-//! * and as long as something of what lay there at each question still lies there at the next, the
-//!   link was never idle: what left meanwhile is its rate.
+//! Packets leave at the rate of the link. A card reports them late and many at a time, so between
+//! two reports only the clock shows how long the queue is. A report shows one of these:
+//! * more has left than the clock expected, so the clock is slow. The queue that it expected is
+//!   gone, and its rate grows, by more each time in a row;
+//! * less has left than the clock expected, by more than the time since the last query explains, so
+//!   the clock is fast, and its queue is set to what is still queued;
+//! * some bytes that were queued at each query are still queued at the next. The link was never
+//!   idle, and the bytes that left in this time are its rate.
 //!
-//! Where several send by the link, each at its part of a rate that it was told, packets leave
-//! faster than that one by one: then reports only tell that the clock is fast.
+//! If several engines send by the link, each at its part of a known rate, single packets leave
+//! faster than that part. Reports then only show that the clock is fast.
 //!
-//! A rate that we were told is doubted only after several reports in a row, and believed again when
-//! a measurement agrees with it. Without one, what may lie on the account is bounded as well, by
-//! what a report takes off it (as in Linux' dynamic queue limits): a shaper's queue would else fill
-//! before the first report.
+//! A known rate is doubted only after several reports in a row, and trusted again when a
+//! measurement agrees with it. Without a known rate, the bytes on the account are limited, too, by
+//! the amount that one report removes (as in Linux's dynamic queue limits). Otherwise a shaper's
+//! queue would fill before the first report.
 
 use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
@@ -25,88 +25,88 @@ use super::account::{Account, AccountReport};
 use probe::Probing;
 
 const FRAME: f64 = FULL_FRAME as f64;
-/// Rate to begin with where none is known.
+/// Initial rate if none is known.
 const GUESS: Rate = Rate::gbps(1);
-/// Bounds of what is believed.
+/// Bounds of the rate, bytes per nanosecond.
 const RATES: [f64; 2] = [1e-4, 200.0];
-/// A lateness counts in full when it happens and loses this fraction each time there is room.
+/// A lateness counts in full at first, and loses this fraction each time there is budget.
 const LATE_FORGOTTEN: u64 = 32;
-/// Lateness beyond this, and beyond a packet's time, is a pause of the thread, and not to be made
-/// up for by a longer queue.
+/// Longer lateness, if it is also longer than a packet's time, is a pause of the thread. A longer
+/// queue should not compensate for it.
 const LATE_MAX: Duration = Duration::micros(20);
-/// What a link at the rate we were told may keep on the account before the first report.
+/// The bytes that a link of known rate may keep on the account before the first report, as time.
 const SILENCE: Duration = Duration::micros(250);
-/// First and largest step of the rate, as a share of it.
+/// First and largest step of the rate, relative to it.
 const STEPS: [f64; 2] = [1.0 / 16.0, 1.0];
-/// Reports in a row that contradict the rate we were told before it is doubted; doubled, up to the
-/// second, each time the doubt was wrong.
+/// Consecutive reports that must contradict a known rate before it is doubted. The number doubles,
+/// up to the second value, each time that the doubt was wrong.
 const DOUBTS: [u32; 2] = [4, 1024];
-/// A measurement this close to the rate we were told confirms it.
+/// A measurement this close to the known rate confirms it.
 const CLOSE: f64 = 1.0 / 8.0;
-/// A measurement takes so many reports, and so many times the uncertainty of one.
+/// A measurement takes at least this many reports, and this many times the uncertainty of one.
 const REPORTS: u32 = 8;
 const CERTAIN: u64 = 16;
-/// Bounds of the time between questions while blocked by the account.
+/// Bounds of the time between queries while the account is the limit.
 const RETRY_MIN: Duration = Duration::micros(2);
 const RETRY_MAX: Duration = Duration::millis(1);
-/// Between reports, before any came.
+/// Expected time between reports before the first one.
 const FIRST_GAP: Duration = Duration::micros(100);
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct PacingClock {
     account: Account,
-    /// The kernel tells what is on the account.
+    /// The account is meaningful: the kernel charges what we pass down.
     counted: bool,
     known_rate: Option<f64>,
-    /// Bytes per nanosecond, for all that send.
+    /// Bytes per nanosecond, of all engines together.
     rate: f64,
-    /// Engines that share the link equally now, this one included.
+    /// Engines that share the link equally now, including this one.
     senders: f64,
-    /// Others stopped sending: the next report says what is left of a queue that was reckoned at
-    /// our part of the rate.
+    /// The others stopped sending, so the next report corrects a queue that was computed with our
+    /// part of the rate.
     left_alone: bool,
     /// The rate was measured, or found too low.
     learned: bool,
-    /// Bytes below us by the clock, at a time.
+    /// Bytes queued below at time `at`, by the clock.
     backlog: f64,
     at: Time,
-    /// How late we come when there is room again: the worst, slowly forgotten.
+    /// How late we come when there is budget again: the worst case, slowly forgotten.
     late: Duration,
-    /// When to look at the account although the clock holds packets back.
+    /// When to query the account although the clock allows no packet.
     glance: Option<Time>,
     step: f64,
     slow: u32,
     doubts: u32,
     /// The clock was found fast since the measurement began.
     fast: bool,
-    /// Bytes that reports leave on the account after they left.
+    /// Bytes that reports leave on the account although they have left.
     hidden: f64,
-    /// The account was what held packets back since the last report.
+    /// Since the last report, the account was the limit.
     full: bool,
     window: Option<RateWindow>,
     probing: Probing,
-    /// Lead that comes back when it is corrected: how late reports come, not a queue.
+    /// A lead that returns after it is corrected: the lateness of reports, not a queue.
     phase: f64,
-    /// The lead that was corrected last, zero if that was before the last window, and what had been
-    /// handed down: reports of it say nothing of the correction.
+    /// The last corrected lead (zero if before the last window), and the total passed down at that
+    /// time: reports about earlier bytes say nothing about the correction.
     corrected: f64,
     settled: f64,
-    /// The last report, and the usual time between two.
+    /// Time of the last report, and the usual time between reports.
     reported: Time,
     gap: Duration,
 }
 
-/// Reports during which the link was never idle.
+/// Consecutive reports during which the link was never idle.
 #[derive(Clone, Copy, Debug)]
 struct RateWindow {
     since: Time,
     done: f64,
     reports: u32,
     uncertain: Duration,
-    /// Most bytes of a report.
+    /// Most bytes of one report.
     most: f64,
-    /// Bytes by which the clock was ahead of the reports, at least.
+    /// Smallest lead of the clock over the reports, bytes.
     lead: f64,
 }
 
@@ -145,7 +145,8 @@ impl PacingClock {
         }
     }
 
-    /// The account means something: of so many bytes, all that may be on it, so much is charged.
+    /// The account becomes meaningful: `charged` is the charge of `sent` bytes, and nothing else is
+    /// on it.
     pub fn begin(&mut self, now: Time, sent: u32, charged: u32) {
         self.account.begin(now, sent, charged);
         self.counted = true;
@@ -155,14 +156,15 @@ impl PacingClock {
         }
     }
 
-    /// The account means nothing: what is handed down is not charged for, or nobody tells.
+    /// The account is meaningless, because packets are not charged or the kernel does not report
+    /// them.
     pub fn disregard(&mut self) {
         self.counted = false;
         (self.window, self.glance, self.full) = (None, None, false);
     }
 
-    /// So much is charged right after a batch.
-    /// Returns after how many more batches to ask again.
+    /// `charged` is the charge right after a batch. Returns the number of batches until the next
+    /// query.
     pub fn charged(&mut self, now: Time, bytes: u32, charged: u32) -> u32 {
         if self.counted {
             self.account.measure(now, charged);
@@ -172,7 +174,7 @@ impl PacingClock {
         self.account.enough()
     }
 
-    /// Takes another rate.
+    /// Changes the known rate.
     pub fn set_rate(&mut self, known_rate: Option<Rate>) {
         self.known_rate = known_rate.map(per_nano);
         match self.known_rate {
@@ -180,20 +182,20 @@ impl PacingClock {
                 self.set(rate);
                 (self.slow, self.doubts) = (0, DOUBTS[0]);
             }
-            // One that is learned is our part, however many send.
+            // A learned rate is our part, no matter how many engines send.
             None => self.senders = 1.0,
         }
     }
 
-    /// The rate it goes by, where it is not the one it was told.
+    /// The rate in use, if it differs from the known rate.
     pub fn estimate(&self) -> Option<Rate> {
         let rate = self.probing.base.unwrap_or(self.rate);
         let doubted = self.known_rate != Some(rate);
         (doubted && self.learned).then_some(Rate((rate * 8e9) as u64))
     }
 
-    /// From now on this many engines share the link equally, this one included; false if they did
-    /// before. Measurements that assume a lone sender start over.
+    /// Sets the number of engines that share the link equally, including this one; false if it did
+    /// not change. Measurements assume a fixed number, so they start again.
     pub fn set_senders(&mut self, now: Time, senders: u32) -> bool {
         let senders = f64::from(senders);
         if self.senders == senders {
@@ -208,12 +210,12 @@ impl PacingClock {
         true
     }
 
-    /// When what was handed down and a packet more will have left.
+    /// When the queue and one more packet will have left.
     pub fn idle_after_next(&self) -> Time {
         self.at + self.time_for(self.backlog + FRAME)
     }
 
-    /// When what was handed down will have left.
+    /// When the queue will have left.
     pub fn idle_at(&self) -> Time {
         self.at + self.time_for(self.backlog)
     }
@@ -223,7 +225,7 @@ impl PacingClock {
         self.rate * time.0 as f64 / self.senders
     }
 
-    /// Single packets last longer than our lateness.
+    /// True if a packet takes longer than our lateness.
     fn is_slow(&self) -> bool {
         self.limit() < 2.5 * FRAME
     }
@@ -243,8 +245,8 @@ impl PacingClock {
         self.at = now;
     }
 
-    /// Bytes that may be queued: a packet, what leaves while we are late, and on links where this
-    /// is more than a packet, another.
+    /// Bytes that may be queued: a packet, the bytes that leave while we are late, and another
+    /// packet if those are more than one.
     fn limit(&self) -> f64 {
         let late = self.bytes_in(self.late.min(self.time_for(FRAME).max(LATE_MAX)));
         FRAME + late + (late - FRAME).clamp(0.0, FRAME) / 2.0
@@ -259,19 +261,19 @@ impl PacingClock {
         self.limit().max(2.0 * FRAME) + self.hidden.max(silence)
     }
 
-    /// Notes how late we came to a link that had room again.
+    /// Notes how late we came after there was budget again.
     pub fn came(&mut self, late: Duration) {
-        // More makes no difference, and need not be remembered for longer.
+        // More lateness makes no difference, and need not be remembered for longer.
         let late = late.min(self.time_for(FRAME).max(LATE_MAX));
         self.late = late.max(Duration(self.late.0 - self.late.0 / LATE_FORGOTTEN));
     }
 
-    /// Wire bytes that may be pulled, and when there may be room for a packet.
+    /// Wire bytes that may be pulled, and when there may be budget for a packet.
     pub fn budget(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> (u32, Time) {
         self.pass(now);
         let glance = self.glance.take_if(|at| *at <= now).is_some();
         let full = self.account_limit() - self.account.outstanding() < 2.0 * FRAME;
-        // On a slow link a question costs nothing beside a packet.
+        // On a slow link, a query is cheap compared with a packet.
         let enough = if self.is_slow() { FULL_FRAME } else { 2 * FULL_FRAME };
         let due = self.account.unasked >= enough || glance || full;
         if due && self.counted && self.account.asked != now && self.account.given != now {
@@ -293,7 +295,7 @@ impl PacingClock {
             let report = self.reported + Duration(self.gap.0 / 8 * 7);
             return idle.max(report).max(now + retry);
         }
-        // A little of the last packet should still be there.
+        // A little of the last packet should still be queued.
         let glance = now + self.time_for(self.backlog - FRAME / 8.0);
         let useful = self.counted && self.account.outstanding() > 0.0 && self.is_slow();
         if useful && now < glance && glance < idle {
@@ -303,14 +305,14 @@ impl PacingClock {
         idle.max(now + Duration(1))
     }
 
-    /// Notes what was handed down.
+    /// Adds bytes that were passed down.
     pub fn sent(&mut self, now: Time, bytes: u32) {
         self.pass(now);
         self.backlog += f64::from(bytes);
         self.account.sent(now, bytes);
     }
 
-    /// Takes in what is charged now.
+    /// Processes the current charge.
     fn check(&mut self, now: Time, charged: u32) {
         let answer = self.account.answer(now, charged);
         if answer.left == 0.0 {
@@ -323,10 +325,11 @@ impl PacingClock {
         if std::mem::take(&mut self.left_alone) {
             self.backlog = self.backlog.min(outstanding);
         }
-        // How much more left than the clock believes; it may believe what leaves between questions.
+        // How much more has left than the clock expected. It may expect the bytes that leave
+        // between queries.
         let ahead = self.backlog - outstanding;
         let doubt = self.account.doubt();
-        // Each of those that send may have two packets before ours.
+        // Each engine that sends may have two packets before ours.
         let slack = 2.0 * FRAME * self.senders + doubt + self.bytes_in(answer.since);
         let idle = outstanding == 0.0 && ahead > FRAME / 64.0;
         let alone = self.senders == 1.0;
@@ -411,17 +414,19 @@ impl PacingClock {
                 self.slow = 0;
                 self.set(known_rate);
             }
-            // A slower clock is only right if ours was ahead of the reports: else we sent too
-            // little.
+            // A lower rate is only right if the clock was ahead of the reports; otherwise we sent
+            // too little.
             _ if least > self.rate || fast || queue > FRAME / 6.0 => self.set(rate),
             _ => self.window = None,
         }
     }
 
-    /// Corrects the clock by how much it was ahead of all reports of a window. Returns by how much.
+    /// Corrects the clock by its smallest lead over the reports of a window. Returns the
+    /// correction.
     fn correct(&mut self, window: &RateWindow) -> f64 {
         let (lead, explained) = (window.lead, self.bytes_in(window.uncertain));
-        // A queue would be gone after the last correction. An idle link cannot have sent it twice.
+        // A queue would be gone after the last correction, because an idle link cannot send it
+        // twice.
         let again = (lead - self.corrected).abs() < self.corrected / 4.0;
         if again && lead > explained / 4.0 && lead < explained + FRAME / 4.0 {
             self.phase = self.phase.max(lead.min(explained));

@@ -1,15 +1,16 @@
-//! The bytes of messages in progress: ours until acknowledged, theirs while they arrive.
+//! The bytes of messages in progress: outgoing ones until they are acknowledged, incoming ones
+//! while they arrive.
 //!
-//! Memory for an incoming message grows with what arrived, never on its announced length: a peer
-//! has to send a quarter of what it makes us write to ([`GROWTH`]), wherever in the message its
-//! packets belong. What arrives further ahead waits in pieces of its own, and is copied once more
-//! when enough arrived. In-order bytes are copied once and never zeroed.
+//! Memory for an incoming message grows with the bytes that arrived, never by its announced length.
+//! A peer has to send a quarter of the bytes that it makes us write ([`GROWTH`]), no matter which
+//! part of the message its packets belong to. Bytes that arrive too far ahead are stored
+//! separately, and are copied once more when enough bytes have arrived. Bytes in order are copied
+//! once and never zeroed.
 //!
-//! Addresses, which cost nothing until written to, are reserved for the whole message once
-//! [`CERTAIN`] bytes of it have arrived, or growing would copy hundreds of kilobytes in one turn.
-//! At most as many as the protocol's memory for incoming messages are reserved at a time; where
-//! that is not enough, or the system grants none (`vm.overcommit_memory` 2), memory grows as
-//! before.
+//! Address space costs nothing until it is written to. It is reserved for the whole message once
+//! [`CERTAIN`] bytes have arrived, because growing would copy hundreds of kilobytes in one turn.
+//! The reservations are limited by the protocol's memory for incoming messages. If that is not
+//! enough, or the system refuses (`vm.overcommit_memory` 2), memory grows as before.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,14 +23,13 @@ use crate::driver::Gather;
 use crate::engine::fairness::accounts::AccountId;
 use crate::payload::Payload;
 
-/// Smallest allocation for a message longer than one packet.
+/// Smallest allocation for a message that is longer than one packet.
 const FIRST_ALLOCATION: usize = 4096;
-/// How much faster than the bytes the memory may grow.
+/// How much faster than the arrived bytes the memory may grow.
 const GROWTH: usize = 4;
-/// A message of which so many bytes have arrived is taken at its word about its length.
+/// The announced length of a message is trusted once this many bytes have arrived.
 const CERTAIN: usize = 64 * 1024;
-/// Buffers of released messages kept for the next ones, and the largest kept: one RPC's memory
-/// serves the next RPC.
+/// Buffers of released messages that are kept for reuse, and the largest size of one.
 const SPARE: usize = 256;
 const SPARE_CAPACITY: usize = 2048;
 
@@ -45,44 +45,44 @@ enum MessageSlot {
 struct OutgoingMessage {
     bytes: Payload,
     to: AccountId,
-    /// What its datagrams tell of it when it is a request.
+    /// Sent with the datagram if the message is a request.
     context: RequestContext,
 }
 
 #[derive(Debug)]
 struct IncomingMessage {
-    /// Its first bytes after `lent`, zeroes where there are gaps.
+    /// The first bytes after the lent ones; gaps are zero.
     bytes: Vec<u8>,
-    /// So many bytes, all of which can be read, are with a reader.
+    /// Length of the prefix that a reader has borrowed.
     lent: usize,
-    /// Bytes of the whole message.
+    /// Length of the whole message.
     total: usize,
-    /// By offset, what is too far ahead of `bytes`.
+    /// By offset, pieces that are too far ahead of `bytes`.
     ahead: BTreeMap<usize, Vec<u8>>,
     /// Bytes that arrived.
     arrived: usize,
-    /// Bytes of addresses reserved for all of it.
+    /// Bytes of address space reserved for the whole message.
     reserved: usize,
-    /// The RPC it belongs to and the length of what can be read.
+    /// The RPC of the message, and the length of its readable prefix.
     readable: Option<(RpcHandle, u32)>,
-    /// What was told of it when it is a request.
+    /// Received with the datagram if the message is a request.
     context: RequestContext,
 }
 
 impl IncomingMessage {
-    /// A message that arrives in some memory.
+    /// A message that arrives, in the given memory.
     fn into(bytes: Vec<u8>, total: usize) -> Self {
         let (ahead, readable, context) = (BTreeMap::new(), None, RequestContext::NONE);
         Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, context }
     }
 
-    /// So far its memory may reach now.
+    /// The offset up to which its memory may grow now.
     fn reach(&self) -> usize {
         FIRST_ALLOCATION.max(GROWTH.saturating_mul(self.arrived))
     }
 
-    /// Makes room for `end` bytes of `total`; more than that if `addresses` allow to. Returns what
-    /// of these it took.
+    /// Makes room for `end` bytes of `total`, and for all of them if `addresses` are enough.
+    /// Returns the address space that it took.
     fn make_room(&mut self, end: usize, total: usize, addresses: u64) -> usize {
         if end <= self.bytes.capacity() {
             return 0;
@@ -96,28 +96,28 @@ impl IncomingMessage {
             self.reserved = total;
             return total;
         }
-        // What is left behind when all is reserved has to be copied.
+        // Memory that is left behind when everything is reserved has to be copied.
         let soon = self.arrived < CERTAIN && end <= 2 * CERTAIN;
         let most = if soon { total.min(2 * CERTAIN) } else { total };
         self.bytes.reserve_exact(self.reach().min(most).max(end) - len);
         0
     }
 
-    /// Copies bytes that are within reach. Returns what of the `addresses` it took.
+    /// Copies bytes that are within reach. Returns the part of `addresses` that it took.
     #[inline]
     fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
         let Some(offset) = offset.checked_sub(self.lent) else {
             debug_assert!(false, "what was lent had arrived");
             return 0;
         };
-        // All of it was reserved for what was lent.
+        // The reservation covers what was lent, too.
         let addresses = if self.lent == 0 { addresses } else { 0 };
         let taken = self.make_room(offset + payload.len(), self.total - self.lent, addresses);
         self.copy(offset, payload);
         taken as u64
     }
 
-    /// Copies bytes to where there is room for them.
+    /// Copies bytes into memory that is large enough.
     #[inline]
     fn copy(&mut self, offset: usize, payload: &[u8]) {
         let bytes = &mut self.bytes;
@@ -129,7 +129,7 @@ impl IncomingMessage {
         bytes.extend_from_slice(&payload[known..]);
     }
 
-    /// The first piece ahead, if it is within reach now.
+    /// The first separate piece, if it is within reach now.
     fn next_in_reach(&mut self) -> Option<(usize, Vec<u8>)> {
         let reach = self.reach();
         let first = self.ahead.first_entry()?;
@@ -143,17 +143,17 @@ pub struct Messages {
     slots: Vec<MessageSlot>,
     spare: Vec<Vec<u8>>,
     outgoing_bytes: u64,
-    /// The same by account.
+    /// `outgoing_bytes` by account.
     outgoing_to: Vec<u64>,
-    /// Bytes of addresses that may still be reserved for incoming messages.
+    /// Address space that may still be reserved for incoming messages, bytes.
     addresses: u64,
-    /// Payloads that are over and that others may own: see [`Self::payloads_to_drop`].
+    /// Released payloads that others may own: see [`Self::payloads_to_drop`].
     payloads_to_drop: Vec<Payload>,
     defers_drops: bool,
 }
 
 impl Messages {
-    /// No messages; of incoming ones, addresses for `addresses` bytes may be reserved at a time.
+    /// An empty table. At most `addresses` bytes of address space are reserved at a time.
     pub fn new(addresses: u64) -> Self {
         let (outgoing_bytes, outgoing_to) = (0, Vec::new());
         let (slots, spare, payloads_to_drop) = (Vec::new(), Vec::new(), Vec::new());
@@ -176,7 +176,7 @@ impl Messages {
         &mut self.slots[index]
     }
 
-    /// Keeps the bytes of an outgoing message to a host.
+    /// Stores the bytes of an outgoing message to a host.
     pub fn insert(
         &mut self,
         id: MessageId,
@@ -192,7 +192,7 @@ impl Messages {
         *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, context });
     }
 
-    /// What a datagram tells that leaves now with the first bytes of an outgoing request.
+    /// The extensions for the first bytes of an outgoing request that leaves at `now`.
     pub fn request_extensions(&self, id: MessageId, now: Time) -> RequestExtensions {
         match self.slots.get(id.0 as usize) {
             Some(MessageSlot::Outgoing(outgoing)) => outgoing.context.to_extensions(now),
@@ -200,7 +200,7 @@ impl Messages {
         }
     }
 
-    /// Notes what was told of a request whose first bytes have been placed.
+    /// Stores the context of a request whose first bytes have been placed.
     #[inline]
     pub fn note(&mut self, id: MessageId, context: RequestContext) {
         if let MessageSlot::Incoming(incoming) = self.slot(id) {
@@ -208,17 +208,17 @@ impl Messages {
         }
     }
 
-    /// Bytes of outgoing messages held for a host.
+    /// Bytes of outgoing messages to a host.
     pub fn outgoing_to(&self, account: AccountId) -> u64 {
         self.outgoing_to.get(account as usize).copied().unwrap_or(0)
     }
 
-    /// Bytes of outgoing messages held.
+    /// Bytes of all outgoing messages.
     pub fn outgoing_bytes(&self) -> u64 {
         self.outgoing_bytes
     }
 
-    /// The bytes of a span of an outgoing message, when they are all there and lie together.
+    /// The bytes of a span of an outgoing message, if they are complete and contiguous.
     #[inline]
     pub fn get(&self, span: Span) -> Option<&[u8]> {
         match self.slots.get(span.message.0 as usize) {
@@ -229,7 +229,7 @@ impl Messages {
         }
     }
 
-    /// The bytes of a span of an outgoing message, as they lie.
+    /// The bytes of a span of an outgoing message, in contiguous slices.
     pub fn slices(&self, span: Span) -> impl Iterator<Item = &[u8]> {
         let slot = self.slots.get(span.message.0 as usize);
         slot.into_iter()
@@ -242,8 +242,8 @@ impl Messages {
             .flatten()
     }
 
-    /// Copies the bytes of a span to `place`, which has its length; false when they are not all
-    /// there.
+    /// Copies a span of an outgoing message to `place`, which has its length; false if the span is
+    /// not complete.
     #[cold]
     pub fn copy(&self, span: Span, mut place: &mut [u8]) -> bool {
         if place.len() != span.len as usize {
@@ -257,7 +257,7 @@ impl Messages {
         place.is_empty()
     }
 
-    /// Copies received bytes, which had not arrived before, to where they belong.
+    /// Copies received bytes, which had not arrived before, to their position.
     pub fn place(&mut self, place: Placement, payload: &[u8]) {
         if !matches!(self.slot(place.message), MessageSlot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
@@ -282,14 +282,14 @@ impl Messages {
         }
     }
 
-    /// The bytes before `offset` of an incoming message can be read.
+    /// The bytes before `offset` of an incoming message are readable.
     pub fn readable(&mut self, id: MessageId, rpc: RpcHandle, offset: u32) {
         if let MessageSlot::Incoming(incoming) = self.slot(id) {
             incoming.readable = Some((rpc, offset));
         }
     }
 
-    /// What can be read of an incoming message; `None` once it was handed over or given up.
+    /// The readable prefix of an incoming message; `None` after it was delivered or given up.
     pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
         match self.slots.get(id.0 as usize) {
             Some(MessageSlot::Incoming(IncomingMessage {
@@ -302,8 +302,8 @@ impl Messages {
         }
     }
 
-    /// Lends what can be read of an incoming message, which goes on arriving meanwhile; `None` once
-    /// it was handed over or given up, or lent.
+    /// Lends the readable prefix of an incoming message, which continues to arrive. `None` after it
+    /// was delivered, given up, or lent.
     pub fn lend(&mut self, id: MessageId, rpc: RpcHandle) -> Option<Vec<u8>> {
         let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };
         let (_, readable) = incoming.readable.filter(|(of, _)| *of == rpc)?;
@@ -316,7 +316,8 @@ impl Messages {
         Some(mem::replace(&mut incoming.bytes, rest))
     }
 
-    /// Takes back what was lent; returns it when the message was handed over or given up meanwhile.
+    /// Takes a lent prefix back. Returns it if the message was delivered or given up in the
+    /// meantime.
     pub fn give_back(&mut self, id: MessageId, rpc: RpcHandle, lent: Vec<u8>) -> Option<Vec<u8>> {
         match self.slots.get_mut(id.0 as usize) {
             Some(MessageSlot::Incoming(incoming))
@@ -332,8 +333,8 @@ impl Messages {
         }
     }
 
-    /// Hands over a message that arrived whole, but for so many first bytes that are lent, and what
-    /// was told of it.
+    /// Delivers a complete message: its bytes after the lent prefix, the length of that prefix, and
+    /// the context.
     #[inline]
     pub fn take(&mut self, id: MessageId) -> (Vec<u8>, usize, RequestContext) {
         match mem::take(self.slot(id)) {
@@ -361,12 +362,12 @@ impl Messages {
         self.discard(bytes);
     }
 
-    /// From here on what others may own is kept in [`Self::payloads_to_drop`] when it is over.
+    /// Collects released payloads that others may own in [`Self::payloads_to_drop`].
     pub fn defer_drops(&mut self) {
         self.defers_drops = true;
     }
 
-    /// A payload is over; memory of ours is kept for the next message.
+    /// Releases a payload. Memory that only we own is kept for the next message.
     #[inline]
     pub fn discard(&mut self, payload: Payload) {
         match payload.into_memory() {
@@ -380,13 +381,12 @@ impl Messages {
         }
     }
 
-    /// What is over, to be dropped where no lock is held: the destructor of its owner may call
-    /// back.
+    /// Released payloads, to be dropped without the lock: the destructor of an owner may call back.
     pub fn payloads_to_drop(&mut self) -> &mut Vec<Payload> {
         &mut self.payloads_to_drop
     }
 
-    /// True when there is such.
+    /// True if [`Self::payloads_to_drop`] is not empty.
     pub fn has_payloads_to_drop(&self) -> bool {
         !self.payloads_to_drop.is_empty()
     }

@@ -28,7 +28,7 @@ fn written(messages: &Messages) -> usize {
 }
 
 #[test]
-fn wherever_its_bytes_belong_a_message_grows_with_what_arrived() {
+fn a_message_grows_with_arrived_bytes_in_any_order() {
     const TOTAL: u32 = 16 << 20;
     for first in [0, 5_000, TOTAL - 1400] {
         let mut messages = Messages::new(u64::from(TOTAL));
@@ -97,7 +97,7 @@ fn outgoing_memory_is_counted_until_released() {
 }
 
 #[test]
-fn released_memory_serves_the_next_message_and_shows_nothing_of_the_old() {
+fn released_memory_is_reused_without_showing_old_bytes() {
     let mut messages = Messages::new(1 << 20);
     let secret = vec![7; 500];
     let memory = secret.as_ptr();

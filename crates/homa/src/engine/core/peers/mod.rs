@@ -1,18 +1,19 @@
-//! Addresses and the numbers that the protocol knows peers by.
+//! Peers: their addresses, and the numbers that the protocol uses for them.
 //!
-//! A peer is an IP address and a UDP port: one engine, in its own process. Directly over IP it is a
-//! host, because the kernel module keeps cutoffs per host and acknowledges the RPCs of all of a
-//! host's ports in any packet to it; such a peer's address has port 0. To a server that listens
-//! at all addresses of its host, a client that calls two of them is two peers: each is answered
-//! from the address it called. Peers appear when first needed and are forgotten, longest unused
-//! first as far as cheaply known, when the table is full. A packet gives up soon when all peers
-//! seem to be needed; a call of ours looks at all of them. Senders that have not proven that they
-//! receive where they say have a small part of it to themselves, where the oldest gives its place
-//! to the next.
+//! Over UDP a peer is an IP address and a UDP port, that is one engine in one process. Over raw IP
+//! it is a host, with port 0, because the kernel module keeps cutoffs per host and may acknowledge
+//! the RPCs of all ports in any packet. If a server listens at all addresses of its host, a client
+//! that calls two of them is two peers, because each must be answered from the address that it
+//! called.
 //!
-//! The route to a peer is asked for its MTU when the first message to it is at hand, not at its
-//! first packet: that takes system calls, and anybody can invent senders. It is asked again, before
-//! a message, when the kernel said that links or routes changed.
+//! Peers are added when they are first needed. If the table is full, peers that have not been used
+//! for long are forgotten. A packet stops searching for a peer to forget after a few entries; a
+//! call examines all of them. Unvalidated senders may only fill a small part of the table; in that
+//! part a new sender replaces the oldest.
+//!
+//! The MTU of the route to a peer is looked up before the first message to it, not at its first
+//! packet, because the lookup takes system calls and any sender could cause it. It is looked up
+//! again, before a message, if the kernel reported that links or routes changed.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -34,32 +35,33 @@ const HEADER_V4: u16 = 20;
 const HEADER_V6: u16 = 40;
 /// A UDP header, bytes.
 const HEADER_UDP: u16 = 8;
-/// Smallest MTU that links promise (IPv4 hosts take packets of so many bytes).
+/// Smallest MTU of a link: every IPv4 host must take packets of this size.
 const MTU_MIN: u16 = 576;
-/// Entries examined when room is needed.
+/// Entries that are examined to find a peer to forget.
 const EXAMINED: usize = 64;
-/// Strangers have one entry in this many.
+/// Unvalidated senders may use one entry in this many.
 const UNVALIDATED: usize = 16;
 
-/// Addresses of our own that are remembered, to be looked for when a client is unreachable.
+/// Most local addresses that are remembered, to find the client that an ICMP report is about.
 const SOURCES_MAX: usize = 64;
 
-/// What is known about a peer.
+/// A peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
-    /// Our address as it knows us, where we have several and it is the client.
+    /// The local address that a client called, if we have several.
     pub source: Option<IpAddr>,
     /// Bytes in a datagram to it.
     pub datagram: usize,
-    /// Bytes of the largest IP packets to it that may be tried: what the route takes.
+    /// Size of the largest IP packets that the route takes, bytes.
     max: u16,
-    /// By which of the kernel's answers the route was last asked, where that is needed.
+    /// Generation of the kernel's routes when the route's MTU was looked up.
     measured: Option<u32>,
-    /// Its host.
+    /// Its host's account.
     account: AccountId,
-    /// The link that its packets take, and by which of the kernel's answers (0: it was not asked).
+    /// The link that its packets leave by, and the generation of the kernel's routes when it was
+    /// looked up (0: never).
     pub link: LinkId,
     routed: u32,
     /// Used since the clock hand last passed.
@@ -67,7 +69,7 @@ pub struct Peer {
     open: bool,
 }
 
-/// A peer's address, and ours as [`Peer::source`].
+/// A peer's address, and [`Peer::source`].
 type Key = (SocketAddr, Option<IpAddr>);
 
 /// The table of peers.
@@ -79,21 +81,21 @@ pub struct Peers {
     peers: Vec<Peer>,
     free: Vec<u32>,
     next_host: u32,
-    /// Addresses of ours that clients called.
+    /// Local addresses that clients called.
     sources: Vec<IpAddr>,
     last: Option<(Key, u32)>,
     hand: usize,
-    /// Senders that had proven nothing when they appeared, oldest first.
+    /// Senders that were not validated when they were added, oldest first.
     unvalidated: VecDeque<(Key, u32)>,
     max: usize,
-    /// Bytes of IP packets to peers of which no more is known.
+    /// Size of IP packets to a peer at first, bytes.
     mtu: u16,
-    /// Bytes of the largest IP packets to any peer.
+    /// Size of the largest IP packets to any peer, bytes.
     largest: u16,
     encapsulation: Encapsulation,
     routes: Option<RouteMtu>,
     evicted: u64,
-    /// By number and direction: the RPCs with each that ended.
+    /// By peer and direction: RPCs that have ended.
     ended: Vec<[EndedRpcs; 2]>,
 }
 
@@ -104,8 +106,8 @@ struct PeerHost {
 }
 
 impl Peers {
-    /// A table of at most `max` peers, who get IP packets of up to `largest` bytes. Where there are
-    /// routes, that many only go to those whose route and path take them.
+    /// A table of at most `max` peers, which receive IP packets of up to `largest` bytes. If there
+    /// are routes, large packets are sent only to peers whose route and path take them.
     pub fn new(
         max: u32,
         largest: u16,
@@ -134,18 +136,18 @@ impl Peers {
         }
     }
 
-    /// Of a peer's RPCs those that ended, of a direction.
+    /// The ended RPCs with a peer, of one direction.
     pub fn ended(&mut self, id: PeerId, direction: Direction) -> &mut EndedRpcs {
         &mut self.ended[id.0 as usize][direction as usize]
     }
 
-    /// The peers with most RPCs, of each direction.
+    /// The peers with most RPCs, for each direction.
     pub fn busiest(&self) -> Vec<PeerLatency> {
         let open = self.peers.iter().zip(&self.ended).filter(|(peer, _)| peer.open);
         busiest(open.map(|(peer, ended)| (peer.address, ended)))
     }
 
-    /// The peer with a number that the protocol returned.
+    /// The peer with this number.
     pub fn get(&self, id: PeerId) -> Option<&Peer> {
         self.peers.get(id.0 as usize)
     }
@@ -155,13 +157,12 @@ impl Peers {
         self.get(id).map_or(0, |peer| peer.account)
     }
 
-    /// Peers in the table and peers forgotten so far.
+    /// Peers in the table, and peers forgotten so far.
     pub fn count(&self) -> (usize, u64) {
         (self.by_address.len(), self.evicted)
     }
 
-    /// The numbers that an address is known by: as a server, and as a client of each of our
-    /// addresses.
+    /// The peers at an address: as a server, and as a client of each of our addresses.
     pub fn known(&self, address: SocketAddr) -> impl Iterator<Item = PeerId> {
         let address = self.of_peer(address);
         let sources = self.sources.iter().copied().map(Some);
@@ -169,7 +170,7 @@ impl Peers {
         keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
     }
 
-    /// The number of an address that is known.
+    /// The peer at an address, if it is in the table.
     pub fn of(&mut self, address: SocketAddr, source: Option<IpAddr>) -> Option<PeerId> {
         let key = (self.of_peer(address), source);
         if let Some((last, index)) = self.last
@@ -183,7 +184,7 @@ impl Peers {
         Some(PeerId(index))
     }
 
-    /// The number of an address that is not known and sent something.
+    /// Adds a sender that is not in the table.
     pub fn find_unvalidated(
         &mut self,
         now: Time,
@@ -205,15 +206,15 @@ impl Peers {
         Some(peer)
     }
 
-    /// True where one more peer may be of a host: one that has more than there are places left
-    /// takes those of its own.
+    /// True if one more peer of a host may be added. A host that has more peers than there are free
+    /// entries must replace one of its peers.
     fn has_place_for(&mut self, now: Time, host: IpAddr, endpoint: &mut Endpoint) -> bool {
         let Some((account, peers)) = self.accounts.of(host) else { return true };
         peers <= self.max.saturating_sub(self.by_address.len())
             || self.evict(now, Some(account), endpoint)
     }
 
-    /// Forgets the oldest of those that have proven nothing, unless it has by now.
+    /// Forgets the oldest unvalidated sender, unless it has been validated since.
     fn drop_unvalidated(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some((key, index)) = self.unvalidated.pop_front() else { return };
         let id = PeerId(index);
@@ -227,7 +228,8 @@ impl Peers {
         }
     }
 
-    /// The number of an address, new if need be; `None` when the table is full of busy peers.
+    /// The peer at an address, which is added if necessary; `None` if the table is full of busy
+    /// peers.
     pub fn find(
         &mut self,
         now: Time,
@@ -245,7 +247,7 @@ impl Peers {
         Some(PeerId(index))
     }
 
-    /// Forgets peers without RPCs to make room for one, however long that takes.
+    /// Forgets peers without RPCs until there is room for one, however long that takes.
     pub fn make_room(&mut self, now: Time, endpoint: &mut Endpoint) {
         // The first look at an entry may only clear its mark.
         let mut looks = 2 * self.peers.len();
@@ -255,24 +257,22 @@ impl Peers {
         }
     }
 
-    /// To be called before a message to a peer is submitted: its packets get the size that the
-    /// route takes, and larger ones may be tried. `answer` numbers what the kernel says of links
-    /// and routes. True where they got smaller.
+    /// Looks up the MTU of the route; call it before a message to a peer is submitted. `answer` is
+    /// the generation of the kernel's routes. True if packets got smaller.
     pub fn measure(&mut self, id: PeerId, answer: u32, endpoint: &mut Endpoint) -> bool {
         let Some(routes) = self.routes else { return false };
         let peer = self.peers.get_mut(id.0 as usize);
         let Some(peer) = peer.filter(|peer| peer.measured != Some(answer)) else { return false };
-        // Where there is no route yet, it is asked for again before the next message.
+        // If there is no route yet, the next message looks it up again.
         let Some(route) = routes(peer.address) else { return false };
         peer.max = route.max(ETHERNET_MTU).min(self.largest);
-        // Packets already larger than it takes now are refused: that lowers the size for messages
-        // under way, too.
+        // If packets are larger than the new MTU, they are refused, and the report lowers the size,
+        // also for messages in progress.
         let first = peer.measured.replace(answer).is_none();
         first && route < self.mtu && self.set_mtu(id, route.max(MTU_MIN), endpoint)
     }
 
-    /// Packets to a peer have at most so many bytes from now on, IP header included; true when that
-    /// is less than before.
+    /// Sets the size of IP packets to a peer, bytes. True if it is smaller than before.
     pub fn set_mtu(&mut self, id: PeerId, mtu: u16, endpoint: &mut Endpoint) -> bool {
         let Some(peer) = self.get(id) else { return false };
         let (datagram, overhead) = self.datagram_to(peer.address, mtu);
@@ -290,21 +290,21 @@ impl Peers {
         Some(PathInfo { address, mtu: (datagram + headers) as u16, max })
     }
 
-    /// The path to a peer, where a message of `length` bytes would profit from larger packets that
-    /// may be tried.
+    /// The path to a peer if a message of `length` bytes would profit from larger packets that may
+    /// be tried.
     pub fn wider(&self, id: PeerId, length: u32) -> Option<PathInfo> {
         self.get(id).filter(|peer| length as usize > peer.datagram)?;
         self.path(id).filter(|path| path.mtu < path.max)
     }
 
-    /// Bytes in a datagram that fills an IP packet of `size` bytes to a peer.
+    /// Bytes in a datagram that fills an IP packet of `size` bytes.
     pub fn datagram_at(&self, peer: &Peer, size: u16) -> usize {
         let headers = self.mtu as usize - self.datagram_to(peer.address, self.mtu).0;
         usize::from(size).saturating_sub(headers)
     }
 
-    /// To be called before a message to a peer is submitted: its packets take the link of its
-    /// route, and messages under way follow where that changed.
+    /// Looks up the link of the route; call it before a message to a peer is submitted. If the link
+    /// has changed, messages in progress follow.
     pub fn find_link(&mut self, id: PeerId, links: &mut LinkBudgets, endpoint: &mut Endpoint) {
         let current = links.generation();
         let Some(peer) = self.peers.get_mut(id.0 as usize).filter(|p| p.routed != current) else {
@@ -317,7 +317,7 @@ impl Peers {
         }
     }
 
-    /// The address of the peer that is at `address`.
+    /// The address under which a peer is stored.
     pub fn of_peer(&self, mut address: SocketAddr) -> SocketAddr {
         if self.encapsulation == Encapsulation::Ip {
             address.set_port(0);
@@ -325,8 +325,7 @@ impl Peers {
         address
     }
 
-    /// Bytes in a datagram to a peer behind links of some MTU, and those of them in front of a
-    /// message's.
+    /// Bytes in a datagram to a peer for an MTU, and the part of them before the message's bytes.
     fn datagram_to(&self, address: SocketAddr, mtu: u16) -> (usize, usize) {
         let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
         match self.encapsulation {
@@ -388,8 +387,8 @@ impl Peers {
         Some(index)
     }
 
-    /// Forgets some peers without RPCs, those of one account if it is named, that were not used
-    /// since the hand last came by. True if there were any.
+    /// Forgets some peers without RPCs that were not used since the clock hand last passed; only
+    /// peers of one account if it is given. True if any were forgotten.
     fn evict(&mut self, now: Time, of: Option<AccountId>, endpoint: &mut Endpoint) -> bool {
         let before = self.evicted;
         if self.peers.is_empty() {

@@ -25,7 +25,7 @@ fn a_flood_of_addresses_stays_within_the_table() {
 }
 
 #[test]
-fn a_call_finds_room_whoever_sent_a_packet_lately() {
+fn a_call_finds_room_despite_recent_senders() {
     const MAX: u32 = 65_536;
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
@@ -44,7 +44,7 @@ fn a_call_finds_room_whoever_sent_a_packet_lately() {
 }
 
 #[test]
-fn what_ended_with_a_peer_is_not_said_of_the_one_that_gets_its_number() {
+fn a_reused_peer_number_starts_with_empty_statistics() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     let mut peers = Peers::new(1, 1500, Encapsulation::Datagram, None);
@@ -69,7 +69,7 @@ fn a_datagram_leaves_room_for_the_headers_of_its_family() {
 }
 
 #[test]
-fn over_ip_a_host_is_one_peer_with_the_payload_of_the_kernel_module() {
+fn over_raw_ip_a_host_is_one_peer_with_the_modules_payload() {
     let config = homa_proto::Config::linux();
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     let mut peers = Peers::new(100, 1500, Encapsulation::Ip, Some(route_mtu));
@@ -96,7 +96,7 @@ fn by_port(to: SocketAddr) -> Option<u16> {
 }
 
 #[test]
-fn a_route_says_what_may_be_tried_and_an_unknown_one_is_asked_again() {
+fn a_route_limits_probes_and_an_unknown_one_is_asked_again() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());
     for (largest, route, mtu, max) in [

@@ -1,13 +1,14 @@
-//! Packs packets into datagrams and datagrams into trains.
+//! Packs packets into datagrams, and datagrams into trains.
 //!
-//! Packets are pulled from the protocol one at a time, in its order. A short one joins the datagram
-//! that already waits in the batch for its peer, if there is one with room at its level or, on
-//! links faster than we are, at a higher one: it then leaves a little earlier than its turn, within
-//! a batch that the pacer keeps short, and saves a pass through both kernels and the headers of a
-//! datagram. Neighbouring datagrams of one size to one peer become a train. Headers and short
-//! payloads are written once, where the kernel reads them; long payloads are left in their message.
+//! Packets are pulled from the protocol one at a time, in its order. A short packet joins a
+//! datagram that is already in the batch for the same peer, if there is room and the datagram has
+//! the same priority. On links that are faster than we are, it may also join one of a higher
+//! priority. It then leaves slightly before its turn, within a batch that the pacer keeps short,
+//! but saves a pass through both kernels and a datagram header. Adjacent datagrams of one size to
+//! one peer become a train. Headers and short payloads are written once, into the buffer that the
+//! kernel reads; long payloads stay in their message.
 //!
-//! Directly over IP every packet is a datagram of its own.
+//! Over raw IP, every packet is a datagram.
 
 use homa_proto::wire::datagram::{
     self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions, Writer,
@@ -21,39 +22,39 @@ use super::peers::{Peer, Peers};
 use crate::PriorityMap;
 use crate::driver::{Encapsulation, Outbox, TRAIN_MAX, Train, TrainPiece};
 
-/// Longest payload that is copied to share a datagram with others.
+/// Longest payload that is copied to share a datagram with other packets.
 const SHORT: u32 = 600;
-/// Slices of a message that one packet is gathered from; more are copied together, so that what the
-/// kernel is handed stays short.
+/// Most slices of a message that one packet is gathered from. If there are more, they are copied,
+/// so that the kernel's gather list stays short.
 const SLICES_MAX: usize = 8;
-/// Bytes of a train of long packets. Where the link is the bottleneck the pacer asks for two
-/// packets at a time, which keeps SRPT fine-grained (Homa §3.2 orders packets); longer trains form
-/// only on links that swallow them as fast as we write.
+/// Bytes of a train of long packets. If the link is the bottleneck, the pacer asks for two packets
+/// at a time, which keeps SRPT fine-grained (Homa §3.2 orders packets). Longer trains form only on
+/// links that take packets as fast as we write them.
 const LONG_TRAIN: usize = 60_000;
-/// Datagrams of a train (the oldest kernels with offload take 64).
+/// Most datagrams of a train. The oldest kernels with offload take 64.
 const DATAGRAMS_MAX: usize = 64;
-/// Trains in a batch.
+/// Most trains in a batch.
 const TRAINS_MAX: usize = 64;
-/// Preamble, Ethernet header, checksum and gap.
+/// Preamble, Ethernet header, checksum, and gap, bytes.
 const ETHERNET: u32 = 38;
-/// Smallest Ethernet frame, with preamble and gap.
+/// Smallest Ethernet frame with preamble and gap, bytes.
 const FRAME_MIN: u32 = 84;
-/// UDP header.
+/// UDP header, bytes.
 const UDP: usize = 8;
 
-/// Packs batches; numbers datagrams.
+/// Packs batches, and numbers datagrams.
 #[derive(Debug)]
 pub struct Packer {
     outbox: Outbox,
-    /// Bytes of `outbox.bytes` in use; the rest is room.
+    /// Bytes of `outbox.bytes` that are in use.
     used: usize,
-    /// The batch, in order of the datagrams' first packets.
+    /// The datagrams of the batch, in the order of their first packets.
     datagrams: Vec<PackedDatagram>,
-    /// Payloads that do not lie together, slice by slice, and whose datagrams they are.
+    /// Slices of payloads that are not contiguous, with the index of their datagram.
     slices: Vec<(usize, Span)>,
-    /// The latest datagram of each peer; may be of an earlier batch.
+    /// The latest datagram of each peer; it may belong to an earlier batch.
     latest: Vec<u32>,
-    /// Peers that RESENDs were packed for.
+    /// Peers for which RESENDs were packed.
     resend_peers: Vec<PeerId>,
     next_number: u64,
     ports: Vec<u16>,
@@ -65,9 +66,9 @@ pub struct Packer {
 #[derive(Clone, Copy, Debug)]
 struct PackedDatagram {
     route: Route,
-    /// Its place in `outbox.bytes`.
+    /// Its offset in `outbox.bytes`.
     start: usize,
-    /// Bytes there.
+    /// Its length there.
     len: usize,
     content: DatagramContent,
 }
@@ -76,13 +77,13 @@ struct PackedDatagram {
 enum DatagramContent {
     /// Packets with their payloads; more may follow.
     Short(Draft),
-    /// The headers of one packet, whose payload is still in its message.
+    /// The headers of one packet. Its payload stays in the message.
     Long(Span),
-    /// One packet, complete.
+    /// One complete packet.
     Alone,
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     id: PeerId,
@@ -93,19 +94,19 @@ struct Route {
 }
 
 impl Route {
-    /// True when a packet may share the datagram; with `rise` also one of a lower level.
+    /// True if a packet may join the datagram; with `rise`, also a packet of a lower priority.
     fn takes(&self, packet: &Packet, rise: bool) -> bool {
         (self.id, self.local_port) == (packet.peer, packet.local_port)
             && (self.priority == packet.priority || (rise && self.priority > packet.priority))
     }
 
-    /// True when datagrams may share a train.
+    /// True if two datagrams may share a train.
     fn same_way(&self, other: &Self) -> bool {
         (self.id, self.priority, self.local_port) == (other.id, other.priority, other.local_port)
     }
 }
 
-/// What a packer pulls from.
+/// The sources of a packer.
 pub struct Sources<'a> {
     /// The protocol.
     pub endpoint: &'a mut Endpoint,
@@ -113,7 +114,7 @@ pub struct Sources<'a> {
     pub messages: &'a Messages,
     /// Addresses.
     pub peers: &'a Peers,
-    /// The links that the packets may take.
+    /// The links that the packets may leave by.
     pub links: Links,
 }
 
@@ -134,12 +135,12 @@ impl Packer {
         }
     }
 
-    /// Tells the ports of the driver's sockets, in their order.
+    /// Sets the ports of the driver's sockets, by socket number.
     pub fn set_ports(&mut self, ports: Vec<u16>) {
         self.ports = ports;
     }
 
-    /// Bytes that the first packet of a request with these terms lacks for the message.
+    /// Bytes that a request's context takes from the payload of its first packet.
     pub fn head(&self, context: &RequestContext) -> u8 {
         match self.encapsulation {
             Encapsulation::Datagram => context.to_extensions(Time::ZERO).encoded_len() as u8,
@@ -147,22 +148,22 @@ impl Packer {
         }
     }
 
-    /// The peers of RESENDs packed since last asked.
+    /// The peers of RESENDs packed since the last call.
     pub fn take_resend_peers(&mut self) -> impl Iterator<Item = PeerId> {
         self.resend_peers.dedup();
         self.resend_peers.drain(..)
     }
 
-    /// The batch packed last.
+    /// The last batch.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// Pulls packets for at most `room` wire bytes (at least a full frame's worth); returns the
-    /// wire bytes packed.
+    /// Pulls packets for at most `room` wire bytes, but at least one packet; returns the wire bytes
+    /// packed.
     ///
-    /// With `rise`, a short packet may ride at the higher level of a datagram that its peer gets
-    /// anyway: for links so fast that packets cost us more than bytes cost them.
+    /// With `rise`, a short packet may join a datagram of a higher priority that its peer gets
+    /// anyway. This is for links so fast that a packet costs us more than its bytes cost the link.
     #[inline]
     pub fn pack(&mut self, now: Time, room: u32, rise: bool, from: &mut Sources<'_>) -> u32 {
         self.outbox.clear();
@@ -170,7 +171,7 @@ impl Packer {
         self.slices.clear();
         self.used = 0;
         let (mut wire, mut turns) = (0, 0);
-        // A packet that was pulled must leave, and may need a full frame.
+        // A packet that was pulled must leave, and it may take a full frame.
         while wire == 0 || (wire + FULL_FRAME <= room && turns < TRAINS_MAX) {
             let Some(packet) = from.endpoint.transmit_by(now, from.links) else { break };
             let before = self.datagrams.len();
@@ -185,7 +186,7 @@ impl Packer {
                 }
                 _ => self.pack_short(now, &packet, rise, from),
             };
-            // Counts at least as many as there will be trains.
+            // An upper bound of the number of trains.
             turns += usize::from(match &self.datagrams[before.saturating_sub(1)..] {
                 [last, new] => !last.route.same_way(&new.route),
                 _ => self.datagrams.len() > before,
@@ -195,8 +196,8 @@ impl Packer {
         wire
     }
 
-    /// Packs control packets alone, each padded with zeros to an IP packet of so many bytes;
-    /// returns the wire bytes.
+    /// Packs control packets, each padded with zeros to an IP packet of the given size; returns the
+    /// wire bytes.
     pub fn pack_probe(&mut self, packets: &[(Packet, u16)], peers: &Peers) -> u32 {
         self.outbox.clear();
         self.datagrams.clear();
@@ -230,7 +231,7 @@ impl Packer {
 
     fn route(&self, packet: &Packet, peers: &Peers) -> Option<Route> {
         let peer = *peers.get(packet.peer)?;
-        // A port of nobody is answered for from any socket.
+        // If the port is not one of ours, any socket may answer for it.
         let socket = match self.ports.first() {
             Some(&port) if port == packet.local_port => 0,
             _ => self.ports.iter().position(|&port| port == packet.local_port).unwrap_or(0),
@@ -239,7 +240,7 @@ impl Packer {
         Some(Route { id, local_port, priority, peer, socket })
     }
 
-    /// Room for a datagram of `len` bytes.
+    /// Reserves `len` bytes for a datagram.
     fn reserve(&mut self, len: usize) -> &mut [u8] {
         let end = self.used + len;
         if self.outbox.bytes.len() < end {
@@ -248,11 +249,11 @@ impl Packer {
         &mut self.outbox.bytes[self.used..end]
     }
 
-    /// A packet as the payload of an IP packet; returns its wire bytes.
+    /// Packs one packet as the payload of an IP packet; returns its wire bytes.
     fn pack_alone(&mut self, packet: &Packet, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         let start = self.used;
-        // No header is longer than that of an ACK.
+        // An ACK has the longest header.
         let Ok(len) = wire::encode(packet, self.reserve(ACK_LEN)) else { return 0 };
         self.used += len;
         let (content, payload) = match &packet.body {
@@ -268,8 +269,8 @@ impl Packer {
         wire
     }
 
-    /// Leaves the payload of a packet, whose headers were written last, in its message, or copies
-    /// it behind them; `None` when it is not all there.
+    /// Leaves the payload of the last packet in its message, or copies it behind the headers.
+    /// `None` if it is not complete.
     #[inline]
     fn payload(&mut self, span: Span, messages: &Messages) -> Option<DatagramContent> {
         if messages.get(span).is_some() {
@@ -301,7 +302,7 @@ impl Packer {
         Some(DatagramContent::Alone)
     }
 
-    /// What a datagram costs on the link.
+    /// Wire bytes of a datagram.
     fn wire_bytes(&self, len: usize, v4: bool) -> u32 {
         match self.encapsulation {
             Encapsulation::Datagram => wire_bytes(len + UDP, v4),
@@ -331,8 +332,8 @@ impl Packer {
         self.wire_bytes(headers + data.span.len as usize, route.peer.address.is_ipv4())
     }
 
-    /// Adds a short packet to the datagram that waits for its peer, or begins another; returns the
-    /// wire bytes that this costs.
+    /// Adds a short packet to its peer's datagram in the batch, or begins another one; returns the
+    /// additional wire bytes.
     fn pack_short(&mut self, now: Time, packet: &Packet, rise: bool, from: &Sources<'_>) -> u32 {
         let peer = packet.peer.0 as usize;
         if self.latest.len() <= peer {
@@ -357,7 +358,7 @@ impl Packer {
                 }
             }
             if last {
-                // Nothing will be added to it: what follows needs no gap.
+                // The datagram is complete, so the next one can follow without a gap.
                 self.used = datagram.start + datagram.len;
             }
         }
@@ -385,7 +386,7 @@ impl Packer {
         self.wire_bytes(len, route.peer.address.is_ipv4())
     }
 
-    /// Turns the datagrams of the batch into trains of neighbours.
+    /// Joins adjacent datagrams of the batch into trains.
     fn form_trains(&mut self) {
         let Outbox { pieces, trains, .. } = &mut self.outbox;
         let mut last: Option<&Route> = None;
@@ -441,7 +442,7 @@ impl Packer {
     }
 }
 
-/// Appends a short packet to a datagram; false when there is no room.
+/// Appends a short packet to a datagram; false if it does not fit.
 fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages) -> bool {
     let Body::Data(data) = &packet.body else { return writer.push(packet).is_ok() };
     let pushed = match packet.begins_request() {
@@ -459,7 +460,7 @@ fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages
     true
 }
 
-/// What an IP payload costs on the link.
+/// Wire bytes of an IP payload.
 fn wire_bytes(len: usize, v4: bool) -> u32 {
     let headers = if v4 { 20 } else { 40 };
     (len as u32 + headers + ETHERNET).max(FRAME_MIN)

@@ -54,7 +54,7 @@ fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
 }
 
 #[test]
-fn packets_join_their_peers_datagram_but_keep_their_level_on_slow_links() {
+fn packets_share_a_datagram_but_keep_their_priority_if_slow() {
     let (a, b) = (([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
     let one = DATA_OVERHEAD + 100;
     assert_eq!(trains(false), [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]);
@@ -128,7 +128,7 @@ fn payload(encapsulation: Encapsulation, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lists_leave_from_where_their_parts_lie_unless_these_are_many_and_small() {
+fn lists_are_sent_in_place_unless_parts_are_many_and_small() {
     let part = |len: usize, first: u8| -> Bytes { (0..len).map(|i| i as u8 ^ first).collect() };
     for encapsulation in [Encapsulation::Datagram, Encapsulation::Ip] {
         let copied =

@@ -1,15 +1,17 @@
-//! One budget per link below: what may be queued there at a time ([`LinkPacer`]), by the interface that
-//! the kernel's routes choose for each peer.
+//! The budget of each link: how many bytes may be queued below at a time ([`LinkPacer`]). The
+//! kernel's routes choose the interface, and thus the link, of each peer.
 //!
-//! The kernel is asked for the route of a peer before a message to it is submitted, and again,
-//! before the next one, when it said that links or routes changed. Where a rate is not known, the
-//! pacer goes by what is queued, which the kernel counts per socket: the driver has one for each
-//! link. Nothing waits below loopback. Where the user gave a rate, there is one link.
+//! The kernel is asked for the route of a peer before a message to it is submitted, and again
+//! before the next one if it reported that links or routes changed. If a link's rate is unknown,
+//! the pacer goes by the bytes that are queued, which the kernel counts per socket; therefore the
+//! driver has a socket for each link. Loopback has no queue. If the user configured a rate, there
+//! is one link.
 //!
-//! Control packets are charged to a link, but wait for none: others wait for what they say.
+//! Control packets are charged to a link, but do not wait for it, because other packets wait for
+//! them.
 //!
-//! Invariants: the protocol hears of no rate that is only a guess; a link without room holds back
-//! no packet of another; whatever cannot be asked is unknown.
+//! Invariants: the protocol never learns a rate that is only a guess. A link without budget does
+//! not delay packets of another. If something cannot be looked up, it is unknown.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,53 +24,52 @@ use crate::egress::{Egress, Interfaces, LinkRate};
 use crate::metrics::LinkMetrics;
 use crate::pacer::LinkPacer;
 
-/// The first link that was needed; also that of peers that no route is known to, and of all peers
-/// where there are no routes.
+/// The first link. Also the link of peers without a known route, and of all peers if there are no
+/// routes.
 const FIRST: LinkId = LinkId(0);
-/// How often the kernel is asked whether something changed.
+/// How often the kernel is asked whether links or routes changed.
 const CHECK: Duration = Duration::secs(1);
-/// Wire bytes of control packets that leave at once past links without room.
+/// Wire bytes of control packets that may leave at once although the link has no budget.
 const CONTROL: u32 = 16 * FULL_FRAME;
 
-/// The links below an engine.
+/// The links of an engine.
 pub struct LinkBudgets {
     kernel: Option<Kernel>,
     interfaces: Interfaces,
-    /// By number.
+    /// By link number.
     links: Vec<LinkBudget>,
-    /// Times that links held packets back whose numbers others have now.
+    /// Delays counted for links whose numbers were reused.
     waits: u64,
-    /// Counts changes of what the kernel says, from 1.
+    /// Counts changes of the kernel's links and routes, from 1.
     generation: u32,
     checked: Time,
     /// The link to serve next.
     next: usize,
-    /// What the protocol was told of all links.
+    /// The rate that the protocol's configuration gives for all links.
     protocol: Option<Rate>,
-    /// What the user said.
+    /// The rate that the user configured.
     configured: Option<Rate>,
-    /// Our address, where the engine is bound to one: routes may depend on it.
+    /// The local address of the engine, if it is bound to one: routes may depend on it.
     bound: Option<IpAddr>,
-    /// Each of this many engines has an equal part of the links' rates, whether the others send or
-    /// not.
+    /// Each of this many engines has an equal, fixed part of the links' rates (`Config::sharing`).
     sharing: u64,
-    /// The others of the group, with whom that part is shared equally while they send.
+    /// The engines that share that part equally while they send.
     shard_group: Option<ShardGroup>,
 }
 
-/// What may be pulled now.
+/// The bytes that may be pulled now.
 #[derive(Clone, Copy, Debug)]
 pub struct SendBudget {
-    /// The link to charge it to.
+    /// The link to be charged.
     pub link: LinkId,
     /// Wire bytes.
     pub bytes: u32,
-    /// The links whose messages it is for; none: for control packets only.
+    /// The links whose messages may be pulled; none means control packets only.
     pub links: Links,
 }
 
 struct LinkBudget {
-    /// `None`: no interface has been needed yet.
+    /// `None` until an interface is needed.
     egress: Option<Egress>,
     pacer: LinkPacer,
     share: Option<LinkShare>,
@@ -81,8 +82,7 @@ impl LinkBudget {
 }
 
 impl LinkBudgets {
-    /// The links of an engine, one of a group or not; `routed`: the kernel's routes choose between
-    /// them.
+    /// The links of an engine. With `routed`, the kernel's routes choose between them.
     pub fn new(
         config: &Config,
         routed: bool,
@@ -124,17 +124,17 @@ impl LinkBudgets {
         links
     }
 
-    /// Packets leave from this address, unless it is left open.
+    /// Sets the local address that packets leave from, unless it is unspecified.
     pub fn set_bound(&mut self, address: IpAddr) {
         self.bound = Some(address).filter(|address| !address.is_unspecified());
     }
 
-    /// What the kernel says has this number; 0 where it is not asked.
+    /// The generation of the kernel's links and routes; 0 if the kernel is not asked.
     pub fn generation(&self) -> u32 {
         if self.kernel.is_some() { self.generation } else { 0 }
     }
 
-    /// Notices, now and then, that links or routes changed.
+    /// Checks, at most once a second, whether links or routes changed.
     pub fn refresh(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some(kernel) = self.kernel.as_mut().filter(|_| now >= self.checked + CHECK) else {
             return;
@@ -153,8 +153,8 @@ impl LinkBudgets {
         }
     }
 
-    /// Links whose rates changed get new ones. A link of which nothing is known any more keeps its
-    /// number for the messages that are on their way by it.
+    /// Updates the rates that changed. A link of which nothing is known any more keeps its number,
+    /// because messages in progress use it.
     fn renew(&mut self, endpoint: &mut Endpoint) {
         for at in 0..self.links.len() {
             let Some(before) = self.links[at].egress.clone() else { continue };
@@ -194,7 +194,7 @@ impl LinkBudgets {
         }
     }
 
-    /// The number of an interface, new if need be; the first when there are too many.
+    /// The number of an interface, which is new if necessary; the first link if there are too many.
     fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
         let found = self.links.iter().position(|link| link.index() == Some(egress.index));
         let free = |link: &LinkBudget| link.index().is_none_or(|at| !self.interfaces.contains(at));
@@ -220,7 +220,8 @@ impl LinkBudgets {
             self.place(at, egress, endpoint);
         }
         if self.links[at].share.is_none() {
-            // Now the endpoint knows the link, and what came by its number before.
+            // By now the endpoint has the link, including the bytes that arrived earlier by this
+            // number.
             let share = |shard_group: &ShardGroup| {
                 shard_group.link(Some(index), endpoint.received_by(link))
             };
@@ -245,9 +246,9 @@ impl LinkBudgets {
         endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
     }
 
-    /// Room of a link with something to send: each link in turn, but for those that something is
-    /// `backlogged` for. Where none has room, control packets leave all the same. `queued` asks the
-    /// kernel what is queued below for a link.
+    /// The budget of a link that has something to send. Links take turns; links in `backlogged` are
+    /// skipped. If no link has a budget, control packets may leave anyway. `queued` asks the kernel
+    /// for the bytes queued below a link.
     pub fn send_budget(
         &mut self,
         now: Time,
@@ -281,7 +282,7 @@ impl LinkBudgets {
         Some(SendBudget { link, bytes: CONTROL, links: Links::NONE })
     }
 
-    /// Notes what was handed down by a link.
+    /// Charges bytes that were passed down to a link.
     pub fn sent(
         &mut self,
         now: Time,
@@ -294,7 +295,7 @@ impl LinkBudgets {
         publish_busy(share.as_ref(), pacer);
     }
 
-    /// Tells the endpoint what the other engines of the group have coming.
+    /// Updates the endpoint with the values that the other shards published.
     pub fn refresh_siblings(&mut self, endpoint: &mut Endpoint) {
         let Some(shard_group) = &self.shard_group else { return };
         shard_group.refresh(endpoint);
@@ -305,7 +306,7 @@ impl LinkBudgets {
         }
     }
 
-    /// Tells the other engines of the group what this one has coming.
+    /// Publishes this engine's values to the other shards.
     pub fn publish(&mut self, endpoint: &Endpoint) {
         let Some(shard_group) = &self.shard_group else { return };
         shard_group.publish(endpoint);
@@ -316,18 +317,18 @@ impl LinkBudgets {
         }
     }
 
-    /// True while a link takes whatever we send as fast as we send it.
+    /// True while a link takes packets as fast as we send them.
     pub fn outruns_us(&self, link: LinkId) -> bool {
         self.links[usize::from(link.0)].pacer.outruns_us()
     }
 
-    /// Times that packets were held back.
+    /// Times that packets were delayed.
     pub fn waits(&self) -> u64 {
         self.waits + self.links.iter().map(|link| link.pacer.waits()).sum::<u64>()
     }
 
-    /// When some link that has something to send will have room, but for those that something is
-    /// `backlogged` for: in the past when something may leave now, `None` when there is nothing to send.
+    /// When a link that has something to send will have a budget, except those in `backlogged`. In
+    /// the past if something may leave now; `None` if there is nothing to send.
     pub fn wake(&self, endpoint: &Endpoint, backlogged: Links) -> Option<Time> {
         if endpoint.waiting_control() > 0 {
             return Some(Time::ZERO);
@@ -338,7 +339,7 @@ impl LinkBudgets {
         waiting.map(|(_, link)| link.pacer.wake().unwrap_or(Time::ZERO)).min()
     }
 
-    /// What is known about each link.
+    /// The rates of all links.
     pub fn metrics(&self) -> Vec<LinkMetrics> {
         let there =
             |link: &&LinkBudget| link.index().is_some_and(|at| self.interfaces.contains(at));
@@ -351,7 +352,7 @@ impl LinkBudgets {
     }
 }
 
-/// Tells the engines that share a link until when this one sends.
+/// Publishes, to the shards that share a link, until when this one sends.
 fn publish_busy(share: Option<&LinkShare>, pacer: &LinkPacer) {
     if let Some((share, until)) = share.zip(pacer.sends_until()) {
         share.busy_until(until);
@@ -363,7 +364,7 @@ fn divided(rate: Option<Rate>, of: u64) -> Option<Rate> {
     rate.map(|rate| Rate((rate.0 / of).max(1)))
 }
 
-/// What is queued below for a link: where nothing limits it, nothing stays there.
+/// The bytes queued below a link. Loopback has no queue.
 fn below(
     egress: Option<&Egress>,
     link: LinkId,
@@ -375,7 +376,7 @@ fn below(
     }
 }
 
-/// What is known about a link.
+/// The rate of a link.
 fn known(link: &LinkBudget) -> Option<LinkMetrics> {
     let Egress { interface, rate, .. } = link.egress.as_ref()?;
     let (rate, source) = match (rate, link.pacer.estimate()) {
@@ -388,7 +389,7 @@ fn known(link: &LinkBudget) -> Option<LinkMetrics> {
     Some(LinkMetrics { interface: interface.clone(), rate, source })
 }
 
-/// Says once per interface, and when it changes, what its rate is taken for.
+/// Logs the rate of an interface, once and after each change.
 fn log(egress: &Egress) {
     let Egress { interface, kind, rate, because, .. } = egress;
     let bits_per_second = rate.rate().map(|rate| rate.0);

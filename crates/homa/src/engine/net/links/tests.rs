@@ -114,7 +114,7 @@ fn sent_by_group(engines: usize, busy: usize) -> Vec<u32> {
 }
 
 #[test]
-fn engines_of_a_group_part_a_link_while_they_send_and_one_that_does_alone_has_all() {
+fn shards_share_a_link_while_they_send_and_one_alone_has_all() {
     let possible = (FAST.bytes_in(Duration::millis(1)) / u64::from(FULL_FRAME)) as u32;
     for (engines, busy) in [(1, 1), (2, 1), (2, 2), (8, 3), (8, 8)] {
         let sent = sent_by_group(engines, busy);
@@ -140,7 +140,7 @@ fn arrive(endpoint: &mut Endpoint, length: u32) {
 }
 
 #[test]
-fn a_link_that_is_new_tells_the_others_nothing_that_came_by_another() {
+fn a_new_link_publishes_no_bytes_of_another() {
     let [a, b] = <[ShardGroup; 2]>::try_from(ShardGroup::all(2).collect::<Vec<_>>()).unwrap();
     let (one, two) = (&[LinkRate::Known(FAST)], &[LinkRate::Known(FAST), LinkRate::Known(SLOW)]);
     let (mut links, mut endpoint) = budgets_beside(one, &Config::default(), Some(a));
@@ -158,7 +158,7 @@ fn a_link_that_is_new_tells_the_others_nothing_that_came_by_another() {
 }
 
 #[test]
-fn engines_of_different_processes_have_a_part_each_whether_others_send_or_not() {
+fn engines_of_several_processes_have_fixed_parts() {
     let mut config = Config::default();
     config.protocol.sharing = 4;
     let (mut links, mut endpoint) = budgets_of(&[LinkRate::Known(FAST)], &config);
@@ -218,7 +218,7 @@ fn links_with_room_take_turns() {
 }
 
 #[test]
-fn the_protocol_hears_of_no_guess() {
+fn the_protocol_never_learns_a_guessed_rate() {
     let patience = |rate| {
         let (_, mut endpoint) = links(&[rate]);
         request(&mut endpoint);
@@ -238,7 +238,7 @@ fn the_protocol_hears_of_no_guess() {
 }
 
 #[test]
-fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
+fn a_queue_of_one_link_of_unknown_rate_slows_no_other() {
     let (mut links, mut endpoint) = links(&[LinkRate::Unknown, LinkRate::Unknown]);
     for _ in 0..200 {
         send(&mut endpoint, 1, 2_800);
@@ -268,7 +268,7 @@ fn what_is_queued_for_one_link_of_unknown_rate_slows_no_other() {
 }
 
 #[test]
-fn only_control_packets_leave_for_a_link_that_something_is_held_for() {
+fn only_control_packets_leave_by_a_link_with_a_backlog() {
     let (mut links, mut endpoint) = links(&[LinkRate::Known(FAST), LinkRate::Known(FAST)]);
     send(&mut endpoint, 1, 2_800);
     let backlogged = Links::only(LinkId(0));

@@ -1,12 +1,12 @@
-//! Parked threads that could lead, by order of arrival.
+//! Parked threads that could lead, in order of arrival.
 //!
-//! The engine's lock guards the queue. A ticket is used once, by an atomic operation, which may be
-//! the thread's, to leave, or the leader's, to hand that thread the lead: a thread that leaves
-//! without the lock knows whether it leads by then, and has to pass the lead on. Used tickets stay
-//! in the queue until that has doubled.
+//! The engine's lock guards the queue. A ticket is used once, by an atomic operation: either its
+//! thread leaves, or the leader gives that thread the lead. A thread that leaves without the lock
+//! therefore learns whether it has the lead, and must then pass it on. Used tickets stay in the
+//! queue until the queue has doubled.
 //!
-//! Invariant: a thread with a ticket runs nobody else's code. That could wait for this engine,
-//! which the thread could be leading, or panic.
+//! Invariant: a thread with a ticket runs no code of the application. Such code could panic, or
+//! wait for this engine, which the thread might have to drive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const FEW: usize = 16;
 #[derive(Default)]
 pub struct Followers {
     queue: VecDeque<Ticket>,
-    /// How long the queue becomes before used tickets are removed.
+    /// Length of the queue at which used tickets are removed.
     most: usize,
 }
 
@@ -34,10 +34,10 @@ pub struct Ticket {
     number: u64,
 }
 
-/// A thread that waits now and then, with one ticket each time.
+/// A thread, which uses one ticket each time that it waits.
 struct Seat {
     thread: Thread,
-    /// How many of its tickets were used, which is the number of the next.
+    /// Number of used tickets, which is the number of the next one.
     used: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ thread_local! {
 }
 
 impl Ticket {
-    /// Uses it; false when it was used before.
+    /// Uses the ticket; false if it was used before.
     fn claim(&self) -> bool {
         let (number, next) = (self.number, self.number + 1);
         let used = &self.seat.used;
@@ -64,27 +64,27 @@ impl Ticket {
         self.seat.used.load(Ordering::Relaxed) != self.number
     }
 
-    /// This thread waits no longer; false when it was handed the lead.
+    /// Stops waiting; false if the thread was given the lead.
     pub fn leave(self) -> bool {
         self.claim()
     }
 }
 
 impl Followers {
-    /// This thread is about to park.
+    /// Registers this thread, which is about to park.
     pub fn join(&mut self) -> Ticket {
         if self.queue.len() >= self.most {
             self.queue.retain(|ticket| !ticket.is_used());
             self.most = FEW.max(2 * self.queue.len());
         }
-        // A thread that ends has lost its own.
+        // A thread that is ending has lost its seat.
         let seat = SEAT.try_with(Arc::clone).unwrap_or_else(|_| Seat::new());
         let ticket = Ticket { number: seat.used.load(Ordering::Relaxed), seat };
         self.queue.push_back(ticket.clone());
         ticket
     }
 
-    /// Hands the lead to the first that still waits, which has to be woken.
+    /// Gives the lead to the first thread that still waits; it must be woken.
     pub fn choose(&mut self) -> Option<Thread> {
         while let Some(ticket) = self.queue.pop_front() {
             if ticket.claim() {
@@ -96,7 +96,7 @@ impl Followers {
 }
 
 impl Access<'_> {
-    /// Parks until woken, or until `unlocked` yields a value or this thread was handed the lead.
+    /// Parks until woken, or until `unlocked` returns a value or this thread is given the lead.
     /// Returns the value, without the lock unless this thread has the lead.
     pub(super) fn follow<T>(
         &mut self,
@@ -145,7 +145,7 @@ mod tests {
     use crate::engine::wait::waiters::WakeTarget;
     use crate::{CallError, CallOptions, Client, Config, Engine};
 
-    /// What a task's waker does.
+    /// The waker of a task.
     struct Wakes<F>(F);
 
     impl<F: Fn() + Send + Sync + 'static> Wake for Wakes<F> {
@@ -154,8 +154,8 @@ mod tests {
         }
     }
 
-    /// Another thread leads and soon leaves, while this one, about to follow, has a task to wake.
-    /// Where the lead is lost, this hangs.
+    /// Another thread leads and is about to leave, while this one, about to follow, has a task to
+    /// wake. If the lead is lost, this test hangs.
     fn follows_beside_a_waker(wakes: impl Fn(&dyn Fn(u64)) + Send + Sync + 'static) {
         let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
         let (engine, silent) = (open(), open());
@@ -177,7 +177,7 @@ mod tests {
             }
             let waker =
                 Waker::from(Arc::new(Wakes(move || wakes(&|millis| wait(&client, millis)))));
-            // Nobody serves that port: who waits there is woken.
+            // No server listens at that port, so its waiter is woken.
             access.waiters.wait_for_request(0, WakeTarget::Task(waker));
             let until = Instant::now() + Duration::from_millis(300);
             let blocks = || access.block(Some(until), |_| None::<()>);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_waits_for_the_engine_does_not_keep_the_lead_from_it() {
+    fn a_waker_that_waits_for_the_engine_does_not_block_the_lead() {
         follows_beside_a_waker(|wait| wait(200));
     }
 
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_of_those_who_left_do_not_pile_up() {
+    fn used_tickets_do_not_pile_up() {
         let mut followers = Followers::default();
         // Each thread waits once.
         let mut joins = || thread::scope(|scope| scope.spawn(|| followers.join()).join().unwrap());

@@ -1,4 +1,4 @@
-//! The helper: a thread of the engine's own that leads where no caller does.
+//! The helper: a thread that drives the engine if no caller does.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
@@ -7,8 +7,8 @@ use std::thread;
 use super::{Lead, STANDBY, Shared};
 
 impl Shared {
-    /// A panic of the helper (a bug, or a task's waker) was reported when it happened; those whom
-    /// it helps must not wait for ever.
+    /// Restarts after a panic. The panic, of a bug or of a task's waker, was reported when it
+    /// happened, and the waiters must not wait forever.
     pub(super) fn keep_helping(&self) {
         while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
             let mut access = self.access();
@@ -38,7 +38,7 @@ impl Shared {
                 self.stand_by(false);
                 continue;
             }
-            // Somebody leads. If that lasts, they will call.
+            // A thread leads. If it stops, it calls the helper.
             access.helper_rests = access.lead == Lead::Thread && !called;
             let rests = access.helper_rests;
             drop(access);
@@ -46,7 +46,7 @@ impl Shared {
         }
     }
 
-    /// The helper's wait: until called, or until nothing happened between two looks.
+    /// Waits until called, or until nothing happened between two looks.
     fn stand_by(&self, rests: bool) {
         let called = || self.helper_signals.helper_called.load(Ordering::Acquire);
         while rests && !called() {

@@ -1,26 +1,26 @@
-//! An engine for many threads and tasks, driven by whoever waits.
+//! An engine for many threads and tasks, driven by the threads that wait for it.
 //!
-//! One lock guards the engine. A thread that blocks becomes the *leader* if there is none: it
-//! sleeps in `ppoll` on the sockets, without the lock, and then takes in what arrived for
-//! everybody. Others park; the leader wakes those whose turn came and hands the lead to one of them
-//! when it leaves. The helper thread leads only when no thread blocks: on the way to an answer,
-//! another thread's wake-up costs more than the protocol.
+//! One lock guards the engine. If no thread drives it, a thread that blocks becomes the *leader*:
+//! it sleeps in `ppoll` on the sockets, without the lock, and then processes arrivals for all
+//! threads. Other threads park; the leader wakes those whose results have arrived, and passes the
+//! lead to one of them when it leaves. The helper thread leads only if no thread blocks, because on
+//! the way to an answer, waking another thread costs more than the protocol.
 //!
-//! Without that lock a parked thread leaves with the result of its call, which is in a slot with a
-//! lock of its own (`waiters/slot.rs`): the leader may have the engine's lock for its next
-//! turn. Whether the thread may just leave or was handed the lead before, its ticket says,
-//! atomically (`followers.rs`). Everything else is guarded by the engine's lock.
+//! A parked thread leaves with the result of its call without that lock. The result is in a slot
+//! with a separate lock (`slot.rs`), because the leader may hold the engine's lock for its next
+//! turn. The thread's ticket (`followers.rs`) decides atomically whether the thread may leave or
+//! was given the lead. Everything else is guarded by the engine's lock.
 //!
-//! Taking over costs two context switches, so the helper does not jump in the moment a lead is
-//! dropped: it looks every [`STANDBY`], without the lock, and steps in when nothing has happened
-//! since its last look, or at once when tasks wait, which cannot lead. When a lead lasts, it stops
-//! looking until called.
+//! Taking over costs two context switches, so the helper does not react as soon as the lead is
+//! free. It looks every [`STANDBY`], without the lock, and takes over if nothing has happened since
+//! its last look. It takes over at once if tasks wait, because they cannot lead. If a lead lasts,
+//! it stops looking until it is called.
 //!
-//! A leading thread spins before it sleeps while that pays (see [`SpinPolicy`]). Whoever leads spins
-//! through the short waits between paced packets: a sleep ends some 50 us late, which is four
-//! packets of a link of 1 Gbit/s.
+//! A leading thread spins before it sleeps as long as that pays (see [`SpinPolicy`]). Any leader
+//! spins through the short waits between paced packets: a sleep ends some 50 us late, which is the
+//! time of four packets at 1 Gbit/s.
 //!
-//! Left out: fairness between callers beyond first-come leadership.
+//! Left out: fairness between callers beyond the order of arrival.
 
 mod followers;
 mod helper;
@@ -43,19 +43,19 @@ use crate::engine::core::Core;
 use crate::error::{CallError, OpenError};
 use crate::message::Message;
 
-/// How often the helper looks whether it is needed while others are active.
+/// How often the helper checks whether it is needed while threads are active.
 const STANDBY: Duration = Duration::from_millis(1);
 
-/// The engine, its lock and its helper's place.
+/// The engine, its lock, and the state of its helper.
 pub struct Shared {
     state: Mutex<SharedState>,
     /// Interrupts the sleep of a leading thread.
     thread_waker: Waker,
     /// Interrupts the helper's sleep in `ppoll`.
     helper_waker: Waker,
-    /// What the helper looks at without the lock.
+    /// Read by the helper without the lock.
     helper_signals: HelperSignals,
-    /// For the results of calls to come.
+    /// Slots for the results of calls.
     pub slots: CallSlots,
 }
 
@@ -64,37 +64,37 @@ pub struct Shared {
 struct HelperSignals {
     /// Counts changes of the lead.
     activity: AtomicU64,
-    /// The helper shall look at once.
+    /// The helper should look at once.
     helper_called: AtomicBool,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 pub struct SharedState {
     /// The engine.
     pub core: Core,
-    /// Who waits for what.
+    /// The table of waiters.
     pub waiters: Waiters,
     /// New calls are refused.
     pub draining: bool,
-    /// The last handle is gone.
+    /// The last handle was dropped.
     closing: bool,
     lead: Lead,
-    /// The leading thread, if one leads and knows that it does.
+    /// The leading thread, once it has started to lead.
     leader: Option<ThreadId>,
     /// Parked threads that could lead.
     followers: Followers,
-    /// Until when the leader sleeps, while it does.
+    /// Set while the leader sleeps: until when.
     asleep_until: Option<Time>,
     /// The leading thread's sleep was interrupted.
     thread_kicked: bool,
-    /// The helper's was.
+    /// The helper's sleep was interrupted.
     helper_kicked: bool,
-    /// The helper sleeps in `ppoll`, leading or just deprived of the lead.
+    /// The helper sleeps in `ppoll`. It leads, or has just lost the lead.
     helper_polls: bool,
     handles: Arc<[RawFd]>,
-    /// The helper parked until called.
+    /// The helper has parked until it is called.
     helper_rests: bool,
-    /// To unpark it.
+    /// The helper thread, to unpark it.
     helper: Option<Thread>,
     spin_policy: SpinPolicy,
 }
@@ -106,13 +106,13 @@ enum Lead {
     Helper,
 }
 
-/// Exclusive access to the engine. Wakes whoever has to be woken when released.
+/// Exclusive access to the engine. When it is released, the collected waiters are woken.
 pub struct Access<'a> {
     shared: &'a Shared,
     guard: Option<MutexGuard<'a, SharedState>>,
-    /// This thread leads; still true when dropped only if it panicked.
+    /// This thread leads. If this is still true on drop, the thread panicked.
     leading: bool,
-    /// Has the lead; woken when the lock is released, which it needs.
+    /// A thread that was given the lead. It is woken after the lock, which it needs, is released.
     next_leader: Option<Thread>,
 }
 
@@ -132,7 +132,7 @@ impl std::ops::DerefMut for Access<'_> {
 impl Drop for Access<'_> {
     fn drop(&mut self) {
         if self.leading {
-            // Whoever follows must not wait for a leader that is no more.
+            // The followers must not wait for a leader that is gone.
             self.guard.get_or_insert_with(|| self.shared.lock_state());
             self.asleep_until = None;
             self.step_down();
@@ -142,7 +142,7 @@ impl Drop for Access<'_> {
 }
 
 impl Access<'_> {
-    /// Releases the lock, then wakes, and ends what is over.
+    /// Releases the lock, then wakes waiters and drops what was collected.
     fn release(&mut self) {
         if self.guard.is_none() {
             return;
@@ -150,7 +150,7 @@ impl Access<'_> {
         let SharedState { waiters, core, .. } = &mut **self;
         waiters.signal();
         let deferred = Deferred::of(waiters, core);
-        // A leader that sleeps on the sockets is not woken by being unparked.
+        // Unparking does not wake a leader that sleeps on the sockets.
         if self.asleep_until.is_some()
             && let Some(deferred) = &deferred
             && deferred.wakes(self.leader)
@@ -164,8 +164,8 @@ impl Access<'_> {
         deferred.into_iter().for_each(Deferred::run);
     }
 
-    /// Ends what is over, without the lock; true if there was something. It may call back and wait
-    /// for what only this thread drives: due before this thread sleeps or can be handed the lead.
+    /// Runs the deferred work without the lock; true if there was any. The work may call back and
+    /// wait for this engine, so it must be done before this thread sleeps or can be given the lead.
     fn run_deferred(&mut self) -> bool {
         let any = self.core.has_payloads_to_drop() || self.waiters.has_wakers_to_drop();
         if any {
@@ -174,7 +174,7 @@ impl Access<'_> {
         any
     }
 
-    /// Does something without the lock, which may be somebody's code.
+    /// Runs a closure without the lock. It may be code of the application.
     pub fn unlocked<T>(&mut self, what: impl FnOnce() -> T) -> T {
         self.release();
         let result = what();
@@ -182,20 +182,20 @@ impl Access<'_> {
         result
     }
 
-    /// To be called after submissions: sends what may leave and makes sure that somebody sees to
-    /// the rest in time.
+    /// Call it after submissions: it sends what may leave, and makes sure that a thread handles the
+    /// rest in time.
     pub fn submitted(&mut self) {
         let state = &mut **self;
         state.core.transmit();
         state.waiters.dispatch(&mut state.core);
         self.hurry();
         if self.core.is_closing() {
-            // Just now it began, or what ended was the last that needed the address.
+            // An address has just begun to close, or the last RPC that used it has ended.
             self.closed();
         }
     }
 
-    /// To be called after the application took something: what that makes room for is asked for at
+    /// Call it after the application accepted something: grants for the freed memory are sent at
     /// once.
     pub fn accepted(&mut self) {
         if self.core.has_control() {
@@ -203,7 +203,7 @@ impl Access<'_> {
         }
     }
 
-    /// Has who sleeps wake up in time for what is due now.
+    /// Wakes the sleeping leader if something is due before it would wake.
     fn hurry(&mut self) {
         let state = &mut **self;
         let wake_at = state.core.wake_at();
@@ -218,8 +218,7 @@ impl Access<'_> {
         }
     }
 
-    /// To be called when a task waits for the end of a request: somebody looks when its time is
-    /// over, if not before.
+    /// Call it when a task waits for the end of a request: the deadline then causes a turn.
     pub fn watched(&mut self) {
         let state = &mut **self;
         state.core.set_alarm(state.waiters.watch().next());
@@ -227,14 +226,15 @@ impl Access<'_> {
         self.need_leader();
     }
 
-    /// To be called after binding another address: the sleeper must watch it, too.
+    /// Call it after another address was bound: the sleeping leader must watch it, too.
     pub fn bound(&mut self) {
         self.handles = self.core.driver().handles().into();
         let leader = self.lead;
         self.kick(leader);
     }
 
-    /// An address is to be closed. Whoever sleeps on it keeps it open, so the sleeper does it.
+    /// An address is to be closed. A thread that sleeps on its socket keeps it open, so that thread
+    /// closes it.
     fn closed(&mut self) {
         let sleeper = if self.helper_polls { Lead::Helper } else { self.lead };
         match sleeper {
@@ -249,7 +249,7 @@ impl Access<'_> {
         }
     }
 
-    /// A task waits: it cannot lead, so the helper must if nobody does.
+    /// A task waits. It cannot lead, so the helper must if no thread does.
     pub fn need_leader(&mut self) {
         if self.lead == Lead::Vacant {
             self.call_helper();
@@ -279,8 +279,8 @@ impl Access<'_> {
         }
     }
 
-    /// Blocks until `done` yields a value, driving the engine meanwhile if nobody else does. `done`
-    /// has to register the thread with the board. `None` when `until` passed.
+    /// Blocks until `done` returns a value, and drives the engine in the meantime if no other
+    /// thread does. `done` must register the thread as a waiter. `None` after `until`.
     pub fn block<T>(
         &mut self,
         until: Option<Instant>,
@@ -291,7 +291,7 @@ impl Access<'_> {
 
     /// Blocks until a call ends; returns its result.
     pub fn block_on(mut self, key: CallKey, slot: &CallSlot) -> Result<Message, CallError> {
-        // The engine itself ends the call at its deadline.
+        // The engine ends the call at its deadline.
         let result = self.block_or(None, Some(&|| slot.take()), |state| {
             let waits = state.waiters.wait(key, WakeTarget::Thread(thread::current()));
             if waits { None } else { slot.take() }
@@ -299,15 +299,15 @@ impl Access<'_> {
         result.unwrap_or(Err(CallError::ShuttingDown))
     }
 
-    /// As [`Self::block`]. A follower for which `unlocked` yields a value returns that without
-    /// having taken the lock again, and is woken for nothing else.
+    /// As [`Self::block`]. A follower for which `unlocked` returns a value returns it without
+    /// taking the lock again, and is woken only for that.
     fn block_or<T>(
         &mut self,
         until: Option<Instant>,
         unlocked: Option<&dyn Fn() -> Option<T>>,
         mut done: impl FnMut(&mut SharedState) -> Option<T>,
     ) -> Option<T> {
-        // What this thread ends while it leads calls back: it goes on leading.
+        // Code of the application that the leading thread runs may call back: it continues to lead.
         let nested = self.lead == Lead::Thread && self.leader == Some(thread::current().id());
         let result = loop {
             if let Some(value) = done(self) {
@@ -334,13 +334,13 @@ impl Access<'_> {
         if self.leading {
             self.step_down();
         } else if nested {
-            // It may be about to sleep until what was due before.
+            // The outer call may be about to sleep until an earlier due time.
             self.kick(Lead::Thread);
         }
         result
     }
 
-    /// As the given leader, sleeps until something happens, and deals with it.
+    /// As the given leader, sleeps until something happens, and handles it.
     fn lead_once(&mut self, me: Lead, left: Option<Duration>) {
         if self.run_deferred() {
             return;
@@ -357,7 +357,8 @@ impl Access<'_> {
                 Lead::Helper => &shared.helper_waker,
                 _ => &shared.thread_waker,
             };
-            // The spinner learns how soon others answer; the pacer knows when there is room.
+            // The policy learns how soon peers answer; the pacer knows when the link takes a
+            // packet.
             let (paced, budget_in) = (state.core.is_paced(), timeout.unwrap_or(Duration::MAX));
             let spin = match me {
                 _ if paced => state.spin_policy.until_budget(budget_in),
@@ -371,7 +372,7 @@ impl Access<'_> {
                         self.spin_policy.learn(found == WaitOutcome::Awake);
                     }
                 }
-                // Only exhausted memory can be the reason: go on at a walking pace.
+                // Only exhausted memory can cause this, so continue slowly.
                 Err(_) => self.unlocked(|| thread::sleep(STANDBY)),
             }
         }
@@ -394,12 +395,12 @@ impl Access<'_> {
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Vacant) {
             self.finish_closing();
         } else if self.core.is_closing() && me == Lead::Helper {
-            // The thread that leads could not, or was not told, while this one still polled.
+            // While the helper still polled, the leading thread could not close the address.
             self.kick(Lead::Thread);
         }
     }
 
-    /// Hands the lead over, or leaves it to the helper.
+    /// Passes the lead on, or leaves it to the helper.
     fn step_down(&mut self) {
         (self.leading, self.leader) = (false, None);
         self.shared.helper_signals.activity.fetch_add(1, Ordering::Relaxed);
@@ -453,18 +454,18 @@ impl Shared {
         Ok((shared, helper))
     }
 
-    /// Takes the lock. A panic elsewhere does not spoil the engine: its state is consistent between
-    /// calls.
+    /// Takes the lock. A panic of another thread does not corrupt the engine, because its state is
+    /// consistent between calls.
     fn lock_state(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exclusive access to the engine.
+    /// Locks the engine.
     pub fn access(&self) -> Access<'_> {
         Access { shared: self, guard: Some(self.lock_state()), leading: false, next_leader: None }
     }
 
-    /// Ends the helper.
+    /// Stops the helper.
     pub fn close(&self) {
         let mut access = self.access();
         access.core.transmit();

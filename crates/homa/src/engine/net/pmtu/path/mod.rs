@@ -1,18 +1,16 @@
-//! The MTU of the path to one peer, as far as packets of ours found out: datagram packetization
-//! layer path MTU discovery (RFC 8899). Its names: PLPMTU is `mtu`, MIN_PLPMTU `floor`, BASE_PLPMTU
-//! `base`, MAX_PLPMTU `max`.
+//! The MTU of the path to one peer: datagram packetization layer path MTU discovery (RFC 8899). Its
+//! names for our fields: PLPMTU is `mtu`, MIN_PLPMTU `floor`, BASE_PLPMTU `base`, MAX_PLPMTU `max`.
 //!
-//! A probe is a padded packet that its receiver answers (`paths.rs`), beside a short one: only
-//! where the short one is answered and the padded one is not, three times over, is its size too
-//! large.
-//! * Loss calls for a probe of the size in use. If that fails, the path is a black hole for such
-//!   packets: the next of 1500, `base` and `floor` takes over, and is confirmed likewise (§4.3,
-//!   §5.2).
-//! * A report of the network that quotes a packet of ours lowers the size to what it says, if that
-//!   is not below `floor` (§4.6.1).
-//! * From less than `max`, that is tried with the first message that fills a packet, after a second
-//!   where the size was lowered, and after ever longer where it does not pass; then sizes in
-//!   between are, by halves (§5.3). While no such message is sent, nothing is tried.
+//! A probe is a padded packet that its receiver answers, with a short one beside it. Its size
+//! counts as too large only if the short packet is answered and the padded one is not, three times.
+//! * Loss causes a probe of the size in use. If it fails, the path is a black hole for such
+//!   packets: the next smaller of 1500, `base` and `floor` is used, and is confirmed in the same
+//!   way (§4.3, §5.2).
+//! * A network report that quotes one of our packets lowers the size to the reported MTU, unless
+//!   that is less than `floor` (§4.6.1).
+//! * If the size is less than `max`, `max` is tried with the first message that fills a packet; one
+//!   second after the size was lowered; and at growing intervals if it does not pass. Sizes in
+//!   between are searched by halves (§5.3). If no such message is sent, nothing is tried.
 
 use homa_proto::{Duration, Time};
 
@@ -20,39 +18,39 @@ use crate::driver::ETHERNET_MTU;
 
 /// BASE_PLPMTU (RFC 8899 §5.1.2).
 const BASE: u16 = 1200;
-/// Smallest sizes that links promise: IPv4 hosts take packets of so many bytes, IPv6 links carry
-/// them (RFC 8200 §5).
+/// Smallest sizes that links guarantee: IPv4 hosts must take packets of 576 bytes, and IPv6 links
+/// must carry packets of 1280 (RFC 8200 §5).
 const FLOOR_V4: u16 = 576;
 const FLOOR_V6: u16 = 1280;
 /// MAX_PROBES.
 const ATTEMPTS: u8 = 3;
-/// How long the first attempt has for its answer; each further one has twice as long.
+/// Time for the answer to the first attempt; it doubles with each attempt.
 const ANSWER: Duration = Duration::millis(5);
-/// The size in use is confirmed at most so often, however much is lost.
+/// The size in use is confirmed at most once in this time, no matter how much is lost.
 const CONFIRMED: Duration = Duration::millis(250);
-/// Bounds of PMTU_RAISE_TIMER: it doubles.
+/// Bounds of PMTU_RAISE_TIMER, which doubles.
 const RAISE_MIN: Duration = Duration::secs(1);
 const RAISE_MAX: Duration = Duration::secs(60);
-/// A search ends when it knows the MTU to so many bytes.
+/// A search ends when the MTU is known to this many bytes.
 const STEP: u16 = 16;
 
-/// What paths went through.
+/// Counts of changed sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathChanges {
     /// The size was lowered.
     pub lowered: u64,
-    /// It was raised.
+    /// The size was raised.
     pub raised: u64,
-    /// It was lowered because packets vanished without a report.
+    /// The size was lowered because packets vanished without a report.
     pub black_holes: u64,
 }
 
-/// A probe on its way.
+/// A probe in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathProbe {
-    /// The RPC id that it carries; the short packet beside it carries [`Self::small_id`].
+    /// The RPC id in the probe; the short packet beside it carries [`Self::small_id`].
     pub id: u64,
-    /// Bytes of its IP packet.
+    /// Size of its IP packet, bytes.
     pub size: u16,
     attempts: u8,
     /// When the next attempt is due.
@@ -62,7 +60,7 @@ pub struct PathProbe {
 }
 
 impl PathProbe {
-    /// The RPC id of the short packet.
+    /// The RPC id in the short packet.
     pub const fn small_id(&self) -> u64 {
         self.id ^ 2
     }
@@ -70,11 +68,11 @@ impl PathProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SearchPhase {
-    /// Nothing to find out.
+    /// No probe is needed.
     Complete,
-    /// Does the size in use pass?
+    /// Checks that the size in use passes.
     Confirming,
-    /// Do larger ones?
+    /// Searches for a larger size.
     Searching,
 }
 
@@ -85,26 +83,26 @@ pub struct Path {
     floor: u16,
     base: u16,
     max: u16,
-    /// The smallest size that is known not to pass; more than `max`: none.
+    /// The smallest size that is known to fail; if none is, it is larger than `max`.
     too_big: u16,
     phase: SearchPhase,
-    /// The size in use follows a black hole.
+    /// The size in use was chosen because of a black hole.
     fell: bool,
     probe: Option<PathProbe>,
-    /// When the size in use was last confirmed, or nobody answered.
+    /// When the size in use was last confirmed, or a probe remained unanswered.
     confirmed: Time,
     raise_at: Time,
     raise_after: Duration,
-    /// Something was to be sent that larger packets would be good for, since they were tried last.
+    /// Since the last search, a message would have profited from larger packets.
     wanted: bool,
-    /// Nobody was there to profit when larger sizes were to be tried.
+    /// The raise timer expired while no message would have profited.
     dormant: bool,
 }
 
 impl Path {
-    /// A path on which `mtu` is in use, of at most `max`.
+    /// A path that uses packets of `mtu` bytes, and may use up to `max`.
     pub fn new(now: Time, v4: bool, mtu: u16, max: u16) -> Self {
-        // There is a size above.
+        // Keeps `max + 1` in range.
         let max = max.max(mtu).min(u16::MAX - 1);
         let floor = if v4 { FLOOR_V4 } else { FLOOR_V6 }.min(max);
         Self {
@@ -124,17 +122,17 @@ impl Path {
         }
     }
 
-    /// The size in use, bytes of an IP packet.
+    /// Size of IP packets in use, bytes.
     pub fn mtu(&self) -> u16 {
         self.mtu
     }
 
-    /// The probe on its way.
+    /// The probe in flight.
     pub fn probe(&self) -> Option<PathProbe> {
         self.probe
     }
 
-    /// There is nothing to remember.
+    /// True if the path needs no entry in the table.
     pub fn is_settled(&self, now: Time) -> bool {
         let quiet = self.phase == SearchPhase::Complete && now >= self.confirmed + CONFIRMED;
         quiet && self.mtu >= self.max
@@ -150,8 +148,8 @@ impl Path {
         }
     }
 
-    /// There is something to be sent that larger packets, up to `max`, would be good for; true if
-    /// that makes [`Self::poll`] due.
+    /// A message would profit from larger packets, up to `max`; true if [`Self::poll`] is due
+    /// because of this.
     pub fn wanted(&mut self, max: u16) -> bool {
         let max = max.max(self.mtu).min(u16::MAX - 1);
         if max != self.max {
@@ -162,19 +160,19 @@ impl Path {
         std::mem::take(&mut self.dormant)
     }
 
-    /// Larger packets are tried next.
+    /// Makes the search for larger packets due.
     pub fn try_larger(&mut self, now: Time) {
         self.raise_at = now;
     }
 
-    /// Something that we sent was lost.
+    /// A packet that we sent was lost.
     pub fn lost(&mut self, now: Time) {
         if now >= self.confirmed + CONFIRMED {
             self.confirm(now);
         }
     }
 
-    /// Finds out whether the size in use passes.
+    /// Begins to check that the size in use passes.
     fn confirm(&mut self, now: Time) {
         if self.phase == SearchPhase::Complete && self.mtu > self.floor {
             self.phase = SearchPhase::Confirming;
@@ -182,7 +180,7 @@ impl Path {
         }
     }
 
-    /// The network says that no packets larger than `mtu` pass; 0: that one was too large.
+    /// The network reports that packets larger than `mtu` do not pass; 0 if it reports no MTU.
     pub fn too_big(&mut self, now: Time, mtu: u16, changes: &mut PathChanges) {
         if mtu < self.floor {
             return self.confirm(now);
@@ -195,7 +193,7 @@ impl Path {
             self.try_larger_soon(now);
             self.finish(now);
         } else if probed.is_some() {
-            // The next to be tried is exactly this, if it is more than what is known to pass.
+            // Exactly the reported size is tried next, if it is larger than what is known to pass.
             self.too_big = mtu + 1;
             match mtu > self.mtu {
                 true => self.begin(now, mtu),
@@ -224,8 +222,8 @@ impl Path {
         true
     }
 
-    /// Acts on what is due; returns a probe that is to be sent. Larger sizes are looked for while
-    /// there is somebody to profit (`busy`), or as soon as there is again ([`Self::used`]).
+    /// Acts on timers; returns a probe to be sent. Larger sizes are searched while messages would
+    /// profit (`busy`), or as soon as one would again ([`Self::wanted`]).
     pub fn poll(&mut self, now: Time, busy: bool, changes: &mut PathChanges) -> Option<PathProbe> {
         if let Some(probe) = self.probe
             && now >= probe.due
@@ -253,10 +251,10 @@ impl Path {
         self.search(now);
     }
 
-    /// Only a short packet was answered, or none.
+    /// Only the short packet was answered, or none.
     fn failed(&mut self, now: Time, probe: PathProbe, changes: &mut PathChanges) {
         match (self.phase, probe.alive) {
-            // Nothing smaller is ever sent.
+            // No smaller packets are ever sent.
             (SearchPhase::Confirming, true) if self.mtu > self.floor => {
                 changes.lowered += 1;
                 changes.black_holes += 1;
@@ -270,7 +268,8 @@ impl Path {
                 self.too_big = probe.size;
                 self.search(now);
             }
-            // Whoever does not answer says nothing about sizes: no reason to wait longer.
+            // If no packet is answered, this shows nothing about sizes, so the interval is not
+            // increased.
             (SearchPhase::Searching, false) => {
                 self.raise_after = Duration((self.raise_after.0 / 2).max(RAISE_MIN.0));
                 self.finish(now);
@@ -279,19 +278,19 @@ impl Path {
         }
     }
 
-    /// What takes over where the size in use does not pass.
+    /// The size to use if the current one does not pass.
     fn next_lower(&self) -> u16 {
         let lower = [ETHERNET_MTU, self.base].into_iter().find(|&size| size < self.mtu);
         lower.unwrap_or(self.floor)
     }
 
-    /// The size was lowered.
+    /// Restarts the raise timer after the size was lowered.
     fn try_larger_soon(&mut self, now: Time) {
         self.raise_after = RAISE_MIN;
         self.raise_at = now + RAISE_MIN;
     }
 
-    /// Tries the largest size, or one half way to what does not pass.
+    /// Tries the largest size, or one half-way to a size that fails.
     fn search(&mut self, now: Time) {
         self.phase = SearchPhase::Searching;
         let size = match self.too_big > self.max {
@@ -306,14 +305,14 @@ impl Path {
     }
 
     fn begin(&mut self, now: Time, size: u16) {
-        // As the server of an RPC that is none.
+        // An id as the server of an RPC that does not exist.
         let id = crate::config::random() | 1;
         self.probe = Some(PathProbe { id, size, attempts: 0, due: now, alive: false });
     }
 
     fn finish(&mut self, now: Time) {
-        // Loss that goes on has the size in use confirmed time and again, and says nothing about
-        // larger ones: these are not put off by it.
+        // Continuing loss makes the size in use be confirmed again and again. It shows nothing
+        // about larger sizes, so it does not postpone them.
         if self.phase == SearchPhase::Searching {
             self.raise_at = now + self.raise_after;
         }

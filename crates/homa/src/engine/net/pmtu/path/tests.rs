@@ -33,7 +33,7 @@ fn seconds(n: u64) -> Time {
 }
 
 #[test]
-fn a_black_hole_is_left_within_a_tenth_of_a_second_and_its_size_found() {
+fn a_black_hole_is_avoided_within_100_ms_and_its_size_found() {
     for (passes, v4, least) in
         [(1300, true, 1285), (1200, true, 1200), (600, true, 576), (1290, false, 1280)]
     {
@@ -98,7 +98,7 @@ fn larger_packets_are_tried_for_the_sake_of_long_messages_only() {
 }
 
 #[test]
-fn what_may_be_tried_follows_the_route() {
+fn the_largest_probed_size_follows_the_route() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), PathChanges::default());
     path.wanted(9000);
     follow(&mut path, &mut changes, seconds(1), seconds(4), 9000, true);
@@ -110,7 +110,7 @@ fn what_may_be_tried_follows_the_route() {
 }
 
 #[test]
-fn where_jumbo_frames_vanish_those_of_ethernet_take_over() {
+fn if_jumbo_frames_vanish_ethernet_frames_replace_them() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 9000, 9000), PathChanges::default());
     path.lost(seconds(1));
     let fell = seconds(1) + Duration::millis(40);
@@ -161,7 +161,7 @@ fn silence_and_single_losses_lower_nothing() {
 }
 
 #[test]
-fn a_low_path_that_nobody_uses_costs_no_time_and_is_raised_when_somebody_does() {
+fn an_unused_low_path_costs_nothing_and_is_raised_when_used() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), PathChanges::default());
     assert_eq!(path.due(), seconds(2));
     assert_eq!(path.poll(seconds(2), false, &mut changes), None);
@@ -207,7 +207,7 @@ fn neither_loss_nor_silence_puts_larger_sizes_off() {
 }
 
 #[test]
-fn a_report_lowers_to_what_it_says_but_not_below_the_floor() {
+fn a_report_lowers_the_size_but_not_below_the_floor() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1500, 1500), PathChanges::default());
     path.too_big(seconds(1), 1300, &mut changes);
     assert_eq!((path.mtu(), changes.lowered), (1300, 1));
@@ -240,7 +240,7 @@ fn a_report_about_a_probe_ends_the_search_there() {
 }
 
 #[test]
-fn nobody_is_bothered_for_the_sake_of_a_path_without_traffic() {
+fn a_path_without_traffic_causes_no_probes() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1200, 1500), PathChanges::default());
     let mut now = seconds(1);
     while now < seconds(100) {
