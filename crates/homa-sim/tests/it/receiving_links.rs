@@ -6,7 +6,7 @@ use homa_sim::experiment::{replay, run};
 use homa_sim::scenario::{
     Exchange, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
 };
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 const MEASURED_MS: u64 = 10;
 const SHORT: u32 = 1_000_000;
@@ -34,7 +34,7 @@ fn two_by_two(degree: u8) -> ScenarioOutcome {
         message(1, 2, LONG),
         message(1, 3, LONG),
         // The measurement lasts as long as traffic does, so this message defines its end.
-        Arrival { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
+        ScheduledMessage { at: SimTime(MEASURED_MS * 1_000_000_000), src: 1, dst: 0, bytes: 100 },
     ];
     let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
     replayed.unwrap_or_else(|error| panic!("{error}")).outcome

@@ -39,9 +39,10 @@ fn a_response_arrives_after_half_a_minute_without_grants() {
     scenario.options.levels = Some(1);
     scenario.stop.messages = None;
     scenario.stop.drain_limit = Span::millis(60_000);
-    let long = |n: u32| Arrival { at: SimTime(0), src: 0, dst: 1 + n % 4, bytes: 1_000_000 };
+    let long =
+        |n: u32| ScheduledMessage { at: SimTime(0), src: 0, dst: 1 + n % 4, bytes: 1_000_000 };
     // 4 MB/s on a link that carries 3.1 MB/s.
-    let short = |n: u32| Arrival {
+    let short = |n: u32| ScheduledMessage {
         at: SimTime(SECOND * 6 / 5 + u64::from(n) * SECOND / 20),
         src: 1 + n % 4,
         dst: 0,
