@@ -7,6 +7,7 @@
 
 pub mod checker;
 pub mod clairvoyant;
+mod draw;
 pub mod engine;
 pub mod experiment;
 pub mod fabric;
