@@ -10,6 +10,7 @@
 
 pub mod checker;
 pub mod clairvoyant;
+mod draw;
 pub mod engine;
 pub mod experiment;
 pub mod fabric;

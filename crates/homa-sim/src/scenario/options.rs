@@ -103,6 +103,19 @@ impl SchemeOptions {
         ];
         given.into_iter().filter(|(_, given, _)| *given).map(|(name, _, what)| (name, what))
     }
+
+    /// The tables of hosts' options that are set: the key of each, and what it holds.
+    pub fn tables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let given = [
+            ("options.pfabric", self.pfabric.is_some(), "pFabric's parameters"),
+            ("options.phost", self.phost.is_some(), "pHost's parameters"),
+            ("options.ndp", self.ndp.is_some(), "NDP's parameters"),
+            ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
+            ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
+            ("options.nic", self.nic.is_some(), "NICs with options"),
+        ];
+        given.into_iter().filter(|(_, given, _)| *given).map(|(name, _, what)| (name, what))
+    }
 }
 
 /// Parameters of TCP that differ from the scheme's defaults.

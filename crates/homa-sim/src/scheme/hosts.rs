@@ -9,6 +9,7 @@ use std::fmt;
 use std::panic::RefUnwindSafe;
 
 use homa_workload::framing::Framing;
+use homa_workload::rng::Rng;
 
 use crate::engine::MakeTransport;
 use crate::experiment::{Start, Started};
@@ -67,6 +68,9 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
         environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError>;
+
+    /// Sets some of these options at random, for scenarios of the swarm.
+    fn draw_options(&self, _rng: &mut Rng, _options: &mut SchemeOptions) {}
 
     /// Whether these are no hosts but a bound, so that nothing moves in packets.
     fn is_bound(&self) -> bool {

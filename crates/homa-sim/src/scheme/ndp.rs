@@ -4,10 +4,12 @@ use std::fmt;
 
 use homa_proto::Duration;
 use homa_workload::framing::Framing;
+use homa_workload::rng::Rng;
 
+use crate::draw::{Draw, MTUS};
 use crate::experiment::{Start, Started};
 use crate::fabric::queue::{Trimming, TrimmingConfig};
-use crate::scenario::{NdpOptions, ScenarioError, SchemeOptions};
+use crate::scenario::{NdpOptions, ScenarioError, SchemeOptions, Span};
 use crate::topology::PortSpec;
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::parts::WireFormat;
@@ -39,6 +41,16 @@ impl HostKind for NdpHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
+        options.ndp = Some(NdpOptions {
+            mtu: rng.maybe(&MTUS),
+            initial_window: rng.maybe(&[1, 15, 60]),
+            queue_packets: rng.maybe(&[1, 8, 30]),
+            timeout: rng.maybe(&[Span::nanos(500_000), Span::millis(20)]),
+            avoid_bad_paths: rng.maybe(&[false, true]),
+        });
     }
 }
 

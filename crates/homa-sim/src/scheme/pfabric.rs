@@ -4,10 +4,12 @@ use std::fmt;
 
 use homa_proto::Duration;
 use homa_workload::framing::Framing;
+use homa_workload::rng::Rng;
 
+use crate::draw::{Draw, MTUS};
 use crate::experiment::{Start, Started};
 use crate::fabric::queue::{Combined, PriorityDrop};
-use crate::scenario::{PFabricOptions, Scenario, ScenarioError, SchemeOptions};
+use crate::scenario::{PFabricOptions, Scenario, ScenarioError, SchemeOptions, Span};
 use crate::transport::parts::WireFormat;
 use crate::transport::pfabric::{PFabric, PFabricConfig};
 
@@ -46,6 +48,17 @@ impl HostKind for PFabricHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
+        options.pfabric = Some(PFabricOptions {
+            mtu: rng.maybe(&MTUS),
+            initial_window: rng.maybe(&[1, 5, 40]),
+            queue_packets: rng.maybe(&[3, 12, 100]),
+            timeout: rng.maybe(&[Span::nanos(30_000), Span::nanos(300_000)]),
+            probe_after: rng.maybe(&[1, 5]),
+            ..PFabricOptions::default()
+        });
     }
 }
 

@@ -4,7 +4,9 @@
 use std::fmt;
 
 use homa_workload::framing::Framing;
+use homa_workload::rng::Rng;
 
+use crate::draw::{Draw, MTUS};
 use crate::experiment::{Start, Started};
 use crate::fabric::StrictPriority;
 use crate::scenario::{PHostFirst, PHostOptions, ScenarioError, SchemeOptions};
@@ -48,6 +50,18 @@ impl HostKind for PHostHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
+        options.phost = Some(PHostOptions {
+            mtu: rng.maybe(&MTUS),
+            free_tokens: rng.maybe(&[1, 8, 60]),
+            free_for_long: rng.maybe(&[false, true]),
+            window: rng.maybe(&[1, 8, 60]),
+            first: rng.maybe(&[PHostFirst::Blind, PHostFirst::Short]),
+            queue_packets: rng.maybe(&[3, 20, 200]),
+            ..PHostOptions::default()
+        });
     }
 }
 

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use homa_proto::Duration;
 use homa_workload::demotion::Setting;
 use homa_workload::framing::Framing;
+use homa_workload::rng::Rng;
 use homa_workload::sizes::PACKET_BYTES;
 
+use crate::draw::{Draw, MTUS};
 use crate::engine::MakeTransport;
 use crate::experiment::{Start, Started};
 use crate::fabric::StrictPriority;
@@ -73,6 +75,33 @@ impl HostKind for TcpHosts {
         let nic = hull::nic(nic, environment, options)?;
         let tcp = configure(self.build, environment, options)?;
         Ok(Box::new(ConfiguredTcp { tcp, nic }))
+    }
+
+    fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
+        let connections = rng.maybe(&[0, 1, 2, 5]);
+        let pick = rng.maybe(&[PickName::Random, PickName::Idle]);
+        let sack = rng.maybe(&[false, true]);
+        let (size_classes, demotion) = match rng.between(0, 4) {
+            0 => (Some(vec![1_000, 20_000]), None),
+            1 => (None, Some(vec![1_460, 10_000, 50_000])),
+            _ => (None, None),
+        };
+        options.tcp = Some(TcpOptions {
+            mtu: rng.maybe(&MTUS),
+            min_rto: rng.maybe(&[Span::nanos(200_000), Span::millis(2), Span::millis(200)]),
+            delayed_ack: rng.maybe(&[Span(0), Span::millis(1), Span::millis(40)]),
+            initial_window: rng.maybe(&[1, 2, 10, 70]),
+            connections,
+            pick: pick.filter(|_| connections.is_some()),
+            handshake: rng.maybe(&[false, true]),
+            idle_restart: rng.maybe(&[false, true]),
+            fast_retransmit: rng.maybe(&[false, true]),
+            sack,
+            rack: rng.maybe(&[false, true]).filter(|rack| !rack || sack == Some(true)),
+            size_classes,
+            demotion,
+            ..TcpOptions::default()
+        });
     }
 }
 

@@ -51,17 +51,9 @@ pub(super) fn check(
             return Err(only(scheme, (field, what), Scheme::is_homa));
         }
     }
-    let tables = [
-        (options.pfabric.is_some(), "options.pfabric", "pFabric's parameters"),
-        (options.phost.is_some(), "options.phost", "pHost's parameters"),
-        (options.ndp.is_some(), "options.ndp", "NDP's parameters"),
-        (options.tcp.is_some(), "options.tcp", "TCP's parameters"),
-        (options.pacer.is_some(), "options.pacer", "pacers in NICs"),
-        (options.nic.is_some(), "options.nic", "NICs with options"),
-    ];
-    for (given, field, what) in tables {
+    for (field, what) in options.tables() {
         let has = |host: &dyn HostKind| host.options().contains(&field);
-        if given && !has(scheme.host) {
+        if !has(scheme.host) {
             return Err(only(scheme, (field, what), |row| has(row.host)));
         }
     }

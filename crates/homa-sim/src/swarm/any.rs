@@ -9,12 +9,12 @@
 use homa_proto::Duration;
 use homa_workload::rng::Rng;
 
+use crate::draw::Draw;
 use crate::experiment::{Times, rehearse, validate};
 use crate::fabric::{CioqConfig, PfcConfig};
 use crate::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, Impaired, NdpOptions, PFabricOptions, PHostFirst,
-    PHostOptions, Paused, PickName, Routing, Scenario, SchemeOptions, Shape, SlowdownBy, Span,
-    SwitchOptions, TcpOptions, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Paused, Routing, Scenario, SchemeOptions, Shape,
+    SlowdownBy, Span, SwitchOptions, Traffic,
 };
 use crate::scheme::{Scheme, SwitchQueue};
 use crate::time::{SimDuration, SimTime};
@@ -22,7 +22,6 @@ use crate::topology::HostId;
 use crate::traffic::PlannedCall;
 
 use super::SwarmOutcome;
-use super::draw::Draw;
 use super::scenario::WARM_UP;
 
 /// See the module's description.
@@ -280,22 +279,14 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
     if rng.chance(0.5) {
         return options;
     }
-    let has = |table| scheme.host.options().contains(&table);
-    if has("options.tcp") {
-        let drawn = tcp(rng);
-        // PFC with one priority can pause only one level in time, so use no others.
-        let (size_classes, demotion) = match scheme.queue {
-            SwitchQueue::Combined(CioqConfig {
-                pfc: Some(PfcConfig { priorities: 1, .. }),
-                ..
-            }) => (None, None),
-            _ => (drawn.size_classes, drawn.demotion),
-        };
-        options.tcp = Some(TcpOptions { size_classes, demotion, ..drawn });
+    scheme.host.draw_options(rng, &mut options);
+    // PFC with one priority can pause only one level in time, so use no others.
+    if let SwitchQueue::Combined(CioqConfig { pfc: Some(PfcConfig { priorities: 1, .. }), .. }) =
+        scheme.queue
+        && let Some(tcp) = &mut options.tcp
+    {
+        (tcp.size_classes, tcp.demotion) = (None, None);
     }
-    options.pfabric = has("options.pfabric").then(|| pfabric(rng));
-    options.phost = has("options.phost").then(|| phost(rng));
-    options.ndp = has("options.ndp").then(|| ndp(rng));
     if matches!(scheme.queue, SwitchQueue::Combined(_)) && rng.chance(0.5) {
         options.switch = Some(SwitchOptions {
             speedup: Some(rng.between(1, 4) as u32),
@@ -304,73 +295,6 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
         });
     }
     options
-}
-
-/// One of the values, or `None`.
-fn some<T: Copy>(rng: &mut Rng, choices: &[T]) -> Option<T> {
-    rng.chance(0.5).then(|| *rng.one_of(choices))
-}
-
-const MTUS: [u32; 4] = [576, 1_500, 4_000, 9_000];
-
-fn tcp(rng: &mut Rng) -> TcpOptions {
-    let connections = some(rng, &[0, 1, 2, 5]);
-    let pick = some(rng, &[PickName::Random, PickName::Idle]);
-    let sack = some(rng, &[false, true]);
-    let (size_classes, demotion) = match rng.between(0, 4) {
-        0 => (Some(vec![1_000, 20_000]), None),
-        1 => (None, Some(vec![1_460, 10_000, 50_000])),
-        _ => (None, None),
-    };
-    TcpOptions {
-        mtu: some(rng, &MTUS),
-        min_rto: some(rng, &[Span::nanos(200_000), Span::millis(2), Span::millis(200)]),
-        delayed_ack: some(rng, &[Span(0), Span::millis(1), Span::millis(40)]),
-        initial_window: some(rng, &[1, 2, 10, 70]),
-        connections,
-        pick: pick.filter(|_| connections.is_some()),
-        handshake: some(rng, &[false, true]),
-        idle_restart: some(rng, &[false, true]),
-        fast_retransmit: some(rng, &[false, true]),
-        sack,
-        rack: some(rng, &[false, true]).filter(|rack| !rack || sack == Some(true)),
-        size_classes,
-        demotion,
-        ..TcpOptions::default()
-    }
-}
-
-fn pfabric(rng: &mut Rng) -> PFabricOptions {
-    PFabricOptions {
-        mtu: some(rng, &MTUS),
-        initial_window: some(rng, &[1, 5, 40]),
-        queue_packets: some(rng, &[3, 12, 100]),
-        timeout: some(rng, &[Span::nanos(30_000), Span::nanos(300_000)]),
-        probe_after: some(rng, &[1, 5]),
-        ..PFabricOptions::default()
-    }
-}
-
-fn phost(rng: &mut Rng) -> PHostOptions {
-    PHostOptions {
-        mtu: some(rng, &MTUS),
-        free_tokens: some(rng, &[1, 8, 60]),
-        free_for_long: some(rng, &[false, true]),
-        window: some(rng, &[1, 8, 60]),
-        first: some(rng, &[PHostFirst::Blind, PHostFirst::Short]),
-        queue_packets: some(rng, &[3, 20, 200]),
-        ..PHostOptions::default()
-    }
-}
-
-fn ndp(rng: &mut Rng) -> NdpOptions {
-    NdpOptions {
-        mtu: some(rng, &MTUS),
-        initial_window: some(rng, &[1, 15, 60]),
-        queue_packets: some(rng, &[1, 8, 30]),
-        timeout: some(rng, &[Span::nanos(500_000), Span::millis(20)]),
-        avoid_bad_paths: some(rng, &[false, true]),
-    }
 }
 
 /// Runs a trial to its end and checks it.

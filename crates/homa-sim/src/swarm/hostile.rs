@@ -21,13 +21,13 @@ use homa_proto::{
 };
 use homa_workload::rng::Rng;
 
+use crate::draw::Draw;
 use crate::headers::Headers;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
 use crate::transport::{Label, as_received};
 
-use super::draw::Draw;
 use super::scenario::WARM_UP;
 
 /// Packets that it keeps to replay, and requests that it may continue.

@@ -7,7 +7,6 @@
 //! Left out: shrinking, because scenarios are small.
 
 pub mod any;
-mod draw;
 mod hostile;
 mod promises;
 mod resident;

@@ -8,6 +8,7 @@ use homa_proto::{Config, Duration, IncastConfig, Overcommitment, Profile, Rate, 
 use homa_workload::rng::Rng;
 
 use crate::checker::Promises;
+use crate::draw::Draw;
 use crate::engine::{LinkChange, RandomFaults};
 use crate::fabric::{Buffers, FabricConfig};
 use crate::headers::Headers;
@@ -15,7 +16,6 @@ use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 use crate::traffic::PlannedCall;
 
-use super::draw::Draw;
 use super::hostile::{Hostile, hostile};
 use super::promises::{ScenarioFaults, promises};
 

@@ -3,7 +3,7 @@
 use homa_workload::rng::Rng;
 
 /// Draws for a random stream.
-pub(super) trait Draw {
+pub(crate) trait Draw {
     /// Uniform from `low` to `high`, both included; at most 2^32 values apart.
     fn between(&mut self, low: u64, high: u64) -> u64;
 
@@ -12,6 +12,9 @@ pub(super) trait Draw {
 
     /// One of the choices, each equally likely.
     fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T;
+
+    /// One of the choices, or `None` half of the time.
+    fn maybe<T: Copy>(&mut self, choices: &[T]) -> Option<T>;
 }
 
 impl Draw for Rng {
@@ -30,7 +33,14 @@ impl Draw for Rng {
     fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.uniform_below(choices.len() as u32) as usize]
     }
+
+    fn maybe<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
+        self.chance(0.5).then(|| *self.one_of(choices))
+    }
 }
+
+/// MTUs that random scenarios try, bytes.
+pub(crate) const MTUS: [u32; 4] = [576, 1_500, 4_000, 9_000];
 
 #[cfg(test)]
 mod tests {
