@@ -166,7 +166,9 @@ macro_rules! one_number {
             fn of(given: PlanValue) -> Result<Self, String> {
                 match given {
                     PlanValue::One(number) => narrowed(number, Self::MAX),
-                    PlanValue::None | PlanValue::Many(_) => Err("write one number, not a list".to_owned()),
+                    PlanValue::None | PlanValue::Many(_) => {
+                        Err("write one number, not a list".to_owned())
+                    }
                 }
             }
         }
