@@ -251,7 +251,7 @@ impl World {
             16 => host.restart(now),
             7 => {
                 let bytes = u.arbitrary::<u32>()?.into();
-                // What is held already may stay.
+                // Memory that is already in use may stay.
                 host.budget = host.budget.max(bytes);
                 host.endpoint.limit_memory(now, bytes);
             }
@@ -366,8 +366,8 @@ fn decoded(bytes: &[u8], datagrams: bool) -> Option<Packet> {
     decoded.ok().map(|decoded| decoded.packet)
 }
 
-/// One of the packets under way, as bytes of which some changed. Whoever writes proofs of address
-/// is on the path, and may have executed what it likes.
+/// One of the packets in flight, with some of its bytes changed. A host that can write proofs of
+/// address is on the path, and may have had requests executed.
 fn damaged(
     u: &mut Unstructured<'_>,
     packets: &[Packet],

@@ -1,5 +1,5 @@
-//! Arbitrary bytes, read in both encapsulations: no panic, and what is read means the same after it
-//! was written and read again.
+//! Arbitrary bytes, decoded in both encapsulations: no panic, and a decoded packet is unchanged
+//! after it was encoded and decoded again.
 #![no_main]
 
 use homa_proto::wire::{self, Decoded, datagram};

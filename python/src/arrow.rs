@@ -1,10 +1,10 @@
 //! Tables in Arrow's memory layout, handed to other libraries by the Arrow C stream interface: they
-//! read our memory, which lives until the last of them lets go of it.
+//! read our memory, which lives until the last of them releases it.
 //!
 //! The three structures are those of <https://arrow.apache.org/docs/format/CDataInterface.html>,
-//! and so are the rules: whoever holds a structure calls its `release` once and never uses it
-//! again; a structure that was moved away has no `release` any more. Written here, since the crates
-//! of Arrow are twenty more to compile for two hundred lines, and nothing of theirs is needed.
+//! and so are the rules: the holder of a structure calls its `release` once and never uses it
+//! again; a structure that was moved away has no `release` any more. They are written here because
+//! the crates of Arrow would be twenty more to compile in place of two hundred lines.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -23,9 +23,9 @@ pub enum Values {
         /// UTF-8.
         bytes: Vec<u8>,
     },
-    /// Signed counts, of which some may be absent.
+    /// Signed counts; some may be absent.
     Integer(Vec<i64>, Presence),
-    /// Measures, of which some may be absent.
+    /// Measures; some may be absent.
     Real(Vec<f64>, Presence),
     /// Counts that are all there.
     Count(Vec<u32>),
@@ -142,7 +142,7 @@ impl ArrowArrayStream {
 impl Drop for ArrowArrayStream {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: nobody moved the stream away, so it is ours to release, once.
+            // SAFETY: the stream was not moved away, so it is ours to release, once.
             unsafe { release(self) };
         }
     }
@@ -270,7 +270,7 @@ fn part(
     }
 }
 
-/// How many values are absent, and where the column's memory is: presence first.
+/// Number of absent values, and addresses of the column's memory: presence first.
 fn buffers_of(values: &Values) -> (usize, Vec<*const c_void>) {
     fn presence(presence: &Presence) -> *const c_void {
         match presence.absent {

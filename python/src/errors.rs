@@ -24,7 +24,7 @@ fn made(py: Python<'_>, error: LabError) -> PyResult<PyErr> {
             let code = source.raw_os_error();
             Ok(PyOSError::new_err((code, source.to_string(), path.display().to_string())))
         }
-        // Whoever stopped it without a word of why pressed Ctrl-C.
+        // A stop without a reason comes from Ctrl-C.
         LabError::Stopped => Ok(PyKeyboardInterrupt::new_err(())),
         other => {
             let class = py.import("homa._errors")?.getattr("HomaError")?;

@@ -44,7 +44,7 @@ struct Figure<'a> {
     charts: Vec<String>,
 }
 
-/// Simulates figures again, in a folder from which a stopped run goes on; a list as JSON.
+/// Simulates figures again, in a folder in which a stopped run is resumed; a list as JSON.
 #[pyfunction]
 #[pyo3(signature = (ids, quick, compared, folder, threads=None, progress=None))]
 pub fn repro(

@@ -33,7 +33,7 @@ type Task = (String, String, f64, String);
 
 #[pymethods]
 impl Sweep {
-    /// Of a plan (JSON), in a folder that is made where it is missing.
+    /// A sweep of a plan (JSON), in a folder that is created if it is missing.
     #[new]
     fn new(py: Python<'_>, given: &str, folder: PathBuf) -> PyResult<Self> {
         let made = py.detach(|| {
@@ -45,7 +45,7 @@ impl Sweep {
         made.map_err(|error| raised(py, error))
     }
 
-    /// Runs what has no result, so many simulations at a time; absent: one per core.
+    /// Runs the simulations without a result, this many at a time; absent: one per core.
     #[pyo3(signature = (threads=None, progress=None))]
     fn run(
         &self,
@@ -150,7 +150,7 @@ impl Sweep {
     }
 }
 
-/// Simulations at a time where nobody says.
+/// Default number of simulations at a time.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -91,7 +91,7 @@ impl Table {
         format!("<homa.Table: {} rows, {}>", self.columns.rows, self.column_names().join(", "))
     }
 
-    /// A column as a list; `None` where a value is absent.
+    /// A column as a list; `None` if a value is absent.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let column = self.columns.columns.iter().find(|column| column.name == name);
         let Some(column) = column else {
@@ -118,7 +118,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // There is one form; whoever asks for another casts.
+        // There is one form; a caller that needs another casts.
         let _ = requested_schema;
         let stream = ArrowArrayStream::new(self.columns.clone());
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
@@ -145,7 +145,7 @@ impl Table {
 /// A module that an extra of the package installs; the error of a missing one names the extra.
 fn needed<'py>(py: Python<'py>, module: &str, extra: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(module).map_err(|error| {
-        // One that is there may lack a module of its own, and says so.
+        // An installed package may lack one of its modules, and its error names it.
         let named = error.value(py).getattr("name").and_then(|name| name.extract::<String>());
         if named.ok().as_deref() != Some(module) {
             return error;

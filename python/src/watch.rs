@@ -1,4 +1,4 @@
-//! What happens while Python waits: its signals are looked at, and a callback hears of progress.
+//! Python's signals and progress callbacks while a simulation runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The callback takes the share done, 0 to 1, and what is being done.
+    /// The callback takes the share done, 0 to 1, and the current step.
     pub fn new(callback: Option<Py<PyAny>>) -> Self {
         Self { callback, stop: Arc::default(), failed: None }
     }

@@ -14,7 +14,7 @@ struct Target {
     name: &'static str,
     /// Bytes of its longest inputs.
     longest: u64,
-    /// They are datagrams; otherwise the choices of so many steps.
+    /// Inputs are datagrams; otherwise the choices of this many steps.
     datagrams: bool,
 }
 
@@ -74,8 +74,7 @@ fn inputs(arguments: &[&str]) -> Result<Inputs, String> {
 
 /// Builds a target; returns the program.
 fn build(repository: &Path, target: &str) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let folder = own.ancestors().nth(2).unwrap_or(repository).join("fuzz");
+    let folder = crate::target(repository).join("fuzz");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let (object, archive) = (folder.join("standalone.o"), folder.join("libstandalone.a"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());

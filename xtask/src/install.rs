@@ -65,10 +65,7 @@ fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
     if !command.status()?.success() {
         return Err(io::Error::other("libhoma does not build: see the errors above"));
     }
-    // This program lies in the same target folder.
-    let ours = std::env::current_exe()?;
-    let target = ours.ancestors().nth(2).unwrap_or(repository);
-    Ok(target.join(if debug { "debug" } else { "release" }))
+    Ok(crate::target(repository).join(if debug { "debug" } else { "release" }))
 }
 
 /// A new file, so that programs that run keep theirs.
@@ -89,7 +86,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Folders below which the loader looks by itself, as soon as `ldconfig` has listed what is there.
+/// Folders that the loader searches by default, after `ldconfig` has listed their contents.
 const SYSTEM: [&str; 2] = ["/usr", "/usr/local"];
 
 /// How programs find the shared library when they start.
@@ -107,7 +104,7 @@ fn how_it_is_found(prefix: &Path) -> String {
 }
 
 fn pkg_config(prefix: &Path) -> String {
-    // Where the loader does not look by itself, programs say where.
+    // If the loader does not search a folder by default, programs have to name it.
     let rpath = match SYSTEM.iter().any(|system| prefix == Path::new(system)) {
         true => "",
         false => " -Wl,-rpath,${libdir}",

@@ -1,6 +1,6 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
-//! of style and structure, which are a test as well; `fuzz` runs a fuzz target; `header` and
-//! `install-capi` make and install what C programs need.
+//! of style and structure, which are a test as well; `release` checks what a release promises; `fuzz`
+//! runs a fuzz target; `header` and `install-capi` make and install what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.
@@ -10,19 +10,23 @@ mod book;
 mod fuzz;
 mod install;
 mod python;
+mod release;
 mod test;
 mod tidy;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | words [PATH…] | book | header | fuzz TARGET | install-capi --prefix DIR
-  test          run all tests of the workspace, then print `N passed, N failed`; makes a
-                virtual environment of Python for them unless HOMA_PYTHON names one
+    "usage: cargo xtask test | tidy | words [PATH…] | release --check | book | readme | header |
+                    fuzz TARGET | install-capi --prefix DIR
+  test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
+                makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
+  release       with --check: build the Python wheel twice and compare (minutes)
   book          build the documentation as a web site in target/book, with mdBook
+  readme        write README's numbers anew from docs/results
   header        write crates/homa-capi/include/homa.h anew
   fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -46,7 +50,9 @@ fn main() -> ExitCode {
             }
         },
         ["book"] => book::run(repository()),
-        ["header"] => header(repository()),
+        ["release", "--check"] => release::check(repository()),
+        ["header"] => write_by_test(repository(), "homa-capi", "header", "HOMA_WRITE_HEADER"),
+        ["readme"] => write_by_test(repository(), "homa-cli", "numbers", "HOMA_WRITE_README"),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
         ["install-capi", "--debug", "--prefix", to] => {
@@ -69,12 +75,19 @@ fn repository() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
-/// The test of the header, told to write it.
-fn header(repository: &Path) -> ExitCode {
+/// The target folder, in which this program lies.
+fn target(repository: &Path) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let folder = own.as_deref().and_then(|own| own.ancestors().nth(2));
+    folder.map_or_else(|| repository.join("target"), Path::to_path_buf)
+}
+
+/// Runs a test of a generated file, which writes the file if this variable is set.
+fn write_by_test(repository: &Path, package: &str, test: &str, variable: &str) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let written = std::process::Command::new(cargo)
-        .args(["test", "--quiet", "--package", "homa-capi", "--test", "it", "header"])
-        .env("HOMA_WRITE_HEADER", "1")
+        .args(["test", "--quiet", "--package", package, "--test", "it", test])
+        .env(variable, "1")
         .current_dir(repository)
         .status();
     ExitCode::from(u8::from(!written.is_ok_and(|status| status.success())))

@@ -1,161 +1,149 @@
-//! `cargo xtask test`: runs every test of the workspace, shows cargo's own output as it comes, and
-//! adds up its `test result:` lines into one last line.
+//! `cargo xtask test`: builds and runs every test of the workspace, prints a line for each crate,
+//! and adds up what passed, failed and was skipped in the last line, which scripts read.
 //!
-//! Tests that could not run here (`xtask/skip`) are counted as skipped, with what each needs, and
-//! not as passed. Fails when a test failed, when cargo failed (a crate does not build) and when no
-//! test ran at all.
+//! Everything that cargo and the tests print is in a file of the target folder; it is shown only
+//! for what failed. Fails when a test failed, when something does not compile, and when no test
+//! ran at all.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+mod outcome;
+mod programs;
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, ExitStatus};
+use std::time::Instant;
 
+use self::outcome::{Skipped, Tally};
 use crate::python;
-
-/// Tests by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-}
-
-/// What was left out: the test, or `part of` it, by what it needs.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Skipped {
-    /// Whole tests.
-    tests: u64,
-    by_need: BTreeMap<String, Vec<String>>,
-}
 
 /// Runs all tests below `repository` and reports.
 pub fn run(repository: &Path) -> ExitCode {
-    let skipped = std::env::temp_dir().join(format!("homa-skipped-{}", std::process::id()));
-    let outcome = std::fs::write(&skipped, "").and_then(|()| cargo_test(repository, &skipped));
-    let left_out = read_skipped(&std::fs::read_to_string(&skipped).unwrap_or_default());
-    let _ = std::fs::remove_file(&skipped);
-    match outcome {
-        Ok((counted, cargo_succeeded)) => {
-            let tally = take_out(counted, &left_out);
-            print_skipped(&left_out);
-            if !cargo_succeeded && tally.failed == 0 {
-                eprintln!("cargo test failed outside the tests: see its errors above");
-            }
-            if counted == Tally::default() {
-                eprintln!("no test ran");
-            }
-            let Tally { passed, failed, skipped } = tally;
-            println!("{passed} passed, {failed} failed, {skipped} skipped");
-            ExitCode::from(u8::from(!succeeded(tally, cargo_succeeded)))
-        }
-        Err(error) => {
-            eprintln!("cannot run cargo: {error}; is it in PATH?");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn succeeded(tally: Tally, cargo_succeeded: bool) -> bool {
-    cargo_succeeded && tally.failed == 0 && tally.passed > 0
-}
-
-/// The harness counts a test that left at once as passed.
-fn take_out(counted: Tally, left_out: &Skipped) -> Tally {
-    Tally {
-        passed: counted.passed.saturating_sub(left_out.tests),
-        skipped: counted.skipped + left_out.tests,
-        ..counted
-    }
-}
-
-fn print_skipped(left_out: &Skipped) {
-    if !left_out.by_need.is_empty() {
-        println!("\nnot run on this machine:");
-    }
-    for (need, tests) in &left_out.by_need {
-        println!("  {need}");
-        tests.iter().for_each(|test| println!("    {test}"));
-    }
-}
-
-/// Lines of `xtask/skip`: extent, program, test, need.
-fn read_skipped(text: &str) -> Skipped {
     let mut skipped = Skipped::default();
-    let mut whole = std::collections::BTreeSet::new();
-    for line in text.lines() {
-        let mut fields = line.splitn(4, '\t');
-        let mut field = || fields.next().unwrap_or_default();
-        let (extent, program, test, need) = (field(), field(), field(), field());
-        // The file's name ends with a hash of how it was built.
-        let program = program.rsplit_once('-').map_or(program, |(name, _)| name);
-        let name = match test {
-            "main" => program.to_owned(),
-            test => format!("{program}: {test}"),
-        };
-        let name = match extent {
-            "part" => format!("part of {name}"),
-            _ => {
-                // A program without harness counts its own.
-                if test != "main" && whole.insert(name.clone()) {
-                    skipped.tests += 1;
-                }
-                name
-            }
-        };
-        let tests: &mut Vec<String> = skipped.by_need.entry(need.to_owned()).or_default();
-        if !tests.contains(&name) {
-            tests.push(name);
+    let tally = match Run::begin(repository).and_then(|mut run| run.all(&mut skipped)) {
+        Ok(tally) => tally,
+        Err(error) => {
+            eprintln!("cannot run the tests: {error}; is cargo in PATH?");
+            return ExitCode::from(2);
         }
-    }
-    skipped
-}
-
-fn cargo_test(repository: &Path, skipped: &PathBuf) -> std::io::Result<(Tally, bool)> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(cargo)
-        .args([
-            "test",
-            "--workspace",
-            "--no-fail-fast",
-            "--features",
-            "homa/tower,homa/metrics-http",
-        ])
-        .current_dir(repository)
-        .env(skip::FILE, skipped)
-        .envs(python::prepare(repository).map(|python| (python::VARIABLE, python)))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut tally = Tally::default();
-    if let Some(stdout) = child.stdout.take() {
-        let mut terminal = std::io::stdout().lock();
-        // Lines by bytes: a test may print what is no UTF-8.
-        for line in BufReader::new(stdout).split(b'\n') {
-            let line = line?;
-            terminal.write_all(&line)?;
-            terminal.write_all(b"\n")?;
-            if let Some(result) = parse_result(&String::from_utf8_lossy(&line)) {
-                tally.passed += result.passed;
-                tally.failed += result.failed;
-                tally.skipped += result.skipped;
-            }
-        }
-    }
-    Ok((tally, child.wait()?.success()))
-}
-
-/// Reads a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
-fn parse_result(line: &str) -> Option<Tally> {
-    let counts = line.trim_start().strip_prefix("test result: ")?;
-    let count = |what: &str| {
-        let before = &counts[..counts.find(what)?];
-        before.split_whitespace().last()?.parse().ok()
     };
-    Some(Tally {
-        passed: count(" passed;")?,
-        failed: count(" failed;")?,
-        skipped: count(" ignored;")?,
-    })
+    if tally == Tally::default() {
+        eprintln!("no test ran");
+    }
+    skipped.print();
+    let Tally { passed, failed, skipped } = tally;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    ExitCode::from(u8::from(!succeeded(tally)))
+}
+
+fn succeeded(tally: Tally) -> bool {
+    tally.failed == 0 && tally.passed > 0
+}
+
+/// One run of all tests.
+struct Run<'a> {
+    repository: &'a Path,
+    /// What everything prints, and its path.
+    log: File,
+    log_path: PathBuf,
+    /// The file in which tests that are skipped say so.
+    skips: PathBuf,
+}
+
+impl<'a> Run<'a> {
+    fn begin(repository: &'a Path) -> io::Result<Self> {
+        let folder = crate::target(repository);
+        let (log_path, skips) = (folder.join("test.log"), folder.join("test.skipped"));
+        fs::write(&log_path, "")?;
+        let log = File::options().read(true).append(true).open(&log_path)?;
+        Ok(Self { repository, log, log_path, skips })
+    }
+
+    fn all(&mut self, skipped: &mut Skipped) -> io::Result<Tally> {
+        println!("building the tests; what they and cargo print is in {}", self.log_path.display());
+        let begun = Instant::now();
+        let Some(programs) = programs::build(self.repository, &self.log)? else {
+            println!("{}\nthe tests do not build: see above", self.printed_since(0)?);
+            return Ok(Tally { failed: 1, ..Tally::default() });
+        };
+        let python = python::prepare(self.repository).map(PathBuf::from);
+        println!("built in {:.1} s", begun.elapsed().as_secs_f64());
+        let mut variables = vec![(skip::FILE, self.skips.clone())];
+        variables.extend(python.map(|python| (python::VARIABLE, python)));
+        let variables: Vec<(&str, &Path)> =
+            variables.iter().map(|(name, value)| (*name, value.as_path())).collect();
+        let mut sum = Tally::default();
+        for of_crate in programs.chunk_by(|one, next| one.folder == next.folder) {
+            let name = of_crate[0].crate_name();
+            sum += self.one(&name, skipped, |run| {
+                let mut status = Vec::new();
+                for program in of_crate {
+                    status.push(program.run(&run.log, &variables)?);
+                }
+                Ok(status)
+            })?;
+        }
+        sum += self.one("documentation", skipped, |run| {
+            let mut examples = programs::cargo(run.repository);
+            examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
+            examples.args(programs::FEATURES).envs(variables.iter().copied());
+            let examples = examples.stdout(run.log.try_clone()?).stderr(run.log.try_clone()?);
+            Ok(vec![examples.status()?])
+        })?;
+        fs::remove_file(&self.skips)?;
+        Ok(sum)
+    }
+
+    /// Runs the tests of one name and prints their line, and what they said if one failed.
+    fn one(
+        &mut self,
+        name: &str,
+        skipped: &mut Skipped,
+        tests: impl FnOnce(&Self) -> io::Result<Vec<ExitStatus>>,
+    ) -> io::Result<Tally> {
+        let (begun, start) = (Instant::now(), self.log.metadata()?.len());
+        fs::write(&self.skips, "")?;
+        let status = tests(self)?;
+        let printed = self.printed_since(start)?;
+        let mut tally = outcome::totals(&printed);
+        let whole = skipped.add(name, &fs::read_to_string(&self.skips)?);
+        tally.passed = tally.passed.saturating_sub(whole);
+        tally.skipped += whole;
+        let bad = status.iter().find(|status| !status.success());
+        if let Some(status) = bad
+            && tally.failed == 0
+        {
+            // It crashed, and did not count what it ran.
+            println!("{name}: {status}");
+            tally.failed = 1;
+        }
+        if bad.is_some() {
+            println!("{}", outcome::failures(&printed));
+        }
+        println!("{}", line(name, tally, begun.elapsed().as_secs_f64()));
+        Ok(tally)
+    }
+
+    /// The log from an offset on, in bytes. Tests may print bytes that are not UTF-8.
+    fn printed_since(&mut self, start: u64) -> io::Result<String> {
+        let mut printed = Vec::new();
+        self.log.seek(SeekFrom::Start(start))?;
+        self.log.read_to_end(&mut printed)?;
+        Ok(String::from_utf8_lossy(&printed).into_owned())
+    }
+}
+
+/// The line of a crate.
+fn line(name: &str, tally: Tally, seconds: f64) -> String {
+    let Tally { passed, failed, skipped } = tally;
+    let mut line = format!("{name:<15} {passed:>4} passed {seconds:>7.1} s");
+    if failed > 0 {
+        line += &format!("  {failed} FAILED");
+    }
+    if skipped > 0 {
+        line += &format!("  {skipped} skipped");
+    }
+    line
 }
 
 #[cfg(test)]
@@ -163,37 +151,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn result_lines_are_read_and_other_lines_are_not() {
-        let counts = "3 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.2s";
-        let line = format!("test result: FAILED. 37 passed; {counts}");
-        let expected = Tally { passed: 37, failed: 3, skipped: 2 };
-        assert_eq!(parse_result(&line), Some(expected));
-        for other in ["", "test a ... ok", "running 4 tests", "test result: lost"] {
-            assert_eq!(parse_result(other), None, "{other}");
-        }
-    }
-
-    #[test]
     fn only_tests_that_ran_and_passed_are_success() {
         let tally = |passed, failed| Tally { passed, failed, skipped: 1 };
-        assert!(succeeded(tally(1, 0), true));
-        assert!(!succeeded(tally(1, 1), false));
-        assert!(!succeeded(tally(1, 0), false), "a crate that does not build");
-        assert!(!succeeded(tally(0, 0), true), "nothing ran");
+        assert!(succeeded(tally(1, 0)));
+        assert!(!succeeded(tally(1, 1)));
+        assert!(!succeeded(tally(0, 0)), "nothing ran");
     }
 
     #[test]
-    fn skipped_tests_are_no_passed_ones_and_parts_of_tests_are_named_only() {
-        let text = "test\twireshark-0a1b\tfields_agree\ttshark\n\
-                    test\twireshark-0a1b\tfields_agree\ttshark\n\
-                    part\tprograms-77\tthreads\tvalgrind\n\
-                    test\traw_ip-3\tmain\tnamespaces\n";
-        let skipped = read_skipped(text);
-        assert_eq!(skipped.tests, 1);
-        assert_eq!(skipped.by_need["tshark"], ["wireshark: fields_agree"]);
-        assert_eq!(skipped.by_need["valgrind"], ["part of programs: threads"]);
-        assert_eq!(skipped.by_need["namespaces"], ["raw_ip"]);
-        let counted = Tally { passed: 10, failed: 0, skipped: 5 };
-        assert_eq!(take_out(counted, &skipped), Tally { passed: 9, failed: 0, skipped: 6 });
+    fn a_crates_line_names_what_did_not_pass() {
+        let tally = |failed, skipped| Tally { passed: 312, failed, skipped };
+        assert_eq!(line("homa-proto", tally(0, 0), 14.24), "homa-proto       312 passed    14.2 s");
+        let all = line("homa", tally(2, 1), 9.0);
+        assert_eq!(all, "homa             312 passed     9.0 s  2 FAILED  1 skipped");
     }
 }

@@ -1,7 +1,8 @@
-//! Style and structure, checked by reading the repository: what rustfmt and clippy cannot know.
+//! Style and structure, checked by reading the repository: rules that rustfmt and clippy do not
+//! have.
 //!
-//! Each finding names a file, a line and what to do. The checks judge lines, not syntax trees;
-//! where that is too coarse, an exception with its reason stands in the list of the check.
+//! Each finding names a file, a line and what to do. The checks judge lines, not syntax trees; if
+//! that is too coarse, the list of the check has an exception with its reason.
 //!
 //! Left out: everything a compiler, rustfmt or clippy reports.
 
@@ -32,7 +33,7 @@ pub struct Finding {
     path: String,
     /// Line, from 1; 0 when it concerns the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The mistake and the remedy.
     advice: String,
 }
 
@@ -133,7 +134,7 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
 /// The repository's files, sorted: those that git tracks, so that a trace or a folder of results
 /// beside them does not count, and a new file counts once it is added. Without
 /// git, as in an unpacked archive, everything.
-fn files(root: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
     let mut paths = tracked_files(root).unwrap_or_default();
     if paths.is_empty() {
         collect_files(root, root, &mut paths)?;
@@ -142,7 +143,7 @@ fn files(root: &Path) -> io::Result<Vec<String>> {
     Ok(paths)
 }
 
-/// What git tracks below `root` and is there; none where git or its repository is missing.
+/// Existing files below `root` that git tracks; none if git or its repository is missing.
 fn tracked_files(root: &Path) -> Option<Vec<String>> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output().ok()?;
     let list = String::from_utf8(listed.stdout).ok().filter(|_| listed.status.success())?;

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use homa::socket::{Failure, ReceiveError};
+use homa::socket::{CallFailure, ReceiveError};
 use homa::{CallError, OpenError, ReplyError};
 
 /// Why a function fails.
@@ -59,11 +59,11 @@ impl From<CallError> for Error {
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<CallFailure> for Error {
+    fn from(failure: CallFailure) -> Self {
         match failure {
-            Failure::Call(error) => error.into(),
-            Failure::Aborted(errno) => Self::new(errno, failure.to_string()),
+            CallFailure::Call(error) => error.into(),
+            CallFailure::Aborted(errno) => Self::new(errno, failure.to_string()),
             other => Self::new(libc::EIO, other.to_string()),
         }
     }

@@ -6,16 +6,14 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use homa::driver;
-use homa::driver::memory::{Faults, Network};
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::udp::UdpDriver;
+use homa::driver::Driver;
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::{Config, OpenError, Socket};
 use libc::{sockaddr, socklen_t};
 
 use crate::address;
 use crate::error::{Error, guard};
-use crate::options::{Driver, Settings, homa_options};
+use crate::options::{DriverKind, Settings, homa_options};
 use crate::table::{self, Handle};
 
 /// Opens a socket, client and server at once, for any number of peers.
@@ -55,7 +53,7 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
     let any = |ip: IpAddr| SocketAddr::new(ip, 0);
     match (at, settings.driver) {
         (Some(at), _) => open_at(at, settings),
-        (None, Driver::Memory) => open_at(any(Ipv4Addr::LOCALHOST.into()), settings),
+        (None, DriverKind::Memory) => open_at(any(Ipv4Addr::LOCALHOST.into()), settings),
         // IPv6 also reaches IPv4 hosts, where there is IPv6.
         (None, _) => open_at(any(Ipv6Addr::UNSPECIFIED.into()), settings)
             .or_else(|_| open_at(any(Ipv4Addr::UNSPECIFIED.into()), settings)),
@@ -64,14 +62,13 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
 
 fn open_at(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
     let config: Config = settings.config.clone();
-    let refused = |source| OpenError::bind(at, source);
-    let driver: Box<dyn driver::Driver> = match settings.driver {
-        Driver::Udp => Box::new(UdpDriver::new(at, config.receive_buffer).map_err(refused)?),
-        Driver::RawIp => Box::new(RawIpDriver::new(at, config.receive_buffer)?),
-        Driver::Memory => {
-            static NETWORK: OnceLock<Network> = OnceLock::new();
-            let network = NETWORK.get_or_init(|| Network::new(1, Faults::default()));
-            Box::new(network.driver(at).map_err(refused)?)
+    let driver: Box<dyn Driver> = match settings.driver {
+        DriverKind::Udp => <dyn Driver>::udp(at, config.receive_buffer)?,
+        DriverKind::RawIp => <dyn Driver>::raw_ip(at, config.receive_buffer)?,
+        DriverKind::Memory => {
+            static NETWORK: OnceLock<MemoryNetwork> = OnceLock::new();
+            let network = NETWORK.get_or_init(|| MemoryNetwork::new(1, NetworkFaults::default()));
+            Box::new(network.driver(at).map_err(|source| OpenError::bind(at, source))?)
         }
     };
     Ok(Socket::with_driver(driver, config)?)

@@ -78,7 +78,7 @@ pub unsafe fn read_sized<T: Copy>(from: *const T, what: &str) -> Result<T, Error
 
 /// How packets travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Driver {
+pub enum DriverKind {
     /// UDP datagrams.
     #[default]
     Udp,
@@ -91,7 +91,7 @@ pub enum Driver {
 /// Options understood.
 pub struct Settings {
     /// How packets travel.
-    pub driver: Driver,
+    pub driver: DriverKind,
     /// The engine's parameters.
     pub config: Config,
     /// Of calls that name none.
@@ -118,9 +118,9 @@ impl Settings {
         let [driver, profile, map] =
             unsafe { [name(given.driver)?, name(given.profile)?, name(given.priority_map)?] };
         let driver = match driver {
-            None | Some("udp") => Driver::Udp,
-            Some("raw-ip") => Driver::RawIp,
-            Some("memory") => Driver::Memory,
+            None | Some("udp") => DriverKind::Udp,
+            Some("raw-ip") => DriverKind::RawIp,
+            Some("memory") => DriverKind::Memory,
             Some(other) => return Err(unknown("driver", other, "udp, raw-ip or memory")),
         };
         let mut config = rules(profile, driver)?;
@@ -157,11 +157,11 @@ fn unknown(what: &str, given: &str, choices: &str) -> Error {
     Error::invalid(format!("no {what} `{given}`: choose {choices}"))
 }
 
-fn rules(profile: Option<&str>, driver: Driver) -> Result<Config, Error> {
+fn rules(profile: Option<&str>, driver: DriverKind) -> Result<Config, Error> {
     let users = Config::default();
-    match profile.unwrap_or(if driver == Driver::RawIp { "linux" } else { "default" }) {
+    match profile.unwrap_or(if driver == DriverKind::RawIp { "linux" } else { "default" }) {
         "default" => Ok(users),
-        "linux" if driver == Driver::RawIp => Ok(Config::linux()),
+        "linux" if driver == DriverKind::RawIp => Ok(Config::linux()),
         "linux" => Ok(Config::linux().priority_map(users.priority_map)),
         "sigcomm18" => {
             let protocol = proto::Config::sigcomm18(users.protocol.link_rate)

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use homa::Message;
-use homa::socket::{Id, Incoming, Wanted};
+use homa::socket::{Id, SocketEvent, Wanted};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 
 use crate::address;
@@ -81,10 +81,10 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
         _ => handle.socket.try_receive(wanted)?,
     };
     Ok(match incoming {
-        Incoming::Request { id, from, bytes, .. } => {
+        SocketEvent::Request { id, from, bytes, .. } => {
             Arrived { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
         }
-        Incoming::Response { id, from, cookie, result, .. } => {
+        SocketEvent::Response { id, from, cookie, result, .. } => {
             let result = result.map_err(Error::from);
             Arrived { id: id.number(), cookie, from, result, offset: 0 }
         }

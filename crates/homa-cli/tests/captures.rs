@@ -1,9 +1,9 @@
-//! `homa pcap` on captures of this program's own traffic as a packet socket sees it, on the sender
-//! before segmentation and on the receiver behind coalescing: what it counts is what the engines
-//! counted.
+//! `homa pcap` on captures of this program's traffic as a packet socket sees it, on the sender
+//! before segmentation and on the receiver after coalescing: its counts equal the engines'
+//! counters.
 //!
-//! One process without a test harness, because namespaces are to be had only before the first
-//! thread. Where they are refused, it says so and passes.
+//! One process without a test harness, because namespaces are available only before the first
+//! thread. If they are refused, the test says so and is skipped.
 
 // Other tests use the rest of it.
 #[allow(dead_code)]
@@ -65,14 +65,14 @@ impl Capture {
             Socket::new(Domain::PACKET, Type::RAW, protocol).expect("root of the namespace may")
         });
         socket.set_nonblocking(true).expect("it can wait elsewhere");
-        // Beyond the limit where that is allowed.
+        // Beyond the limit if that is allowed.
         if setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20)).is_err() {
             socket.set_recv_buffer_size(1 << 20).expect("a buffer");
         }
         Self { socket, frames: Vec::new() }
     }
 
-    /// Fetches what was captured since.
+    /// Fetches the frames captured since the last call.
     fn fetch(&mut self) {
         let mut buffer = vec![0; 1 << 17];
         loop {

@@ -1,9 +1,9 @@
 //! Raw IP between two network namespaces: the program against packets as the Linux kernel module
-//! sends them (layout of Linux `homa_wire.h`, branch main), without root. And AF_XDP, where this
+//! sends them (layout of Linux `homa_wire.h`, branch main), without root. Also AF_XDP, if this
 //! process is root outside of user namespaces.
 //!
-//! One process without a test harness, because namespaces are to be had only before the first
-//! thread. Where they are refused, it says so and passes.
+//! One process without a test harness, because namespaces are available only before the first
+//! thread. If they are refused, the test says so and is skipped.
 
 // Other tests use the rest of it.
 #[allow(dead_code)]
@@ -16,10 +16,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use common::{code, program, stderr};
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::{Driver, Gather, Missing, Outbox, Piece, Train, Unreachable, wait};
-use homa_proto::{LinkId, Quoted, RpcId, Span};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece, UnreachableReport};
+use homa_proto::{LinkId, Quoted, RpcId, Span, Unreachable};
 use homa_testbed::{Namespace, VethPair, isolate};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const SERVER: Ipv4Addr = VethPair::ADDRESSES[0];
@@ -133,7 +133,7 @@ fn receive(socket: &Socket, kind: u8, port: u16) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-/// The common header as the module writes it, with a checksum that nobody reads.
+/// The common header as the module writes it, with a checksum that is not verified.
 fn header(ports: (u16, u16), kind: u8, id: u64) -> Vec<u8> {
     let mut packet = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
     let doff = if kind == 0x10 { 0xe0 } else { 0x50 };
@@ -193,7 +193,7 @@ fn a_kernel_client_is_served(server: &Namespace, client: &Namespace) {
     let metrics = end(child);
     for expected in [
         "homa_protocol_acks_received_total 2",
-        "homa_driver_disguised_received_total 1",
+        "homa_driver_tcp_hijack_received_total 1",
         "homa_engine_requests_in_progress 0",
     ] {
         assert!(metrics.iter().any(|line| line == expected), "{expected} of {metrics:?}");
@@ -239,14 +239,14 @@ impl Gather for Nothing {
 
 fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     let mut driver = within(client, || {
-        RawIpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 16).expect("root may")
+        <dyn Driver>::raw_ip(SocketAddr::from((CLIENT, 0)), 1 << 16).expect("root may")
     });
     let ours = driver.local()[0].port();
-    // Nobody speaks Homa there: the kernel says so itself.
+    // No program speaks Homa there, and the kernel reports it.
     let packet = header((ours, 4100), 0x17, 3);
     let outbox = Outbox {
         bytes: packet.clone(),
-        pieces: vec![Piece::Buffered(0..28)],
+        pieces: vec![TrainPiece::Buffered(0..28)],
         trains: vec![Train {
             to: SocketAddr::from((SERVER, 0)),
             link: LinkId(0),
@@ -263,15 +263,15 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         driver.receive(true);
         match driver.unreachable() {
             Some(report) => break report,
-            None => assert!(wait(&driver.handles(), None, Some(GIVE_UP)).expect("a descriptor")),
+            None => wait(&*driver),
         }
     };
     let host = SocketAddr::from((SERVER, 0));
     assert_eq!(
         next(),
-        Unreachable {
+        UnreachableReport {
             to: host,
-            what: Missing::Protocol,
+            what: Unreachable::Protocol,
             quoted: Some(Quoted { id: RpcId(3), data: false })
         }
     );
@@ -284,12 +284,19 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
     let port = SocketAddr::from((SERVER, 4100));
     assert_eq!(
         next(),
-        Unreachable {
+        UnreachableReport {
             to: port,
-            what: Missing::Port,
+            what: Unreachable::Port(4100),
             quoted: Some(Quoted { id: RpcId(2), data: true })
         }
     );
+}
+
+/// Sleeps until the driver has something to receive.
+fn wait(driver: &dyn Driver) {
+    let mut polled = [PollFd::new(driver.first_handle(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(GIVE_UP).expect("a short time");
+    assert_eq!(poll(&mut polled, timeout), Ok(1), "nothing was reported");
 }
 
 /// ICMP destination unreachable about a packet from CLIENT to SERVER.
@@ -323,7 +330,7 @@ fn without_the_privilege_the_remedy_is_named(_: &Namespace, client: &Namespace) 
 
 fn af_xdp_speaks_with_both_kinds_of_peer(server: &Namespace, client: &Namespace) {
     let at = SocketAddr::from((CLIENT, 0));
-    let tried = within(client, || homa::driver::xdp::XdpDriver::new(at, 1 << 20).map(drop));
+    let tried = within(client, || <dyn Driver>::xdp(at, 1 << 20).map(drop));
     if let Err(error) = tried {
         return skip::part(&format!("AF_XDP ({error})"));
     }

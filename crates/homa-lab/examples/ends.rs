@@ -16,7 +16,7 @@ use homa_workload::sizes::{SizeDistribution, Workload};
 const HOSTS: u32 = 144;
 /// Host links, bytes per second.
 const RATE: f64 = 1.25e9;
-/// What is not on the host link: about the delays of Homa's fabric, seconds.
+/// Delays of Homa's fabric beyond the host link, seconds.
 const FIXED: f64 = 4.1e-6;
 
 struct Message {

@@ -9,7 +9,7 @@ use crate::error::{LabError, PlanFault};
 use crate::plan::Plan;
 use crate::settings::Settings;
 
-/// The keys of a scenario that have names of their own, and any others.
+/// The keys of a scenario that have their own options, and any others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// A scheme of [`homa_sim::scheme`].
@@ -68,7 +68,7 @@ impl Changes {
         }
     }
 
-    /// The same where it is of one simulation; else refused.
+    /// The same if the document has one simulation; otherwise refused.
     pub fn single(&self, document: Option<&Document>) -> Result<Plan, LabError> {
         let plan = self.plan(document)?;
         match plan.cells.len() {

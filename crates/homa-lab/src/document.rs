@@ -1,8 +1,8 @@
-//! A TOML file whose mistakes can be pointed at: every error names the file, the line, the key and
-//! what is allowed there.
+//! A TOML file whose mistakes can be located: every error names the file, the line, the key and the
+//! allowed values.
 //!
-//! The parser knows the place of most mistakes. Where it loses it (inside tables that are one of
-//! several kinds), the place is found again by the name of the key.
+//! The parser knows the place of most mistakes. If it loses the place (inside tables that are one
+//! of several kinds), the name of the key is searched for.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Document {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
     }
 
-    /// The same, where the table at `path`, if there is one, has `value` for `key` unless the text
+    /// The same, but the table at `path`, if there is one, has `value` for `key` unless the text
     /// says otherwise.
     pub fn parse_with<T: DeserializeOwned>(
         &self,
@@ -208,7 +208,7 @@ fn contains(span: &Range<usize>, offset: usize) -> bool {
     span.contains(&offset)
 }
 
-/// Where the last key of a path stands; the nearest parent's place when it is absent.
+/// Position of the last key of a path; if it is absent, the position of the nearest parent.
 fn key_offset(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
     let (first, rest) = path.split_first()?;
     let (key, value) = table.iter().find(|(key, _)| key.get_ref() == *first)?;

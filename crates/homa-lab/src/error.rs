@@ -31,7 +31,7 @@ pub enum LabError {
     Result {
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A simulation refused its scenario.
@@ -42,7 +42,7 @@ pub enum LabError {
         /// Why.
         source: ScenarioError,
     },
-    /// A plan of several simulations where one is wanted.
+    /// A plan of several simulations in place of one.
     #[error("the plan has {cells} simulations")]
     Several {
         /// How many.
@@ -51,10 +51,10 @@ pub enum LabError {
     /// A task cannot be run by this program, or what came back is no result of it.
     #[error("{0}")]
     Task(String),
-    /// Somebody ended it; what was finished is kept.
+    /// Stopped on request; finished results are kept.
     #[error("stopped before its end")]
     Stopped,
-    /// What was chosen of a folder of results cannot be drawn.
+    /// The selection from a folder of results cannot be drawn.
     #[error("{0}")]
     Choice(String),
     /// An argument names nothing there is.
@@ -81,17 +81,17 @@ impl LabError {
     }
 }
 
-/// A mistake in a plan: where, in which key, and what is allowed there.
+/// A mistake in a plan: its place, its key, and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct PlanFault {
-    /// The plan's file, `--set` for the command line, or `the scenario` where there is no plan.
+    /// The plan's file, `--set` for the command line, or `the scenario` if there is no plan.
     pub file: String,
     /// Line from 1; 0 when no single line is at fault.
     pub line: usize,
     /// The key at fault, as a dotted path from the top of the plan; empty for syntax errors.
     pub key: String,
-    /// What is wrong and what is allowed.
+    /// The mistake and the allowed values.
     pub message: String,
 }
 
@@ -103,7 +103,7 @@ impl PlanFault {
         Self { file: file.to_owned(), line: 0, key: key.to_owned(), message }
     }
 
-    /// The values or keys that the message says are allowed; none where it says it in other words.
+    /// The values or keys that the message lists as allowed; empty if it does not list any.
     pub fn allowed(&self) -> Vec<&str> {
         let listed = self.message.split_once("allowed: ").map_or("", |(_, after)| after);
         // What follows, such as the simulation it happened in, is in parentheses.
@@ -133,14 +133,14 @@ impl PlanFault {
         match self.key.as_str() {
             "" => format!("{place}: {message}"),
             key if self.file == "--set" => format!("--set {key}: {message}"),
-            // An option that has a key of its own.
+            // An option that has a key.
             _ if self.file.starts_with("--") => format!("{place}: {message}"),
             key => format!("{place}: `{key}`: {message}"),
         }
     }
 }
 
-/// Digits of a number that are shown where it is one of hundreds.
+/// Digits shown of a number that has hundreds.
 const DIGITS: usize = 40;
 
 /// The text with numbers of more than 40 digits cut short: `10000…(300 digits)`.

@@ -1,12 +1,12 @@
-//! How much bandwidth to give away for how much latency (HULL, NSDI 2012): the paper's two rules
-//! for a network of one's own, beside a simulation of exactly that.
+//! How much bandwidth to give up for how much latency (HULL, NSDI 2012): the paper's two rules for
+//! a given network, beside a simulation of exactly that network.
 //!
-//! One switch, `flows` hosts that send to another one, a host that probes. Twice with flows that
-//! last (§6.1), twice with flows that come and go at a load (§6.2): DCTCP with its usual
-//! threshold, and HULL with the headroom. The same arrivals both times. The phantom queue counts
-//! all that the wire carries, so that its drain rate is a share of the link as the rules mean it:
-//! the paper's hardware counts 1514 of 1538 bytes, and marks nothing where it is to drain more than
-//! 98.4 %. Left out: offloads of network cards, whose bursts need more headroom; several switches.
+//! One switch, `flows` hosts that send to another one, and a host that probes. Two runs have
+//! lasting flows (§6.1), two have flows that come and go at a load (§6.2): DCTCP with its usual
+//! threshold, and HULL with the headroom, with the same arrivals. The phantom queue counts all
+//! bytes on the wire, so that its drain rate is a share of the link as the rules mean it; the
+//! paper's hardware counts 1514 of 1538 bytes, and marks nothing if it should drain more than 98.4
+//! %. Left out: offloads of network cards, whose bursts need more headroom; several switches.
 
 use homa_proto::{Duration, Rate};
 use homa_sim::experiment::run;
@@ -22,8 +22,9 @@ use serde::Serialize;
 const PACKET: u32 = 1_500;
 /// The same on the wire, and the shortest frame.
 const WIRE: [u64; 2] = [1_538, 84];
-/// Full packets that a run with lasting flows has time for, and round trips, which are more where
-/// many packets are in flight; and round trips before, in which the flows find their rates.
+/// Duration of a run with lasting flows in full packets and in round trips (the longer one counts,
+/// for example if many packets are in flight), and the round trips before it, in which the flows
+/// find their rates.
 const PACKETS: u64 = 200_000;
 const ROUND_TRIPS: u64 = 1_000;
 const WARM_UP: u64 = 200;
@@ -34,7 +35,7 @@ const LONGEST: Duration = Duration::millis(10);
 /// Flows of a run with flows that come and go.
 const FLOWS: u64 = 300;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// Rate of every link.
@@ -128,7 +129,7 @@ pub struct Seen {
     pub wait_mean_us: f64,
     /// 99th percentile.
     pub wait_p99_us: f64,
-    /// Mean time of a flow; `null` where flows last.
+    /// Mean time of a flow; `null` if flows last.
     pub completion_ms: Option<f64>,
 }
 
@@ -233,20 +234,20 @@ impl Question {
         Duration((bits as f64 * 1e9 / self.link.0 as f64).ceil() as u64)
     }
 
-    /// Time for so many full packets, picoseconds.
+    /// Time for this many full packets, picoseconds.
     fn time_for(&self, packets: u64) -> u64 {
         (packets as f64 * WIRE[0] as f64 * 8e12 / self.link.0 as f64) as u64
     }
 
-    /// Bytes beyond which DCTCP's switches mark: HULL §6.1 below 10 Gbit/s, DCTCP §3.5 from there
-    /// on (65 packets), but not less than a seventh of what is in flight (its §3.4, eq. 13).
+    /// Marking threshold of DCTCP's switches, bytes: HULL §6.1 below 10 Gbit/s, DCTCP §3.5 from
+    /// there on (65 packets), but at least a seventh of the bytes in flight (its §3.4, eq. 13).
     fn usual_threshold(&self) -> u32 {
         let usual = if self.link < Rate::gbps(10) { 30_000 } else { 65 * WIRE[0] as u32 };
         let in_flight = self.link.0 as f64 / 8.0 * self.rtt.0 as f64 * 1e-9;
         usual.max((in_flight / 7.0) as u32)
     }
 
-    /// What is measured of a run, and its warm-up, picoseconds.
+    /// Measured time of a run and its warm-up, picoseconds.
     fn lasts(&self, lasting: bool) -> (u64, u64) {
         let round_trips = |count: u64| self.rtt.0 * 1_000 * count;
         if lasting {
@@ -303,7 +304,7 @@ impl Question {
             seed: self.seed,
             ..Scenario::default()
         };
-        // A flow of its own for every message, as many as there are.
+        // A separate flow for every message, without a limit on their number.
         scenario.options.tcp = Some(TcpOptions {
             connections: Some(u32::MAX),
             pick: Some(homa_sim::scenario::PickName::Idle),

@@ -4,14 +4,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`plan`] | a TOML file becomes simulations; every mistake names its line, key and remedy |
-//! | [`changes`] | what a caller changes in a plan, or simulates without one |
+//! | [`changes`] | changes that a caller makes to a plan, or a simulation without one |
 //! | [`sweep`] | runs them, each once, on every core |
 //! | [`task`] | one of them as text that another process or machine can run |
-//! | [`store`] | the folder of results, from which a killed sweep goes on |
+//! | [`store`] | the folder of results, from which an interrupted sweep resumes |
 //! | [`results`], [`table`] | outcomes as CSV and Parquet |
 //! | [`repro`] | published figures: plans, values, tolerances, verdicts |
-//! | [`headroom`] | HULL's rules for a network of one's own, and a simulation of exactly that |
-//! | [`tail`] | what a long tail of round-trip times costs services that need many answers |
+//! | [`headroom`] | HULL's rules for a given network, and a simulation of exactly that |
+//! | [`tail`] | the cost of a long tail of round-trip times for services that need many answers |
 //! | [`chart`], [`report`] | SVG figures in the papers' axes, one HTML page |
 //!
 //! Left out: everything that decides a number. Simulations are [`homa_sim`]'s; this crate chooses,

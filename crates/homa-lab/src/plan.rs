@@ -46,7 +46,7 @@ const MAX_CELLS: usize = 1_000_000;
 /// The key of the scenario that `seeds` varies.
 const SEED: &str = "seed";
 
-/// What traffic is where a plan gives only some of its keys.
+/// The default pattern if a plan gives only some keys of the traffic.
 const PATTERN: (&str, &str) = ("pattern", "all-to-all");
 
 /// Keys of the scenario whose values may name files.

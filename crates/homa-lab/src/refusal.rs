@@ -1,8 +1,8 @@
-//! Simulations that would be refused, found before the first one runs: a sweep of hours does not
-//! end at a misspelt workload of its last row.
+//! Simulations that would be refused, found before the first one runs, so that a sweep of hours
+//! does not end at a misspelt workload in its last row.
 //!
-//! The simulator knows what is wrong, the plan knows where it stands: in an axis, on the command
-//! line, or in the scenario.
+//! The simulator finds the mistake; the plan finds its place: in an axis, on the command line, or
+//! in the scenario.
 
 use homa_sim::experiment::validate;
 use homa_sim::scenario::{Scenario, ScenarioError, Shape, Traffic};
@@ -72,7 +72,7 @@ impl Origin<'_> {
         if let Some(path) = keys.iter().map(|key| path(key)).find(|path| self.document.has(path)) {
             return fault(&path);
         }
-        // What is at fault stands in no line: it does not go with an axis, or with the scenario.
+        // The mistake has no line of its own, because a value contradicts an axis or the scenario.
         if let Some(axis) = axes().find(|axis| self.is_cured_by(index, axis)) {
             return self.document.fault(&["axes", axis], message(axis));
         }

@@ -1,7 +1,8 @@
-//! Outcomes as tables: one row per simulation, one row per simulation and size bin, and where the
-//! messages' time went.
+//! Outcomes as tables: one row per simulation, one row per simulation and size bin, and the ledger
+//! of the messages' time.
 //!
-//! What a run cost (CPU time, memory) is left out: these tables are equal on every machine.
+//! The cost of a run (CPU time, memory) is left out, because these tables are equal on every
+//! machine.
 
 use homa_sim::scenario::outcome::{Ledger, LedgerParts, QueueLength, Queues, SizeBucket};
 use homa_sim::scenario::{Bandwidth, ScenarioOutcome, Span};
@@ -9,10 +10,10 @@ use homa_sim::scenario::{Bandwidth, ScenarioOutcome, Span};
 use crate::store::Stored;
 use crate::table::{Table, Values};
 
-/// Keys of the scenario that have columns of their own.
+/// Keys of the scenario that have separate columns.
 const OWN_COLUMNS: [&str; 2] = ["scheme", "seed"];
 
-/// The names of all axes without columns of their own, in the order in which they are first met.
+/// The names of all axes without separate columns, in the order in which they are first met.
 fn axes(results: &[Stored]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in results.iter().flat_map(|stored| &stored.cell.axes) {
@@ -50,8 +51,8 @@ pub(crate) struct Numbers {
     pub unit: &'static str,
 }
 
-/// An axis as numbers: as they are, rates in Gbit/s, or times in microseconds; `None` where a value
-/// is none of them.
+/// An axis as numbers: plain, rates in Gbit/s, or times in microseconds; `None` if a value is none
+/// of them.
 pub(crate) fn axis_numbers(values: &[Option<&str>]) -> Option<Numbers> {
     let (name, column) = axis_column(String::new(), values);
     let known = match column {
@@ -166,12 +167,12 @@ fn add_queues(table: &mut Table, results: &[Stored]) {
 struct SlowdownRow<'a> {
     stored: &'a Stored,
     scheme: &'a str,
-    /// Where hosts are of two kinds: 1 of those of `beside`, 0 of the others.
+    /// If hosts are of two kinds: 1 for those of `beside`, 0 for the others.
     beside: Option<u64>,
     bin: &'a SizeBucket,
 }
 
-/// All bins; those of each kind instead where hosts are of two.
+/// All bins; if hosts are of two kinds, those of each kind instead.
 fn slowdown_rows(stored: &Stored) -> impl Iterator<Item = SlowdownRow<'_>> {
     let ScenarioOutcome { scheme, slowdown, kinds, .. } = &stored.outcome;
     let all = kinds.is_empty().then_some((scheme, None, slowdown));
@@ -182,7 +183,7 @@ fn slowdown_rows(stored: &Stored) -> impl Iterator<Item = SlowdownRow<'_>> {
     })
 }
 
-/// One row per simulation and size bin; where there are two kinds of hosts, per kind of them, too.
+/// One row per simulation and size bin; if there are two kinds of hosts, per kind, too.
 pub fn slowdown(results: &[Stored]) -> Table {
     let mut table = Table::default();
     let all: Vec<SlowdownRow<'_>> = results.iter().flat_map(slowdown_rows).collect();
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_the_type_of_all_its_values_and_its_unit_in_the_name() {
+    fn an_axis_has_the_type_of_its_values_and_its_unit_by_name() {
         let named = |name: &str, values| (name.to_owned(), values);
         let whole = Values::Integer(vec![Some(1), None, Some(20)]);
         assert_eq!(column(&["1", "-", "20"]), named("a.b", whole));

@@ -33,7 +33,8 @@ pub const PLAN_FILE: &str = "plan.toml";
 /// The record of a reproduction in its folder.
 pub const REPRO_FILE: &str = "repro.toml";
 
-/// What else results write beside `cells`, by which a folder of somebody else's is known.
+/// Other files that results write beside `cells`; a folder with any other file is not a folder of
+/// results.
 const BESIDE: [&str; 6] =
     [PLAN_FILE, REPRO_FILE, "manifest.json", "summary.csv", "checks.json", "index.html"];
 
@@ -50,7 +51,7 @@ pub struct Stored {
     pub version: String,
     /// Identity of the simulator, as [`model`] gives it.
     pub program: String,
-    /// What was simulated.
+    /// The simulation.
     pub cell: Cell,
     /// What came out.
     pub outcome: ScenarioOutcome,
@@ -112,7 +113,7 @@ impl Store {
         self.cell_path(key).is_file()
     }
 
-    /// Whether what is stored under a key is readable, and the result of that simulation by that
+    /// Whether the file under a key is readable and holds the result of that simulation by that
     /// program.
     pub fn fits(&self, key: &str, cell: &Cell, program: &str) -> bool {
         let stored = self.read(key);
@@ -153,7 +154,7 @@ impl Stored {
         Self { version, program, cell: cell.clone(), outcome }
     }
 
-    /// What nobody who reads the result may miss, with what the simulation is called in lists.
+    /// Alarms that every reader of the result must see, with the name of the simulation in lists.
     pub fn alarms(&self) -> impl Iterator<Item = String> {
         let alarms = self.outcome.alarms().into_iter();
         alarms.map(|alarm| format!("{}: {alarm}", self.cell.label()))
@@ -204,7 +205,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), LabError> {
     let beside = path.with_file_name(format!(".{name}.{unique:016x}"));
     let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {
-        // What was written of it is of no use, and the disk may be full.
+        // A partial file is useless, and the disk may be full.
         let _ = std::fs::remove_file(&beside);
         LabError::file(path, error)
     })

@@ -30,13 +30,12 @@ pub struct Options {
     pub program: String,
     /// A simulation that cannot be run does not keep the others from running.
     pub keep_going: bool,
-    /// Ends the sweep with [`LabError::Stopped`] soon after somebody sets it; what is finished is
-    /// kept.
+    /// If set, ends the sweep soon with [`LabError::Stopped`]; finished results are kept.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
-    /// All of a plan by this program, so many simulations at a time.
+    /// All simulations of a plan by this program, this many at a time.
     pub fn on(threads: usize) -> Self {
         Self {
             threads,
@@ -108,9 +107,9 @@ enum News {
     Failed { job: usize, error: LabError },
 }
 
-/// Runs the shard's simulations that have no result yet; `show` hears of progress at least ten
-/// times a second. Simulations that differ in name only run once. Returns those that were refused,
-/// when they do not end the sweep.
+/// Runs the shard's simulations that have no result yet; `show` receives the progress at least ten
+/// times a second. Simulations that differ only in name run once. Returns those that were refused,
+/// if they do not end the sweep.
 pub fn run(
     cells: &[Cell],
     store: &Store,
@@ -132,7 +131,7 @@ pub fn run(
                         Ok(()) => News::Finished { job },
                         Err(error) => News::Failed { job, error },
                     };
-                    // Nobody listens after a failure elsewhere.
+                    // The receiver may have ended after a failure elsewhere.
                     let _ = news.send(last);
                 }
             });
@@ -283,7 +282,7 @@ fn work(
     store.write(key, &stored?)
 }
 
-/// Runs a simulation until its end, or until `stop` is set; `show` hears of the share done.
+/// Runs a simulation until its end, or until `stop` is set; `show` receives the share done.
 pub(crate) fn perform(
     cell: &Cell,
     program: &str,

@@ -29,9 +29,9 @@ pub enum RoundTrips {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct TableFault {
-    /// Where, from 1.
+    /// Line of the mistake, from 1.
     pub line: usize,
-    /// What is wrong, and what is allowed.
+    /// The mistake and the allowed values.
     pub message: String,
 }
 

@@ -1,11 +1,12 @@
-//! One simulation as a text that another process or machine can run: what executors that are not
-//! ours (Dask, Ray, MPI, a pool of processes) carry.
+//! One simulation as a text that another process or machine can run: the unit of external executors
+//! (Dask, Ray, MPI, a pool of processes).
 //!
 //! A task has the simulation and the tables it reads, so that a worker needs no files of the plan's
-//! author; its result goes back as text and is stored under the task's key where the plan is. A
-//! worker whose simulator is another one refuses it: its result would stand under our name.
+//! author. Its result returns as text and is stored under the task's key beside the plan. A worker
+//! with a different simulator refuses the task, because its result would be stored under our
+//! version.
 //!
-//! Left out: who carries tasks, in which order, and what happens to lost ones.
+//! Left out: the transport of tasks, their order, and the recovery of lost ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +47,7 @@ struct Task {
 #[derive(Serialize, Deserialize)]
 struct Carried {
     path: String,
-    /// Absent where it is too long to be carried.
+    /// Absent if it is too long to be carried.
     text: Option<String>,
 }
 
@@ -75,8 +76,8 @@ fn carried(path: &Path) -> Result<Carried, LabError> {
     Ok(Carried { path: path.display().to_string(), text })
 }
 
-/// Runs a task until its end, or until `stop` is set; `show` hears of the share done. Returns what
-/// [`store_result`] takes.
+/// Runs a task until its end, or until `stop` is set; `show` receives the share done. Returns the
+/// input of [`store_result`].
 pub fn perform_task(
     task: &str,
     stop: &AtomicBool,
@@ -94,7 +95,7 @@ pub fn perform_task(
     let unpacked = Unpacked::new(&tables)?;
     let here = Cell { scenario: unpacked.applied(&cell.scenario), axes: cell.axes.clone() };
     let mut stored = perform(&here, &program, stop, show)?;
-    // Tables go by the names that they have where the plan is.
+    // Tables have the names that they have beside the plan.
     if let Some(name) = unpacked.original(&stored.outcome.workload) {
         stored.outcome.workload = name.to_owned();
     }
@@ -160,7 +161,7 @@ impl Unpacked {
 impl Drop for Unpacked {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
-            // It lies among temporary files, where others clean up, too.
+            // It is a temporary file, which other programs may have removed.
             let _ = std::fs::remove_dir_all(folder);
         }
     }

@@ -1,4 +1,4 @@
-//! What an endpoint counted: one documented field per counter, iterable by name.
+//! The counters of an endpoint: one documented field each, iterable by name.
 
 use crate::event::DropReason;
 
@@ -23,7 +23,7 @@ macro_rules! counters {
                 self.drops.iter_mut().zip(&other.drops).for_each(|(ours, more)| *ours += more);
             }
 
-            /// What each of them counts, in the same order.
+            /// A description of each counter, in the same order.
             pub fn help() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter()
             }
@@ -44,13 +44,13 @@ counters! {
     failures,
     /// RPCs cancelled locally.
     cancels,
-    /// Server RPCs ended by the client's cancel or silence.
+    /// Server RPCs that ended because the client cancelled them or was silent.
     server_cancels,
     /// DATA packets sent for the first time.
     data_sent,
     /// Message bytes sent for the first time.
     data_bytes_sent,
-    /// DATA packets sent again.
+    /// DATA packets retransmitted.
     data_resent,
     /// DATA packets accepted.
     data_received,
@@ -82,27 +82,29 @@ counters! {
     need_acks_received,
     /// ACK packets sent.
     acks_sent,
-    /// Answers to control packets that were not sent because too many waited for the link.
+    /// Answers to control packets that were not sent, because too many packets waited for the link
+    /// or the peer was not validated.
     answers_withheld,
-    /// Challenges sent to clients not known yet.
+    /// Challenges sent to clients that were not validated.
     challenges_sent,
-    /// Clients that answered one.
+    /// Challenges that clients answered.
     proofs_received,
-    /// Requests given up because their clients did not answer, or others waited.
+    /// Requests dropped because validation timed out or the quota for unvalidated requests was
+    /// full.
     unvalidated_requests_dropped,
-    /// RPCs acknowledged to us, in ACK packets or piggybacked.
+    /// RPCs that clients acknowledged, in ACK packets or piggybacked on DATA.
     acks_received,
-    /// Server RPCs given up for want of an ack.
+    /// Server RPCs given up because their client sent no ACK.
     ack_give_ups,
     /// Requests sent with the incast flag.
     incast_requests,
-    /// Grants given to the oldest message out of turn.
+    /// Grants of the FIFO share: given to the oldest message although others come first.
     fifo_grants,
     /// Grants withheld because the memory budget was spent.
     memory_refusals,
     /// Times the unscheduled cutoffs changed.
     cutoff_changes,
-    /// Times that this host stood still: for 10 ms and more nobody looked at timers that were due.
+    /// Stalls: times that timers ran more than 10 ms late.
     stalls,
 }
 

@@ -1,4 +1,5 @@
-//! Which inputs met which states: the state × event table that tests print and the swarm reports.
+//! Which inputs met which states: the table of states and events that tests print and the swarm
+//! reports.
 
 use crate::packet::Body;
 use crate::rpc::RpcState;
@@ -96,10 +97,10 @@ impl Coverage {
         })
     }
 
-    /// Number of cells that hosts which keep the rules can reach over a network. The others take a
-    /// stranger's packet, which the state table's test sends: FREEZE, which nobody does; NEED_ACK
-    /// from a client and ACK from a server; or an application that uses what it was not given: it
-    /// answers and gives up what it serves. A timer has an RPC, and one-way messages no wire.
+    /// Number of cells that hosts which follow the protocol can reach over a network. The state
+    /// table's test reaches the others with packets that no such host sends (FREEZE, NEED_ACK from
+    /// a client, ACK from a server), or as an application that answers or cancels an RPC that it
+    /// was not given. A timer needs an RPC, and one-way messages have no wire format.
     pub fn possible() -> usize {
         let row = |state: usize| (0..INPUTS.len()).filter(move |&input| may_meet(state, input));
         (0..STATES.len()).flat_map(row).count()

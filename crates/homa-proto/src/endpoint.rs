@@ -1,5 +1,5 @@
-//! The endpoint: owns the parts and routes each input to the folder of its rule. It has no rule of
-//! its own.
+//! The endpoint: owns the parts and routes each input to the folder of its rule. It has no rule
+//! itself.
 
 use crate::address_validation::state::AddressValidation;
 use crate::completion::acks::{AckTimer, ExecutionMemory};
@@ -10,7 +10,7 @@ use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, S
 use crate::grant::scheduler::degree;
 use crate::grant::totals::Grants;
 use crate::link::{LinkTable, Links};
-use crate::loss::Timers;
+use crate::loss::RpcTimers;
 use crate::packet::{Body, Packet, PeerId, RpcId};
 use crate::peer::Peer;
 use crate::priority::Levels;
@@ -44,7 +44,7 @@ pub struct Endpoint {
     pub(crate) overflows: Overflows,
     pub(crate) levels: Levels,
     pub(crate) links: LinkTable,
-    pub(crate) timers: Timers,
+    pub(crate) timers: RpcTimers,
     pub(crate) acks: AckTimer,
     pub(crate) memory: ExecutionMemory,
     pub(crate) validation: AddressValidation,
@@ -68,7 +68,7 @@ impl Endpoint {
             grants: Grants::new(&config, degree(config.overcommitment, levels.scheduled_levels())),
             overflows: Overflows::default(),
             links: LinkTable::new(&config),
-            timers: Timers::new(),
+            timers: RpcTimers::new(),
             acks: AckTimer::NEW,
             memory: ExecutionMemory::default(),
             validation: AddressValidation::new(random.next(), hash),
@@ -209,8 +209,8 @@ impl Endpoint {
     }
 
     /// Clock in: acts on everything that is due at `now`. Idempotent; calls that are too early are
-    /// legal. Call it once when the endpoint is created, too: from its first input on it vouches
-    /// for what was executed.
+    /// legal. It should be called once when the endpoint is created, too: from its first input on
+    /// it vouches for its record of executed requests.
     pub fn expire(&mut self, now: Time) {
         self.begin(now);
         self.expire_rpcs(now);
@@ -317,7 +317,7 @@ impl Endpoint {
         self.levels.cutoffs()
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

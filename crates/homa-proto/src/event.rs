@@ -1,10 +1,10 @@
-//! What the environment tells the endpoint to do, and what the endpoint tells it back.
+//! Submissions, receipts and events: the values between the environment and the endpoint.
 
 use crate::packet::{MessageId, PeerId, RpcId};
 use crate::units::Time;
 
-/// An RPC as the application names it. Safe to keep: a handle of a finished RPC is refused, never
-/// mistaken.
+/// The application's name for an RPC. It is safe to keep: the handle of a finished RPC is refused
+/// and never names another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcHandle {
     /// Slot in the endpoint's table.
@@ -30,18 +30,18 @@ pub enum Submit {
         /// Bytes in the response, at least 1.
         length: u32,
     },
-    /// A message without response, ack or wire encoding: for the simulator (Homa §5.2 measures
+    /// A message without response, ACK or wire encoding: for the simulator (Homa §5.2 measures
     /// these).
     OneWay {
-        /// To whom.
+        /// The receiver.
         peer: PeerId,
         /// Bytes in the message, at least 1.
         length: u32,
         /// Returned in events about this message.
         cookie: u64,
     },
-    /// Give up an RPC: as client (reaches the server where the profile allows) or as server (no
-    /// answer).
+    /// Give up an RPC. As client, the server is told if the profile allows; as server, there will
+    /// be no response.
     Cancel {
         /// The RPC.
         rpc: RpcHandle,
@@ -51,7 +51,7 @@ pub enum Submit {
 /// The parameters of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// To whom.
+    /// The server.
     pub peer: PeerId,
     /// The caller's Homa port.
     pub local_port: u16,
@@ -61,16 +61,16 @@ pub struct Request {
     pub length: u32,
     /// When to fail with [`RpcError::DeadlineExceeded`].
     pub deadline: Time,
-    /// May be executed again when the server lost its state.
+    /// The call may be executed again if the server lost its state.
     pub idempotent: bool,
     /// Bytes that the environment puts into the request's first packet beside the message
-    /// (extensions of the datagram): so many fewer of the message are in it.
+    /// (extensions of the datagram): that packet holds as many fewer of the message.
     pub head: u8,
     /// Returned in events about this RPC.
     pub cookie: u64,
 }
 
-/// The names given to an accepted submission. For `Cancel`, and nothing else, `message` is `None`.
+/// What an accepted submission is called. `message` is `None` for `Cancel`, and for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitted {
     /// The RPC.
@@ -79,18 +79,18 @@ pub struct Submitted {
     pub message: Option<MessageId>,
 }
 
-/// Why a submission was refused. Nothing changed.
+/// Why a submission was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// Zero bytes: Homa cannot express an empty message; send one byte.
+    /// Zero bytes: Homa cannot express an empty message. The caller should send one byte.
     EmptyMessage,
     /// Longer than our own or the peer's limit of `max` bytes.
     MessageTooLong {
         /// The limit that was exceeded.
         max: u32,
     },
-    /// The configured number of RPCs is outstanding: wait for some to finish.
+    /// The configured number of RPCs is in progress. The caller should wait until some finish.
     TooManyRpcs {
         /// The configured limit.
         max: u32,
@@ -107,11 +107,10 @@ pub enum SubmitError {
 pub enum RpcError {
     /// The call's deadline passed.
     DeadlineExceeded,
-    /// Nothing was heard from the server for the profile's timeout.
+    /// The server was silent for the profile's timeout.
     PeerUnreachable,
-    /// The server lost the RPC, its application gave it up, or it is no longer there, and nobody
-    /// can say whether it was executed; not retried, because the call did not say that it is
-    /// idempotent.
+    /// The server lost the RPC, its application gave it up, or it is no longer there; whether the
+    /// call was executed is unknown. It was not retried because it is not marked idempotent.
     Indeterminate,
     /// The request is longer than the server accepts.
     RequestTooLong {
@@ -124,8 +123,9 @@ pub enum RpcError {
         length: u32,
     },
     /// The network reported that the server's host cannot be reached (ICMP). As for the next two,
-    /// in the profile `default` the call was not executed; where it may have been, and the server
-    /// died since, it is [`Self::Indeterminate`], and idempotent calls go on until their deadline.
+    /// in profile `default` the call was not executed; if it may have been executed before the
+    /// server crashed, the error is [`Self::Indeterminate`]. Idempotent calls continue until their
+    /// deadline instead.
     HostUnreachable,
     /// The server's host reported that it does not speak the protocol (ICMP).
     ProtocolUnreachable,
@@ -133,28 +133,28 @@ pub enum RpcError {
     PortUnreachable,
 }
 
-/// The packet of ours that a report of the network shows.
+/// The packet of ours that an ICMP report quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
     /// Its id, as we wrote it.
     pub id: RpcId,
-    /// It was DATA.
+    /// It was a DATA packet.
     pub data: bool,
 }
 
-/// What the network says cannot be reached (ICMP).
+/// What cannot be reached, according to an ICMP report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// The peer's host.
+    /// The host of the peer.
     Host,
-    /// The protocol at the peer's host, which is there.
+    /// The protocol: the peer's host exists and does not speak it.
     Protocol,
-    /// Only this port of the peer.
+    /// This port of the peer and no other.
     Port(u16),
 }
 
 impl Unreachable {
-    /// How calls that it concerns end.
+    /// The error of calls that it ends.
     pub(crate) const fn error(self) -> RpcError {
         match self {
             Self::Host => RpcError::HostUnreachable,
@@ -174,7 +174,8 @@ pub enum Event {
         rpc: RpcHandle,
         /// The message.
         message: MessageId,
-        /// Announced length in bytes (do not allocate on it: grants are what was agreed to).
+        /// Announced length in bytes. It should not be allocated, because only granted bytes were
+        /// agreed to.
         total: u32,
     },
     /// Bytes before `offset` of a long message (more than one packet) are all here.
@@ -183,27 +184,27 @@ pub enum Event {
         rpc: RpcHandle,
         /// The message.
         message: MessageId,
-        /// What it is.
+        /// Its role.
         kind: MessageKind,
         /// End of the contiguous prefix, in bytes.
         offset: u32,
-        /// From the request when this is its response; 0 otherwise.
+        /// From the request if this is its response; 0 otherwise.
         cookie: u64,
     },
     /// A whole message arrived; its bytes now belong to the application and `message` may be
     /// reused.
     Delivered(Delivered),
-    /// A client's RPC failed (after which nothing more is heard of it but `Release`).
+    /// A client's RPC failed. Only `Release` may follow about it.
     Failed {
         /// The RPC.
         rpc: RpcHandle,
         /// From the request.
         cookie: u64,
-        /// Why.
+        /// The reason.
         error: RpcError,
     },
-    /// A server's RPC ended before its response was delivered: the client cancelled, vanished or
-    /// forgot.
+    /// A server's RPC ended before its response was delivered: the client cancelled it, was silent,
+    /// or forgot it.
     Cancelled {
         /// The RPC.
         rpc: RpcHandle,
@@ -222,9 +223,9 @@ pub struct Delivered {
     pub rpc: RpcHandle,
     /// The message.
     pub message: MessageId,
-    /// What it is.
+    /// Its role.
     pub kind: MessageKind,
-    /// From whom.
+    /// The sender.
     pub peer: PeerId,
     /// The sender's Homa port.
     pub remote_port: u16,
@@ -232,9 +233,9 @@ pub struct Delivered {
     pub local_port: u16,
     /// The RPC's number (client's form).
     pub id: RpcId,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// From the request when this is its response; 0 otherwise.
+    /// From the request if this is its response; 0 otherwise.
     pub cookie: u64,
 }
 
@@ -249,7 +250,7 @@ pub enum MessageKind {
     OneWay,
 }
 
-/// What became of a packet given to `receive`.
+/// The outcome of [`crate::Endpoint::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Receipt {
@@ -275,8 +276,7 @@ pub struct Placement {
     pub len: u32,
 }
 
-/// Why a packet was ignored. The codec's reasons ("undecodable") and the endpoint's are counted
-/// alike.
+/// Why a packet was dropped. Reasons of the codec and of the endpoint are counted alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DropReason {
@@ -292,39 +292,39 @@ pub enum DropReason {
     EmptyData,
     /// Bytes beyond the message's end, or a length that contradicts the first packet's.
     BeyondEnd,
-    /// Bytes that partly overlap what was received (Linux §2.3: discarded whole).
+    /// Bytes that partly overlap received ones (Linux §2.3: discarded whole).
     Overlap,
-    /// Bytes of a message that is arriving from its first packet on, far beyond what was granted of
-    /// it: no honest sender's.
+    /// Bytes of a message that is arriving, far beyond its grant: no honest sender
+    /// sends them.
     NotGranted,
-    /// Bytes from the midst of a message of which nothing is here, or nothing more: they are late,
-    /// after the end of their RPC, or the packets before them were lost; or bytes granted before a
-    /// message was given up that arrives again. Loss, duplication, reordering and pauses do that.
+    /// Bytes from the middle of a message, if nothing of it is here: they are late, the packets
+    /// before them were lost, or they were granted before the message was dropped and started over.
+    /// Loss, duplication, reordering and pauses do that.
     NotBegun,
-    /// Would open another gap in a message that has as many as are tracked; the sender will be
-    /// asked again.
+    /// The bytes would open another gap in a message that has as many as are tracked. The sender
+    /// will be asked again.
     TooManyGaps,
     /// Bytes that were received before.
     Duplicate,
     /// A message longer than our limit.
     TooLong,
-    /// The RPC is not known (any more).
+    /// The RPC is not known, or no longer.
     UnknownRpc,
-    /// A GRANT for a message of which all is sent: its receiver repeats the last one until the
-    /// message is whole (Linux §2.4), and copies come late; where requests may run again, also for
-    /// a response of before.
+    /// A GRANT for a message that was sent whole: its receiver repeats the last one until the
+    /// message is complete (Linux §2.4), and copies arrive late. If requests may be executed again,
+    /// also a GRANT for the response of an earlier execution.
     AlreadySent,
-    /// Does not fit the RPC's state (a GRANT for a response that does not exist, say): no honest
-    /// peer's.
+    /// The packet does not fit the RPC's state, for example a GRANT for a response that does not
+    /// exist: no honest peer sends it.
     WrongState,
-    /// The peer of the packet is not the RPC's.
+    /// The packet comes from another peer than the RPC's.
     WrongPeer,
     /// A configured limit on RPCs or peers is reached.
     TooManyRpcs,
-    /// The peer has as many RPCs in progress as are left for all others.
+    /// The peer exceeded its share of `max_rpcs`.
     TooManyOfPeer,
-    /// The memory budget is spent, or more of it by this peer than is left for all others; the
-    /// sender will be asked again.
+    /// The memory budget is spent, or the peer exceeded its share of it. The sender will be asked
+    /// again.
     NoMemory,
     /// A request that was executed before.
     AlreadyExecuted,
@@ -363,8 +363,8 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True for what loss, duplication, reordering, restarts and limits do to packets of honest
-    /// peers; any other reason says that somebody breaks the protocol, or forges.
+    /// True if loss, duplication, reordering, restarts or limits can do this to packets of honest
+    /// peers. Any other reason shows a peer that violates the protocol, or an attacker.
     pub const fn is_ordinary(self) -> bool {
         matches!(
             self,

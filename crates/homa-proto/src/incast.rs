@@ -1,15 +1,15 @@
-//! Incast (Homa §3.6): a client knows how many responses it waits for; when they are too many, new
+//! Incast (Homa §3.6): a client knows how many responses it waits for. If there are too many, new
 //! requests carry a flag that limits the unscheduled bytes of their responses to a few hundred, and
-//! to less as more are outstanding.
+//! to fewer as more responses are outstanding.
 //!
-//! "Too many" is a count in the paper. Here it is also their bytes: each response may bring
-//! RTTbytes unasked, and together they meet in one switch buffer.
+//! The paper counts responses. Their bytes count here, too, because each may bring RTTbytes
+//! unscheduled and all of them meet in one switch buffer.
 
 use crate::config::IncastConfig;
 
-/// The limit to put into a new request; `None`: no flag. `outstanding` counts it and all others in
-/// progress; `pending_unscheduled` are the unscheduled bytes of responses that have not begun,
-/// `own` those that this one would add.
+/// The limit to put into a new request; `None`: no flag. `outstanding` counts this request and all
+/// others in progress. `pending_unscheduled` are the unscheduled bytes of responses that have not
+/// begun; `own` are those that this one would add.
 pub(crate) fn response_limit(
     config: Option<&IncastConfig>,
     outstanding: usize,
@@ -32,7 +32,7 @@ mod tests {
     const CONFIG: IncastConfig =
         IncastConfig { threshold: 32, max_unscheduled: 400, budget: 64_000, burst: 100_000 };
 
-    /// Unscheduled bytes of `n` responses that no one has heard of yet.
+    /// Unscheduled bytes of `n` responses if none of them has begun.
     fn unscheduled(n: usize, own: u32) -> u64 {
         (1..=n).fold(0, |sum, outstanding| {
             let limit = response_limit(Some(&CONFIG), outstanding, sum, own);
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_responses_are_not_limited_and_thousands_stay_within_a_switch_buffer() {
+    fn thousands_of_responses_stay_within_a_switch_buffer() {
         assert_eq!(response_limit(Some(&CONFIG), 10, 90_000, 10_000), None);
         assert_eq!(response_limit(Some(&CONFIG), 11, 100_000, 10_000), Some(400));
         assert_eq!(response_limit(Some(&CONFIG), 33, 0, 100), Some(400));

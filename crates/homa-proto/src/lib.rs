@@ -1,6 +1,24 @@
 //! The Homa transport protocol as a pure state machine: time is an argument, randomness is a seed,
-//! packets are values. `no_std`, so that no socket, clock, thread or randomly seeded map can be
-//! named at all.
+//! packets are values. The crate is `no_std`, so it cannot name a socket, a clock, a thread or a
+//! randomly seeded map.
+//!
+//! Homa: *A Receiver-Driven Low-Latency Transport Protocol Using Network Priorities* (Montazeri,
+//! Li, Alizadeh and Ousterhout, SIGCOMM 2018), and the Linux kernel module HomaModule, which is
+//! compatible on the wire.
+//!
+//! # Concepts
+//!
+//! * A **message** is a sequence of bytes of known length. Messages, not streams, are what is sent,
+//!   granted, given a priority and retransmitted.
+//! * An **RPC** is a request message from a client and the response message of its server. There
+//!   are no connections: state exists only while the RPC is in progress. It is identified by a
+//!   number that the client chooses.
+//! * A **peer** is a remote endpoint, for example an address and a UDP port. The environment
+//!   numbers peers and opens them with [`Endpoint::open_peer`].
+//! * **Unscheduled** bytes, the first RTTbytes of a message, are sent at once. The receiver allows
+//!   the **scheduled** rest by GRANTs, for a few messages at a time: **overcommitment**.
+//! * A **priority** is one of eight levels of the network's queues. The receiver chooses them, so
+//!   that short messages overtake long ones.
 //!
 //! # The contract
 //! | neighbour | in | out |
@@ -9,7 +27,81 @@
 //! | network | [`Endpoint::receive`] | [`Endpoint::transmit`] (the link pulls) |
 //! | clock | [`Endpoint::expire`] | [`Endpoint::deadline`] |
 //!
-//! After an input: drain `event`, re-read `deadline`, offer `transmit`. `now` never decreases.
+//! After an input: drain `event`, re-read `deadline`, offer `transmit`. `now` never decreases. The
+//! bytes of messages stay with the environment: packets name a span of a message, and a receipt
+//! says to which place received bytes have to be copied.
+//!
+//! # Two hosts
+//!
+//! ```
+//! use homa_proto::*;
+//!
+//! let host = || {
+//!     let config = Config::for_users(Rate::gbps(10)).validate()?;
+//!     let mut endpoint = Endpoint::new(config);
+//!     endpoint.open_peer(PeerId(0), PeerInfo { host: 1, max_payload: 1_400 });
+//!     endpoint.expire(Time::ZERO);
+//!     Ok::<_, ConfigError>(endpoint)
+//! };
+//! let (mut client, mut server) = (host()?, host()?);
+//! server.listen(4_000);
+//!
+//! // The network: the ports of a packet are seen from the host that has it.
+//! let carry = |now, from: &mut Endpoint, to: &mut Endpoint| {
+//!     while let Some(packet) = from.transmit(now) {
+//!         let (local_port, remote_port) = (packet.remote_port, packet.local_port);
+//!         let _ = to.receive(now, &Packet { local_port, remote_port, ..packet });
+//!     }
+//! };
+//!
+//! let now = Time(1_000);
+//! let request = Request {
+//!     peer: PeerId(0),
+//!     local_port: 99,
+//!     remote_port: 4_000,
+//!     length: 500,
+//!     deadline: now + Duration::secs(1),
+//!     idempotent: false,
+//!     head: 0,
+//!     cookie: 7,
+//! };
+//! client.submit(now, Submit::Request(request))?;
+//! carry(now, &mut client, &mut server);
+//!
+//! let Some(Event::Delivered(request)) = server.event() else { panic!("no request") };
+//! assert_eq!((request.kind, request.length), (MessageKind::Request, 500));
+//! server.submit(now, Submit::Response { rpc: request.rpc, length: 20 })?;
+//! carry(now, &mut server, &mut client);
+//!
+//! let delivered = std::iter::from_fn(|| client.event()).find_map(|event| match event {
+//!     Event::Delivered(delivered) => Some(delivered),
+//!     _ => None,
+//! });
+//! assert_eq!(delivered.map(|response| (response.length, response.cookie)), Some((20, 7)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where the paper's rules are
+//!
+//! | section | rule | file |
+//! |---|---|---|
+//! | §3.1 | RPCs, not connections | `rpc/` |
+//! | §3.2 | unscheduled bytes = RTTbytes | `send/unscheduled.rs`; measured in `receive/rtt.rs` |
+//! | §3.2 | SRPT at the sender | `send/srpt.rs`; one queue per link in `send/queues.rs` |
+//! | §3.2 | control packets before DATA | `send/control.rs` |
+//! | §3.3 | a GRANT per DATA packet keeps RTTbytes outstanding | `grant/decide.rs` |
+//! | §3.3 | packets in any order | `receive/reassembly.rs` |
+//! | §3.4 | level of scheduled bytes by rank, lowest first (Figure 5) | `priority/scheduled.rs` |
+//! | §3.4 | cutoffs for unscheduled bytes | `priority/unscheduled.rs`, `priority/estimator.rs` |
+//! | §3.5 | degree of overcommitment; one active message per host | `grant/scheduler.rs` |
+//! | §3.6 | incast flag | `incast.rs` |
+//! | §3.7 | RESEND after a timeout | `loss/due.rs` |
+//! | §3.7 | BUSY; retransmission (Figure 3) | `loss/busy.rs`; ranges in `send/retransmit.rs` |
+//! | §3.7 | an unknown RPC | `loss/unknown.rs` |
+//! | §3.8 | at least once; ACKs and at most once (beyond the paper) | `completion/` |
+//! | – | spoofed addresses, restarts (beyond the paper) | `address_validation/` |
+//! | – | parameters and profiles | `config/` |
+//! | – | the format on the wire (HomaModule) | `wire/` |
 #![no_std]
 #![forbid(unsafe_code)]
 

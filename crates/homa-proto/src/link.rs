@@ -1,21 +1,21 @@
-//! The links of this host: which one a peer is reached by, what is known about its rate, and which
-//! of them can take a packet now.
+//! The links of this host: by which one a peer is reached, what its rate is, and which of them can
+//! take a packet now.
 //!
-//! Every peer is on link 0 until the environment says otherwise; link 0 has the rate of the
-//! configuration. An environment with a single link needs none of this. Messages of one link never
-//! wait for the room of another (`sender/queues.rs`).
+//! Every peer is on link 0 unless the environment says otherwise; link 0 has the rate of the
+//! configuration. An environment with one link needs none of this. Messages of one link never wait
+//! for the capacity of another (`send/queues.rs`).
 //!
-//! A rate is known or it is not: of an unknown one, nothing is derived. What it would tell is
-//! measured instead: how fast bytes that are owed arrive (`downlink.rs`), and how many bytes can be
-//! on their way before they delay each other (`rtt.rs`).
+//! If a rate is not known, nothing is derived from it. How fast outstanding bytes arrive
+//! (`loss/downlink.rs`) and how many bytes can be in flight before they delay each other
+//! (`receive/rtt.rs`) are measured instead.
 
 use crate::config::{Config, FULL_FRAME};
 use crate::loss::downlink::Downlink;
 use crate::units::{Rate, Time};
 use alloc::vec::Vec;
 
-/// Wire bytes of a packet beside its payload, where our own packets are longer than a full frame;
-/// the peer's need not be.
+/// Wire bytes of a packet in addition to its payload, if our own packets are longer than a full
+/// frame. The peer's need not be.
 const HEADERS: u32 = FULL_FRAME - 1400;
 
 /// The number of a link, chosen by the environment: below [`LinkId::MAX`].
@@ -57,9 +57,9 @@ impl Links {
 /// What the environment knows about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// Its rate; `None` where that is not known for sure.
+    /// Its rate; `None` if it is not known for sure.
     pub rate: Option<Rate>,
-    /// Most RTTbytes of peers behind it, bytes; at most [`Config::rtt_bytes_max`] count.
+    /// Largest RTTbytes of peers behind it, bytes; limited by [`Config::rtt_bytes_max`].
     pub rtt_bytes_max: u32,
 }
 
@@ -71,19 +71,23 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
-    /// A DATA packet of so many bytes, of at most so many, arrived; `more` are owed to us.
+    /// A DATA packet of `payload` bytes arrived, from a peer whose packets hold at most `most`.
+    /// `more`: other bytes are outstanding.
     pub(crate) fn received(&mut self, now: Time, (payload, most): (u32, u32), more: bool) {
+        // A full packet should count as a full frame.
         let headers = if most < FULL_FRAME { FULL_FRAME - most } else { HEADERS };
         self.downlink.received(now, u64::from(payload + headers), self.info.rate, more);
     }
 }
 
-/// What the other endpoints of this host have coming. Default: nothing.
+/// What the other endpoints of this host expect: engines at one address, one per core, share its
+/// links. Default: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiblingShards {
-    /// How many of them have [granted](Endpoint::granted) bytes that did not arrive yet.
+    /// How many of them have [granted](crate::Endpoint::granted_outstanding) bytes that have not
+    /// arrived.
     pub granting: u16,
-    /// Bytes that are [owed](Endpoint::owed) to them together.
+    /// The sum of their [outstanding](crate::Endpoint::outstanding) bytes.
     pub outstanding: u64,
 }
 
@@ -99,9 +103,9 @@ impl SiblingShards {
 pub(crate) struct LinkTable {
     /// Link 0; most hosts have no other.
     first: LinkState,
-    /// From 1 on.
+    /// Links from 1 on.
     others: Vec<LinkState>,
-    /// What other endpoints have coming by all of them.
+    /// What the other endpoints expect over all links.
     pub(crate) sibling_shards: SiblingShards,
 }
 
@@ -116,12 +120,12 @@ impl LinkTable {
         LinkState { info, downlink: Downlink::default() }
     }
 
-    /// Sets what is known about a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
+    /// Sets the properties of a link, new or not; numbers from [`LinkId::MAX`] on are ignored.
     pub(crate) fn set(&mut self, config: &Config, link: LinkId, info: LinkInfo) {
         if link.0 >= LinkId::MAX {
             return;
         }
-        // Links in between are known by number only.
+        // The links in between have a number and nothing else.
         while self.others.len() < usize::from(link.0) {
             self.others.push(Self::unknown(config, None));
         }

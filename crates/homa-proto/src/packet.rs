@@ -1,13 +1,14 @@
-//! Packets as values: what `transmit` yields and `receive` takes.
+//! Packets as values: `transmit` returns them and `receive` takes them.
 //!
-//! Packets carry *spans* (message, offset, length), never bytes: the environment owns the bytes and
-//! gathers them when it writes the frame. The wire module turns these values into the exact layout
-//! of the Linux kernel module and back. Bodies follow Homa §3 Figure 3 plus the types the kernel
-//! module added.
+//! A packet carries a *span* (message, offset, length) and no bytes: the environment owns the bytes
+//! and gathers them when it writes the frame. The `wire` module turns these values into the exact
+//! layout of the Linux kernel module and back. Bodies are those of Homa §3, Figure 3, and the types
+//! that the kernel module added.
 
 use crate::units::Duration;
 
-/// A remote endpoint, numbered by the environment: it alone knows addresses, ports, keys and paths.
+/// A remote endpoint, numbered by the environment, which alone has addresses, ports, keys and
+/// paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
@@ -16,13 +17,13 @@ pub struct PeerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u32);
 
-/// An RPC's number on the wire. Clients allocate even numbers; the low bit says who sent the packet
-/// (0 the client, 1 the server).
+/// An RPC's number on the wire. Clients allocate even numbers; the low bit names the sender of the
+/// packet (0 the client, 1 the server).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcId(pub u64);
 
 impl RpcId {
-    /// True when a packet with this id was sent by the RPC's server.
+    /// True if a packet with this id was sent by the RPC's server.
     pub const fn from_server(self) -> bool {
         self.0 & 1 == 1
     }
@@ -38,8 +39,7 @@ impl RpcId {
     }
 }
 
-/// One Homa packet: to `peer` when it comes from `transmit`, from `peer` when it goes into
-/// `receive`.
+/// One Homa packet. `transmit` returns packets to `peer`; `receive` takes packets from `peer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The remote endpoint.
@@ -52,24 +52,25 @@ pub struct Packet {
     pub remote_port: u16,
     /// The RPC as the *sender* of this packet writes it.
     pub id: RpcId,
-    /// What it says.
+    /// Type and contents.
     pub body: Body,
 }
 
 impl Packet {
-    /// It holds the first byte of a request, and so tells what a datagram says of that.
+    /// True if it holds the first byte of a request: then a datagram may carry
+    /// [extensions](crate::wire::datagram::RequestExtensions) for it.
     #[inline]
     pub const fn begins_request(&self) -> bool {
         matches!(&self.body, Body::Data(data) if data.span.offset == 0) && !self.id.from_server()
     }
 
-    /// About a one-way message: those have no ports.
+    /// True if it belongs to a one-way message: those have no ports.
     pub(crate) const fn is_one_way(&self) -> bool {
         self.local_port == 0 && !self.id.from_server()
     }
 }
 
-/// What a packet says: one variant per type on the wire.
+/// Type and contents of a packet: one variant per type on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A range of bytes of a message.
@@ -85,20 +86,20 @@ pub enum Body {
     Resend {
         /// First missing byte.
         offset: u32,
-        /// What is missing.
+        /// The missing bytes.
         length: ResendLength,
         /// Level for the retransmitted bytes.
         priority: u8,
     },
-    /// Answer to a RESEND for an RPC we do not know.
+    /// Answer to a RESEND of an RPC that the sender does not know.
     RpcUnknown {
-        /// How long the sender has remembered everything it heard from us, without a gap (UDP
-        /// only): longer than the RPC's age means the request was never executed. `None`: not said.
+        /// How long the sender has remembered all of our packets (UDP only): if that is longer than
+        /// the RPC's age, the request was never executed. `None`: not specified.
         remembered: Option<Duration>,
-        /// No server listens at the port, nor executed the request (UDP only).
+        /// No server listens at the port, and the request was not executed (UDP only).
         no_server: bool,
     },
-    /// A response to RESEND will be delayed; prevents timeouts.
+    /// The sender of the message is alive and will answer a RESEND later. Prevents timeouts.
     Busy,
     /// New cutoffs for unscheduled priorities.
     Cutoffs {
@@ -107,32 +108,32 @@ pub enum Body {
         cutoffs: [u32; 8],
         /// Version to be echoed in DATA.
         version: u16,
-        /// What the sender is ready to take (UDP only).
+        /// Limits on what the sender accepts (UDP only).
         limits: Option<Limits>,
     },
     /// Debugging aid of the kernel module; ignored.
     Freeze,
     /// The server asks whether its response arrived.
     NeedAck,
-    /// The server asks who sends from an address (UDP only): a NEED_ACK of an RPC that does not
-    /// exist, whose random id comes back only from where it was sent. `validation.rs` has the rule.
+    /// The server validates an address (UDP only): a NEED_ACK of an RPC that does not exist, whose
+    /// random id only a host at the address can return. See `address_validation/`.
     Challenge {
-        /// The server's boot id: another whenever it forgot what it executed.
+        /// The server's boot id: a new one whenever it has forgotten executed RPCs.
         boot: u64,
         /// For how long it has forgotten nothing.
         remembered: Duration,
     },
-    /// The RPC in the header and those listed are complete at the client.
+    /// The RPC in the header and the listed ones are complete at the client.
     Ack(Acks),
     /// The client's answer to a challenge, with the same id (UDP only).
     Proof(Proof),
 }
 
-/// Who answers a challenge, and which of its requests can be in progress.
+/// The identity of a client that answers a challenge, and which of its requests can be in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// The client's number for itself towards this server, told to nobody else; 0: it has no call
-    /// in progress there.
+    /// The client's random number for itself at this server, which no other server gets; 0: it has
+    /// no call in progress there.
     pub token: u64,
     /// The epoch of its RPC ids.
     pub epoch: u32,
@@ -145,19 +146,19 @@ pub struct Proof {
 /// A range of bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Which bytes these are: on transmit the environment gathers them. On receive `span.message`
-    /// is meaningless (set it to 0) and the answer of `receive` names the message.
+    /// The bytes: on transmit the environment gathers them. On receive, set `span.message` to 0;
+    /// the receipt names the message.
     pub span: Span,
     /// Length of the whole message in bytes.
     pub message_length: u32,
-    /// Bytes the sender will transmit without a grant (for a retransmission: end of the resent
+    /// Bytes that the sender transmits without a grant (for a retransmission: the end of the
     /// range).
     pub incoming: u32,
-    /// Another RPC between the two hosts that the sender, its client, has completed.
+    /// Another RPC between the two hosts that is complete at its client, the sender of this packet.
     pub ack: Option<AckEntry>,
     /// Version of the receiver's cutoffs that chose this packet's priority.
     pub cutoff_version: u16,
-    /// Sent again.
+    /// A retransmission.
     pub retransmit: bool,
     /// Homa §3.6: the client has many RPCs outstanding; at most this many bytes of the response may
     /// go unscheduled. Never sent under the `linux` profile.
@@ -165,7 +166,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Sent without a grant, for the first time.
+    /// True if it was sent without a grant, for the first time.
     pub const fn is_unscheduled(&self) -> bool {
         self.span.offset < self.incoming && !self.retransmit
     }
@@ -191,7 +192,7 @@ pub enum ResendLength {
     All,
 }
 
-/// What a receiver is ready to take, told along with its cutoffs.
+/// Limits on what a receiver accepts, sent along with its cutoffs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest message it accepts, in bytes.
@@ -200,7 +201,7 @@ pub struct Limits {
     pub max_unscheduled: u32,
 }
 
-/// A completed RPC, named to its server.
+/// A completed RPC, as its server is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckEntry {
     /// The client's (even) id.

@@ -1,4 +1,4 @@
-//! What is kept per remote endpoint: cutoffs and limits (Homa §3.4: a few dozen bytes), RTTbytes,
+//! The state of a remote endpoint: cutoffs and limits (Homa §3.4: a few dozen bytes), RTTbytes,
 //! ACKs to report, and which of its RPCs were executed here.
 //!
 //! Invariant: what each packet looks at is one cache line, and the rest is behind a pointer.
@@ -16,8 +16,8 @@ use crate::receive::RttBytes;
 use crate::units::{Duration, Time};
 use alloc::boxed::Box;
 
-/// After this long a message beyond the peer's limit is sent again, to learn whether the limit still
-/// holds.
+/// After this long a message beyond the peer's limit is sent again, to learn whether the limit
+/// still holds.
 const LIMIT_LASTS: Duration = Duration::secs(2);
 
 /// What the environment knows about a peer.
@@ -82,8 +82,8 @@ pub(crate) struct PeerCold {
 }
 
 impl Peer {
-    /// A peer that is assumed to have `version` of our cutoffs, and of which nothing executed since
-    /// `since` was forgotten.
+    /// A peer that is assumed to have `version` of our cutoffs, and whose executed requests are
+    /// remembered since `since`.
     pub(crate) fn new(config: &Config, info: PeerInfo, version: u16, since: Time) -> Self {
         let cold = PeerCold {
             grants: PeerGrants::NEW,
@@ -236,6 +236,7 @@ impl Peer {
     /// attacker that does not see packets cannot know. Without that, a forged packet could make us
     /// refuse to send.
     pub(crate) fn set_limits(&mut self, now: Time, limits: Limits, may_lower: bool) {
+        // A forged packet can only raise the limit, which costs one refused message.
         if may_lower || limits.max_message >= self.max_message {
             // A message of one packet can always be sent, so that the peer can raise its limit.
             self.max_message = limits.max_message.max(self.info.max_payload);

@@ -1,9 +1,8 @@
 //! Time and rate: the only units that cross a module border.
 //!
 //! The protocol counts whole nanoseconds since an epoch that the environment chooses. A simulator
-//! that counts picoseconds divides at the border: every constant of the protocol is microseconds or
-//! longer, and `u64` nanoseconds last 584 years where picoseconds would wrap after 213 days of a
-//! server's life.
+//! that counts picoseconds divides at the border, because every constant of the protocol is a
+//! microsecond or longer. `u64` nanoseconds last 584 years; picoseconds would wrap after 213 days.
 
 use core::ops::{Add, AddAssign, Sub};
 
@@ -18,7 +17,7 @@ pub struct Duration(pub u64);
 impl Duration {
     /// No time at all.
     pub const ZERO: Self = Self(0);
-    /// Longer than any process lives.
+    /// Longer than any process runs.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `n` nanoseconds.
@@ -58,7 +57,7 @@ impl Time {
     /// Later than any event.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The time from `earlier` to `self`; zero when `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }

@@ -8,7 +8,7 @@ use divan::{Bencher, black_box};
 use homa_proto::Rate;
 use homa_sim::engine::{EventQueue, Wheel};
 use homa_sim::fabric::StrictPriority;
-use homa_sim::switch::{Frame, Port};
+use homa_sim::software_switch::{SoftwarePort, SwitchFrame};
 use homa_sim::{LinkRate, SimTime};
 use homa_workload::rng::Rng;
 
@@ -56,7 +56,7 @@ fn switch_port(bencher: Bencher<'_, '_>) {
     let frames: Vec<(u32, u8)> =
         (0..DRAWS).map(|_| (84 + rng.uniform_below(1_455), rng.uniform_below(8) as u8)).collect();
     bencher.counter(ItemsCount::new(ITEMS)).bench_local(|| {
-        let mut port = Port::new(LinkRate::new(Rate::gbps(10)), 1_000_000, StrictPriority);
+        let mut port = SoftwarePort::new(LinkRate::new(Rate::gbps(10)), 1_000_000, StrictPriority);
         for i in 0..ITEMS {
             let now = SimTime(u64::from(i) * 720_000);
             while let Some(left) = port.next(now) {
@@ -70,7 +70,7 @@ fn switch_port(bencher: Bencher<'_, '_>) {
 #[derive(Clone, Copy)]
 struct Bytes((u32, u8));
 
-impl Frame for Bytes {
+impl SwitchFrame for Bytes {
     fn bytes(&self) -> u32 {
         self.0.0
     }

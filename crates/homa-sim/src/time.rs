@@ -1,8 +1,7 @@
-//! Simulated time: whole picoseconds, because a byte at 100 Gbit/s lasts 80 of them.
+//! Simulated time in whole picoseconds, because a byte at 100 Gbit/s lasts 80 of them.
 //!
-//! The protocol counts nanoseconds; [`SimTime::protocol`] rounds down at that border, which keeps
-//! `now` monotone, and a deadline of `n` ns converts to exactly `1000 n` ps, so a timer never fires
-//! early.
+//! The protocol counts nanoseconds. [`SimTime::protocol`] rounds down, which keeps `now` monotone;
+//! a deadline of `n` ns converts to exactly `1000 n` ps, so that a timer never fires early.
 
 use homa_proto::{Duration, Rate, Time};
 
@@ -27,19 +26,19 @@ impl SimTime {
         Time(self.0 / 1_000)
     }
 
-    /// The point a protocol deadline names; [`SimTime::MAX`] when it is further than we can count.
+    /// The time of a protocol deadline; [`SimTime::MAX`] if it does not fit.
     pub const fn from_protocol(time: Time) -> Self {
         Self(time.0.saturating_mul(1_000))
     }
 
-    /// From `earlier` to `self`; zero when `earlier` is later.
+    /// From `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl SimDuration {
-    /// No time at all.
+    /// No time.
     pub const ZERO: Self = Self(0);
 
     /// `n` nanoseconds.
@@ -90,11 +89,11 @@ impl Sub<SimTime> for SimTime {
     }
 }
 
-/// A link's rate, prepared so that serialisation times of the usual rates need no division.
+/// A link's rate, prepared so that the serialisation times of usual rates need no division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRate {
     rate: Rate,
-    /// Picoseconds per byte; 0 when that is not a whole number.
+    /// Picoseconds per byte; 0 if that is not a whole number.
     per_byte: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Arrivals: which RPC starts when, from whom to whom, of what size. Open loop: nothing here knows
-//! whether earlier RPCs have finished, so every transport is offered exactly the same.
+//! Arrivals: the time, client, server and size of each RPC. Open loop: arrivals do not depend on
+//! whether earlier RPCs have finished, so that every transport is offered exactly the same.
 //!
 //! Each host is an independent Poisson process and picks its server uniformly among the other hosts
-//! (Homa §5). Gaps, sizes and peers come from streams of their own, per host: raising the load
-//! moves the arrivals closer together and changes neither their sizes nor their peers.
+//! (Homa §5). Gaps, sizes and peers come from separate streams per host: a higher load moves the
+//! arrivals closer together and changes neither their sizes nor their peers.
 //!
 //! Left out: closed loops, incast bursts and responses of another size than the request.
 

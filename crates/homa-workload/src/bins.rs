@@ -30,7 +30,7 @@ pub struct SizeBins {
     bins: Vec<SizeBin>,
 }
 
-/// What was measured in one bin.
+/// The measurements in one bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BinRow<T> {
     /// Share of messages in this bin and all before it, 0 to 1, by the distribution.
@@ -50,7 +50,7 @@ impl SizeBins {
     pub fn percent(sizes: &SizeDistribution) -> Self {
         let mut bins: Vec<SizeBin> = Vec::new();
         let mut cum_share = 0.0;
-        // The percent in which the open bin ends; none after a size with a bin of its own.
+        // The percent in which the open bin ends; none after a size with a separate bin.
         let mut open = None;
         for (max_bytes, share) in sizes.shares() {
             cum_share += share;

@@ -25,7 +25,7 @@ const CANDIDATES: u32 = 400;
 /// Levels of the network.
 pub const LEVELS: u8 = 8;
 
-/// What is asked of thresholds.
+/// The question about thresholds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Share of the link that messages use, above 0 and below 1.

@@ -81,8 +81,8 @@ impl Framing {
         }
     }
 
-    /// Wire bytes of the grants of one message, which travel the other way. 0 where their number is
-    /// the receiver's choice.
+    /// Wire bytes of the grants of one message, which travel in the other direction. 0 if the
+    /// receiver chooses their number.
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(Framing::Paper.wire_bytes(1), 97);
         // Six full unscheduled packets and one of 676 bytes are the 10,000 bytes of RTTbytes.
         assert_eq!(Framing::Paper.wire_bytes(9328), 10_000);
-        // One byte more is a packet of its own, which an 84-byte grant has to ask for.
+        // One byte more is a separate packet, which needs an 84-byte grant.
         assert_eq!(Framing::Paper.wire_bytes(9329), 10_000 + 84 + 84);
         // At ten times the rate twenty-one full packets go without a grant.
         let fast = PaperWire::new(30_282, 60_000);

@@ -37,7 +37,7 @@ pub const BATCHES: usize = 20;
 /// Student's t for [`BATCHES`] - 1 degrees of freedom, at 1 - [`TAIL`]; [`student_t`] is near it.
 const STUDENT_T: f64 = 2.093;
 
-/// Where a percentile lies with 95 % confidence.
+/// A percentile's 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval<T> {
     /// Lower end; `None` when the sample is too small to have one.

@@ -31,7 +31,7 @@ pub fn choices<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone)
     }
 }
 
-/// The same without the list where a name is near, for messages that people alone read.
+/// The same without the list if a name is near, for messages to people.
 pub fn choice<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),

@@ -1,47 +1,42 @@
-//! Calling servers: blocking and as futures.
+//! Calling servers, blocking or with futures.
 
-use std::future::Future;
-use std::marker::PhantomData;
-use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::Deref;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use homa_proto::wire::datagram::TraceContext;
 use tracing::Span;
 use tracing::field::Empty;
 
+use crate::call::{Call, RunningCall, report};
 use crate::config::{CallOptions, Config, random};
-use crate::engine::shared::{Access, Shared, State};
-use crate::engine::switchboard::slot::Slot;
-use crate::engine::switchboard::{CallKey, Progress, Waiting};
+use crate::engine::Engine;
+use crate::engine::wait::shared::{Access, Shared};
 use crate::error::{CallError, OpenError};
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
+use crate::ready::Ready;
 use crate::request::Request;
-use crate::room::Ready;
 
-/// Makes calls. Cheap to clone; any number of threads and tasks may use one at a time.
+/// Makes calls. A client is cheap to clone, and any number of threads and tasks may use it.
 #[derive(Clone, Debug)]
 pub struct Client {
     engine: Engine,
-    behalf: Option<Behalf>,
+    inherited: Option<Inherited>,
 }
 
-/// What the calls of a client inherit from the request that they are made for.
+/// What a client's calls inherit from the request on whose behalf they are made.
 #[derive(Clone, Copy, Debug)]
-struct Behalf {
+struct Inherited {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
 }
 
 impl Client {
-    /// A client on an engine of its own, at any free port, that reaches IPv6 and IPv4 servers (only
-    /// IPv4 where the host has no IPv6).
+    /// Creates a client on a new engine at any free port. It reaches IPv6 and IPv4 servers, or only
+    /// IPv4 servers if the host has no IPv6.
+    ///
+    /// # Errors
+    /// [`OpenError::Bind`] or [`OpenError::Resources`] if the system refuses a socket or a thread.
     pub fn new() -> Result<Self, OpenError> {
         let any = |ip| Engine::bind(SocketAddr::new(ip, 0), Config::default());
         let engine =
@@ -50,14 +45,14 @@ impl Client {
     }
 
     pub(crate) fn on(engine: Engine) -> Self {
-        Self { engine, behalf: None }
+        Self { engine, inherited: None }
     }
 
-    /// The same client for calls on behalf of a request: none outlasts the request's
-    /// [deadline](Request::deadline), after which it ends, or is refused, with
-    /// [`CallError::DeadlineExceeded`], and all belong to its [trace](Request::trace_context), each
-    /// as a step of its own, unless their options name another. [`Request::client`] is the server's
-    /// own.
+    /// Returns a client for calls on behalf of a request. A call ends at the latest at the
+    /// request's [deadline](Request::deadline), with [`CallError::DeadlineExceeded`]; if the
+    /// deadline has passed, it is refused. The calls belong to the request's
+    /// [trace](Request::trace_context), each as a child, unless their options name another.
+    /// [`Request::client`] returns such a client of the server's engine.
     ///
     /// ```
     /// # use homa::{CallError, Client, Request};
@@ -71,14 +66,14 @@ impl Client {
     /// }
     /// ```
     pub fn on_behalf_of(&self, request: &Request) -> Self {
-        let behalf = Behalf { deadline: request.deadline(), trace: request.trace_context() };
-        Self { engine: self.engine.clone(), behalf: Some(behalf) }
+        let inherited = Inherited { deadline: request.deadline(), trace: request.trace_context() };
+        Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
-    /// The options of a call with what it inherits; `None` when its time is over.
+    /// The options of a call, including what it inherits; `None` if the deadline has passed.
     fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
         let mut options = *options;
-        let Some(Behalf { deadline, trace }) = self.behalf else { return Some(options) };
+        let Some(Inherited { deadline, trace }) = self.inherited else { return Some(options) };
         if let Some(deadline) = deadline {
             let left = deadline.checked_duration_since(Instant::now())?;
             options.deadline = options.deadline.min(left);
@@ -87,10 +82,10 @@ impl Client {
         Some(options)
     }
 
-    /// Resolves when there is room for one more call with a request of any length, or at once with
-    /// the error that every call will have. Another task may take the room first: then the call is
-    /// refused as ever, and this may be awaited again. On a sharded engine ([`Engine::sharded`]) it
-    /// waits for room in every shard, since it does not know where the call will go.
+    /// Waits until one more call, with a request of any length, would be accepted. If every call
+    /// would be refused, it returns that error at once. Another task may be faster: then the call
+    /// is refused as usual, and you can wait again. On a sharded engine ([`Engine::sharded`]) it
+    /// waits for capacity in every shard, because the server is not known yet.
     ///
     /// ```
     /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
@@ -112,17 +107,23 @@ impl Client {
         Ready::new(self, Some(bytes))
     }
 
-    /// The engine below.
+    /// The engine that this client uses.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Calls a server and blocks until its response is here, with the default options (10 s).
+    /// Calls a server and blocks until the response arrives, with the default options (10 s).
+    ///
+    /// # Errors
+    /// Each variant of [`CallError`] says what to do.
     pub fn call(&self, to: SocketAddr, request: impl Into<Payload>) -> Result<Message, CallError> {
         self.call_with(to, request, &CallOptions::default())
     }
 
-    /// Calls a server and blocks until its response is here.
+    /// Calls a server and blocks until the response arrives.
+    ///
+    /// # Errors
+    /// Each variant of [`CallError`] says what to do.
     pub fn call_with(
         &self,
         to: SocketAddr,
@@ -142,14 +143,13 @@ impl Client {
     }
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
-    /// executor will do. Dropping the future cancels the call, here and at the server.
+    /// executor can poll it. Dropping the future cancels the call, here and at the server.
     ///
-    /// A response that is here counts no longer against
-    /// [`memory_budget`](homa_proto::Config::memory_budget), whether the future was polled or not:
-    /// one that is awaited could otherwise wait for memory that those behind it hold. So responses
-    /// nobody polls for take up to as many times
-    /// [`max_message`](homa_proto::Config::max_message) as there are calls: bound the calls in
-    /// progress.
+    /// A response that has arrived no longer counts against
+    /// [`memory_budget`](homa_proto::Config::memory_budget), even if its future is not polled.
+    /// Otherwise an awaited call could wait for memory that other responses hold. Responses that
+    /// are not polled can therefore use up to [`max_message`](homa_proto::Config::max_message) for
+    /// each call in progress, so limit the number of calls.
     pub fn call_async(&self, to: SocketAddr, request: impl Into<Payload>) -> Call {
         self.call_async_with(to, request, &CallOptions::default())
     }
@@ -164,15 +164,13 @@ impl Client {
         let request = request.into();
         let span = call_span(to, request.len());
         let engine = self.engine.towards(to);
-        let state = match self.start(&engine, to, request, options, &span) {
-            Ok((running, ..)) => CallState::Running(running),
-            Err(error) => CallState::Refused(error),
-        };
-        Call { engine: engine.into_owned(), state, span }
+        let started = self.start(&engine, to, request, options, &span);
+        let running = started.map(|(running, ..)| running);
+        Call::new(engine.into_owned(), running, span)
     }
 
-    /// Registers and submits a call at the engine that hears of its server, and sends what may
-    /// leave.
+    /// Registers and submits a call at the engine that receives the server's replies, and sends
+    /// what may leave.
     fn start<'a>(
         &self,
         engine: &'a Engine,
@@ -180,7 +178,7 @@ impl Client {
         request: Payload,
         options: &CallOptions,
         span: &Span,
-    ) -> Result<(Running, &'a Shared, Access<'a>), CallError> {
+    ) -> Result<(RunningCall, &'a Shared, Access<'a>), CallError> {
         let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
@@ -188,10 +186,10 @@ impl Client {
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
-        let key = access.board.reserve(slot.clone());
+        let key = access.waiters.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {
-                access.board.started(key, rpc);
+                access.waiters.started(key, rpc);
                 if !span.is_disabled() {
                     let id = access.core.id_of(rpc).map_or(0, |id| id.0);
                     access.unlocked(|| {
@@ -201,223 +199,17 @@ impl Client {
                 }
             }
             Err(error) => {
-                access.board.give_up(key);
+                access.waiters.give_up(key);
                 shared.slots.put_back(slot);
                 return Err(error);
             }
         }
         access.submitted();
-        Ok((Running { key, slot }, shared, access))
+        Ok((RunningCall { key, slot }, shared, access))
     }
 }
 
-/// A call's span (level debug): `rpc` is its number, written as `homa pcap` does.
+/// The span of a call (level debug). `rpc` is its id in the format of `homa pcap`.
 fn call_span(to: SocketAddr, bytes: usize) -> Span {
     tracing::debug_span!("homa_call", rpc = Empty, peer = %to, bytes, trace = Empty)
-}
-
-fn report(result: Result<Message, CallError>) -> Result<Message, CallError> {
-    match &result {
-        Ok(response) => tracing::trace!(bytes = response.len(), "response"),
-        Err(error) => tracing::debug!(%error, "call failed"),
-    }
-    result
-}
-
-/// A call in progress: resolves to its response. Dropping it cancels the call.
-#[derive(Debug)]
-#[must_use = "dropping a call cancels it"]
-pub struct Call {
-    engine: Engine,
-    state: CallState,
-    span: Span,
-}
-
-#[derive(Debug)]
-enum CallState {
-    Refused(CallError),
-    Running(Running),
-    Finished,
-}
-
-/// A call in progress, as its caller knows it.
-#[derive(Debug)]
-struct Running {
-    key: CallKey,
-    /// Where its result will be.
-    slot: Arc<Slot>,
-}
-
-impl Call {
-    /// What of a long response has arrived without a gap beyond its first `seen` bytes, as soon as
-    /// there is something; `None` when the response is whole or the call failed: then await the
-    /// call itself, which yields all of it. Only with
-    /// [`readable_events`](homa_proto::Config::readable_events) is anything seen before that.
-    ///
-    /// Reading does not copy: the part lies where it arrived. What arrives between this and the
-    /// next look is copied once more when the response is whole, so look again soon.
-    ///
-    /// ```no_run
-    /// # async fn example(client: homa::Client, server: std::net::SocketAddr)
-    /// # -> Result<(), homa::CallError> {
-    /// let mut call = client.call_async(server, "a long story");
-    /// let mut seen = 0;
-    /// while let Some(bytes) = call.arrived(seen).await {
-    ///     seen += bytes.len(); // and use them
-    /// }
-    /// let whole = call.await?;
-    /// let rest = &whole[seen..];
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn arrived(&mut self, seen: usize) -> Arrived<'_> {
-        Arrived { call: self, seen }
-    }
-}
-
-/// The future of [`Call::arrived`].
-#[derive(Debug)]
-#[must_use = "futures do nothing unless awaited"]
-pub struct Arrived<'a> {
-    call: &'a mut Call,
-    seen: usize,
-}
-
-/// Bytes of a response that is still arriving: see [`Call::arrived`]. Reads as a slice.
-#[derive(Debug)]
-pub struct Part<'a> {
-    whole: Arc<Vec<u8>>,
-    seen: usize,
-    /// While it is there, the call is not awaited.
-    call: PhantomData<&'a mut Call>,
-}
-
-impl Deref for Part<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.whole[self.seen..]
-    }
-}
-
-impl<'a> Future for Arrived<'a> {
-    type Output = Option<Part<'a>>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let CallState::Running(Running { key, .. }) = self.call.state else {
-            return Poll::Ready(None);
-        };
-        let Some(mut access) = self.call.engine.here() else { return Poll::Ready(None) };
-        let State { board, core, .. } = &mut *access;
-        if let Some((partial, lent)) = board.take_lent(key)
-            && let Some(lent) = core.give_back(&partial, lent)
-        {
-            // The response came meanwhile, without these bytes, or the call failed.
-            board.lend(key, partial, lent.into());
-        }
-        let waiting = Waiting::Task(context.waker().clone());
-        match board.progress(key, self.seen, waiting) {
-            Progress::Ended => Poll::Ready(None),
-            Progress::Partial(partial) => {
-                let Some(lent) = core.lend(&partial) else { return Poll::Ready(None) };
-                let whole = Arc::new(lent);
-                board.lend(key, partial, whole.clone());
-                Poll::Ready(Some(Part { whole, seen: self.seen, call: PhantomData }))
-            }
-            Progress::Nothing => {
-                access.need_leader();
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Future for Call {
-    type Output = Result<Message, CallError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let _entered = this.span.enter();
-        let result = match (&this.state, this.engine.shared()) {
-            (CallState::Refused(error), _) => Err(error.clone()),
-            (CallState::Finished, _) => Err(CallError::ShuttingDown),
-            (CallState::Running(_), None) => Err(CallError::Forked),
-            (CallState::Running(running), Some(shared)) => {
-                std::task::ready!(running.poll(shared, context))
-            }
-        };
-        let ended = mem::replace(&mut this.state, CallState::Finished);
-        if let (CallState::Running(running), Some(shared)) = (ended, this.engine.shared()) {
-            shared.slots.put_back(running.slot);
-        }
-        Poll::Ready(report(result))
-    }
-}
-
-impl Running {
-    /// Takes the result, without the engine's lock if it is there, or registers the task.
-    fn poll(&self, shared: &Shared, context: &Context<'_>) -> Poll<Result<Message, CallError>> {
-        loop {
-            if let Some(result) = self.slot.take() {
-                return Poll::Ready(result);
-            }
-            let mut access = shared.access();
-            if access.board.wait(self.key, Waiting::Task(context.waker().clone())) {
-                access.need_leader();
-                return Poll::Pending;
-            }
-        }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let state = mem::replace(&mut self.state, CallState::Finished);
-        if let CallState::Running(Running { key, slot }) = state
-            && let Some(shared) = self.engine.shared()
-        {
-            if slot.take().is_none() {
-                let mut access = shared.access();
-                match access.board.give_up(key) {
-                    Some(rpc) => {
-                        access.core.cancel(rpc);
-                        access.submitted();
-                    }
-                    // It just ended.
-                    None => drop(slot.take()),
-                }
-            }
-            shared.slots.put_back(slot);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::task::Waker;
-    use std::thread;
-
-    use super::*;
-
-    /// Where a result needs the lock, this hangs.
-    #[test]
-    fn a_result_is_taken_or_dropped_while_somebody_else_holds_the_engine() {
-        let open = || Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-        let (engine, other) = (open(), open());
-        let (client, to, server) = (engine.client(), other.local_addr(), other.serve().unwrap());
-        thread::spawn(move || {
-            while let Some(request) = server.accept() {
-                let _ = request.reply("ends");
-            }
-        });
-        let [taken, dropped] = [(); 2].map(|()| client.call_async(to, "a question"));
-        while engine.metrics().engine.calls_in_progress > 0 {
-            thread::yield_now();
-        }
-        let held = engine.here();
-        let taken = pin!(taken).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(taken, Poll::Ready(Ok(result)) if result == *b"ends"));
-        drop(dropped);
-        drop(held);
-    }
 }

@@ -1,4 +1,4 @@
-//! What an engine can be told: limits, pacing, priorities, and the protocol's own parameters.
+//! Engine configuration: limits, pacing, priorities, and the parameters of the protocol.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
-use crate::driver::{ETHERNET_MTU, Framing};
+use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
 
-/// Parameters of an engine. Start from [`Config::default`] and change fields, which have methods of
-/// their names for that.
+/// Parameters of an engine. Start from [`Config::default`] and change fields; each has a method of
+/// the same name. `max_message`, `max_rpcs`, `memory_budget`, and `readable_events` set the
+/// protocol's limits that users need first; other parameters of the protocol are in `protocol`.
 ///
 /// ```
 /// let config = homa::Config::default();
@@ -21,48 +22,49 @@ use crate::error::OpenError;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The protocol's parameters. `levels` follows `priority_map`, `receive_buffer` is what the
-    /// kernel granted, and `seed` is drawn at random unless `seed` below is set. Default:
-    /// [`homa_proto::Config::for_users`] with windows for any link. Its `link_rate` is `None`: what
-    /// the route to each peer says ([`crate::egress`]); where that is unknown, as in many virtual
-    /// machines, windows and timeouts are measured. `memory_budget` is for messages on their way
-    /// here and requests that nobody accepted; responses that are here and that nobody took come on
-    /// top, at most `max_message` for each call in progress.
+    /// Parameters of the protocol. Three of them are set when the engine opens: `levels` follows
+    /// `priority_map`, `receive_buffer` is what the kernel granted, and `seed` is random unless
+    /// `seed` below is set. Default: [`homa_proto::Config::for_users`], with windows for any link
+    /// rate. If its `link_rate` is `None`, the rate is that of the route to each peer; if that is
+    /// unknown, as in many virtual machines, windows and timeouts are measured. `memory_budget`
+    /// covers messages that are arriving and requests that are not accepted yet. Responses that
+    /// have arrived and are not taken yet are not included: at most `max_message` for each call in
+    /// progress.
     pub protocol: homa_proto::Config,
-    /// How levels travel in the IP header. Default: six levels, CS0 to CS5.
+    /// The mapping from priority levels to the IP header. Default: six levels, CS0 to CS5.
     pub priority_map: PriorityMap,
-    /// Rate of the link below, for the pacer and the protocol: one link for all peers. `None`
-    /// (default): of the interface that the kernel's route to each peer takes, and where nobody
-    /// knows it, by what is still queued. Set it where the kernel cannot know, as on a tunnel or
-    /// TAP device.
+    /// Rate of the link, for the pacer and the protocol; all peers then share one link. `None`
+    /// (default): the rate of the interface on the kernel's route to each peer. If that is unknown,
+    /// sending is paced by the kernel's queue and windows are measured. Set the rate if the kernel
+    /// cannot know it, for example on a tunnel or a TAP device.
     pub link_rate: Option<Rate>,
-    /// Largest IP packet to send, bytes; at least 576. `None` (default): what the route to each
-    /// peer takes, up to jumbo frames of 9000 bytes, or, where frames are taken from interfaces
-    /// ([`Engine::xdp`](crate::Engine::xdp)), up to what one of those holds. Packets begin with at
-    /// most 1500 bytes. Larger ones are sent once the peer has answered one of their size, which
-    /// is tried with the first long message to it, and smaller ones as soon as the path takes no
-    /// more (RFC 8899): nobody has to know what the path takes. A short message may wait for one
-    /// packet in front of it, at 1 Gbit/s 72 µs for one of 9000 bytes and 12 µs for one of 1500.
+    /// Largest IP packet to send, in bytes, at least 576. `None` (default): what the route to each
+    /// peer takes, up to jumbo frames of 9000 bytes, or up to the size of a frame with
+    /// [`Engine::xdp`](crate::Engine::xdp). Packets have at most 1500 bytes at first. Larger ones
+    /// are probed with the first long message to a peer, and smaller ones are used as soon as the
+    /// path takes no more (RFC 8899), so you do not have to know the path. A short message may wait
+    /// for one packet in front of it: at 1 Gbit/s, 72 µs if it has 9000 bytes and 12 µs if it has
+    /// 1500.
     pub mtu: Option<u16>,
-    /// Receive queue to ask the kernel for, bytes. Default 4 MiB; the kernel grants at most
-    /// `net.core.rmem_max`.
+    /// Size of the receive queue that is requested from the kernel, in bytes. Default: 4 MiB. The
+    /// kernel grants at most `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Bytes of outgoing messages held at a time (kept until acknowledged); calls and replies
-    /// beyond are refused. Default 1 GiB.
+    /// Memory for outgoing messages, in bytes. A message is kept until it is acknowledged. Calls
+    /// and replies beyond the limit are refused. Default: 1 GiB.
     pub send_memory: u64,
-    /// How long a thread that blocks for a response or request looks for it before it sleeps, as
-    /// long as that succeeds often enough to pay: falling asleep and waking up take longer. Default
-    /// 50 µs; zero never spins. Unless it is zero, threads of shared engines also spin through
-    /// waits of up to 100 µs for room on the link: a sleep ends some 50 µs late (the system's timer
-    /// slack), four packets of a link of 1 Gbit/s. Callers of inline engines choose how they wait.
+    /// How long a blocking thread polls before it sleeps, as long as polling succeeds often enough
+    /// to pay; sleeping and waking takes longer than a short poll. Default: 50 µs. Zero never
+    /// spins. Unless it is zero, threads of a shared engine also spin through waits of up to 100 µs
+    /// for the link. A sleep would end some 50 µs late because of the system's timer slack, which
+    /// is the time of four packets at 1 Gbit/s. Callers of inline engines choose how they wait.
     pub spin: Duration,
-    /// Most peers remembered at a time; idle ones make room. With them it is forgotten which of
-    /// their requests were executed here: a copy that the network delivers after that is executed
-    /// again. Default 65,536.
+    /// Most peers that are remembered; idle ones are forgotten first. The engine then also forgets
+    /// which of their requests were executed here, so a copy that the network delivers later is
+    /// executed again. Default: 65,536.
     pub max_peers: u32,
-    /// Seeds the first RPC id. `None` (default): random. Two engines that talk to the same servers
-    /// from the same address and port one after the other must not share a seed. Each of a group
-    /// ([`Engine::sharded`](crate::Engine::sharded)) makes its own of this.
+    /// Seed of the first RPC id. `None` (default): random. Two engines must not share a seed if
+    /// they call the same servers from the same address and port, one after the other. Each engine
+    /// of a group ([`Engine::sharded`](crate::Engine::sharded)) derives its seed from this one.
     pub seed: Option<u64>,
 }
 
@@ -78,24 +80,25 @@ homa_proto::setters!(Config {
     seed: impl Into<Option<u64>>,
 });
 
-/// What the protocol is told of loopback, which has no rate: windows as large as any.
+/// The rate that the protocol assumes for loopback, which has none: it allows the largest windows.
 pub(crate) const LOOPBACK: Rate = Rate::gbps(100);
 
-/// Most RTTbytes in time: a kernel takes up to this long to turn a grant into data, and windows
-/// have to last.
+/// Most RTTbytes, as time. A kernel may take this long to turn a grant into data, and the window
+/// has to last for it.
 const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
-/// Most RTTbytes on a link of a gigabit or so, and whatever the link, bytes: more would only fill
-/// the buffers of switches.
+/// Most RTTbytes on a link of about 1 Gbit/s, and on any link, in bytes. More would only fill the
+/// buffers of switches.
 const RTT_BYTES_SLOW: u32 = 60_000;
 const RTT_BYTES_MAX: u32 = 240_000;
 
-/// Most RTTbytes on a link of the given rate, bytes; where that is unknown they are measured.
+/// Most RTTbytes on a link of the given rate, in bytes. If the rate is unknown, RTTbytes are
+/// measured.
 pub(crate) fn rtt_bytes_max(link: Option<Rate>) -> u32 {
     let window = link.map_or(u64::MAX, |rate| rate.bytes_in(RTT_MAX));
     window.clamp(RTT_BYTES_SLOW.into(), RTT_BYTES_MAX.into()) as u32
 }
 
-/// The users' profile, with windows for any link.
+/// The profile for users, with windows for any link rate.
 fn users() -> homa_proto::Config {
     let mut protocol = homa_proto::Config::for_users(None);
     protocol.rtt_bytes_max = RTT_BYTES_MAX;
@@ -103,6 +106,34 @@ fn users() -> homa_proto::Config {
         *max_incoming = (*max_incoming).max(4 * protocol.rtt_bytes_max);
     }
     protocol
+}
+
+/// Limits of the protocol that users set first.
+impl Config {
+    /// Longest message that is sent or accepted, in bytes. Default: 16 MiB.
+    pub fn max_message(mut self, bytes: u32) -> Self {
+        self.protocol.max_message = bytes;
+        self
+    }
+
+    /// Most calls in progress, and most requests of others in progress.
+    pub fn max_rpcs(mut self, rpcs: u32) -> Self {
+        self.protocol.max_rpcs = rpcs;
+        self
+    }
+
+    /// Memory for messages that are arriving and for requests that are not accepted yet, in bytes.
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.protocol.memory_budget = bytes;
+        self
+    }
+
+    /// Reports long messages while they arrive: see [`Call::arrived`](crate::Call::arrived) and
+    /// [`inline::Engine::read`](crate::inline::Engine::read). Default: off.
+    pub fn readable_events(mut self, on: bool) -> Self {
+        self.protocol.readable_events = on;
+        self
+    }
 }
 
 impl Default for Config {
@@ -122,18 +153,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// For hosts that run the Linux kernel module (branch main): its rules, timers and eight
-    /// levels, for [`Engine::raw_ip`](crate::Engine::raw_ip). It gives up on a server after 100 ms
-    /// of silence, and so do we; but where a module's server asks for an acknowledgement for ever,
-    /// ours asks ever more seldom and stops after 2 s.
+    /// For peers that run the Linux kernel module (branch main), over
+    /// [`Engine::raw_ip`](crate::Engine::raw_ip): its rules, timers, and eight levels. As the
+    /// module does, it gives up on a server after 100 ms of silence. One rule differs: a module's
+    /// server asks for an acknowledgement forever, but ours asks less and less often, and stops
+    /// after 2 s.
     pub fn linux() -> Self {
         let protocol = homa_proto::Config::linux();
         Self { protocol, priority_map: PriorityMap::Linux, ..Self::default() }
     }
 
-    /// Most engines that the limits can be divided between: each may call and be called, know a
-    /// peer, grant a packet, take in one of a stranger, for which there is an eighth of the memory,
-    /// and send a message as long as any.
+    /// Most engines that can share these limits. Each of them must be able to make a call, receive
+    /// one, know a peer, grant a packet, receive a packet of an unvalidated sender (which may use
+    /// an eighth of the memory), and send a message of any length.
     pub(crate) fn most_shards(&self) -> u64 {
         let protocol = &self.protocol;
         let packet = u64::from(self.mtu.unwrap_or(ETHERNET_MTU)).max(1);
@@ -154,7 +186,7 @@ impl Config {
         most.into_iter().min().unwrap_or(0).max(1)
     }
 
-    /// The part of one of `shards` engines.
+    /// The configuration of one of `shards` engines.
     pub(crate) fn part(&self, number: usize, shards: u16) -> Self {
         let mut part = self.clone();
         let protocol = &mut part.protocol;
@@ -162,13 +194,14 @@ impl Config {
         protocol.max_rpcs /= u32::from(shards);
         part.send_memory /= u64::from(shards);
         part.max_peers /= u32::from(shards);
-        // Far apart: seeds that follow each other, as those of runs may, have no parts in common.
+        // Far apart, so that consecutive seeds, as a series of runs may have, give different
+        // engines.
         part.seed = self.seed.map(|seed| seed.wrapping_add((number as u64) << 48));
         part
     }
 
-    /// The largest packets to send, where a driver does well with those of up to `good` bytes: no
-    /// larger than what may be granted at a time, or they would never be.
+    /// The largest packets to send if the driver recommends at most `good` bytes. No larger than
+    /// what may be granted at a time, because a larger packet would never be granted.
     pub(crate) fn largest_packet(&self, good: u16) -> u16 {
         let granted = match self.protocol.window {
             GrantWindow::Shared { max_incoming } | GrantWindow::RttBytesShared { max_incoming } => {
@@ -179,11 +212,11 @@ impl Config {
         self.mtu.unwrap_or_else(|| good.min(granted).max(ETHERNET_MTU))
     }
 
-    /// Completes and checks the protocol's part.
+    /// Completes and validates the parameters of the protocol.
     pub(crate) fn complete(
         &self,
         receive_buffer: u32,
-        framing: Framing,
+        encapsulation: Encapsulation,
     ) -> Result<ValidConfig, OpenError> {
         if let Some(mtu) = self.mtu.filter(|&mtu| mtu < 576) {
             return Err(OpenError::Mtu { mtu });
@@ -192,8 +225,8 @@ impl Config {
         protocol.levels = protocol.levels.min(self.priority_map.levels());
         protocol.receive_buffer = receive_buffer;
         protocol.unguessable_ids = true;
-        // A kernel module could not answer.
-        protocol.validate_addresses = framing == Framing::Datagram;
+        // A kernel module could not answer a challenge.
+        protocol.validate_addresses = encapsulation == Encapsulation::Datagram;
         if let Some(rate) = self.link_rate {
             protocol.link_rate = Some(rate);
         }
@@ -202,7 +235,7 @@ impl Config {
     }
 }
 
-/// A random number from the system's entropy, by way of the keys of the standard hash tables.
+/// A random number from the system's entropy, taken from the keys of the standard hash tables.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
@@ -212,17 +245,17 @@ pub(crate) fn random() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// How long the caller will wait. Default 10 s. The server hears of it, over UDP, and does not
-    /// begin what nobody waits for any more.
+    /// How long the caller waits. Default: 10 s. Over UDP the server receives the deadline and does
+    /// not start a request that has expired.
     pub deadline: Duration,
-    /// The request may be executed more than once: then a call whose server lost it, in a restart
-    /// or for another reason, or is not there, is made again until its deadline, and no
-    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate) comes of it.
-    /// Without effect in the profiles of the kernel module and of the paper, where any request may
-    /// be.
+    /// The call may be executed more than once. If the server restarts or disappears, the call is
+    /// retried until its deadline instead of failing with
+    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate). Without effect in the
+    /// profiles of the kernel module and of the paper, in which any request may be executed more
+    /// than once.
     pub idempotent: bool,
-    /// The distributed trace that the request belongs to. The server hears of it
-    /// ([`Request::trace_context`](crate::Request::trace_context)), over UDP. Default: that of the
+    /// The distributed trace that the request belongs to. Over UDP it travels to the server
+    /// ([`Request::trace_context`](crate::Request::trace_context)). Default: the trace of the
     /// request on whose behalf the client calls, if any.
     pub trace: Option<TraceContext>,
 }
@@ -239,12 +272,12 @@ impl CallOptions {
         Self { deadline, ..Self::default() }
     }
 
-    /// Says that the request may be executed twice.
+    /// Marks the call as idempotent: the request may be executed more than once.
     pub fn idempotent(self) -> Self {
         Self { idempotent: true, ..self }
     }
 
-    /// Names the distributed trace that the request belongs to.
+    /// Sets the distributed trace that the request belongs to.
     pub fn trace(self, context: TraceContext) -> Self {
         Self { trace: Some(context), ..self }
     }
@@ -257,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_engines_that_share_an_address_come_to_no_more_than_the_whole() {
+    fn the_limits_of_all_shards_add_up_to_the_configured_ones() {
         for whole in [Config::default().seed(7), Config::linux().seed(7)] {
             for shards in [1, 3, 64] {
                 let parts: Vec<_> = (0..shards).map(|n| whole.part(n.into(), shards)).collect();
@@ -270,21 +303,21 @@ mod tests {
                 of(|config| config.protocol.max_rpcs.into());
                 of(|config| config.send_memory);
                 of(|config| config.max_peers.into());
-                assert!(parts.iter().all(|part| part.complete(1, Framing::Datagram).is_ok()));
-                // No two name their first RPC alike.
+                assert!(parts.iter().all(|part| part.complete(1, Encapsulation::Datagram).is_ok()));
+                // No two engines start with the same RPC id.
                 let mut seeds: Vec<_> = parts.iter().map(|part| part.seed).collect();
                 seeds.dedup();
                 assert_eq!(seeds.len(), usize::from(shards));
             }
         }
-        // What all are granted together is worth a packet for each, even a large one.
+        // The bytes granted to all of them together hold a packet for each, even a large one.
         let most = |config: Config| config.send_memory(1 << 40).most_shards();
         assert_eq!(most(Config::default().mtu(9_000)), 106, "960,000 bytes granted at a time");
         assert_eq!(most(Config::default()), 640);
     }
 
     #[test]
-    fn no_engine_has_the_seed_of_another_of_its_group_or_of_one_with_the_next_seed() {
+    fn no_two_engines_of_close_seeds_or_one_group_share_a_seed() {
         let seeds = [0, 1, 2, u64::MAX, 1 << 32, (1 << 32) + 1];
         let parts = |seed| {
             let config = Config::default().seed(seed);

@@ -1,9 +1,9 @@
 //! Homa for everyone: RPCs with low tail latency, in user space, over UDP, without privileges.
 //!
-//! Homa delivers the shortest remaining message first: receivers grant senders what they may send,
-//! senders send the shortest message next, and packets carry a priority that switches honour (Homa
-//! §3). Short RPCs stay fast while long ones fill the links. There are no connections: a client
-//! calls an address.
+//! Homa delivers the shortest remaining message first (Homa §3). Receivers grant senders the bytes
+//! that they may send, senders send the shortest message next, and switches honour the priority of
+//! each packet. Short RPCs therefore stay fast while long messages fill the links. There are no
+//! connections: a client calls an address.
 //!
 //! A server in ten lines:
 //! ```no_run
@@ -36,79 +36,86 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Concepts
+//! * **Message**: a sequence of bytes, at least one and by default at most 16 MiB. It is sent as a
+//!   [`Payload`] and received as a [`Message`], in both cases without a copy if possible.
+//! * **RPC**: a request message from a client and the response message of a server. RPCs are
+//!   independent: one that is lost or long does not delay the next.
+//! * **Peer**: an address and a UDP port, so each process of a host is one peer. There is no
+//!   set-up, because any peer can be called at any time.
+//! * **Priority**: the class in which a packet leaves. Nobody sets it by hand: the protocol derives
+//!   it from the bytes that a message still has to send. [`PriorityMap`] chooses the DSCP classes.
+//! * **Engine**: the sockets, timers, and memory behind clients and servers. [`Client::new`] and
+//!   [`Server::bind`] open one; share it with [`Engine::client`] and [`Engine::serve`].
+//!
 //! # Four ways to drive it
-//! | way | who does the work | for |
+//! | way | who drives the engine | for |
 //! |---|---|---|
-//! | [`Client::call`], [`Server::accept`] | the threads that block | services with threads |
+//! | [`Client::call`], [`Server::accept`] | the blocking threads | services with threads |
 //! | [`Client::call_async`], [`Server::accept_async`] | a helper thread | any async executor |
 //! | [`inline::Engine`] | the caller's event loop | the lowest latency |
-//! | [`Socket`] | who blocks, or a helper | sockets' style, poll loops, C |
+//! | [`Socket`] | the blocking caller, otherwise a helper thread | sockets' style, poll loops, C |
 //!
-//! Long messages can be read while they arrive: [`Call::arrived`], [`inline::Engine::read`].
+//! The first two can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
+//! opens one engine per core at one address. A long message can be read while it arrives: see
+//! [`Call::arrived`] and [`inline::Engine::read`].
 //!
-//! What is sent is a [`Payload`], made from vectors, strings, [`bytes::Bytes`] and lists of these
-//! without a copy; what arrives is a [`Message`], which becomes a vector or `Bytes` likewise.
+//! # Guarantees
+//! | guarantee | see |
+//! |---|---|
+//! | A call ends with a response or a typed error by its deadline (10 s by default). | [`CallError`], [`CallOptions`] |
+//! | Over UDP the deadline travels with the call: servers see the remaining time, skip expired requests, and pass the deadline on to the calls they make. | [`Request::remaining`], [`Request::client`] |
+//! | A request is executed at most once, unless the call is marked idempotent. The profiles of the kernel module and of the paper do not guarantee this. | [`CallOptions::idempotent`], [`Config::linux`] |
+//! | Dropping a call cancels it, also at the server. | [`Call`], [`Request::cancelled`] |
+//! | Overload is refused with a typed error instead of being queued without bound. | [`Client::ready`], [`Request::reply_async`] |
+//! | Input from a peer cannot cause a panic, or use more memory than the limits allow. | [`Config`] |
 //!
-//! The first two may be mixed on one [`Engine`], which any number of clients and servers share. For
-//! more work than one core does, [`Engine::sharded`] opens one engine per core at one address.
+//! # Not guaranteed
+//! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
+//! packets can forge them, including responses. Other attackers are limited: over UDP a client is
+//! validated before its first request is executed, which costs one round trip, and copies of
+//! requests are not executed, even after a restart (`docs/security.md`). Over raw IP, the protocol
+//! of the kernel module, neither holds. Only Linux on 64-bit machines is supported.
 //!
-//! # What can be seen
-//! [`Engine::metrics`] has counters, and histograms of how long RPCs took, as values and as
-//! OpenMetrics text; feature `metrics-http` serves it (`metrics::http`). Each call has a span of
-//! `tracing`, `homa_call`, and each request one, `homa_request`: both name the RPC and the peer as
-//! `homa pcap` does, and the distributed trace ([`CallOptions::trace`]) where there is one.
-//!
-//! # What is promised
-//! * A call ends with a response or a typed [`CallError`], by its deadline ([`CallOptions`], 10 s),
-//!   which travels with it over UDP: servers see how long somebody waits ([`Request::remaining`]),
-//!   begin nothing for nobody, and have their own calls share it ([`Request::client`]).
-//! * A request is executed at most once unless the call says that it is idempotent. The rules of
-//!   the kernel module ([`Config::linux`]) and of the paper do not promise that.
-//! * Dropping a [`Call`] cancels it, also at the server ([`Request::cancelled`]).
-//! * Too much work is refused with a typed error, not queued without bound; [`Client::ready`] and
-//!   [`Request::reply_async`] wait for room.
-//! * Nothing that a peer sends can panic, or take more memory than [`Config`] allows.
-//!
-//! # What is not
-//! Everything travels in plaintext and peers are not authenticated: whoever reads packets on the
-//! way can forge them, answers and executions included. What others can do is bounded: over UDP, a
-//! client proves that it receives at its address before its first request is executed, which takes
-//! a round trip, and copies of requests are not executed, even after a restart
-//! (`docs/security.md`). Over IP, as the kernel module speaks, neither holds. Linux on 64-bit
-//! machines only. A message is at least one byte long and at most 16 MiB by default.
+//! # Observability
+//! [`Engine::metrics`] returns counters and latency histograms as values and as OpenMetrics text,
+//! which feature `metrics-http` serves over HTTP (`metrics::http`). Each call has a `tracing` span,
+//! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
+//! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
 
+mod call;
 mod client;
 mod config;
+pub mod doctor;
 pub mod driver;
-pub mod egress;
+mod egress;
 mod engine;
 pub mod error;
-mod handle;
 mod message;
 pub mod metrics;
 mod pacer;
 mod payload;
 mod priority_map;
+mod ready;
 mod request;
-mod room;
 mod server;
 mod sharded;
 pub mod socket;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use client::{Arrived, Call, Client, Part};
+pub use call::{Arrived, Call, Part};
+pub use client::Client;
 pub use config::{CallOptions, Config};
-pub use engine::inline;
+pub use engine::{Engine, inline};
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
-pub use handle::Engine;
 pub use homa_proto as proto;
 pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;
 pub use payload::Payload;
 pub use priority_map::PriorityMap;
+pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
-pub use room::Ready;
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
@@ -118,7 +125,7 @@ pub use socket::Socket;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Handles go to any thread, and more than one.
+/// Handles can be sent to other threads and shared between them.
 const _: () = {
     const fn shared<T: Clone + Send + Sync>() {}
     const fn sent<T: Send + Sync>() {}

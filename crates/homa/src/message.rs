@@ -1,12 +1,12 @@
-//! A message as the application sees it.
+//! A received message.
 
 use std::fmt;
 use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// The bytes of a message that arrived. Reads as a slice; gives up its memory, as a vector or as
-/// [`Bytes`] to be shared and cut up, without copying.
+/// The bytes of a received message. It dereferences to a slice. Its memory can be taken without a
+/// copy, as a vector, or as [`Bytes`] to be shared and split.
 ///
 /// ```
 /// # let message = homa::Message::from(b"4:ping and more".to_vec());
@@ -18,12 +18,12 @@ use bytes::Bytes;
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// The bytes, owned.
+    /// Returns the bytes as a vector.
     pub fn into_vec(self) -> Vec<u8> {
         self.0
     }
 
-    /// The bytes, to be shared.
+    /// Returns the bytes as a shareable buffer.
     pub fn into_bytes(self) -> Bytes {
         self.0.into()
     }

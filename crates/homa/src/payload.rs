@@ -6,15 +6,16 @@ use bytes::Bytes;
 
 use crate::message::Message;
 
-/// The bytes of a message to send, made by `into()` from whatever holds them. Vectors, strings,
-/// received [`Message`]s and [`Bytes`] are taken over without a copy; slices and arrays of bytes
-/// are copied. To send the same bytes more than once, keep them in [`Bytes`].
+/// The bytes of a message to send, created with `into()`. Vectors, strings, received [`Message`]s
+/// and [`Bytes`] are moved without a copy; slices and arrays are copied. To send the same bytes
+/// more than once, keep them in [`Bytes`].
 ///
-/// A list of [`Bytes`] is one message, which is sent from where its parts lie: only packets with
-/// many small parts, and those of at most 600 bytes, are copied together.
+/// A list of [`Bytes`] is one message, and is sent from where its parts lie. Only packets with many
+/// small parts, and packets of at most 600 bytes, are copied together.
 ///
-/// Memory of your own ([`Bytes::from_owner`]) is dropped by any thread that uses the engine, or by
-/// the engine's own, when the message is over: its destructor may use the engine.
+/// If the memory has an owner ([`Bytes::from_owner`]), its destructor runs when the message is
+/// released, in any thread that uses the engine or in the engine's helper thread. The destructor
+/// may use the engine.
 ///
 /// ```
 /// # use homa::{Client, Server};
@@ -33,27 +34,27 @@ use crate::message::Message;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Payload(Held);
+pub struct Payload(Storage);
 
-// Two enumerations, since then neither needs a tag.
+// Two nested enumerations, because then neither needs a tag.
 #[derive(Clone, Debug)]
-enum Held {
-    Own(Own),
+enum Storage {
+    Owned(Owned),
     Shared(Bytes),
 }
 
 #[derive(Clone, Debug)]
-enum Own {
+enum Owned {
     Vector(Vec<u8>),
-    List(Arc<[Part]>),
+    List(Arc<[PayloadPart]>),
 }
 
 const _: () = assert!(size_of::<Payload>() == size_of::<Bytes>(), "calls move it");
 
 /// A part of a list; never empty.
 #[derive(Debug)]
-struct Part {
-    /// Bytes of the message up to its end.
+struct PayloadPart {
+    /// Offset of its end in the message.
     end: usize,
     bytes: Bytes,
 }
@@ -62,29 +63,29 @@ impl Payload {
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.len(),
-            Held::Shared(bytes) => bytes.len(),
-            Held::Own(Own::List(parts)) => parts.last().map_or(0, |part| part.end),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.len(),
+            Storage::Shared(bytes) => bytes.len(),
+            Storage::Owned(Owned::List(parts)) => parts.last().map_or(0, |part| part.end),
         }
     }
 
-    /// True without bytes: such a message is refused.
+    /// True if there are no bytes: such a message is refused.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes in order, part by part; what was not made from a list has one part.
+    /// The bytes in order, part by part. A payload that was not created from a list has one part.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.slices(0, self.len())
     }
 
-    /// `len` bytes from `start` on, if there are so many and they lie together.
+    /// `len` bytes from `start` on, if they exist and are contiguous.
     #[inline]
     pub(crate) fn get(&self, start: usize, len: usize) -> Option<&[u8]> {
         match &self.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.get(start..start + len),
-            Held::Shared(bytes) => bytes.get(start..start + len),
-            Held::Own(Own::List(_)) => self.get_of_list(start, len),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.get(start..start + len),
+            Storage::Shared(bytes) => bytes.get(start..start + len),
+            Storage::Owned(Owned::List(_)) => self.get_of_list(start, len),
         }
     }
 
@@ -93,13 +94,13 @@ impl Payload {
         self.slices(start, len).next().filter(|slice| slice.len() == len)
     }
 
-    /// As many of the `len` bytes from `start` on as there are, in the slices in which they lie.
+    /// Up to `len` bytes from `start` on, in contiguous slices.
     pub(crate) fn slices(&self, start: usize, len: usize) -> impl Iterator<Item = &[u8]> {
         let end = start.saturating_add(len);
-        let (whole, list): (&[u8], &[Part]) = match &self.0 {
-            Held::Own(Own::Vector(bytes)) => (bytes, &[]),
-            Held::Shared(bytes) => (bytes, &[]),
-            Held::Own(Own::List(parts)) => (&[], parts),
+        let (whole, list): (&[u8], &[PayloadPart]) = match &self.0 {
+            Storage::Owned(Owned::Vector(bytes)) => (bytes, &[]),
+            Storage::Shared(bytes) => (bytes, &[]),
+            Storage::Owned(Owned::List(parts)) => (&[], parts),
         };
         let whole = whole.get(start..end.min(whole.len())).filter(|slice| !slice.is_empty());
         let first = list.partition_point(|part| part.end <= start);
@@ -111,30 +112,30 @@ impl Payload {
         whole.into_iter().chain(parts)
     }
 
-    /// The vector, for its memory; itself where the bytes may be shared, and somebody's code runs
-    /// when they are dropped ([`Bytes::from_owner`]).
+    /// The vector, so that its memory can be reused. Returns the payload itself if the bytes may be
+    /// shared, because dropping them can run a destructor ([`Bytes::from_owner`]).
     pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
         match self.0 {
-            Held::Own(Own::Vector(bytes)) => Ok(bytes),
-            Held::Shared(_) | Held::Own(Own::List(_)) => Err(self),
+            Storage::Owned(Owned::Vector(bytes)) => Ok(bytes),
+            Storage::Shared(_) | Storage::Owned(Owned::List(_)) => Err(self),
         }
     }
 }
 
-/// Without a copy unless it was made from a list.
+/// Copies only if the payload was created from a list.
 impl From<Payload> for Bytes {
     fn from(payload: Payload) -> Self {
         match payload.0 {
-            Held::Own(Own::Vector(bytes)) => bytes.into(),
-            Held::Shared(bytes) => bytes,
-            Held::Own(Own::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
+            Storage::Owned(Owned::Vector(bytes)) => bytes.into(),
+            Storage::Shared(bytes) => bytes,
+            Storage::Owned(Owned::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
         }
     }
 }
 
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
-        Self(Held::Shared(bytes))
+        Self(Storage::Shared(bytes))
     }
 }
 
@@ -156,28 +157,28 @@ impl<const N: usize> From<[Bytes; N]> for Payload {
     }
 }
 
-/// From parts of any kind that [`Bytes`] takes over: vectors, strings, received messages.
+/// From parts of any kind that converts into [`Bytes`]: vectors, strings, received messages.
 impl<B: Into<Bytes>> FromIterator<B> for Payload {
     fn from_iter<I: IntoIterator<Item = B>>(parts: I) -> Self {
         let mut end = 0;
         let parts = parts.into_iter().map(Into::into).filter(|bytes| !bytes.is_empty());
-        let mut parts: Vec<Part> = parts
+        let mut parts: Vec<PayloadPart> = parts
             .map(|bytes| {
                 end += bytes.len();
-                Part { end, bytes }
+                PayloadPart { end, bytes }
             })
             .collect();
         match parts.len() {
             0 => Bytes::new().into(),
             1 => parts.remove(0).bytes.into(),
-            _ => Self(Held::Own(Own::List(parts.into()))),
+            _ => Self(Storage::Owned(Owned::List(parts.into()))),
         }
     }
 }
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Held::Own(Own::Vector(bytes)))
+        Self(Storage::Owned(Owned::Vector(bytes)))
     }
 }
 
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_gives_any_span_in_the_slices_where_it_lies() {
+    fn a_list_returns_any_span_in_contiguous_slices() {
         let parts = [Bytes::from("abc"), Bytes::new(), Bytes::from("d"), Bytes::from("efgh")];
         let list = Payload::from(parts.clone());
         assert_eq!(list.len(), 8);

@@ -1,4 +1,4 @@
-//! A request at its server: what it says, whether somebody still waits for it, and its answer.
+//! A request at its server: its bytes, its deadline, and its answer.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::client::Client;
-use crate::engine::room::Wants;
-use crate::engine::shared::Access;
-use crate::engine::switchboard::Accepted;
+use crate::engine::Engine;
+use crate::engine::core::limits::CapacityWaiter;
+use crate::engine::wait::shared::Access;
+use crate::engine::wait::waiters::Accepted;
 use crate::error::ReplyError;
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::payload::Payload;
-use crate::room;
+use crate::ready;
 
-/// A request to be answered. Reads as its bytes. Dropping it unanswered tells the client at once
-/// that no answer will come: its call ends with
-/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is made again after a while if
-/// it is idempotent. (The kernel module knows no such message: in its profile, the client asks
-/// until it gives up.)
+/// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, its
+/// client is told at once: the call ends with
+/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is retried if it is
+/// idempotent. The kernel module has no such message, so in its profile the client asks until it
+/// gives up.
 #[derive(Debug)]
 pub struct Request {
     engine: Engine,
@@ -34,7 +34,7 @@ pub struct Request {
     rpc: Option<RpcHandle>,
     from: SocketAddr,
     bytes: Message,
-    /// On the protocol's clock and on the system's.
+    /// The deadline, on the protocol's clock and on the system's.
     until: Time,
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
@@ -43,9 +43,9 @@ pub struct Request {
 
 impl Request {
     pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
-        let Accepted { rpc, from, bytes, id, terms, deadline } = accepted;
-        let trace = terms.trace.map(|trace| *trace);
-        // Where nobody listens this is one look at an atomic number.
+        let Accepted { rpc, from, bytes, id, context, deadline } = accepted;
+        let trace = context.trace.map(|trace| *trace);
+        // If no subscriber is active, this costs one atomic load.
         let span = tracing::debug_span!(
             "homa_request",
             rpc = format_args!("{:#x}", id.0),
@@ -54,20 +54,20 @@ impl Request {
             trace = trace.map(tracing::field::display),
             outcome = Empty
         );
-        Self { engine, rpc: Some(rpc), from, bytes, until: terms.until, deadline, trace, span }
+        Self { engine, rpc: Some(rpc), from, bytes, until: context.until, deadline, trace, span }
     }
 
-    /// Who asks.
+    /// The client's address.
     pub fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// The `tracing` span `homa_request` (level debug), open from the accept until the request is
-    /// answered or dropped. Its fields are `rpc` (its number, written as `homa pcap` does), `peer`,
-    /// `bytes` (of the request), `trace` where its client named one and, at the end, `outcome`:
-    /// `replied`, `dropped`, or `gone` where the client had given up before the reply.
-    /// Enter it to have what is done for the request in it; whoever is still in it at the end keeps
-    /// it open.
+    /// The `tracing` span `homa_request` (level debug), which is open from the accept until the
+    /// request is answered or dropped. Its fields are `rpc` (the id in the format of `homa pcap`),
+    /// `peer`, `bytes` (of the request), `trace` if the client sent one, and finally `outcome`:
+    /// `replied`, `dropped`, or `gone` if the client had given up before the reply. Enter the span
+    /// so that the work for the request is recorded in it; a clone that you keep also keeps it
+    /// open.
     ///
     /// ```
     /// # use homa::{Client, Server};
@@ -82,33 +82,33 @@ impl Request {
         self.span.clone()
     }
 
-    /// Until when the client waits for the answer. It says so with the request, as time left, so
-    /// clocks need not agree; what the network took is not subtracted. `None` where it did not:
-    /// builds of before, and over IP. Requests whose time is over before they are accepted are
-    /// dropped unstarted (`homa_engine_requests_expired`).
+    /// The time at which the client stops waiting for the answer. The client sends the remaining
+    /// time with the request, so clocks need not agree; the time in the network is not subtracted.
+    /// `None` if the client did not send one (older clients, raw IP). A request whose deadline
+    /// passes before it is accepted is dropped and counted (`homa_engine_requests_expired`).
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// How long the client will still wait, down to zero; `None` as [`Self::deadline`].
+    /// The remaining time until [`Self::deadline`], at least zero; `None` if there is no deadline.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// The distributed trace that the client says the request belongs to (over UDP).
+    /// The distributed trace of the request, if the client sent one (UDP only).
     pub fn trace_context(&self) -> Option<TraceContext> {
         self.trace
     }
 
-    /// A client of this server's engine whose calls are made on behalf of the request: see
+    /// A client of this server's engine for calls on behalf of the request: see
     /// [`Client::on_behalf_of`].
     pub fn client(&self) -> Client {
         self.engine.client().on_behalf_of(self)
     }
 
-    /// True when the client gave up, or its time is over: there is no use in going on.
+    /// True if the client cancelled the call or the deadline has passed, so that the work can stop.
     pub fn is_cancelled(&self) -> bool {
-        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.board.is_cancelled(rpc));
+        let cancelled = |rpc| self.engine.here().is_none_or(|a| a.waiters.is_cancelled(rpc));
         self.rpc.is_some_and(cancelled) || self.is_late()
     }
 
@@ -116,9 +116,9 @@ impl Request {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Resolves when nobody waits for the answer any more: the client cancelled the call, gave it
-    /// up, or its time is over, which is also how one that vanished is noticed. Until then pending;
-    /// to be raced against the work.
+    /// Resolves when the client stops waiting for the answer: it cancelled the call, gave it up, or
+    /// the deadline passed. The deadline is also how a client that disappeared is noticed. Race it
+    /// against the work.
     ///
     /// ```
     /// # use homa::Request;
@@ -136,13 +136,14 @@ impl Request {
         Cancelled { request: self, ticket: None }
     }
 
-    /// Takes the request's bytes without copying; what is left reads as empty.
+    /// Takes the request's bytes without copying them; the request then dereferences to an empty
+    /// slice.
     pub fn take_bytes(&mut self) -> Message {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Answers. Never blocks; where the reply is refused, request and response come back with the
-    /// reason. [`Self::reply_async`] waits where there is no room.
+    /// Answers the request. It never blocks. If the reply is refused, the request and the response
+    /// are returned with the reason. If memory is the reason, [`Self::reply_async`] waits for it.
     ///
     /// ```
     /// # use homa::{Client, ReplyError, Server};
@@ -163,7 +164,7 @@ impl Request {
             Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
                 if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.board.answered(rpc);
+                    access.waiters.answered(rpc);
                     access.submitted();
                     drop(access);
                     self.rpc = None;
@@ -180,11 +181,10 @@ impl Request {
 }
 
 impl Request {
-    /// Answers, and resolves once the engine has taken the response over: at once, or, where
-    /// outgoing messages hold all the memory they may
-    /// ([`send_memory`](crate::Config::send_memory)), when clients have acknowledged enough of
-    /// them. From then on the engine sees to it; that the client has it is not waited for. A client
-    /// that gives up meanwhile ends the wait ([`ReplyError::Gone`]). Dropping the future drops the
+    /// Answers the request, and resolves once the engine has accepted the response. If outgoing
+    /// messages use all of [`send_memory`](crate::Config::send_memory), this takes until clients
+    /// have acknowledged enough of them. It does not wait for the delivery. If the client gives up
+    /// in the meantime, it resolves with [`ReplyError::Gone`]. Dropping the future drops the
     /// request.
     pub fn reply_async(self, response: impl Into<Payload>) -> Replying {
         let engine = self.engine.clone();
@@ -205,22 +205,22 @@ impl Future for Replying {
     type Output = Result<(), Box<RefusedReply>>;
 
     /// # Panics
-    /// When polled after it resolved.
+    /// If it is polled after it resolved.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (request, response) = this.reply.take().expect("polled after it resolved");
-        room::leave(&this.engine, &mut this.ticket);
+        ready::leave(&this.engine, &mut this.ticket);
         let (rpc, bytes) = (request.rpc, u32::try_from(response.len()).unwrap_or(u32::MAX));
         let refused = match (request.reply(response), rpc) {
             (Err(refused), Some(rpc))
                 if matches!(refused.error, ReplyError::SendMemoryFull { .. }) =>
             {
-                (refused, Wants::Reply { rpc, bytes })
+                (refused, CapacityWaiter::Reply { rpc, bytes })
             }
             (result, _) => return Poll::Ready(result),
         };
-        let (RefusedReply { request, response, .. }, wants) = (*refused.0, refused.1);
-        this.ticket = room::wait(&this.engine, wants, context);
+        let (RefusedReply { request, response, .. }, waiter) = (*refused.0, refused.1);
+        this.ticket = ready::wait(&this.engine, waiter, context);
         this.reply = Some((request, response));
         Poll::Pending
     }
@@ -228,7 +228,7 @@ impl Future for Replying {
 
 impl Drop for Replying {
     fn drop(&mut self) {
-        room::leave(&self.engine, &mut self.ticket);
+        ready::leave(&self.engine, &mut self.ticket);
     }
 }
 
@@ -243,7 +243,7 @@ pub struct Cancelled<'a> {
 impl Cancelled<'_> {
     fn leave(&mut self, access: &mut Access<'_>) {
         if let (Some(rpc), Some(ticket)) = (self.request.rpc, self.ticket.take()) {
-            access.board.leave_watch(rpc, ticket);
+            access.waiters.leave_watch(rpc, ticket);
         }
     }
 }
@@ -256,11 +256,11 @@ impl Future for Cancelled<'_> {
         let Some(rpc) = request.rpc else { return Poll::Ready(()) };
         let Some(mut access) = request.engine.here() else { return Poll::Ready(()) };
         self.leave(&mut access);
-        if access.board.is_cancelled(rpc) || request.is_late() {
+        if access.waiters.is_cancelled(rpc) || request.is_late() {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
-        self.ticket = Some(access.board.watch().wait(rpc, request.until, waker));
+        self.ticket = Some(access.waiters.watch().wait(rpc, request.until, waker));
         access.watched();
         Poll::Pending
     }
@@ -276,14 +276,14 @@ impl Drop for Cancelled<'_> {
     }
 }
 
-/// A reply that was refused, with all that is needed to try again. Dropping it drops the request,
-/// which tells the client.
+/// A refused reply, with the request and the response so that you can try again. Dropping it drops
+/// the request, and the client is told.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RefusedReply {
-    /// Why.
+    /// The reason.
     pub error: ReplyError,
-    /// The request, still to be answered unless the client is [gone](ReplyError::Gone).
+    /// The request, which still waits for an answer unless the client is [gone](ReplyError::Gone).
     pub request: Request,
     /// The response.
     pub response: Payload,
@@ -301,7 +301,7 @@ impl Drop for Request {
         if let Some(rpc) = self.rpc.take()
             && let Some(mut access) = self.engine.here()
         {
-            access.board.answered(rpc);
+            access.waiters.answered(rpc);
             access.core.cancel(rpc);
             access.submitted();
             drop(access);

@@ -1,4 +1,4 @@
-//! Serving requests: blocking and as futures.
+//! Serving requests, blocking or with futures.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,73 +9,79 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::engine::switchboard::{Accepted, Waiting};
+use crate::engine::wait::waiters::{Accepted, WakeTarget};
+use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
-use crate::handle::{DRAIN_STEP, Engine};
 use crate::request::Request;
 
-/// Yields the requests that arrive at an address. Cheap to clone; any number of threads and tasks
-/// may accept at a time. Dropping the last clone refuses the requests that nobody accepted.
+/// Accepts the requests that arrive at an address. A server is cheap to clone, and any number of
+/// threads and tasks may accept. Dropping the last clone refuses the requests that are not accepted
+/// yet.
 #[derive(Clone, Debug)]
-pub struct Server(Arc<Listening>);
+pub struct Server(Arc<ServerPort>);
 
-/// Closes the port when the last handle is gone, and the address unless it is the engine's first,
-/// as soon as the requests in progress there are answered.
+/// Closes the port when the last handle is dropped. The address is closed, too, unless it is the
+/// engine's first, as soon as the requests in progress there are answered.
 #[derive(Debug)]
-struct Listening {
+struct ServerPort {
     engine: Engine,
     local: SocketAddr,
 }
 
 impl Server {
-    /// A server on an engine of its own.
+    /// Opens a server on a new engine.
     pub fn bind(at: SocketAddr) -> Result<Self, OpenError> {
         Engine::bind(at, Config::default())?.serve()
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {
-        Self(Arc::new(Listening { engine, local }))
+        Self(Arc::new(ServerPort { engine, local }))
     }
 
-    /// The engine below.
+    /// The engine that this server uses.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// Where clients reach this server.
+    /// The address at which clients reach this server.
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
     }
 
-    /// Blocks until a request is here. Clients' hosts take turns, each with its requests in order
-    /// of arrival. `None` once the server or the engine drains and no request is left.
+    /// Blocks until a request is available. Hosts of clients take turns, and the requests of one
+    /// host keep their order of arrival. `None` once the server or the engine drains and no request
+    /// is left.
     pub fn accept(&self) -> Option<Request> {
         let port = self.0.local.port();
         let mut access = self.0.engine.here()?;
         let mut ticket = None;
         let arrived = access.block(None, |state| {
             if let Some(ticket) = ticket.take() {
-                state.board.stop_waiting(port, ticket);
+                state.waiters.stop_waiting(port, ticket);
             }
-            match state.board.accept(port, &mut state.core) {
+            match state.waiters.accept(port, &mut state.core) {
                 Some(arrived) => Some(Some(arrived)),
-                None if state.draining || state.board.is_draining(port) => Some(None),
+                None if state.draining || state.waiters.is_draining(port) => Some(None),
                 None => {
-                    let waiting = Waiting::Thread(thread::current());
-                    ticket = Some(state.board.wait_for_request(port, waiting));
+                    let waiting = WakeTarget::Thread(thread::current());
+                    ticket = Some(state.waiters.wait_for_request(port, waiting));
                     None
                 }
             }
         });
-        access.taken();
+        access.accepted();
         drop(access);
         arrived.flatten().map(|arrived| self.request(arrived))
     }
 
-    /// Ends this server gracefully, and leaves the engine to others: new requests are refused, as
-    /// where nobody listens ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable): not
-    /// executed, another server may be asked), those that had arrived go on being yielded, then
-    /// none. Returns when all replies are acknowledged, or fails when `timeout` has passed.
+    /// Ends this server gracefully; other users of the engine are not affected. New requests are
+    /// refused as if no server listened
+    /// ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable), so that the client can
+    /// try another server). `accept` still returns requests that were already received, then
+    /// `None`.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some replies are not acknowledged when `timeout` has passed.
     ///
     /// ```
     /// # use homa::{CallError, Client, Server};
@@ -96,7 +102,7 @@ impl Server {
         let until = Instant::now().checked_add(timeout);
         let Some(mut access) = self.0.engine.here() else { return Ok(()) };
         access.core.unlisten(port);
-        access.board.drain_queue(port);
+        access.waiters.drain_queue(port);
         access.submitted();
         loop {
             let requests = access.core.requests_at(port);
@@ -112,7 +118,8 @@ impl Server {
         }
     }
 
-    /// A future of the next request; `None` once the engine drains and no request is left.
+    /// A future of the next request; it resolves to `None` once the engine drains and no request is
+    /// left.
     pub fn accept_async(&self) -> Accept<'_> {
         Accept { server: self, ticket: None }
     }
@@ -122,12 +129,12 @@ impl Server {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ServerPort {
     fn drop(&mut self) {
         let Some(mut access) = self.engine.here() else { return };
         let state = &mut *access;
         state.core.unlisten(self.local.port());
-        state.board.close_queue(self.local.port(), &mut state.core);
+        state.waiters.close_queue(self.local.port(), &mut state.core);
         state.core.close(self.local);
         access.submitted();
     }
@@ -145,23 +152,23 @@ impl Future for Accept<'_> {
     type Output = Option<Request>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Listening { engine, local } = &*self.server.0;
+        let ServerPort { engine, local } = &*self.server.0;
         let port = local.port();
         let Some(mut access) = engine.here() else { return Poll::Ready(None) };
         if let Some(ticket) = self.ticket.take() {
-            access.board.stop_waiting(port, ticket);
+            access.waiters.stop_waiting(port, ticket);
         }
         let state = &mut *access;
-        let arrived = state.board.accept(port, &mut state.core);
-        if arrived.is_none() && !access.draining && !access.board.is_draining(port) {
-            let waiting = Waiting::Task(context.waker().clone());
-            let ticket = access.board.wait_for_request(port, waiting);
+        let arrived = state.waiters.accept(port, &mut state.core);
+        if arrived.is_none() && !access.draining && !access.waiters.is_draining(port) {
+            let waiting = WakeTarget::Task(context.waker().clone());
+            let ticket = access.waiters.wait_for_request(port, waiting);
             access.need_leader();
             drop(access);
             self.ticket = Some(ticket);
             return Poll::Pending;
         }
-        access.taken();
+        access.accepted();
         drop(access);
         Poll::Ready(arrived.map(|arrived| self.server.request(arrived)))
     }
@@ -170,11 +177,11 @@ impl Future for Accept<'_> {
 impl Drop for Accept<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let Listening { engine, local } = &*self.server.0;
+            let ServerPort { engine, local } = &*self.server.0;
             let port = local.port();
             let Some(mut access) = engine.here() else { return };
-            access.board.stop_waiting(port, ticket);
-            access.board.nudge(port);
+            access.waiters.stop_waiting(port, ticket);
+            access.waiters.nudge(port);
         }
     }
 }

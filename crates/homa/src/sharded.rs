@@ -1,15 +1,14 @@
-//! Several engines of one process at one UDP address, one per core, as one handle.
+//! Several engines of one process at one UDP address, one per core, behind one handle.
 //!
-//! Each shard is an engine with a socket, a lock and timers of its own. The kernel steers what a
-//! peer sends to one of them (`driver/udp/steering.rs`), and calls to a peer leave from there, so
-//! that a peer is known to one shard alone. They share the links, each with its part of what is
-//! used at the time (`engine/beside.rs`), and of what the protocol knows one thing: where a
-//! client's address changes and it comes to another shard, a directory tells that shard that the
-//! client was known elsewhere, and what it has in progress counts as executed
-//! (`driver/udp/directory.rs`).
+//! Each shard is an engine with a socket, a lock, and timers. The kernel steers the datagrams of a
+//! peer to one shard (`driver/udp/steering.rs`), and calls to that peer leave from there, so a peer
+//! belongs to one shard. Shards share the links by current need (`engine/net/shard_group.rs`). They
+//! share one fact of the protocol: if the address of a client changes and it reaches another shard,
+//! a directory (`driver/udp/directory.rs`) tells that shard that the client was known elsewhere,
+//! and its calls in progress count as possibly executed.
 //!
-//! Left out: moving peers, and what they had executed, between shards, so that one busy peer is one
-//! core's work; sharing an address between processes.
+//! Left out: moving peers between shards, so one busy peer is the work of one core; sharing an
+//! address between processes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,8 +16,8 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::config::{Config, random};
 use crate::driver::udp::{Steering, UdpDriver};
+use crate::engine::Engine;
 use crate::error::{DrainTimeout, OpenError};
-use crate::handle::Engine;
 use crate::metrics::Metrics;
 use crate::server::Server;
 
@@ -26,7 +25,7 @@ use crate::server::Server;
 pub(crate) const SHARDS_MAX: usize = 256;
 
 /// Engines that share an address, from [`Engine::sharded`]. Clones are handles of the same engines,
-/// which live as long as the last handle, client, server, call or request of any.
+/// which live as long as the last handle, client, server, call, or request of any of them.
 #[derive(Clone)]
 pub struct Sharded(Engine);
 
@@ -38,51 +37,45 @@ impl std::fmt::Debug for Sharded {
 }
 
 impl Engine {
-    /// `shards` engines at one UDP address (port 0: any), for a process that has more work than one
-    /// core does: one engine per core, with a server each ([`Sharded::serve`]) and one client for
-    /// all ([`Sharded::client`]). Others see one host at one address.
+    /// Opens `shards` engines at one UDP address (port 0: any), for a process that has more work
+    /// than one core can do: one engine per core, with a server each ([`Sharded::serve`]) and one
+    /// client for all ([`Sharded::client`]). To peers they are one host at one address.
     ///
-    /// The system gives what a peer sends always to the same shard, by a hash of the peer's address
-    /// and port with a secret of this group's; calls to that peer leave from that shard. Peers
-    /// spread evenly if they are many; one peer is never more than one core's work.
+    /// The system delivers the datagrams of a peer always to the same shard, chosen by a hash of
+    /// the peer's address and port with a secret of this group; calls to that peer leave from that
+    /// shard. Many peers spread evenly. One peer is never more than the work of one core, so choose
+    /// no more shards than cores are busy.
     ///
-    /// Each shard has an equal part of what `config` allows, so that all together have that:
-    /// [`memory_budget`](homa_proto::Config::memory_budget),
-    /// [`send_memory`](Config::send_memory), [`max_rpcs`](homa_proto::Config::max_rpcs) and
-    /// [`max_peers`](Config::max_peers). The links are shared by need: those that send at the time
-    /// part a link's rate alike, where it is known, and those that wait for granted bytes part what
-    /// is granted at a time to all senders (in profiles whose grants are bounded together,
-    /// `default` and `linux`), a packet at least; one that is busy alone has all. What a host may
-    /// take of a shard
-    /// (half of the memory for replies, say) is a share of the shard's part: a host with one port
-    /// has that of one shard, one with many ports that of each. Each shard's socket has a
-    /// receive queue of [`receive_buffer`](Config::receive_buffer) bytes.
+    /// Limits are split evenly across shards: [`memory_budget`](homa_proto::Config::memory_budget),
+    /// [`send_memory`](Config::send_memory), [`max_rpcs`](homa_proto::Config::max_rpcs), and
+    /// [`max_peers`](Config::max_peers). Link bandwidth is shared on demand: shards that send at
+    /// the same time share a link's rate, if it is known, and shards that wait for granted bytes
+    /// share the bytes granted at a time (at least a packet each, in profiles that bound grants
+    /// together: `default` and `linux`). A shard that is busy alone can use all of it. A host's
+    /// share, for example half of the memory for replies, is a share of each shard's part. Each
+    /// shard's socket has a receive queue of [`receive_buffer`](Config::receive_buffer) bytes, and
+    /// all links of a shard use that socket.
     ///
-    /// So choose no more shards than cores are busy.
+    /// To its servers, a sharded client is several clients at one address: each shard is validated
+    /// once, and several times if more than 4 shards call several ports of one server.
     ///
-    /// To those it calls, a sharded client is as many clients as shards, at one address: a server
-    /// of ours has each prove the address once, and where more than 4 shards call several ports of
-    /// one server, several times.
+    /// All shards together execute a call at most once. If a translator (NAT) changes the address
+    /// or port of a client, it may reach another shard, which does not know the executed calls. Its
+    /// calls in progress, and the first one after that, may then end as
+    /// [`Indeterminate`](crate::CallError::Indeterminate) unless they are idempotent.
     ///
-    /// The links that packets leave by share each shard's socket.
-    ///
-    /// Calls are executed at most once by all together. A client whose address or port a translator
-    /// (NAT) changes may come to another shard, which does not know what the first one executed:
-    /// calls in progress then, and the first one after that, may end as
-    /// [`Indeterminate`](crate::CallError::Indeterminate), unless they are idempotent.
-    ///
-    /// No other user's socket gets in. A program of the same user can take datagrams away, if it
-    /// asks the system to share the port (SO_REUSEPORT): by binding a more specific address, of
-    /// which it gets everything; or by joining the address and replacing the rule that steers, or
-    /// joining while the group is opened. Shards drop and
-    /// [count](crate::driver::DriverCounters::trains_misdirected) what is steered wrong; their
-    /// clients' calls then fail. Programs that do not trust each other need users of their own.
+    /// Sockets of other users cannot join the address. A program of the same user can divert
+    /// datagrams if it sets SO_REUSEPORT: it can bind a more specific address, join while the group
+    /// is being opened, or join and replace the steering program. Shards drop and
+    /// [count](crate::metrics::DriverCounters::trains_misdirected) datagrams that were steered
+    /// wrongly, and the affected calls fail. Programs that do not trust each other should run as
+    /// different users.
     ///
     /// # Errors
-    /// [`OpenError::Shards`] for none, and for more than the limits can be divided between (each
-    /// shard has to hold a message of any length, a call and a peer, and to grant and take in a
-    /// packet; 256 at most); [`OpenError::InUse`] where the port is taken, be it by such a group:
-    /// all of a group are opened together; [`OpenError::Steering`] where the system cannot do that.
+    /// [`OpenError::Shards`] if `shards` is zero, greater than 256, or too many for the limits
+    /// (each shard must be able to hold a message of any length, a call, and a peer, and to grant
+    /// and receive a packet); [`OpenError::InUse`] if the port is taken, also by another such
+    /// group; [`OpenError::Steering`] if the system cannot steer datagrams.
     ///
     /// ```
     /// use homa::{Client, Config, Engine};
@@ -116,36 +109,39 @@ pub(crate) fn drivers(
     if shards == 0 || shards > most {
         return Err(OpenError::Shards { shards, most });
     }
-    // Whatever the seed: who knows it must not know which peers share a shard.
+    // Independent of `config.seed`, because the seed may be public and must not reveal which peers
+    // share a shard.
     let steering = Steering::new(shards as u16, random());
     Ok((UdpDriver::group(at, config.receive_buffer, steering)?, steering))
 }
 
 impl Sharded {
-    /// The address that they share.
+    /// The shared address.
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local_addr()
     }
 
-    /// The engines, one per shard: to look at what each [counted](Engine::metrics), say. A client
-    /// of any is one of all; a server of one, and its drain, are its own.
+    /// The engines, one per shard, for example to read the [counters](Engine::metrics) of each. A
+    /// client of any of them is a client of all; a server of one, and its drain, belong to that
+    /// shard only.
     pub fn engines(&self) -> impl ExactSizeIterator<Item = Engine> {
         self.0.shards()
     }
 
-    /// A client of all shards: each call leaves from the one to which its server's answers come.
+    /// A client of all shards. Each call leaves from the shard that receives the server's replies.
     pub fn client(&self) -> Client {
         self.0.client()
     }
 
-    /// A server for each shard. All must be served, by a thread or task each, best on a core each:
-    /// a client's requests come to one of them alone. They wait there while nobody accepts them,
-    /// and where the server was dropped, as by a thread that panicked, they are refused. Such a
-    /// shard alone gets a new server by its engine: [`Self::engines`], [`Engine::serve`].
+    /// Opens a server for each shard. All of them must be served, each by a thread or task, best on
+    /// its core, because a client's requests reach only one of them. They wait there if the server
+    /// does not accept, and are refused if the server was dropped, for example because its thread
+    /// panicked. Such a shard gets a new server from its engine: [`Self::engines`],
+    /// [`Engine::serve`].
     ///
     /// # Errors
-    /// [`OpenError::Served`] where a shard has a server, and those of [`Engine::serve`]; no shard
-    /// gets a server then.
+    /// [`OpenError::Served`] if a shard has a server, and those of [`Engine::serve`]; no shard gets
+    /// a server then.
     pub fn serve(&self) -> Result<Vec<Server>, OpenError> {
         for (shard, engine) in self.engines().enumerate() {
             engine.vacant().map(drop).map_err(|error| match error {
@@ -167,7 +163,7 @@ impl Sharded {
         }
     }
 
-    /// What all counted together. The peers with most RPCs are those of all.
+    /// The sum of the counters of all shards. The list of busiest peers covers all shards.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         self.engines().for_each(|engine| metrics.add(engine.metrics()));

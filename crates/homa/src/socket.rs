@@ -1,9 +1,10 @@
-//! One object that is client and server at once: sends requests and replies, and receives requests
-//! and responses in one queue with a pollable descriptor, in the style of the kernel module's
+//! A socket that is client and server at once. It sends requests and replies, and receives requests
+//! and responses from one queue with a pollable descriptor, in the style of the kernel module's
 //! sockets.
 //!
-//! Any number of threads may use it. A thread that blocks in [`Socket::receive`] drives the engine
-//! itself; otherwise a helper thread does, and the descriptor tells when something is there.
+//! Any number of threads may use it. A thread that blocks in [`Socket::receive`] drives the engine;
+//! otherwise a helper thread does, and the descriptor becomes readable when a message can be
+//! received.
 //!
 //! ```
 //! use homa::socket::{Incoming, SendOptions, Socket, Wanted};
@@ -32,19 +33,20 @@ use homa_proto::wire::datagram::TraceContext;
 use crate::config::{CallOptions, Config};
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, Waker};
-pub use crate::engine::mailbox::Failure;
-use crate::engine::mailbox::{Call, Look, Mailbox};
-use crate::engine::shared::State;
-use crate::engine::switchboard::Waiting;
-use crate::engine::{canonical, mailbox};
+use crate::engine::Engine;
+use crate::engine::core::canonical;
+use crate::engine::wait::mailbox;
+pub use crate::engine::wait::mailbox::CallFailure;
+use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
+use crate::engine::wait::shared::SharedState;
+use crate::engine::wait::waiters::WakeTarget;
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
-use crate::handle::Engine;
 use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
 
-/// An RPC of a socket. As a number it is never 0, even for calls and odd for requests.
-// The protocol's generations have 31 bits, which leaves one for the kind.
+/// An RPC of a socket. Its number is never 0; it is even for calls and odd for requests.
+// The protocol's generations have 31 bits, which leaves one bit for the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     rpc: RpcHandle,
@@ -62,29 +64,29 @@ impl Id {
         handle.wrapping_add(1) << 1 | u64::from(self.request)
     }
 
-    /// The id that has this number; `None` for numbers that no id has.
+    /// The id with this number; `None` if no id has it.
     pub fn from_number(number: u64) -> Option<Self> {
         let handle = (number >> 1).checked_sub(1)?;
         let rpc = RpcHandle { index: handle as u32, generation: (handle >> 32) as u32 };
         Some(Self { rpc, request: number & 1 == 1 })
     }
 
-    /// True for requests of others, false for calls of ours.
+    /// True for requests of others, false for our calls.
     pub fn is_request(self) -> bool {
         self.request
     }
 }
 
-/// Parameters of one call from a socket. Start from the default, or from the call's own options by
-/// `into()`.
+/// Parameters of one call from a socket. Start from the default, or convert [`CallOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendOptions {
-    /// Deadline and idempotence.
+    /// Deadline, idempotence, and trace.
     pub call: CallOptions,
-    /// Comes back with the response.
+    /// A number that is returned with the response.
     pub cookie: u64,
-    /// Its end is received only by naming it and does not make the descriptor readable.
+    /// Private call: its completion is only returned by a receive that names its id, and does not
+    /// make the descriptor readable.
     pub private: bool,
 }
 
@@ -95,12 +97,12 @@ impl From<CallOptions> for SendOptions {
 }
 
 impl SendOptions {
-    /// Has a number come back with the response.
+    /// Sets the number that is returned with the response.
     pub fn cookie(self, cookie: u64) -> Self {
         Self { cookie, ..self }
     }
 
-    /// Has the call's end received only by naming it.
+    /// Makes the call private: see [`Self::private`](#structfield.private).
     pub fn private(self, private: bool) -> Self {
         Self { private, ..self }
     }
@@ -109,20 +111,20 @@ impl SendOptions {
 /// What a thread wants to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Requests and the ends of calls that are not private, whatever came first.
+    /// Requests, and completions of calls that are not private, in order of arrival.
     Any,
     /// Requests.
     Requests,
-    /// The end of any call that is not private.
+    /// Completions of calls that are not private.
     Responses,
-    /// The end of this call.
+    /// The completion of this call.
     Call(Id),
-    /// The end of this call, or a request.
+    /// The completion of this call, or a request.
     CallOrRequests(Id),
 }
 
 impl Wanted {
-    fn selection(self) -> mailbox::Wanted {
+    fn selection(self) -> mailbox::Selection {
         let (requests, responses, call) = match self {
             Self::Any => (true, true, None),
             Self::Requests => (true, false, None),
@@ -130,7 +132,7 @@ impl Wanted {
             Self::Call(id) => (false, true, Some(id.rpc)),
             Self::CallOrRequests(id) => (true, true, Some(id.rpc)),
         };
-        mailbox::Wanted { requests, responses, call }
+        mailbox::Selection { requests, responses, call }
     }
 
     fn named(self) -> Option<Id> {
@@ -141,9 +143,9 @@ impl Wanted {
     }
 }
 
-/// Something that arrived.
+/// A received request or completion.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum SocketEvent {
     /// A call ended.
     #[non_exhaustive]
     Response {
@@ -154,10 +156,10 @@ pub enum Incoming {
         /// The number given with the call.
         cookie: u64,
         /// The response.
-        result: Result<Message, Failure>,
+        result: Result<Message, CallFailure>,
     },
-    /// A request, to be answered with [`Socket::reply`] or given up with [`Socket::abort`]. Until
-    /// then it keeps memory here.
+    /// A request. Answer it with [`Socket::reply`] or drop it with [`Socket::abort`]; it uses
+    /// memory until then.
     #[non_exhaustive]
     Request {
         /// The request.
@@ -166,9 +168,9 @@ pub enum Incoming {
         from: SocketAddr,
         /// Its bytes.
         bytes: Message,
-        /// Until when the client waits for the answer, as far as it said so.
+        /// The time at which the client stops waiting, if it sent one.
         deadline: Option<Instant>,
-        /// The distributed trace that it belongs to.
+        /// The distributed trace that the request belongs to.
         trace: Option<TraceContext>,
     },
 }
@@ -180,15 +182,17 @@ pub enum ReceiveError {
     /// Nothing has arrived yet.
     #[error("nothing has arrived: wait until the descriptor is readable")]
     WouldBlock,
-    /// The call that was asked for is none of this socket's, or its end was received before.
-    #[error("no call with this id is in progress: it was received or aborted, or never sent here")]
+    /// The call is not one of this socket, or its completion was already received.
+    #[error(
+        "no call with this id is in progress: it was received, aborted, or not sent by this socket"
+    )]
     UnknownCall,
-    /// The socket was closed or drained, and nothing is left or will come.
+    /// The socket was closed or drained, and nothing is left to receive.
     #[error("the socket is closed: open another one")]
     Closed,
 }
 
-/// See the module's documentation. Dropping it ends everything that is in progress.
+/// See the module's documentation. Dropping a socket ends everything that is in progress.
 #[derive(Debug)]
 pub struct Socket {
     engine: Engine,
@@ -196,23 +200,24 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket over UDP at a local address (port 0: any), which accepts no requests yet.
+    /// Opens a socket over UDP at a local address (port 0: any). It accepts no requests until
+    /// [`Self::listen`].
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// A socket over any driver, which has at least one local address.
+    /// Opens a socket over any driver, which must have at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        let bell = Waker::new().map_err(OpenError::Resources)?;
-        let readable = bell.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
+        let event_counter = Waker::new().map_err(OpenError::Resources)?;
+        let readable = event_counter.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
         let engine = Engine::with_driver(driver, config)?;
-        engine.here().ok_or(OpenError::Forked)?.board.install(Mailbox::new(bell));
+        engine.here().ok_or(OpenError::Forked)?.waiters.install(Mailbox::new(event_counter));
         Ok(Self { engine, readable })
     }
 
-    /// Accepts requests from here on.
+    /// Accepts requests from now on.
     pub fn listen(&self) {
         if let Some(mut access) = self.engine.here() {
             access.core.listen(self.local_addr().port());
@@ -224,30 +229,30 @@ impl Socket {
         self.engine.local_addr()
     }
 
-    /// Sends a request; its response will be received under the id returned.
+    /// Sends a request. Its response is received with the returned id.
     pub fn send(
         &self,
         to: SocketAddr,
         request: impl Into<Payload>,
         options: &SendOptions,
     ) -> Result<Id, CallError> {
-        // Before the lock is taken, and dropped after it: that may be the caller's code.
+        // Before the lock is taken: converting and dropping may run code of the caller.
         let (to, request) = (canonical(to), request.into());
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         if access.draining {
             return Err(CallError::ShuttingDown);
         }
         let rpc = access.core.call(0, to, request, &options.call, 0)?;
-        if let Some((mailbox, _)) = access.board.mailbox() {
-            mailbox.started(rpc, Call::new(to, options.cookie, options.private));
+        if let Some((mailbox, _)) = access.waiters.mailbox() {
+            mailbox.started(rpc, SocketCall::new(to, options.cookie, options.private));
         }
         access.submitted();
         Ok(Id::call(rpc))
     }
 
-    /// Answers a request (of the client `to`, if named). That the client has given up meanwhile is
-    /// no error; [`ReplyError::Gone`] means that no such request waits for an answer. After any
-    /// other error it still does: reply again or [abort](Self::abort) it.
+    /// Answers a request; if `to` is given, it must be the client. It is not an error if the client
+    /// has given up. [`ReplyError::Gone`] means that no such request waits for an answer. After any
+    /// other error the request still waits: reply again or [abort](Self::abort) it.
     pub fn reply(
         &self,
         id: Id,
@@ -257,80 +262,80 @@ impl Socket {
         if !id.request {
             return Err(ReplyError::Gone);
         }
-        // What is left of it is dropped last, without the lock.
+        // A response that is left is dropped last, without the lock.
         let mut response = Some(response.into());
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
-        let State { board, core, .. } = &mut *access;
-        let Some((mailbox, _)) = board.mailbox() else { return Err(ReplyError::Gone) };
+        let SharedState { waiters, core, .. } = &mut *access;
+        let Some((mailbox, _)) = waiters.mailbox() else { return Err(ReplyError::Gone) };
         mailbox.reply(id.rpc, to.map(canonical), &mut response, core)?;
         access.submitted();
         Ok(())
     }
 
-    /// Receives what is wanted, or says at once that it is not there.
-    pub fn try_receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
-        self.look(wanted, false)
+    /// Receives what is wanted, or fails at once with [`ReceiveError::WouldBlock`].
+    pub fn try_receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
+        self.take(wanted, false)
     }
 
-    /// Blocks until something that is wanted is there.
-    pub fn receive(&self, wanted: Wanted) -> Result<Incoming, ReceiveError> {
-        self.look(wanted, true)
+    /// Blocks until something that is wanted arrives.
+    pub fn receive(&self, wanted: Wanted) -> Result<SocketEvent, ReceiveError> {
+        self.take(wanted, true)
     }
 
-    fn look(&self, wanted: Wanted, wait: bool) -> Result<Incoming, ReceiveError> {
+    fn take(&self, wanted: Wanted, wait: bool) -> Result<SocketEvent, ReceiveError> {
         if wanted.named().is_some_and(Id::is_request) {
             return Err(ReceiveError::UnknownCall);
         }
         let selection = wanted.selection();
         let Some(mut access) = self.engine.here() else { return Err(ReceiveError::Closed) };
         let mut ticket = None;
-        let look = access.block(None, |state| {
-            let (mailbox, wakes) = state.board.mailbox()?;
+        let item = access.block(None, |state| {
+            let (mailbox, wakes) = state.waiters.mailbox()?;
             if let Some(ticket) = ticket.take() {
                 mailbox.stop_waiting(ticket);
             }
             match mailbox.take(&selection, &mut state.core, wakes) {
-                Look::Nothing if wait => {
+                MailboxItem::Nothing if wait => {
                     ticket = Some(mailbox.wait(selection, thread::current()));
                     None
                 }
-                look => Some(look),
+                item => Some(item),
             }
         });
-        let look = look.unwrap_or(Look::Closed);
-        if matches!(look, Look::Nothing) {
-            // Whoever asks without waiting will poll: someone has to drive the engine.
+        let item = item.unwrap_or(MailboxItem::Closed);
+        if matches!(item, MailboxItem::Nothing) {
+            // A caller that does not wait will poll, so a helper must drive the engine.
             access.need_leader();
         }
-        let deadline = match &look {
-            Look::Request(.., terms) => access.core.instant(terms.until),
+        let deadline = match &item {
+            MailboxItem::Request(.., context) => access.core.instant(context.until),
             _ => None,
         };
-        access.taken();
+        access.accepted();
         drop(access);
-        match look {
-            Look::Request(rpc, from, bytes, terms) => {
-                let (id, trace) = (Id { rpc, request: true }, terms.trace.map(|trace| *trace));
-                Ok(Incoming::Request { id, from, bytes, deadline, trace })
+        match item {
+            MailboxItem::Request(rpc, from, bytes, context) => {
+                let (id, trace) = (Id { rpc, request: true }, context.trace.map(|trace| *trace));
+                Ok(SocketEvent::Request { id, from, bytes, deadline, trace })
             }
-            Look::Response(rpc, Call { to, cookie, result: Some(result), .. }) => {
-                Ok(Incoming::Response { id: Id::call(rpc), from: to, cookie, result })
+            MailboxItem::Response(rpc, SocketCall { to, cookie, result: Some(result), .. }) => {
+                Ok(SocketEvent::Response { id: Id::call(rpc), from: to, cookie, result })
             }
-            Look::Unknown => Err(ReceiveError::UnknownCall),
-            Look::Closed => Err(ReceiveError::Closed),
-            Look::Response(..) | Look::Nothing => Err(ReceiveError::WouldBlock),
+            MailboxItem::Unknown => Err(ReceiveError::UnknownCall),
+            MailboxItem::Closed => Err(ReceiveError::Closed),
+            MailboxItem::Response(..) | MailboxItem::Nothing => Err(ReceiveError::WouldBlock),
         }
     }
 
-    /// True when nobody waits any more for the answer to a request: its client gave up, or its time
-    /// is over. `None` when no such request waits to be answered.
+    /// True if the client of a request cancelled the call or its deadline has passed; `None` if no
+    /// such request waits for an answer.
     pub fn is_cancelled(&self, id: Id) -> Option<bool> {
         let (until, cancelled) = self.client_of(id)?;
         Some(cancelled || until.is_some_and(|until| until <= Instant::now()))
     }
 
-    /// How long the client will still wait for the answer to a request, zero when it gave up;
-    /// `Duration::MAX` where it did not say. `None` when no such request waits to be answered.
+    /// The remaining time of a request: zero if the client gave up, `Duration::MAX` if it sent no
+    /// deadline. `None` if no such request waits for an answer.
     pub fn remaining(&self, id: Id) -> Option<Duration> {
         let (until, cancelled) = self.client_of(id)?;
         let left =
@@ -340,19 +345,19 @@ impl Socket {
 
     fn client_of(&self, id: Id) -> Option<(Option<Instant>, bool)> {
         let mut access = self.engine.here()?;
-        let State { board, core, .. } = &mut *access;
-        let (mailbox, _) = board.mailbox()?;
+        let SharedState { waiters, core, .. } = &mut *access;
+        let (mailbox, _) = waiters.mailbox()?;
         let (until, cancelled) = mailbox.client_of(id.rpc).filter(|_| id.request)?;
         Some((core.instant(until), cancelled))
     }
 
-    /// Gives up an RPC: a call is forgotten, or ends with [`Failure::Aborted`] when there is an
-    /// `error`; a request will not be answered, which its client hears at
-    /// once. False when there is no such RPC.
+    /// Ends an RPC. A call is forgotten or, with an `error`, completes with
+    /// [`CallFailure::Aborted`]. A request is dropped, and its client is told at once. False if
+    /// there is no such RPC.
     pub fn abort(&self, id: Id, error: Option<i32>) -> bool {
         let Some(mut access) = self.engine.here() else { return false };
-        let State { board, core, .. } = &mut *access;
-        let Some((mailbox, wakes)) = board.mailbox() else { return false };
+        let SharedState { waiters, core, .. } = &mut *access;
+        let Some((mailbox, wakes)) = waiters.mailbox() else { return false };
         let found = match id.request {
             true => mailbox.refuse(id.rpc, core),
             false => mailbox.abort(id.rpc, error, core, wakes),
@@ -361,11 +366,11 @@ impl Socket {
         found
     }
 
-    /// As [`Self::abort`] for every call in progress.
+    /// As [`Self::abort`], for every call in progress.
     pub fn abort_all(&self, error: Option<i32>) {
         let Some(mut access) = self.engine.here() else { return };
-        let State { board, core, .. } = &mut *access;
-        if let Some((mailbox, wakes)) = board.mailbox() {
+        let SharedState { waiters, core, .. } = &mut *access;
+        if let Some((mailbox, wakes)) = waiters.mailbox() {
             for rpc in mailbox.running() {
                 mailbox.abort(rpc, error, core, wakes);
             }
@@ -373,39 +378,39 @@ impl Socket {
         access.submitted();
     }
 
-    /// From here on nothing is sent or accepted; what has arrived can be received, then
+    /// Stops sending and accepting. Messages that have arrived can still be received, then
     /// [`ReceiveError::Closed`].
     pub fn close(&self) {
         self.end(Mailbox::close);
     }
 
-    /// From here on nothing new is sent or accepted; waits until everything in progress is finished
-    /// and acknowledged. What has arrived, and the ends of calls in progress, can be received, also
-    /// by threads that wait for them, then [`ReceiveError::Closed`].
+    /// Stops sending and accepting new messages, and waits until everything in progress is finished
+    /// and acknowledged. Messages that have arrived, and completions of calls in progress, can
+    /// still be received, also by threads that are blocked; then [`ReceiveError::Closed`].
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         self.end(Mailbox::drain);
         self.engine.drain(timeout)
     }
 
-    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<Waiting>)) {
+    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<WakeTarget>)) {
         let Some(mut access) = self.engine.here() else { return };
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
-        if let Some((mailbox, wakes)) = access.board.mailbox() {
+        if let Some((mailbox, wakes)) = access.waiters.mailbox() {
             how(mailbox, wakes);
         }
         access.core.flush_acks();
         access.submitted();
     }
 
-    /// What was counted.
+    /// Counters, gauges, and latency histograms.
     pub fn metrics(&self) -> Metrics {
         self.engine.metrics()
     }
 }
 
-/// Readable exactly when [`Socket::try_receive`] with [`Wanted::Any`] would not fail with
-/// `WouldBlock`. Only to be watched, never read.
+/// Readable exactly if [`Socket::try_receive`] with [`Wanted::Any`] would not fail with
+/// `WouldBlock`. Only poll it; never read it.
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
@@ -413,7 +418,7 @@ impl AsFd for Socket {
 }
 
 impl Drop for Socket {
-    /// Servers hear which responses arrived: a kernel would ask for ever.
+    /// Acknowledges received responses. Otherwise a kernel server would ask forever.
     fn drop(&mut self) {
         self.close();
     }
@@ -424,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_handle_of_the_protocol_has_a_number_of_its_own() {
+    fn every_handle_of_the_protocol_has_a_unique_number() {
         for generation in [0, 1, u32::MAX >> 1] {
             for (index, request) in [(0, false), (0, true), (u32::MAX - 1, true)] {
                 let id = Id { rpc: RpcHandle { index, generation }, request };

@@ -5,16 +5,16 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::config::CallOptions;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::payload::Payload;
-use crate::room;
+use crate::ready;
 
-/// Calls one server. Ready when the engine has room for one more call, as [`Client::ready`]; as
-/// there, somebody else may take the room first, and the call is refused then. Clones wait for room
-/// on their own.
+/// Calls one server. It is ready when one more call would be accepted, as with [`Client::ready`].
+/// Another caller may be faster, and the call is refused then. Clones wait independently.
 ///
 /// ```
 /// use tower_service::Service;
@@ -36,7 +36,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server at an address, as a client calls it with some options.
+    /// The server at an address, called by `client` with `options`.
     pub fn new(client: Client, at: SocketAddr, options: CallOptions) -> Self {
         Self { client, at, options, ticket: None }
     }
@@ -54,7 +54,7 @@ impl<R: Into<Payload>> Service<R> for Server {
     type Future = Call;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        room::poll(&self.client.engine().towards(self.at), u32::MAX, &mut self.ticket, context)
+        ready::poll(&self.client.engine().towards(self.at), u32::MAX, &mut self.ticket, context)
     }
 
     fn call(&mut self, request: R) -> Call {
@@ -64,6 +64,6 @@ impl<R: Into<Payload>> Service<R> for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        room::leave(&self.client.engine().towards(self.at), &mut self.ticket);
+        ready::leave(&self.client.engine().towards(self.at), &mut self.ticket);
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{echo, engine, message};
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::{Config, Engine};
 
 /// An engine, another that calls it, one that wants its addresses, and an address of the first.
@@ -21,7 +21,7 @@ fn over_udp() -> Case {
 }
 
 fn in_memory() -> Case {
-    let memory = Network::new(1, Faults::default());
+    let memory = MemoryNetwork::new(1, NetworkFaults::default());
     let open = move |at: SocketAddr| {
         let driver = memory.driver(at).ok()?;
         Engine::with_driver(Box::new(driver), Config::default()).ok()

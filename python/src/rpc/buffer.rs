@@ -81,8 +81,8 @@ struct Lender {
 pub fn lent(py: Python<'_>, message: Message) -> PyResult<Bound<'_, PyMemoryView>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = CLASS.get_or_try_init(py, || class(py))?.as_ptr().cast::<ffi::PyTypeObject>();
-    // SAFETY: the class is one of ours, with room for a `Lender`; what was allocated is a new
-    // reference or null, and its message is written before anybody sees it.
+    // SAFETY: the class is ours, with room for a `Lender`; the allocation is a new reference or
+    // null, and its message is written before any other code sees it.
     let lender = unsafe {
         let object = ffi::PyType_GenericAlloc(class, 0);
         if object.is_null() {
@@ -105,7 +105,7 @@ fn class(py: Python<'_>) -> PyResult<Py<PyType>> {
         name: c"homa._native.Lender".as_ptr(),
         basicsize: size_of::<Lender>() as c_int,
         itemsize: 0,
-        // Nobody can make one, or a subclass.
+        // Python code can neither create one nor derive a class from it.
         flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
         slots: slots.as_mut_ptr(),
     };
@@ -124,7 +124,7 @@ unsafe extern "C" fn lend(object: *mut ffi::PyObject, view: *mut View, flags: c_
     }
 }
 
-/// Python calls it once, for a `Lender` that nobody refers to any more.
+/// Python calls it once, for a `Lender` without any reference left.
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     // SAFETY: the message was written when the object was made and is dropped once; objects of
     // classes made by a specification hold a reference to their class.

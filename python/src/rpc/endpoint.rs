@@ -1,8 +1,8 @@
-//! An engine with its client and, where it has an address to serve, its server, for one event loop
-//! of Python.
+//! An engine with its client and, if it has an address to serve, its server, for one event loop of
+//! Python.
 //!
-//! All methods but [`Endpoint::close`] return at once. Locks are held while futures are polled, and
-//! never while anything of Python is called.
+//! All methods except [`Endpoint::close`] return at once. Locks are held while futures are polled,
+//! and never while Python code is called.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
@@ -54,7 +54,7 @@ impl Acceptor {
         Self { server, next: None, waker, rung: true }
     }
 
-    /// At most so many requests.
+    /// Takes at most this many requests.
     fn accept(&mut self, room: usize) -> Vec<Request> {
         let mut requests = Vec::new();
         while self.rung && requests.len() < room {
@@ -135,7 +135,7 @@ impl Endpoint {
         Ok(Self { local, process, open: Mutex::new(Some(open)) })
     }
 
-    /// Where the engine is reached.
+    /// The engine's address.
     #[getter]
     fn address(&self) -> String {
         self.local.to_string()
@@ -182,7 +182,7 @@ impl Endpoint {
         })
     }
 
-    /// Waits for room for a call with a request of so many bytes.
+    /// Waits for capacity for a call with a request of this many bytes.
     fn room<'py>(&self, py: Python<'py>, length: usize) -> Started<'py> {
         self.start(py, |open| {
             let client = open.client.clone();
@@ -190,7 +190,7 @@ impl Endpoint {
         })
     }
 
-    /// Answers a request; waits where there is no room for the answer.
+    /// Answers a request; waits if there is no capacity for the answer.
     fn reply<'py>(
         &self,
         py: Python<'py>,
@@ -218,7 +218,7 @@ impl Endpoint {
         })
     }
 
-    /// Looks whether somebody still waits for the answer to a request: ends when nobody does.
+    /// Watches whether the client still waits for the answer to a request: ends if it does not.
     fn watch<'py>(&self, py: Python<'py>, request: &Bound<'py, Incoming>) -> Started<'py> {
         let incoming = request.get();
         let Some(request) = incoming.request() else { return Ok(py.None().into_bound(py)) };
@@ -234,7 +234,7 @@ impl Endpoint {
         Ok(started)
     }
 
-    /// Gives up a request that was not answered: its client hears of it.
+    /// Gives up a request without an answer; its client is notified.
     fn refuse(&self, request: &Bound<'_, Incoming>) {
         let held = request.get().take();
         self.forget(held.watch.unwrap_or(ENDPOINT));
@@ -286,7 +286,7 @@ impl Endpoint {
         py.detach(move || {
             if let Some(Open { tasks, acceptor, client, .. }) = open {
                 drop((tasks, acceptor));
-                // Servers hear what was received, so that they need not keep it.
+                // Acknowledges received responses, so that servers need not keep them.
                 let _ = client.engine().drain(Duration::ZERO);
             }
         });

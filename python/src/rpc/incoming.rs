@@ -19,12 +19,12 @@ pub struct Incoming {
     held: Mutex<Held>,
 }
 
-/// What is needed for the answer.
+/// The parts needed for the answer.
 #[derive(Default)]
 pub struct Held {
     /// `None` once answered or refused.
     pub request: Option<Arc<Request>>,
-    /// The task that looks whether somebody still waits; it has the request, too.
+    /// The task that watches whether the client still waits; it also has the request.
     pub watch: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Incoming {
 
 #[pymethods]
 impl Incoming {
-    /// Seconds for which the client still waits; `None` where it did not say, or after the answer.
+    /// Seconds for which the client still waits; `None` if it did not say, or after the answer.
     #[getter]
     fn remaining(&self) -> Option<f64> {
         Some(self.request()?.remaining()?.as_secs_f64())

@@ -1,8 +1,9 @@
-//! From the engine's threads to Python's event loop: what can go on, and one byte that wakes it.
+//! Wake-ups from the engine's threads to Python's event loop: numbers of futures that can continue,
+//! and one byte that wakes the loop.
 //!
-//! Whoever rings takes no interpreter: it notes a number under a lock of its own and, when nothing
-//! was noted before, makes the loop's descriptor readable. The loop then takes all at once, so that
-//! many answers cost one wake-up.
+//! A wake-up does not need the interpreter: it stores a number under a separate lock and, if no
+//! number was stored before, makes the loop's descriptor readable. The loop then takes all numbers
+//! at once, so that many answers cost one wake-up.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -20,7 +21,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Nobody has rung.
+    /// Without any wake-up yet.
     pub fn new() -> io::Result<Arc<Self>> {
         let (bell, ear) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
@@ -28,7 +29,7 @@ impl Ring {
         Ok(Arc::new(Self { ready: Mutex::default(), bell, ear }))
     }
 
-    /// Readable when somebody has rung.
+    /// Readable after a wake-up.
     pub fn handle(&self) -> RawFd {
         self.ear.as_raw_fd()
     }
@@ -45,7 +46,8 @@ impl Ring {
         }
     }
 
-    /// All that was noted. Bytes go first: what is noted after that rings again.
+    /// Takes all numbers. The bytes are read first, because a number that is stored later wakes the
+    /// loop again.
     pub fn take(&self) -> Vec<u64> {
         let _ = (&self.ear).read(&mut [0; 16]);
         mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner))
@@ -55,9 +57,9 @@ impl Ring {
 /// Rings for one number.
 #[derive(Debug)]
 pub struct Ringer {
-    /// Where.
+    /// The ring.
     pub ring: Arc<Ring>,
-    /// What is noted.
+    /// The number to store.
     pub number: u64,
 }
 

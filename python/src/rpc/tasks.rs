@@ -1,4 +1,5 @@
-//! The futures of an endpoint: each has a number, which rings when it can go on.
+//! The futures of an endpoint: each has a number, which is stored in the ring when the future can
+//! continue.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ pub enum Outcome {
     Room(Result<(), CallError>),
     /// A reply was taken over, or refused.
     Replied(Result<(), ReplyError>),
-    /// Nobody waits for the answer to a request any more.
+    /// The client no longer waits for the answer to a request.
     Abandoned,
 }
 
@@ -59,7 +60,7 @@ impl Tasks {
         Self { ring, last: ENDPOINT, running: HashMap::new() }
     }
 
-    /// Begins: its outcome, or the number of what goes on.
+    /// Starts a future: its outcome, or its number if it is pending.
     pub fn start(&mut self, mut future: Future) -> Result<u64, Outcome> {
         self.last += 1;
         let waker = Waker::from(Arc::new(Ringer { ring: self.ring.clone(), number: self.last }));

@@ -12,7 +12,7 @@ use std::io::Write;
 /// The variable that names the file of skipped tests.
 pub const FILE: &str = "HOMA_SKIPPED_TESTS";
 
-/// What was left out.
+/// The extent of a skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The whole test.

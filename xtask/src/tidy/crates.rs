@@ -3,15 +3,16 @@
 
 use super::Findings;
 
-/// Which of our crates a crate may depend on. The protocol is all that `homa` and `homa-sim` share:
-/// what is simulated is what is deployed, and neither can lean on the other's environment.
-const ARROWS: [(&str, &[&str]); 12] = [
+/// Which of our crates a crate may depend on. `homa` and `homa-sim` share only the protocol, so
+/// that the simulated code is the deployed code, and neither depends on the other's environment.
+const ARROWS: [(&str, &[&str]); 13] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
-    ("homa", &["homa-proto", "homa-workload"]),
+    ("homa-bpf", &[]),
+    ("homa", &["homa-bpf", "homa-proto", "homa-workload"]),
     ("homa-sim", &["homa-proto", "homa-workload"]),
     ("homa-lab", &["homa-proto", "homa-sim", "homa-workload"]),
-    ("homa-testbed", &["homa", "homa-proto", "homa-sim", "homa-workload"]),
+    ("homa-testbed", &["homa", "homa-bpf", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),

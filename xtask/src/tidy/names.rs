@@ -18,7 +18,7 @@ const SHARED: [(&str, &str); 3] = [
 /// Most names that may be shared.
 const MOST_SHARED: usize = 25;
 
-/// Where each top-level type is defined.
+/// The definitions of each top-level type.
 #[derive(Default)]
 pub struct Definitions(BTreeMap<String, Vec<String>>);
 

@@ -210,7 +210,7 @@ fn the_header_is_clean_in_c_and_cplusplus_of_several_standards() {
 }
 
 #[test]
-fn the_shared_library_exports_homa_functions_only_and_names_its_abi() {
+fn the_shared_library_only_exports_homa_functions_and_its_abi() {
     let library = prefix().join("lib/libhoma.so");
     if !found("nm", "the list of exported symbols") {
         return;

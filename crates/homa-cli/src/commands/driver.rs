@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use homa::driver::xdp::XdpDriver;
 use homa::{CallError, Config, Engine, OpenError, inline};
 
 use super::any_address_for;
@@ -40,7 +39,7 @@ impl Driver {
         if self != Self::Auto {
             return self;
         }
-        match XdpDriver::new(at, self.config().receive_buffer) {
+        match <dyn homa::driver::Driver>::xdp(at, self.config().receive_buffer) {
             Ok(_) => Self::Xdp,
             Err(error) => {
                 eprintln!("using --driver udp: {error}");
@@ -125,7 +124,7 @@ impl Driver {
         }
     }
 
-    /// What to do when nobody answers.
+    /// The hint if the server does not answer.
     fn start_hint(self, server: SocketAddr, serve: &str) -> String {
         let driver = match self {
             Self::Udp | Self::Xdp | Self::Auto => "",

@@ -56,7 +56,7 @@ const DESCRIPTORS: usize = 8;
 /// Blocks until the user or the system asks to end, or that time has passed.
 fn wait_for_the_end(time: Option<Duration>) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    // Where these are not to be had, what follows would not say so but panic.
+    // If these descriptors are not available, later code would panic instead of reporting an error.
     let spare = (0..DESCRIPTORS).map(|_| std::fs::File::open("/dev/null"));
     drop(spare.collect::<io::Result<Vec<_>>>()?);
     let mut builder = tokio::runtime::Builder::new_current_thread();

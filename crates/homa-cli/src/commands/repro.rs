@@ -209,7 +209,8 @@ fn ending([within, outside, undecided, reported]: [usize; 4], quick: bool) -> [S
     [counts, why]
 }
 
-/// Where a quick look's processor time went, on stderr. What several figures read counts in each.
+/// Processor time of a quick look by figure, on stderr. A run that several figures read counts in
+/// each.
 fn budgets(done: &[Reproduction]) {
     for one in done.iter().filter(|one| one.cpu_seconds > 0.0) {
         let (id, spent) = (&one.id, one.cpu_seconds);
@@ -276,7 +277,7 @@ fn print(reproduction: &Reproduction) {
     line("");
 }
 
-/// The ends of a number's interval, for people; empty for what is exact.
+/// The ends of a number's interval, for people; empty for an exact number.
 fn interval(check: &repro::verdict::Check) -> String {
     let [low, high] = check.interval;
     if check.measured.is_none() || low.is_some() && low == high {

@@ -24,7 +24,7 @@ struct Row {
     nic: String,
 }
 
-/// What becomes of packets, where there are any.
+/// A part of a scheme that handles packets, if it has packets.
 fn of_packets(scheme: &Scheme, part: &dyn ToString) -> String {
     if scheme.is_bound() { "none".to_owned() } else { part.to_string() }
 }

@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-/// Takes a TCP address for metrics, which is refused where another program has it.
+/// Binds a TCP address for metrics; an error if another program has it.
 fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
                 or port 0 for any";

@@ -9,7 +9,7 @@ use homa_proto::Coverage;
 use homa_sim::engine::Chronicle;
 use homa_sim::scheme::{self, SCHEMES, Scheme};
 use homa_sim::swarm::any::Trial;
-use homa_sim::swarm::{Report, Scenario, swarm, swarm_of};
+use homa_sim::swarm::{Scenario, SwarmReport, swarm, swarm_of};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -64,7 +64,7 @@ struct Inside {
     /// Scenarios with a hostile host.
     hostile: u64,
     cells_reached: usize,
-    /// Of so many that hosts which keep the rules can reach.
+    /// Cells that hosts which follow the rules can reach.
     cells_possible: usize,
     cells: Vec<Cell>,
     counters: BTreeMap<&'static str, u64>,
@@ -123,12 +123,12 @@ fn trace(scheme: Option<&'static Scheme>, seed: u64) {
 }
 
 /// Runs the scenarios and shows how far they are, about twice a second.
-fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
+fn search(args: &Args, scheme: Option<&'static Scheme>) -> SwarmReport {
     let began = Instant::now();
     // A thousand scenarios take about a second.
     let progress = Progress::new(Duration::from_millis(args.seeds));
     let mut shown = began;
-    let show = |report: &Report| {
+    let show = |report: &SwarmReport| {
         if shown.elapsed() < Duration::from_millis(500) {
             return;
         }
@@ -150,7 +150,10 @@ fn search(args: &Args, scheme: Option<&'static Scheme>) -> Report {
     report
 }
 
-fn document((scheme, first_seed): (Option<&'static Scheme>, u64), report: &Report) -> Document {
+fn document(
+    (scheme, first_seed): (Option<&'static Scheme>, u64),
+    report: &SwarmReport,
+) -> Document {
     let cells = report.coverage.cells();
     let inside = || Inside {
         hostile: report.hostile,
@@ -219,7 +222,7 @@ fn print(document: &Document) {
     });
 }
 
-/// One row per state, one column per input; a dot where the two never met.
+/// One row per state, one column per input; a dot if the two never met.
 fn print_cells(cells: &[Cell]) {
     let Some(first) = cells.first() else { return };
     let row_length = cells.iter().take_while(|cell| cell.state == first.state).count();

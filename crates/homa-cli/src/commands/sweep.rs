@@ -79,7 +79,7 @@ fn say_found(progress: &Progress, folder: &Path) {
 /// Alarms shown after a sweep; the page has more.
 const TOLD: usize = 10;
 
-/// What nobody may miss of the simulations: fabrics that locked up, lost frames, warnings.
+/// Alarms of the simulations that a user must see: fabrics that locked up, lost frames, warnings.
 fn tell(store: &Store) -> Result<(), Failure> {
     let remedy = "run the same command again";
     let mut told = 0;
@@ -102,8 +102,8 @@ pub fn run(args: &Args) -> Outcome {
     let plan = Plan::read(&args.plan, &args.set).map_err(plan_failure)?;
     let folder = args.out.clone().unwrap_or_else(|| args.plan.with_extension(""));
     let store = Store::create(&folder).hint("choose another --out")?;
-    // A plan that was edited in its folder of results has comments that the resolved one has not;
-    // one that nobody touched goes on there.
+    // A plan that was edited in its folder of results has comments that the resolved one lacks; an
+    // unchanged one is resumed there.
     let same = |a: &Path, b: &Path| a.canonicalize().ok() == b.canonicalize().ok();
     let place = store.root().join(PLAN_FILE);
     let edited = || std::fs::read_to_string(&place).is_ok_and(|text| text != plan.resolved);

@@ -1,4 +1,4 @@
-//! Progress of simulations, and where their results go.
+//! Progress of simulations, and the paths of their results.
 
 use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::failure::Failure;
 
-/// Between lines where there is no terminal.
+/// Time between lines if there is no terminal.
 const QUIET: Duration = Duration::from_secs(10);
 /// Between two looks of the bar.
 const REDRAW: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ impl Work {
         self.show_with(done, || what.to_owned());
     }
 
-    /// The same, for what is said only now and then of work done many times a second.
+    /// The same, for messages that are shown rarely about work that is done many times a second.
     pub fn show_with(&mut self, done: f64, what: impl FnOnce() -> String) {
         if self.terminal && self.shown.elapsed() >= REDRAW {
             self.shown = Instant::now();
@@ -71,8 +71,8 @@ impl Work {
     }
 }
 
-/// From now on Ctrl-C and SIGTERM end the program with these words. Where handlers are refused, it
-/// ends without.
+/// From now on Ctrl-C and SIGTERM end the program with these words. If handlers are refused, it
+/// ends without them.
 pub fn say_when_ended(words: String) {
     // It ends with the process.
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ pub fn say_when_ended(words: String) {
     });
 }
 
-/// Writes the pages of a folder of results, and says where.
+/// Writes the pages of a folder of results, and prints their paths.
 pub fn write_page(folder: &Path, choice: &Choice) -> Result<(), Failure> {
     let pages = homa_lab::report::write(folder, choice).map_err(|error| {
         let hint = match &error {

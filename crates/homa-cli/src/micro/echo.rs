@@ -20,7 +20,7 @@ const WARM_UP: f64 = 0.2;
 
 /// How a side waits for its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum EchoWait {
     /// Poll without sleeping.
     Spin,
     /// Sleep in the kernel.
@@ -62,7 +62,7 @@ fn spin<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Echo over UDP.
-pub fn udp(pair: &Pair, wait: Waiting, bytes: usize, time: Duration) -> io::Result<Tail> {
+pub fn udp(pair: &Pair, wait: EchoWait, bytes: usize, time: Duration) -> io::Result<Tail> {
     let server = move |side: &super::pair::ServerSide| {
         let socket = udp_socket((SERVER, 0).into(), wait, bytes)?;
         side.listening(socket.local_addr()?);
@@ -123,9 +123,9 @@ fn receive_from(
 }
 
 /// A UDP socket that sends more than a datagram's worth as one GSO train.
-fn udp_socket(local: SocketAddr, wait: Waiting, bytes: usize) -> io::Result<UdpSocket> {
+fn udp_socket(local: SocketAddr, wait: EchoWait, bytes: usize) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(local)?;
-    socket.set_nonblocking(wait == Waiting::Spin)?;
+    socket.set_nonblocking(wait == EchoWait::Spin)?;
     if bytes > usize::from(SEGMENT) {
         setsockopt(&socket, sockopt::UdpGsoSegment, &i32::from(SEGMENT))?;
         setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
@@ -134,7 +134,7 @@ fn udp_socket(local: SocketAddr, wait: Waiting, bytes: usize) -> io::Result<UdpS
 }
 
 /// Echo over one TCP connection.
-pub fn tcp(pair: &Pair, wait: Waiting, bytes: usize, time: Duration) -> io::Result<Tail> {
+pub fn tcp(pair: &Pair, wait: EchoWait, bytes: usize, time: Duration) -> io::Result<Tail> {
     let server = move |side: &super::pair::ServerSide| {
         let listener = TcpListener::bind((SERVER, 0))?;
         side.listening(listener.local_addr()?);
@@ -158,9 +158,9 @@ pub fn tcp(pair: &Pair, wait: Waiting, bytes: usize, time: Duration) -> io::Resu
     })
 }
 
-fn tcp_stream(stream: TcpStream, wait: Waiting) -> io::Result<TcpStream> {
+fn tcp_stream(stream: TcpStream, wait: EchoWait) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(wait == Waiting::Spin)?;
+    stream.set_nonblocking(wait == EchoWait::Spin)?;
     Ok(stream)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::echo::{self, Waiting};
+use super::echo::{self, EchoWait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
 use super::report::{EchoRow, MicroReport, RateRow, RivalRatio, ThroughputRow};
@@ -177,10 +177,11 @@ fn echo_rows() -> Vec<MicroRow<Tail>> {
     let mut rows = Vec::new();
     for bytes in ECHO_SIZES {
         let load = (bytes, 1);
-        for (who, wait) in [("raw-udp-spin", Waiting::Spin), ("raw-udp-blocking", Waiting::Block)] {
+        for (who, wait) in [("raw-udp-spin", EchoWait::Spin), ("raw-udp-blocking", EchoWait::Block)]
+        {
             rows.push(MicroRow::new(who, load, move |p, time| echo::udp(p, wait, bytes, time)));
         }
-        for (who, wait) in [("tcp-spin", Waiting::Spin), ("tcp-blocking", Waiting::Block)] {
+        for (who, wait) in [("tcp-spin", EchoWait::Spin), ("tcp-blocking", EchoWait::Block)] {
             rows.push(MicroRow::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
         }
         for (who, carrier) in [("homa-inline", Carrier::Udp), (XDP, Carrier::Xdp)] {

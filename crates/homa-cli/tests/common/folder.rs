@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A folder of its own for a test, gone afterwards.
+/// A temporary folder for a test, removed afterwards.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

@@ -4,14 +4,14 @@ use std::process::Command;
 
 use super::common::{program, stderr};
 
-/// Runs a bench where namespaces are refused: a user namespace may forbid its own children, which
-/// is how a kernel that refuses looks from inside.
+/// Runs a bench in a user namespace that forbids further namespaces, which looks like a kernel that
+/// refuses them.
 pub fn without_namespaces(arguments: &[&str]) -> Option<std::process::Output> {
     let forbid = "echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > \
                   /proc/sys/user/max_user_namespaces && exec \"$0\" bench \"$@\"";
     let mut inside = Command::new("unshare");
     inside.args(["-Ur", "sh", "-c", forbid]).arg(program().get_program()).args(arguments);
-    // Where even this is refused, the ordinary tests take the other way.
+    // If even this is refused, the ordinary tests cover the other case.
     let output = inside.output().ok()?;
     let tried = !output.stdout.is_empty() || stderr(&output).contains("hint: ");
     if !tried {

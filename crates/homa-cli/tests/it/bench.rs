@@ -41,7 +41,8 @@ const QUEUEING_KEYS: [&str; 6] =
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+/// Hold it during a run.
+pub fn alone() -> MutexGuard<'static, ()> {
     CORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -240,7 +241,7 @@ fn traces(group: Option<u32>) -> (BTreeSet<OsString>, String, bool) {
     (interfaces, mounts, group.is_some_and(alive))
 }
 
-/// Whoever starts us may have said so, for what we start, too.
+/// A parent process may ignore interrupts, and children inherit that.
 fn interrupts_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("our status");
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -390,8 +391,8 @@ fn runs_as_printed(printed: &[&str]) {
     }
 }
 
-/// Each line of the README's shell blocks. The program is the one of this build, where a user
-/// builds one with --release.
+/// Each line of the README's shell blocks, with the program of this build instead of one built with
+/// --release.
 #[test]
 fn the_readme_commands_run_as_printed() {
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));

@@ -85,7 +85,7 @@ fn a_hint_is_about_the_error() {
         &["bench", "--peer", "127.0.0.1:0", "--cp-node"],
     ] {
         let text = stderr(&homa(arguments));
-        assert!(text.contains("nobody can be called"), "{arguments:?}: {text}");
+        assert!(text.contains("not the address of a single host"), "{arguments:?}: {text}");
         assert!(text.contains("hint: give the address and port"), "{arguments:?}: {text}");
     }
     for (arguments, serve) in [

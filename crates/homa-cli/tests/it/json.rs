@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::bench::alone;
 use crate::common::{code, document, homa, keys, stderr};
 use crate::page;
 use crate::refused::without_namespaces;
@@ -12,7 +13,7 @@ use crate::server::Server;
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// One host's counters by name have a type of their own, whose documentation is meant.
+/// One host's counters by name are a separate type, whose documentation lists them.
 const BY_NAME: &str = "counters.";
 /// Shown when a promise is broken, which no test of the program can do: `swarm.rs` checks them.
 const OF_A_FAILURE: &str = "failures[].";
@@ -26,8 +27,8 @@ fn named(heading: &str) -> BTreeSet<&'static str> {
     rows.filter_map(|row| row.split('|').nth(1)).flat_map(page::codes).collect()
 }
 
-/// The keys that documents have and the page does not name under the heading. Whoever names
-/// `a[].b` names `a`.
+/// Returns the documents' keys; each must be named under the heading. A page that names `a[].b`
+/// also names `a`.
 fn check_printed(heading: &str, documents: &[Value]) -> BTreeSet<String> {
     let named = named(heading);
     let printed: BTreeSet<String> = documents.iter().flat_map(page::paths).collect();
@@ -119,11 +120,12 @@ fn the_keys_of_calls_are_in_the_reference_and_no_other() {
     let server = Server::start(&["--echo"]);
     let one = printed(&["call", &server.address]);
     let some = printed(&["call", &server.address, "--count", "2"]);
+    let paced = printed(&["call", &server.address, "--count", "20", "--rate", "1k"]);
     let pings = printed(&["ping", &server.address, "--count", "2", "--interval", "1ms"]);
     let gone = server.address.clone();
     server.terminate();
     let none = printed(&["ping", &gone, "--count", "1", "--deadline", "100ms"]);
-    check("## homa call, homa ping", &[one, some, pings, none.clone()]);
+    check("## homa call, homa ping", &[one, some, paced, pings, none.clone()]);
     assert!(none["min_us"].is_null() && none["p99_us"].is_null(), "{none}");
 }
 
@@ -186,6 +188,7 @@ impl Benches {
 
 #[test]
 fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
+    let _alone = alone();
     let Benches { rack, workflows, incast, simulated, peer, cp_node } = Benches::run();
     check("### --peer with --cp-node", std::slice::from_ref(&without(&cp_node, "config")));
     let rows = [&rack, &simulated].into_iter().flatten().chain([&peer]);
@@ -199,11 +202,11 @@ fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
         Some(_) => drop(check("## homa bench", &tops)),
         None => drop(check_printed("## homa bench", &tops)),
     }
-    // On a busy machine one may fail where the others do not.
+    // On a busy machine one may fail while the others do not.
     match (&rack, &incast, &workflows) {
         (Some(_), Some(incast), Some(workflows)) => {
             check("### config", &configs);
-            // Some kernels do not tell what is held in memory.
+            // Some kernels do not report resident memory.
             let told = rows.iter().any(|row| row["memory"].is_object());
             if told {
                 check("### A row", &rows)
@@ -233,7 +236,7 @@ fn check_micro() {
 
 #[test]
 fn the_keys_of_a_phantom_queue_are_in_the_reference_and_no_other() {
-    // In a network of its own: nothing of this machine's is counted.
+    // In a separate network namespace, so that no traffic of this machine is counted.
     let queue = ["hull", "attach", "lo", "--drain", "1Gbps", "--for", "50ms", "--format", "json"];
     let program = env!("CARGO_BIN_EXE_homa");
     match Command::new("unshare").arg("-n").arg(program).args(queue).output() {
@@ -245,7 +248,7 @@ fn the_keys_of_a_phantom_queue_are_in_the_reference_and_no_other() {
     }
 }
 
-/// The document with nothing below one of its keys, which has a part of its own.
+/// The document with nothing below one of its keys, which has a separate part.
 fn without(document: &Value, key: &str) -> Value {
     let mut document = document.clone();
     document[key] = Value::Null;

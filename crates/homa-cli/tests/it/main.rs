@@ -23,3 +23,4 @@ mod mistakes;
 mod pages;
 mod pcap;
 mod servers;
+mod sim;

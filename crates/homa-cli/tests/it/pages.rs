@@ -45,8 +45,10 @@ name = "w4"
 row = "homa-figure-receivers-w4-homa"
 run = "w4"
 label = "W4: Homa's p99 at 50 % of the messages below pHost's, per cent of it"
-points = { "p99@50" = [2, "0.0001..1000000"], "outcome.queues.receivers.max_bytes_with_residual" = 1 }
 report = ["p99_to@10,50,75,90,95,99"]
+[check.points]
+"p99@50" = [2, "0.0001..1000000"]
+"outcome.queues.receivers.max_bytes_with_residual" = 1
 [[figure]]
 kind = "slowdown"
 title = "W4, 80 % load"
@@ -57,7 +59,7 @@ runs = ["w4"]
 fn browser(name: &str, profile: &str, address: &str) -> Command {
     let mut command = Command::new(name);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-    // Scripts have time; it passes at once where nothing happens.
+    // Virtual time for scripts; it passes at once if nothing happens.
     command.args(["--virtual-time-budget=10000", "--dump-dom"]);
     command.arg(format!("--user-data-dir={profile}")).arg(address);
     command

@@ -27,7 +27,7 @@ fn a_call_brings_back_what_the_server_echoes() {
 
 #[test]
 fn where_af_xdp_cannot_be_used_auto_says_so_once_and_xdp_what_to_do() {
-    // Loopback is no Ethernet interface, whoever asks.
+    // Loopback is not an Ethernet interface.
     let server = Server::start(&["--echo", "--driver", "auto"]);
     let call = homa(&["call", &server.address, "--count", "3", "--driver", "auto"]);
     assert_eq!(code(&call), 0, "{}", stderr(&call));
@@ -53,8 +53,17 @@ fn load_is_offered_at_a_rate_or_by_a_number_of_callers() {
     assert!(rate["seconds"].as_f64().expect("a time") > 0.05, "{rate}");
     let counted = rate["histogram"].as_array().expect("bins").iter();
     assert_eq!(counted.map(|bin| bin["calls"].as_u64().expect("calls")).sum::<u64>(), 200);
+    // Faster than one call after another can be.
+    let fast = ["--rate", "1M", "--count", "5k", "--concurrency", "1"];
+    let fast = homa(&[&["call", &server.address, "--format", "json"][..], &fast].concat());
+    assert_eq!(code(&fast), 1, "{}", stderr(&fast));
+    assert!(stderr(&fast).contains(" calls/s were reached"), "{}", stderr(&fast));
+    let [offered, reached] = ["offered_per_second", "reached_per_second"]
+        .map(|key| document(&fast)[key].as_f64().expect("a rate"));
+    assert!((0.9e6..1.1e6).contains(&offered) && reached < 0.9e6, "{offered} {reached}");
     let callers = call(&["--concurrency", "8", "--duration", "200ms", "--size", "w1"]);
     assert_eq!(callers["failed"], 0, "{callers}");
+    assert!(callers.get("offered_per_second").is_none(), "{callers}");
     assert!(callers["seconds"].as_f64().expect("a time") >= 0.2, "{callers}");
     let endless = homa(&["call", &server.address, "--rate", "5"]);
     assert_eq!(code(&endless), 2);
@@ -131,7 +140,7 @@ fn bench_peer_prints_a_line_that_repeats_it_and_no_time_of_a_rack() {
     server.terminate();
 }
 
-/// A running server and where its counters are.
+/// A running server and the address of its counters.
 struct Counted {
     server: Server,
     metrics: String,
@@ -151,7 +160,7 @@ impl Counted {
         stream
     }
 
-    /// What is answered to these bytes.
+    /// The answer to these bytes.
     fn say(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
         // The server may have had enough before the end.
@@ -208,7 +217,7 @@ fn the_counters_of_the_running_server_are_read_over_http() {
 #[test]
 fn silence_and_garbage_are_ended_and_hold_up_nobody() {
     let server = Counted::start();
-    // One after the other they would take longer than anybody here waits.
+    // One after the other they would exceed the deadline.
     let silent = server.connect();
     let mut slow: Vec<TcpStream> = (0..10).map(|_| server.connect()).collect();
     for stream in &mut slow {

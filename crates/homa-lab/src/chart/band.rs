@@ -7,9 +7,9 @@ use super::svg::Layout;
 use super::{Point, Series};
 
 impl Layout {
-    /// The area between the ends of the intervals of neighbouring points. Where an end lies outside
-    /// the figure, the area goes to its edge. The more `bands` a figure has, the fainter each, so
-    /// that many on top of each other leave the curves to be seen.
+    /// The area between the ends of the intervals of neighbouring points. If an end lies outside
+    /// the figure, the area extends to its edge. The more `bands` a figure has, the fainter each
+    /// is, so that overlapping bands leave the curves visible.
     pub(super) fn band(&self, out: &mut String, series: &Series, curve: usize, bands: usize) {
         let opacity = (0.64 / bands.max(1) as f64).min(0.16);
         let ends = |point: &Point| Some((self.x(point.x), self.y(point.low?), self.y(point.high?)));

@@ -34,8 +34,8 @@ const DARK: [(Colour, &str); 11] = [
     (CURVES[6], "#a5b4cc"),
 ];
 
-/// The style of all figures: what a page includes once, and a figure on its own carries. Where the
-/// figure is the whole document, dark colours need a browser's dark paper.
+/// The style of all figures: a page includes it once, and a standalone figure carries it. If the
+/// figure is the whole document, dark colours need a browser with a dark background.
 pub fn style() -> String {
     let mut out = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){".to_owned();
     for (light, dark) in DARK {

@@ -3,8 +3,8 @@
 use super::{Chart, Mark, Point, Series};
 use crate::table::Table;
 
-/// One row per point or step: series, place, value, and the ends of its interval. Where all
-/// places have names, a column has them.
+/// One row per point or step: series, place, value, and the ends of its interval. If all places
+/// have names, a column has them.
 pub fn csv(chart: &Chart) -> String {
     let rows = || chart.series.iter().flat_map(rows);
     let place_name = |(series, point): (&Series, &Point)| {
@@ -45,7 +45,7 @@ fn digits(value: f64) -> Option<f64> {
     format!("{value:.5e}").parse().ok()
 }
 
-/// Where a point belongs, though it may be drawn aside.
+/// The place of a point, although it may be drawn aside.
 fn place(series: &Series, point: &Point) -> f64 {
     match series.mark {
         Mark::Points => point.x.round(),

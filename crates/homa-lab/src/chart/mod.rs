@@ -28,7 +28,7 @@ pub struct Chart {
     pub x: Axis,
     /// Vertical.
     pub y: Axis,
-    /// What is drawn, later ones on top.
+    /// The series; later ones are drawn on top.
     pub series: Vec<Series>,
 }
 
@@ -48,8 +48,8 @@ pub struct Axis {
     pub label: String,
     /// How values become places.
     pub scale: Scale,
-    /// Its ends, exactly where `ticks` are given, else as values that it has to hold; absent: what
-    /// the data need.
+    /// Its ends, exact if `ticks` are given, otherwise values that it must contain; absent: derived
+    /// from the data.
     pub range: Option<[f64; 2]>,
     /// Places and names of ticks; none: round numbers.
     pub ticks: Vec<(f64, String)>,

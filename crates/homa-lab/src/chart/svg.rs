@@ -125,7 +125,7 @@ fn is_named(series: &Series) -> bool {
     series.mark != Mark::Samples && !series.points.is_empty() && !series.name.is_empty()
 }
 
-/// Where everything goes.
+/// Positions of all parts.
 pub(super) struct Layout {
     x: Ruler,
     y: Ruler,
@@ -258,7 +258,7 @@ impl Layout {
                 (None, _) => write!(out, "M{x:.1} {y:.1}"),
                 (Some(before), Mark::Step) if before.x == point.x => write!(out, "V{y:.1}"),
                 (Some(before), Mark::Step) if before.y == point.y => write!(out, "H{x:.1}"),
-                // A step that does not begin where the last one ended has a gap before it.
+                // A step has a gap before it if it does not begin at the end of the last one.
                 (Some(_), Mark::Step) => write!(out, "M{x:.1} {y:.1}"),
                 (Some(_), _) => write!(out, "L{x:.1} {y:.1}"),
             };

@@ -25,8 +25,7 @@ pub(super) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// Figures side by side where there is room, each with its values; the page's script lets readers
-/// save both.
+/// Figures side by side if there is room, each with its values; the page's script saves both.
 pub(super) fn figures(charts: &[Chart]) -> String {
     let mut out = String::new();
     if !charts.is_empty() {

@@ -19,7 +19,7 @@ use crate::store::{Listed, Store, Stored, read_json, write_atomically};
 
 pub use quantity::Quantity;
 
-/// What of a sweep is drawn, where not the usual.
+/// The selection of a sweep's figures, if it is not the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
     /// Instead of the usual quantities.

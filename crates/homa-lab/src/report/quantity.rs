@@ -24,8 +24,8 @@ pub enum Quantity {
     },
 }
 
-/// What is drawn when nothing was chosen. What was measured nowhere, and what is the same
-/// everywhere, is left out.
+/// The default quantities. A quantity that was not measured, or that is the same everywhere, is
+/// left out.
 pub(super) fn usual() -> Vec<Quantity> {
     let names = [
         "p99",

@@ -1,5 +1,5 @@
-//! What a folder's simulations say beyond one number each: slowdown by message size, how many
-//! messages take longer than a time, and what was under way as time went by.
+//! Details of a folder's simulations beyond one number each: slowdown by message size, how many
+//! messages take longer than a time, and the backlog over time.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,9 @@ pub(super) struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// A figure for each combination of what is not told by curves: schemes, else what goes across
-    /// in other figures. Workloads never share a figure, since their sizes differ.
+    /// A figure for each combination of the dimensions that are not curves: curves are schemes, or
+    /// the horizontal dimension of other figures. Workloads never share a figure because their
+    /// sizes differ.
     pub fn of(runs: &'a [Run], varied: &Varied, view: Option<View>) -> Self {
         let all = &varied.dimensions;
         let across = || view.map(|view| view.x).filter(|&at| !all[at].decides_sizes());
@@ -217,7 +218,7 @@ fn tail_chart(kind: &str, panel: &str, curves: Vec<(&str, Vec<Point>)>) -> Chart
     }
 }
 
-/// At most a hundred samples of what was under way.
+/// At most a hundred samples of the backlog.
 fn backlog(stored: &Stored) -> Vec<Point> {
     const MOST: usize = 100;
     let backlog = &stored.outcome.backlog;

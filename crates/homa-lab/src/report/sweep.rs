@@ -1,5 +1,5 @@
-//! The page of a sweep or of a single simulation: quantities against what was swept, slowdown by
-//! size, and a table of everything.
+//! The page of a sweep or of a single simulation: quantities against the swept dimensions, slowdown
+//! by size, and a table of all results.
 
 use std::fmt::Write;
 
@@ -72,8 +72,8 @@ pub(super) fn page(
     Ok(super::html::page(&title, &body))
 }
 
-/// What is drawn of a simulation: where hosts are of two kinds, each by itself, as schemes of their
-/// own.
+/// The runs that are drawn of a simulation: if hosts are of two kinds, each kind is a separate
+/// scheme.
 fn by_kind((listed, stored): &Run) -> Vec<Run> {
     let outcome = &stored.outcome;
     if outcome.kinds.is_empty() {
@@ -137,7 +137,7 @@ fn caption(varied: &Varied) -> String {
     out
 }
 
-/// What nobody who reads the page may miss, of each simulation that has something to tell.
+/// Alarms that every reader must see, for each simulation that has any.
 fn alarms(simulations: &[Run]) -> String {
     let told: Vec<String> = simulations.iter().flat_map(|(_, stored)| stored.alarms()).collect();
     if told.is_empty() {
@@ -153,7 +153,7 @@ fn alarms(simulations: &[Run]) -> String {
     out + "</ul>\n"
 }
 
-/// Quantities against what was swept. What hardly varies is said in one line.
+/// Quantities against the swept dimensions. A quantity that hardly varies is one line of text.
 fn against(
     runs: &[Run],
     varied: &Varied,
@@ -231,7 +231,7 @@ fn whole_curves(panels: &Panels<'_>, views: &[View]) -> String {
     out
 }
 
-/// Figures of one kind under a heading: at most so many, at once or to be opened.
+/// Figures of one kind under a heading, at most this many, open or folded.
 fn kind(heading: &str, mut charts: Vec<Chart>, (most, open): (usize, bool)) -> String {
     let all = charts.len();
     if all == 0 {
@@ -315,7 +315,7 @@ fn table(runs: &[Run], varied: &Varied) -> String {
     out + "</table></div></details>\n"
 }
 
-/// What was asked for. A reproduction that was ended midway has its record instead of a plan.
+/// The request. A reproduction that was interrupted has its record instead of a plan.
 fn plan(store: &Store) -> Result<String, LabError> {
     let record = store.root().join(REPRO_FILE);
     let path = if record.exists() { record } else { store.root().join(PLAN_FILE) };

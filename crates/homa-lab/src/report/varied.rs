@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::results::{Numbers, axis_numbers};
 use crate::store::{Listed, Stored};
 
-/// A simulation with a result; of hosts of two kinds, what is of one of them.
+/// A simulation with a result; if hosts are of two kinds, the part of one kind.
 pub(super) type Run = (Listed, Stored);
 
 /// A key of the scenario with several values.
@@ -16,9 +16,10 @@ pub(super) struct Dimension {
     pub path: String,
     /// What a reader calls it, with its unit.
     pub title: String,
-    /// Its values as the plan writes them: ascending where they are numbers, else as first met.
+    /// Its values as the plan writes them: ascending if they are numbers, otherwise in the order of
+    /// the plan.
     pub values: Vec<String>,
-    /// The values as numbers of one unit, where they are.
+    /// The values as numbers of one unit, if they are numbers.
     pub numbers: Option<Vec<f64>>,
 }
 
@@ -83,7 +84,7 @@ impl Varied {
         varied
     }
 
-    /// Where a simulation stands along each dimension.
+    /// Position of a simulation along each dimension.
     pub fn place(&self, listed: &Listed) -> Vec<usize> {
         let at = |dimension: &Dimension| {
             let value = value(listed, &dimension.path);
@@ -105,7 +106,7 @@ impl Varied {
     }
 }
 
-/// What a simulation has on an axis; a dash where its plan has no such axis.
+/// Value of a simulation on an axis; a dash if its plan has no such axis.
 fn value<'a>(listed: &'a Listed, path: &str) -> &'a str {
     let found = listed.axes.iter().find(|(axis, _)| axis == path);
     found.map_or("–", |(_, value)| value)
@@ -135,7 +136,7 @@ fn dimension(path: &str, runs: &[Run], paths: &[&str]) -> Dimension {
     Dimension { path: path.to_owned(), title, values: owned(values), numbers: Some(numbers) }
 }
 
-/// The end of a path in words, or the path where two axes end alike.
+/// The end of a path in words, or the whole path if two axes end alike.
 fn title(path: &str, paths: &[&str]) -> String {
     let end = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     match path {

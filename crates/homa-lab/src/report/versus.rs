@@ -25,7 +25,7 @@ const NAMES: usize = 10;
 pub(super) struct View {
     /// Place of the dimension along the axis.
     pub x: usize,
-    /// Place of the dimension of which each value is a curve.
+    /// Index of the dimension whose values are curves.
     pub lines: Option<usize>,
 }
 
@@ -64,11 +64,11 @@ fn lines(all: &[Dimension], x: usize) -> Option<usize> {
 pub(super) struct Drawn {
     /// Its figures.
     pub charts: Vec<Chart>,
-    /// Where it hardly varies, what it is there.
+    /// Values of the quantities that hardly vary.
     pub flat: Vec<String>,
 }
 
-/// A value of one simulation, and where it belongs.
+/// A value of one simulation and its position.
 struct Sample {
     facet: Vec<usize>,
     line: usize,
@@ -149,7 +149,7 @@ fn facet_name(varied: &Varied, facets: &[usize], facet: &[usize]) -> String {
     names.join(" · ")
 }
 
-/// The use of each priority level against a dimension, where it was measured.
+/// The use of each priority level against a dimension, if it was measured.
 pub(super) fn levels(runs: &[Run], varied: &Varied, x: usize) -> Vec<Chart> {
     let facets: Vec<usize> = (0..varied.dimensions.len()).filter(|&at| at != x).collect();
     let of_run = |(listed, stored): &Run| {
@@ -262,8 +262,8 @@ impl Figure<'_> {
     }
 }
 
-/// Seeds from which on their spread says where the mean lies: with two of them, one degree of
-/// freedom, Student's interval is 12.7 standard errors either way and covers any figure.
+/// Fewest seeds whose spread bounds the mean. With two seeds there is one degree of freedom,
+/// Student's interval is 12.7 standard errors either way, and it would cover any figure.
 pub(super) const LEAST_SEEDS: usize = 3;
 
 /// Several seeds become their mean, in Student's interval if they are enough for one; one keeps the
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_across_schemes_are_curves_and_the_rest_are_figures() {
+    fn numbers_are_the_axis_schemes_curves_and_the_rest_figures() {
         let load = dimension("load.fraction", &["0.5", "0.8"], Some(&[0.5, 0.8]));
         let scheme = dimension("scheme", &["homa", "dctcp", "ndp"], None);
         let workload = dimension("traffic.workload", &["w1", "w4"], None);

@@ -25,8 +25,8 @@ use homa_proto::{
     Body, Config, Data, Duration, Endpoint, MessageId, Packet, PeerId, PeerInfo, Rate, RpcId, Span,
     Time,
 };
+use homa_sim::fabric::cioq::pfc::{PfcLink, detail_thresholds, safe_pause};
 use homa_sim::measure::headroom;
-use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause};
 use homa_sim::topology::LeafSpine;
 use homa_sim::{HostId, SimDuration};
 use homa_workload::framing::{FULL_FRAME, Framing, MIN_FRAME};
@@ -69,9 +69,9 @@ pub enum OfDetail {
     SafePause,
     /// The threshold chosen.
     Pause,
-    /// The one below which the sender goes on.
+    /// The threshold below which the sender continues.
     Unpause,
-    /// Late of so many workers.
+    /// Late workers among this many.
     Missed(u32),
     /// Late of 400 workers with normal round trips.
     MissedNormal,
@@ -252,14 +252,14 @@ fn unscheduled_percent(workload: &Workload) -> f64 {
     sizes.mean_of(|bytes| wire(bytes.min(LIMIT))) / sizes.mean_of(wire) * 100.0
 }
 
-/// Cutoffs that a receiver measures (Homa §3.4) when the first packets of many messages arrive
-/// whose lengths cover the distribution evenly, and as many grants: traffic is the same in both
-/// directions. What is measured moves with the longest messages (W2's share is 6.46 levels of
-/// eight), so the number of levels seen most often counts, in its last division.
+/// Cutoffs that a receiver measures (Homa §3.4) if the first packets of many messages arrive, whose
+/// lengths cover the distribution evenly, and as many grants, because traffic is the same in both
+/// directions. The result varies with the longest messages (W2's share is 6.46 levels of eight), so
+/// the most frequent number of levels counts, in its last division.
 fn allocation(workload: &str) -> [u32; 8] {
     const PAYLOAD: u32 = 1442;
     const RTT_BYTES: u32 = 10_000;
-    /// Lengths drawn differently, of which the longest of W2 are two.
+    /// Number of lengths drawn; two of them are the longest of W2.
     const DRAWS: u64 = 1 << 20;
     let sizes = Workload::parse(workload).ok().and_then(|workload| workload.sizes().ok());
     // Of long messages only the first packet comes: no limit on such messages may choose.

@@ -26,7 +26,7 @@ fn is_few(bin: &SizeBucket, reading: Reading) -> bool {
     }
 }
 
-/// Said where such bins are drawn all the same, since nearly all of a run's are.
+/// The note on a figure that draws such bins because nearly all bins of a run are of this kind.
 const fn said_of_few(reading: Reading) -> &'static str {
     match reading {
         Reading::All(_) => "Short run: a bin's value is about that of its slowest message",
@@ -121,8 +121,8 @@ fn has_few(bins: &[SizeBucket], reading: Reading) -> bool {
     2 * bins.iter().filter(|bin| is_few(bin, reading)).count() > bins.len()
 }
 
-/// A step per bin: its value from where the bin begins to where it ends. Bins of too few messages
-/// are left out, unless most are: then a curve of what they give is better than none.
+/// A step per bin: its value from the beginning of the bin to its end. Bins of too few messages are
+/// left out, unless most bins are of this kind, because then a rough curve is better than none.
 pub fn steps(bins: &[SizeBucket], reading: Reading) -> Vec<Point> {
     let draws_all = has_few(bins, reading);
     let mut before = 0.0;

@@ -1,6 +1,7 @@
 //! The file of a plan: its keys as they are written, and how they become a [`ReproPlan`].
 //!
-//! See [`super::plan`] for the form. Mistakes name the file, the line, the key and what is allowed.
+//! See [`super::plan`] for the form. Mistakes name the file, the line, the key and the allowed
+//! values.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -148,7 +149,7 @@ struct PointItem {
     full_only: bool,
 }
 
-/// A plan's faults: where a message belongs.
+/// The place of a mistake in a plan.
 struct Place<'a> {
     document: &'a Document,
     kind: &'a str,

@@ -7,14 +7,14 @@ use super::metric::{response_rate, with_headers};
 use super::tolerance::Measured;
 use crate::store::Stored;
 
-/// What passes, and what is read of the last that does.
+/// The condition to pass, and the number that is read from the last run that passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AtLimit {
     /// Loads that do not diverge: what the receivers' links carry.
     Utilisation,
     /// The same in application bytes.
     Goodput,
-    /// Closed loops whose responses take so many Gbit/s with headers, or more: RPCs outstanding.
+    /// Closed loops whose responses take at least this many Gbit/s with headers: RPCs outstanding.
     Concurrent(f64),
 }
 
@@ -40,7 +40,7 @@ impl AtLimit {
         }
     }
 
-    /// Where an outcome lies along the axis.
+    /// Position of an outcome along the axis.
     fn place(self, stored: &Stored) -> f64 {
         match (self, &stored.cell.scenario.traffic) {
             (Self::Concurrent(_), Traffic::Incast { concurrent, .. }) => f64::from(*concurrent),
@@ -48,7 +48,7 @@ impl AtLimit {
         }
     }
 
-    /// What is read of an outcome below the limit, and of the first above it.
+    /// The number that is read from an outcome below the limit, and from the first above it.
     fn read(self, stored: &Stored) -> [f64; 2] {
         let outcome = &stored.outcome;
         match self {
@@ -60,10 +60,10 @@ impl AtLimit {
         }
     }
 
-    /// Reads it at the last value of the axis that passes; `None` without a value, or where a run
-    /// was too short to tell. The interval reaches to the first that fails: of loads to what is
-    /// offered there, since what is carried of it depends on how long it has piled up. When even
-    /// the first fails, it has no lower end.
+    /// Reads it at the last value of the axis that passes; `None` without a value, or if a run was
+    /// too short to tell. The interval extends to the first value that fails: for loads to the
+    /// offered load there, because the carried load depends on how long the backlog has grown. If
+    /// even the first value fails, the interval has no lower end.
     pub fn of(self, along: &[&Stored]) -> Option<Measured> {
         if !along.iter().all(|stored| self.is_known(stored)) {
             return None;

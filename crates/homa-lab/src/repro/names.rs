@@ -80,7 +80,7 @@ fn variants(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
     Ok(())
 }
 
-/// What is said of a run that is none.
+/// The error for a name that is not a run.
 fn no_run(plan: &ReproPlan, name: &str) -> Option<String> {
     if plan.run(name).is_some() {
         return None;

@@ -1,5 +1,5 @@
-//! What each number of a plan is called: row and metric, and where several numbers have these, what
-//! sets them apart, so that readers and scripts find each by its name.
+//! Names of the numbers of a plan: row and metric, and if several numbers share these, the part
+//! that differs, so that readers and scripts find each number by its name.
 
 use super::plan::{Check, Point, ReproPlan};
 

@@ -78,13 +78,13 @@ pub struct ReproPlan {
     pub id: String,
     /// What the figure shows.
     pub title: String,
-    /// Where it was published, and whence its values.
+    /// Publication, and the source of its values.
     pub source: String,
     /// Choices among disagreeing sources and their reasons; definitions; explained deviations.
     pub notes: Vec<String>,
     /// Processor time that a quick look may take.
     pub budget: Option<Duration>,
-    /// Schemes and variants to run; the first is compared with what was published.
+    /// Schemes and variants to run; the first is compared with the published values.
     pub variants: Vec<String>,
     /// Variants that are more than the name of a scheme.
     pub named: Vec<Variant>,
@@ -96,7 +96,7 @@ pub struct ReproPlan {
     pub figures: Vec<Figure>,
 }
 
-/// A scheme with settings of its own.
+/// A scheme with separate settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -232,14 +232,14 @@ pub enum Class {
     C,
 }
 
-/// A number and what was published for it.
+/// A number and its published value.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What is read.
+    /// The metric that is read.
     pub metric: Metric,
     /// What readers see beside the metric.
     pub label: Option<String>,
-    /// What was published; absent: only reported.
+    /// The published value; absent: only reported.
     pub published: Option<f64>,
     /// How near is near enough; absent: only reported.
     pub tolerance: Option<Tolerance>,
@@ -269,11 +269,11 @@ pub struct Figure {
     pub y_label: Option<String>,
     /// Beside its horizontal axis.
     pub x_label: Option<String>,
-    /// What is drawn: `p99` or `p50` for slowdowns, any metric for curves.
+    /// The metric that is drawn: `p99` or `p50` for slowdowns, any metric for curves.
     pub metric: Option<Metric>,
     /// Of slowdowns: each receiver's own p99, averaged, instead of that of all messages.
     pub by_receiver: bool,
-    /// Of curves: what is read along the horizontal axis; absent: the runs' own axis.
+    /// For curves, the metric along the horizontal axis; absent: the runs' own axis.
     pub x_metric: Option<Metric>,
     /// The runs it shows.
     pub runs: Vec<String>,

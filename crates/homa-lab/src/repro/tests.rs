@@ -16,7 +16,7 @@ fn every_plan_parses_and_its_values_are_well_formed() {
             for point in &check.points {
                 let row = format!("{} {}", check.row, point.metric);
                 if let Some(published) = point.published {
-                    // Zero where the paper says none: frames lost, timeouts.
+                    // Zero if the paper reports none: lost frames, timeouts.
                     assert!(published.is_finite() && published >= 0.0, "{row}");
                 }
                 assert!(point.published.is_some() || point.tolerance.is_none(), "{row}");
@@ -39,7 +39,7 @@ fn every_plan_parses_and_its_values_are_well_formed() {
     assert_eq!(ids.len(), plans.len(), "two plans of one id");
 }
 
-/// The default scheme is for users; what is held to a paper does not follow it.
+/// The default scheme is for users; plans that follow a paper name theirs.
 #[test]
 fn every_plan_of_the_repository_names_its_schemes() {
     for (file, text) in PLANS {
@@ -203,9 +203,9 @@ fn computed_rows_are_judged_without_a_simulation() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// 60 % of the links is sustained and 130 % is not: anything between may be the limit, in all bytes
-/// or in those of applications. Where even the first load diverges it lies below; a run that is too
-/// short tells nothing.
+/// 60 % of the links is sustained and 130 % is not, so the limit may be anywhere between, in all
+/// bytes or in those of applications. If even the first load diverges, the limit is below it; a run
+/// that is too short decides nothing.
 #[test]
 fn a_limit_lies_between_the_loads_that_were_tried() {
     let done = |name: &str, values: &str, messages: u32, published: u32| {
@@ -237,7 +237,7 @@ fn a_limit_lies_between_the_loads_that_were_tried() {
         assert!(high.unwrap() > 2.0 * measured, "{}: up to {high:?}", check.metric);
         assert_eq!(check.pass, None, "{}: {measured} decides nothing", check.metric);
     }
-    // Drawn over what is carried, which is never more than a link has.
+    // Drawn over the carried load, which is never more than a link has.
     let points = &between[0].charts[0].series[0].points;
     let drawn: Vec<f64> = points.iter().map(|point| point.x).collect();
     assert_eq!(Some(drawn[0]), between[0].checks[0].measured);
@@ -412,8 +412,8 @@ fn what_failed_before_the_measured_window_takes_no_verdict_away() {
     std::fs::remove_dir_all(&root).unwrap();
 }
 
-/// Rates, utilisation and delays near p99 are samples: where a limit lies within their interval
-/// they decide nothing.
+/// Rates, utilisation and delays near p99 are samples: if a limit lies within their interval they
+/// decide nothing.
 #[test]
 fn sampled_rates_and_tails_decide_only_beyond_their_intervals() {
     let plan = |tolerances: &[(f64, String)]| {

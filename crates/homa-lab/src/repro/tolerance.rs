@@ -109,8 +109,8 @@ impl fmt::Display for Tolerance {
     }
 }
 
-/// A measured value and where the true one lies with 95 % confidence; an end that the sample
-/// cannot bound is infinite.
+/// A measured value and its 95 % confidence interval; an end that the sample cannot bound is
+/// infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// The estimate.
@@ -127,14 +127,14 @@ impl Measured {
         Self { value, low: value, high: value }
     }
 
-    /// With the ends of an interval, where there are any.
+    /// With the ends of an interval, if there are any.
     pub fn between(value: f64, ends: [Option<f64>; 2]) -> Self {
         let low = ends[0].unwrap_or(f64::NEG_INFINITY).min(value);
         let high = ends[1].unwrap_or(f64::INFINITY).max(value);
         Self { value, low, high }
     }
 
-    /// The ends as [`between`](Self::between) takes them: `None` where there is no bound.
+    /// The ends as [`between`](Self::between) takes them: `None` if there is no bound.
     pub fn ends(self) -> [Option<f64>; 2] {
         [self.low, self.high].map(|end| Some(end).filter(|end| end.is_finite()))
     }

@@ -1,4 +1,4 @@
-//! The comparison of what was measured with what was published.
+//! The comparison of measured with published values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +23,11 @@ pub struct Check {
     pub row: String,
     /// How binding it is.
     pub class: Class,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// What the compared scheme gave.
     pub measured: Option<f64>,
-    /// Where the true value lies with 95 % confidence; absent ends are unbounded.
+    /// The 95 % confidence interval; absent ends are unbounded.
     pub interval: [Option<f64>; 2],
     /// How near is near enough.
     pub tolerance: Option<Tolerance>,
@@ -280,7 +280,7 @@ fn ordered(
     all
 }
 
-/// Messages that a point's runs sent and no percentile knows of, in words.
+/// Messages that a point's runs sent and that no percentile includes, in words.
 #[derive(Debug, Default)]
 struct Unknown {
     /// Measured: those that failed or were refused, and those under way at the end of a run that
@@ -314,7 +314,7 @@ fn unknown(
         .map(|side| (&*side.run, side.variant.as_deref().unwrap_or(first), side.at.or(at)));
     for (name, variant, at) in own.into_iter().chain(sides) {
         let Some((place, _)) = plan.run(name) else { continue };
-        // Of what does not pass only where it lies is read.
+        // Only the position is read of a run that does not pass.
         let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
             let outcome = &stored.outcome;
@@ -403,8 +403,8 @@ mod tests {
     use crate::repro::{How, run};
     use crate::sweep::Options;
 
-    /// A percentage below another scheme, an ordering of variants with settings of their own, a
-    /// number of the outcome by its path, and runs of a shared set, those that are read.
+    /// A percentage below another scheme, an ordering of variants with separate settings, a number
+    /// of the outcome by its path, and the runs of a shared set that are read.
     #[test]
     fn variants_are_compared_by_reduction_and_by_order() {
         let set = "[scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\

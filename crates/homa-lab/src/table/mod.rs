@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::error::LabError;
 use crate::store::write_atomically;
 
-/// The values of a column; `None` where there is none.
+/// The values of a column; `None` if there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Names.

@@ -21,7 +21,7 @@ const ENCODING_RLE: i64 = 3;
 const UNCOMPRESSED: i64 = 0;
 const DATA_PAGE: i64 = 0;
 
-/// Where a column lies in the file.
+/// Position of a column in the file.
 struct Chunk {
     offset: usize,
     bytes: usize,

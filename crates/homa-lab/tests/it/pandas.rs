@@ -1,5 +1,5 @@
 //! Tables as researchers read them: pandas gets the same columns, types and rows from CSV and
-//! Parquet. Skipped where Python has no pandas or no reader of Parquet; `HOMA_PYTHON` names another
+//! Parquet. Skipped if Python has no pandas or no reader of Parquet; `HOMA_PYTHON` names another
 //! Python than `python3`.
 
 use std::ffi::OsString;

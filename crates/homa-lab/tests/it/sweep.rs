@@ -143,7 +143,7 @@ fn page(folder: &Folder, choice: &Choice) -> Result<String, String> {
 }
 
 #[test]
-fn the_page_of_a_sweep_draws_what_was_swept_and_needs_nothing_else() {
+fn the_page_of_a_sweep_draws_all_axes_and_loads_nothing() {
     let folder = Folder::new("page");
     sweep(&folder, 2, Shard::ALL);
     let page = page(&folder, &Choice::default()).unwrap();
@@ -192,7 +192,7 @@ fn readers_choose_quantity_axis_and_simulations() {
 }
 
 #[test]
-fn results_that_are_damaged_or_lie_under_another_name_are_simulated_again() {
+fn damaged_and_misnamed_results_are_simulated_again() {
     let folder = Folder::new("unfit");
     assert_eq!(sweep(&folder, 1, Shard::ALL), (8, true));
     let good = folder.tables();

@@ -1,4 +1,4 @@
-//! Simulations as tasks of somebody else's executor: the same tables as a sweep's, on machines that
+//! Simulations as tasks of an external executor: the same tables as a sweep's, on machines that
 //! have none of the plan's files.
 
 use std::path::{Path, PathBuf};

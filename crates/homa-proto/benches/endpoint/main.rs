@@ -1,7 +1,7 @@
-//! What the protocol costs, without network or sockets: `cargo bench -p homa-proto`.
+//! The cost of the protocol, without network or sockets: `cargo bench -p homa-proto`.
 //!
-//! `one_way` is what a simulated host does at 80 % load (items are DATA packets, with the GRANTs
-//! and the messages they belong to); `rpc` is what two sockets' ends do per call.
+//! `one_way` is the work of a simulated host at 80 % load (items are DATA packets, with the GRANTs
+//! and the messages they belong to); `rpc` is the work of both ends per call.
 #![allow(missing_docs)]
 
 mod mesh;

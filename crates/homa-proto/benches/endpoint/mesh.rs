@@ -1,6 +1,6 @@
-//! Endpoints joined by a network that neither queues nor loses: in each round, of one full packet's
-//! time, every host puts at most one DATA packet and any control packets before it on the wire, and
-//! takes what others sent some rounds before.
+//! Endpoints joined by a network that neither queues nor loses. A round is one full packet's time:
+//! every host puts at most one DATA packet and any control packets before it on the wire, and
+//! receives the packets that others sent some rounds before.
 
 use homa_proto::{
     Body, Config, Endpoint, Event, MessageKind, Packet, PeerId, PeerInfo, Request, Submit, Time,

@@ -1,17 +1,17 @@
-//! The client's side: what it says when a server asks who it is.
+//! A challenge at the client: it identifies itself to servers that it has calls with.
 
 use crate::endpoint::Endpoint;
 use crate::packet::{Body, Packet, PeerId, Proof, RpcId};
 use crate::rpc::{Rpc, split};
 use crate::units::{Duration, Time};
 
-/// Least time between two searches through the calls for one peer: half of that between two
-/// challenges of a server; and for each call that is looked at.
+/// Least time between two searches through the calls to one peer, and the time added for each call
+/// that has to be checked. The first is half of a server's time between two challenges.
 const SEARCHED: Duration = Duration(super::challenge::CHALLENGE_INTERVAL.0 / 2);
 const SEARCHED_EACH: u64 = 500;
 
 impl Endpoint {
-    /// A challenge at the client: says who it is to servers that it has calls with.
+    /// A challenge arrived: identifies this client, if it has calls with that server.
     pub(crate) fn on_challenge(
         &mut self,
         now: Time,
@@ -26,19 +26,20 @@ impl Endpoint {
         let fresh = self.validation.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
-        // Strangers are told nothing, and cost no search through the calls.
+        // A host that we do not call learns nothing, and costs no search through the calls.
         let calls = peer.rpcs() > peer.served() && names_itself;
-        // What it executed under another boot id it has forgotten. Anybody can send a challenge in
-        // its name, so nothing is kept of what one says but that there was another id.
+        // A server with another boot id has forgotten what it executed before. An attacker can send
+        // a challenge in its name, so all that is kept of one is that there was another id.
         let known = &peer.cold.validation;
         let restarted = calls && (known.restarted || known.boot != boot && known.boot != 0);
+        // A flood of forged challenges must not cost a search each.
         if restarted && now < known.searched {
             return;
         }
         let unnamed = calls && known.token == 0;
         let safe = restarted.then(|| self.begun_since(packet.peer, now, remembered));
-        // One server may have several ports, which are peers of ours: calls to the others may be
-        // in its keeping already, and are not executed either.
+        // A server may have several ports, which are several peers to us. It may have calls to the
+        // others already, which it has not executed either.
         let elsewhere = (restarted || unnamed)
             .then(|| self.begun_elsewhere(packet.peer, now, remembered))
             .flatten()
@@ -59,6 +60,7 @@ impl Endpoint {
                 }
             };
             validation.boot = boot;
+            // A token per server, so that servers cannot follow a client.
             if validation.token == 0 {
                 validation.token = fresh;
             }
@@ -72,7 +74,7 @@ impl Endpoint {
         self.queue_control_to(packet.peer, ports, packet.id.client(), body);
     }
 
-    /// The first id of those calls in progress with a peer that began within a time.
+    /// The first id of the calls in progress with a peer that began within `time`.
     fn begun_since(&self, peer: PeerId, now: Time, time: Duration) -> Option<u64> {
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs() as usize);
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
@@ -80,8 +82,9 @@ impl Endpoint {
         of_peer.filter(|(_, rpc)| begun(rpc)).map(|(_, rpc)| rpc.id.0).min()
     }
 
-    /// The first id of those calls in progress with other peers of a peer's host that began within
-    /// a time: for so long nothing was forgotten there, so no former life executed them.
+    /// The first id of the calls in progress with other peers of a peer's host that began within
+    /// `time`: the server has forgotten nothing for that long, so it executed none of them before a
+    /// restart.
     fn begun_elsewhere(&self, peer: PeerId, now: Time, time: Duration) -> Option<u64> {
         let host = self.peer(peer)?.info.host;
         let begun = |rpc: &Rpc| {

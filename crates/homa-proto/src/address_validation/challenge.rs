@@ -51,6 +51,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut) else {
             return false;
         };
+        // Nearly always.
         if peer.validation.is_validated() {
             return true;
         }
@@ -85,6 +86,7 @@ impl Endpoint {
     pub(crate) fn await_validation(&mut self, now: Time, handle: RpcHandle, packet: &Packet) {
         self.validation.pending_count += 1;
         self.validation.pending.push_back(handle);
+        // Entries of requests that ended are removed when they are more than half.
         if self.validation.pending.len() > 2 * self.validation.pending_count + 64 {
             let rpcs = &self.rpcs;
             self.validation
@@ -119,6 +121,8 @@ impl Endpoint {
         {
             return;
         }
+        // A challenge keeps its id until it is answered, because answers may be slower than the
+        // interval.
         if validation.challenge == 0 {
             validation.challenge = fresh;
         }
@@ -143,7 +147,7 @@ impl Endpoint {
             return None;
         }
         if rpc.loss.resends() == 0 {
-            // No RESEND: what is missing is asked for once the client is validated.
+            // No RESEND: missing bytes are asked for once the client is validated.
             rpc.loss.asked(now);
             let (peer, ports) = (rpc.peer, rpc.ports());
             self.challenge(now, peer, ports);

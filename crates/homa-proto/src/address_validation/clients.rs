@@ -1,7 +1,8 @@
-//! Clients by their own account, and what of their requests was executed.
+//! Clients by the token that they identify themselves with, and which of their requests were
+//! executed.
 //!
-//! Bounded: where there are too many, one is forgotten of the host that has most (`quotas.rs`), and
-//! this server gets another boot id for it.
+//! Invariant: bounded. If there are too many clients, the host with the most loses one (`quotas`),
+//! and this server takes another boot id because of that.
 
 use super::quotas::{HostQuotas, Stay};
 use crate::completion::replay_window::ClientEpoch;
@@ -10,37 +11,37 @@ use crate::util::random::Random;
 use crate::util::slab::Keyed;
 use alloc::vec::Vec;
 
-/// Clients whose executions are remembered.
+/// Most clients whose executions are remembered.
 const MAX_CLIENTS: usize = 1 << 16;
 
-/// A place in the table of clients, and which of its users.
+/// A place in the table of clients, and the generation of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientRef {
     index: u32,
     generation: u32,
 }
 
-/// A client, and what of its requests was executed.
+/// A client, and which of its requests were executed.
 #[derive(Debug)]
 pub(super) struct KnownClient {
     token: u64,
     pub(super) epoch: ClientEpoch,
-    /// Where it named itself, or had something executed, last.
+    /// The peer from which it identified itself, or had a request executed, last.
     pub(super) peer: PeerId,
-    /// The host from which it named itself last.
+    /// The host from which it identified itself last.
     pub(super) host: u64,
-    /// It had something executed since it was last spared.
+    /// It had a request executed since it was last spared.
     pub(super) used: bool,
-    /// Of its place in the table.
+    /// The generation of its place in the table.
     generation: u32,
-    /// Which stay at a host this is, of those of the clients at its place.
+    /// The number of its stay at a host, among the stays of clients at this place.
     stay: u32,
 }
 
-/// A client that named itself.
+/// A client that identified itself.
 pub(super) struct Registered {
     pub(super) client: ClientRef,
-    /// Token and epoch of the one that was forgotten for it.
+    /// Token and epoch of the client that was forgotten for it.
     pub(super) forgotten: Option<(u64, u32)>,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Clients {
     /// Our boot id, never 0.
     pub(super) boot: u64,
     all: Vec<KnownClient>,
-    /// Places in it of clients that were disowned.
+    /// Free places in `all`.
     free: Vec<u32>,
     by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
     pub(super) quotas: HostQuotas,
@@ -72,8 +73,8 @@ impl Clients {
             .filter(|client| client.generation == client_ref.generation)
     }
 
-    /// The record of a client that named itself at a peer of a host, new if need be: then nothing
-    /// from `first` on was executed.
+    /// The record of a client that identified itself at a peer of a host. A new record says that
+    /// nothing from `first` on was executed.
     pub(super) fn register(
         &mut self,
         name: (u64, u32),
@@ -101,10 +102,11 @@ impl Clients {
         Registered { client: self.join(index), forgotten }
     }
 
-    /// A client is there again, perhaps at another host.
+    /// A known client identified itself again, perhaps from another host.
     fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
         client.peer = peer;
+        // Nearly always: it identified itself from another port, or again.
         if client.host == host {
             return ClientRef { index, generation: client.generation };
         }
@@ -114,7 +116,7 @@ impl Clients {
         self.join(index)
     }
 
-    /// A client counts for the host it is at.
+    /// A client counts for the host at which it is.
     fn join(&mut self, index: u32) -> ClientRef {
         let client = &self.all[index as usize];
         let client_ref = ClientRef { index, generation: client.generation };
@@ -124,7 +126,7 @@ impl Clients {
         client_ref
     }
 
-    /// A client of so many entries counts no longer for a host.
+    /// A client with this many entries no longer counts for a host.
     fn leave(&mut self, index: u32, host: u64, entries: usize) {
         let client = &mut self.all[index as usize];
         client.stay = client.stay.wrapping_add(1);
@@ -132,7 +134,7 @@ impl Clients {
         self.quotas.remove(host, |stay| is_current(&self.all, stay));
     }
 
-    /// Forgets one client for another one of a host.
+    /// Forgets a client to make room for another one of a host.
     fn forget_for(&mut self, host: u64) -> Option<(u64, u32)> {
         let all = &mut self.all;
         let evicted = self.quotas.evict(host, |stay| {
@@ -146,7 +148,7 @@ impl Clients {
         Some(name)
     }
 
-    /// Forgets a client: here it is a stranger.
+    /// Forgets a client: it is not validated here any more.
     pub(super) fn remove(&mut self, name: (u64, u32)) {
         let Some(index) = self.by_name.remove(&name) else { return };
         self.free.push(index);
@@ -157,7 +159,7 @@ impl Clients {
         self.leave(index, host, executed.entries());
     }
 
-    /// A client had an RPC executed, at a peer.
+    /// A request of a client at a peer is executed.
     pub(super) fn remember(&mut self, client_ref: ClientRef, counter: u32, peer: PeerId) {
         let Some(client) = self.all.get_mut(client_ref.index as usize) else { return };
         if client.generation != client_ref.generation {
@@ -170,7 +172,7 @@ impl Clients {
     }
 }
 
-/// A client is still at the host where it was listed.
+/// True if a client is still at the host where it was listed.
 fn is_current(all: &[KnownClient], stay: Stay) -> bool {
     all[stay.client as usize].stay == stay.number
 }
@@ -179,11 +181,11 @@ fn is_current(all: &[KnownClient], stay: Stay) -> bool {
 mod tests {
     use super::*;
 
-    /// At a peer of a host.
+    /// A peer, and its host.
     const AT: (PeerId, u64) = (PeerId(0), 0);
 
-    /// So many more clients name themselves at a host, with tokens from `first` on. Yields those
-    /// that were forgotten.
+    /// `count` more clients identify themselves at a host, with tokens from `first` on. Returns the
+    /// tokens of those that were forgotten.
     fn name(clients: &mut Clients, host: u64, first: u64, count: usize) -> Vec<u64> {
         let tokens = first..first + count as u64;
         let register =
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_idle_is_forgotten_first_and_that_is_known() {
+    fn idle_clients_are_forgotten_first_under_a_new_boot_id() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let busy = clients.register((1, 5), 0, AT).client;
         let idle = clients.register((2, 5), 0, AT).client;
@@ -213,7 +215,7 @@ mod tests {
         let mut clients = Clients::new(1, Keyed::new(7));
         assert!(name(&mut clients, 1, 0, 10).is_empty());
         assert!(name(&mut clients, 2, 100, 10).is_empty());
-        // Its last are active, which takes nothing from those who have less.
+        // Its last clients are active, which takes nothing from hosts that have fewer.
         let of_many = |token: &u64| (1_000..1 << 40).contains(token);
         let lost = name(&mut clients, 3, 1_000, 2 * MAX_CLIENTS);
         assert_eq!(lost.len(), MAX_CLIENTS + 20);
@@ -223,14 +225,14 @@ mod tests {
             clients.remember(ClientRef { index, generation }, token as u32, AT.0);
         }
         assert!(name(&mut clients, 3, 1_000_000, 1_000).iter().all(of_many));
-        // Others, old and new, get places of its.
+        // Other hosts, known and new, get places of this one.
         assert!(name(&mut clients, 1, 200, 10).iter().all(of_many));
         assert!(name(&mut clients, 4, 300, 10_000).iter().all(of_many));
         assert_eq!(clients.by_name.len(), MAX_CLIENTS);
     }
 
     #[test]
-    fn with_as_many_names_as_anybody_a_host_loses_its_own() {
+    fn a_host_with_the_most_clients_loses_its_own() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let half = MAX_CLIENTS / 2;
         name(&mut clients, 1, 0, half);
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_counts_where_it_named_itself_last() {
+    fn a_client_counts_at_its_last_host() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let moves = clients.register((1, 5), 0, AT).client;
         clients.remember(moves, 1_000, AT.0);
@@ -267,7 +269,7 @@ mod tests {
         }
         assert_eq!((clients.quotas.entries_of(0), clients.quotas.entries_of(1)), (0, 1));
         name(&mut clients, 0, 10, MAX_CLIENTS - 1);
-        // It is the only one at the other host by now.
+        // It is the only client at the other host by now.
         let lost = name(&mut clients, 0, 1_000_000, MAX_CLIENTS);
         assert!(clients.get(moves).is_some() && !lost.contains(&1));
         assert_eq!(clients.quotas.places(), MAX_CLIENTS);
@@ -284,7 +286,7 @@ mod tests {
             clients.register((9, 5), 0, at(n % 2));
         }
         assert!(clients.quotas.places() < 100, "{} places of 3 clients", clients.quotas.places());
-        // All of many go on to a third host, and leave nothing where they were.
+        // All of them move to a third host, and leave nothing behind.
         name(&mut clients, 0, 100, 10_000);
         for token in 100..10_100 {
             clients.register((token, 5), 0, at(3));
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_disowned_client_is_the_next_ones_and_nobody_is_forgotten_for_it() {
+    fn the_place_of_a_removed_client_is_reused_first() {
         let mut clients = Clients::new(1, Keyed::new(7));
         let first = clients.register((1, 5), 70, AT).client;
         name(&mut clients, 0, 2, MAX_CLIENTS - 1);

@@ -1,5 +1,5 @@
-//! What is known about a request, and what is recorded of it: by its client's name where it has
-//! one, otherwise by its address.
+//! Was a request executed? The record is kept with the client if it identified itself, otherwise
+//! with its address.
 
 use crate::endpoint::Endpoint;
 use crate::packet::{Packet, PeerId, RpcId};
@@ -7,22 +7,23 @@ use crate::peer::Peer;
 use crate::rpc::split;
 use crate::units::Time;
 
-/// What is known about a request.
+/// The record of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Execution {
     /// It was not executed.
     Fresh,
-    /// It was, or counts as such.
+    /// It was executed, or counts as such.
     Executed,
-    /// Nobody can tell before its client has answered.
+    /// Not known before its client has answered a challenge.
     Unvalidated,
 }
 
 impl Endpoint {
-    /// What is known about the request of a packet.
+    /// The record of a packet's request.
     pub(crate) fn execution(&self, packet: &Packet) -> Execution {
         let Some(peer) = self.peer(packet.peer) else { return Execution::Unvalidated };
         let remembers = self.suppresses_duplicates();
+        // Without validation an address is its client.
         if !self.validates_addresses() {
             let executed = remembers && peer.cold.executed.contains(packet.id);
             return if executed { Execution::Executed } else { Execution::Fresh };
@@ -37,7 +38,8 @@ impl Endpoint {
         let (epoch, counter) = split(packet.id);
         let validation = &peer.cold.validation;
         if let Some(handle) = validation.client(epoch) {
-            // Where its record is gone, it was forgotten, or named itself to another endpoint.
+            // If the record is gone, the client was forgotten, or identified itself to another
+            // endpoint.
             let known =
                 self.validation.clients.get(handle).map(|client| client.epoch.execution(counter));
             return match known.flatten() {
@@ -55,7 +57,7 @@ impl Endpoint {
         }
     }
 
-    /// True where the client of a packet's request said who it is, and is remembered.
+    /// True if the client of a packet's request identified itself, and is remembered.
     pub(crate) fn is_of_named_client(&self, packet: &Packet) -> bool {
         let client = self.peer(packet.peer).and_then(|peer| {
             let (epoch, _) = split(packet.id);
@@ -66,18 +68,18 @@ impl Endpoint {
         register_client && self.validates_addresses() && self.suppresses_duplicates()
     }
 
-    /// True where a request may have been executed for a client under another address: at this one
-    /// its client has not named itself, and could.
+    /// True if a request may have been executed for a client at another address: the client can
+    /// identify itself and has not done so at this one.
     pub(crate) fn may_have_moved(&self, packet: &Packet) -> bool {
         let anonymous = self.peer(packet.peer).is_none_or(|peer| peer.cold.validation.anonymous);
-        let sends_resends = self.validates_addresses() && self.suppresses_duplicates();
-        sends_resends && !anonymous && self.execution(packet) == Execution::Unvalidated
+        let validates = self.validates_addresses() && self.suppresses_duplicates();
+        validates && !anonymous && self.execution(packet) == Execution::Unvalidated
     }
 
-    /// True where a request that took its time to arrive was, or may have been, executed meanwhile:
-    /// its client named itself from another address and sent it there again, or to another endpoint
-    /// of ours. Below the watermark, where executions cannot be told apart, the client's last
-    /// address decides.
+    /// True if a request that arrived slowly was, or may have been, executed in the meantime: its
+    /// client identified itself from another address and sent it from there again, or to another
+    /// endpoint of ours. Below the watermark executions cannot be distinguished, so the client's
+    /// last address decides.
     pub(crate) fn ran_elsewhere(&mut self, peer: PeerId, id: RpcId) -> bool {
         if !self.validates_addresses() || !self.suppresses_duplicates() {
             return false;
@@ -91,14 +93,14 @@ impl Endpoint {
                 let executed = client.epoch.contains(counter);
                 executed && (client.epoch.tells(counter) || client.peer != peer)
             }
-            // It went on at another endpoint, or, where there is none, was forgotten.
+            // The client moved to another endpoint, or was forgotten if there is none.
             None => self.validation.directory.is_some(),
         }
     }
 
-    /// Records an execution with the client that its peer named; false where it named none. Where
-    /// that record is gone nothing is recorded: the client is asked for its name before anything
-    /// else of it is executed here.
+    /// Records an execution with the client of a peer; false if it did not identify itself. If the
+    /// client's record is gone nothing is recorded, because the client has to identify itself
+    /// before another request of it is executed here.
     fn remember_of_client(&mut self, peer: PeerId, id: RpcId) -> bool {
         let (epoch, counter) = split(id);
         let client = self.peer(peer).and_then(|peer| peer.cold.validation.client(epoch));
@@ -122,7 +124,7 @@ impl Endpoint {
         }
     }
 
-    /// A client that names nobody is there, with a request that waited for its answer.
+    /// A client that does not identify itself has a request that waited for its answer.
     pub(super) fn begin_executed(&mut self, now: Time, peer: PeerId, id: RpcId) {
         let slot = self.peers.get_mut(peer.0 as usize);
         if let Some(Peer { cold, .. }) = slot.and_then(Option::as_mut) {
@@ -133,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// A peer is closed: what it executed here is forgotten.
+    /// A peer is closed: the record of its requests is forgotten.
     pub(crate) fn forget_executed(&mut self, now: Time, closed: &Peer) {
         let cold = &closed.cold;
         if !cold.executed.is_empty() {

@@ -1,21 +1,21 @@
-//! Who may have a request executed (Homa §3.8: at most once; RFC 9000 §8: address validation).
+//! Whose requests are executed (Homa §3.8: at most once; RFC 9000 §8: address validation).
 //!
-//! The first request of a client waits, whole or not, until the client has answered a challenge: a
-//! NEED_ACK of an RPC that does not exist, whose random id only comes back from whoever receives at
-//! the address. The answer also names the client and says which of its requests can be in progress,
-//! so that a copy from before is refused, whatever this server forgot, also by restarting. It takes
-//! one round trip, once per client.
+//! The first request of a client waits, even if it is complete, until the client has answered a
+//! challenge: a NEED_ACK of an RPC that does not exist. Its id is random, so only a host that
+//! receives at the address can answer. The answer also identifies the client and says which of its
+//! requests can be in progress, so that an older copy is refused, whatever this server forgot, for
+//! example by restarting. This costs one round trip, once per client and address.
 //!
-//! Invariants: an address that has not answered gets at most three times the bytes it sent, and of
-//! its requests none is granted or executed; all of them together have a small part of the tables
-//! and the memory, where the oldest makes room for the next. What was executed is remembered by the
-//! client's name, not its address. When some of that is forgotten, this server gets another boot
-//! id: clients that are asked under it name only requests begun since.
+//! Invariants: an address that is not validated gets at most three times the bytes that it sent,
+//! and none of its requests is granted or executed. All such requests together have a small part of
+//! the tables and the memory, and the oldest makes room for the next. Executed requests are
+//! remembered by client, not by address. When some of them are forgotten, this server takes another
+//! boot id: clients that are challenged under it declare only requests that began since.
 //!
-//! Peers that do not know the extension (builds before it, other profiles) answer with an ACK that
-//! proves the address and names nobody: their requests are remembered by address.
+//! Peers that do not know the extension (older versions, other profiles) answer with an ACK, which
+//! validates the address and identifies no client: their requests are remembered by address.
 //!
-//! Left out: secrecy. Whoever reads packets on the way can forge them.
+//! Left out: secrecy. An attacker who reads packets on the path can forge them.
 
 mod answer;
 mod challenge;

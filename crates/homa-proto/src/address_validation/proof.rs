@@ -1,5 +1,5 @@
-//! The answer to a challenge at the server: who the client is, and which of the requests that waited
-//! may be executed.
+//! The answer to a challenge at the server: who the client is, and which of the requests that
+//! waited may be executed.
 
 use super::clients::{ClientRef, Registered};
 use super::directory::ClientDirectory;
@@ -26,6 +26,7 @@ impl Endpoint {
         let peer = self.peer_mut(packet.peer).ok_or(DropReason::UnknownPeer)?;
         let validation = &mut peer.cold.validation;
         let id = packet.id.server().0;
+        // Not the answer to the pending challenge: a copy of the last answer, or a guess.
         if validation.challenge != id {
             return if validation.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
         }
@@ -39,6 +40,7 @@ impl Endpoint {
             if let Some(peer) = self.peer_mut(packet.peer) {
                 let clients = &mut peer.cold.validation.clients;
                 clients.retain(|(epoch, _)| *epoch != proof.epoch);
+                // The oldest of several clients, or lives of one client, at this address.
                 if clients.len() == CLIENTS_OF_PEER {
                     clients.remove(0);
                 }
@@ -87,8 +89,8 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: other endpoints receive from other peers at the same address, and `directory`
-    /// records to which of them each client identified itself last.
+    /// Environment in: other endpoints receive from other peers at the same address, and
+    /// `directory` records to which of them each client identified itself last.
     pub fn share_client_directory(&mut self, directory: Box<dyn ClientDirectory>) {
         self.validation.directory = Some(directory);
     }
@@ -113,6 +115,7 @@ impl Endpoint {
             }
         };
         if admitted && !self.exceeds_its_share(peer) {
+            // The client is remembered by its address.
             if proof.is_none() && self.suppresses_duplicates() {
                 self.begin_executed(now, peer, id);
             }

@@ -1,39 +1,41 @@
-//! Hosts that clients called from: whose place a new name takes, and who remembers less, so that a
-//! host with many names, or one that leaves gaps in what it has executed, pays for them itself.
+//! Quotas of the hosts that clients call from: which client is evicted for a new one, and which
+//! remembers less. A host with many clients, or one that leaves gaps in its executed requests, pays
+//! for that itself.
 //!
-//! Where the table of names is full, the host with most names loses one, its own first if it would
-//! have most itself: the one that was idle longest, but for rounding (a clock, Corbató 1968, per
-//! host). Of executions no host has more than is left for all others.
+//! If the table of clients is full, the host with the most clients loses one; if the new client's
+//! host would have the most, it loses its own. The client is the one that was idle longest,
+//! approximately (a clock per host, Corbató 1968). No host has more entries than are left for all
+//! others.
 //!
-//! Invariants: a host is known while it has names or executions; the walk past clients that were
-//! active is paid for by their executions.
+//! Invariants: a host is known while it has clients or entries. The search past active clients is
+//! paid for by their executed requests.
 
 use crate::completion::replay_window::MAX_ENTRIES;
 use crate::util::slab::Keyed;
 use alloc::collections::{BTreeSet, VecDeque};
 use core::cmp::Reverse;
 
-/// A client at a host: which in the table, and which of the stays there.
+/// A client at a host: its place in the table, and the number of its stay there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stay {
     pub(super) client: u32,
     pub(super) number: u32,
 }
 
-/// What is remembered of one host.
+/// The quota of one host.
 #[derive(Debug, Default)]
 struct HostQuota {
     names: u32,
-    /// Stretches of RPCs that its clients had executed, and of those without a name there.
+    /// Runs of executed RPCs of its clients, and of its peers without a client.
     entries: usize,
-    /// Its place among hosts with as many names.
+    /// Its place among hosts with equally many clients.
     turn: u64,
-    /// Its clients, the next to be looked at first, and some that are elsewhere by now.
+    /// Its clients, the next to be checked first, and some that are elsewhere by now.
     clients: VecDeque<Stay>,
 }
 
 impl HostQuota {
-    /// Strikes off those that are elsewhere, where these are more than half.
+    /// Removes the clients that are elsewhere if they are more than half.
     fn tidy(&mut self, is_current: impl Fn(Stay) -> bool) {
         if self.clients.len() > 2 * self.names as usize + 16 {
             self.clients.retain(|&stay| is_current(stay));
@@ -46,10 +48,11 @@ impl HostQuota {
 #[derive(Debug)]
 pub(super) struct HostQuotas {
     all: hashbrown::HashMap<u64, HostQuota, Keyed>,
-    /// Those with names: who has most is last, and of equals who had its turn longest ago.
+    /// Hosts with clients: the one with the most is last; of equals, the one whose turn was longest
+    /// ago.
     order: BTreeSet<(u32, Reverse<u64>, u64)>,
     turns: u64,
-    /// Entries of all.
+    /// Entries of all hosts.
     entries: usize,
 }
 
@@ -59,7 +62,7 @@ impl HostQuotas {
         Self { all, order: BTreeSet::new(), turns: 0, entries: 0 }
     }
 
-    /// Changes a host's number of names.
+    /// Changes a host's number of clients.
     fn count(&mut self, host: u64, more: i32) {
         let quota = self.all.entry(host).or_default();
         self.order.remove(&(quota.names, Reverse(quota.turn), host));
@@ -73,7 +76,7 @@ impl HostQuotas {
         }
     }
 
-    /// A client named itself from a host; `is_current` says of others whether they are still there.
+    /// A client identified itself from a host; `is_current` says whether others are still there.
     pub(super) fn add(&mut self, host: u64, client: Stay, is_current: impl Fn(Stay) -> bool) {
         self.count(host, 1);
         if let Some(quota) = self.all.get_mut(&host) {
@@ -82,7 +85,7 @@ impl HostQuotas {
         }
     }
 
-    /// A client is forgotten, or named itself from another host.
+    /// A client is forgotten, or identified itself from another host.
     pub(super) fn remove(&mut self, host: u64, is_current: impl Fn(Stay) -> bool) {
         self.count(host, -1);
         if let Some(quota) = self.all.get_mut(&host) {
@@ -90,8 +93,8 @@ impl HostQuotas {
         }
     }
 
-    /// The client whose place is for one more of a host. `used` says of one that is still there
-    /// whether it was active since it was asked last, and of others nothing.
+    /// The client to evict for one more of a host. `used` says whether a client was active since it
+    /// was asked last, and `None` if it is elsewhere.
     pub(super) fn evict(
         &mut self,
         newcomer: u64,
@@ -99,6 +102,7 @@ impl HostQuotas {
     ) -> Option<Stay> {
         let most = self.order.last()?.0;
         let own = self.all.get(&newcomer).map_or(0, |quota| quota.names);
+        // The new client's host would have the most, so it pays itself.
         if own > 0
             && own + 1 >= most
             && let Some(idle) = self.idle(newcomer, &mut used)
@@ -110,13 +114,13 @@ impl HostQuotas {
             if let Some(idle) = self.idle(host, &mut used) {
                 return Some(idle);
             }
-            // All of its clients were active: those of the next with as many names are asked, and
-            // the second time one of its own is found.
+            // All of its clients were active, so those of the next host with equally many are
+            // asked. The second time one of them is found idle.
             self.count(host, 0);
         }
     }
 
-    /// The first of a host's clients that was not active.
+    /// The first client of a host that was not active.
     fn idle(&mut self, host: u64, used: &mut impl FnMut(Stay) -> Option<bool>) -> Option<Stay> {
         let clients = &mut self.all.get_mut(&host)?.clients;
         for _ in 0..clients.len() {
@@ -130,7 +134,7 @@ impl HostQuotas {
         None
     }
 
-    /// Entries of a host are added or forgotten.
+    /// Changes a host's number of entries.
     pub(super) fn charge(&mut self, host: u64, more: isize) {
         if more == 0 {
             return;
@@ -143,7 +147,7 @@ impl HostQuotas {
         }
     }
 
-    /// A host has more entries than are left for all others.
+    /// True if a host has more entries than are left for all others.
     #[inline]
     pub(super) fn has_its_share(&self, host: u64) -> bool {
         let left = MAX_ENTRIES.saturating_sub(self.entries);

@@ -58,7 +58,7 @@ impl AddressValidation {
     }
 }
 
-/// What is kept of a peer and looked at for each packet.
+/// The part of a peer's state that each packet reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerValidation {
     /// It answered a challenge, or is called by us: packets to it are not limited.
@@ -91,10 +91,10 @@ impl PeerValidation {
     }
 }
 
-/// The rest of what is kept of a peer.
+/// The rest of a peer's state.
 #[derive(Debug, Default)]
 pub(crate) struct Validation {
-    /// Its host, for what is remembered longer than its peers.
+    /// Its host, for records that outlive its peers.
     pub(super) host_key: u64,
     /// The peer as client: the id of the challenge that waits for an answer; 0: none does.
     pub(super) challenge: u64,

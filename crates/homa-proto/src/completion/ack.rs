@@ -17,6 +17,7 @@ impl Endpoint {
         let entry = AckEntry { id: ended.id, server_port: ended.ports.1 };
         let most = self.config.policy().completion.acks;
         let Some(peer) = self.peer_mut(ended.peer) else { return };
+        // Too many wait: the new one and the oldest leave in a packet.
         if !peer.push_ack(entry, most) {
             let acks = peer.take_acks();
             self.queue_ack(ended.peer, ended.ports, ended.id, acks);
@@ -59,9 +60,9 @@ impl Endpoint {
         self.queue_control_to(peer, ports, id.client(), Body::Ack(acks));
     }
 
-    /// NEED_ACK at the client. It answers with a RESEND of what is missing; or, if nothing is, with
-    /// its grant again, because the response is wanted and waits for shorter ones; or with an ACK,
-    /// also of an RPC that it does not know.
+    /// NEED_ACK at the client. It answers with a RESEND of missing bytes; or, if none are missing,
+    /// with its grant again, because the response is wanted and waits for shorter ones; or with an
+    /// ACK, also of an RPC that it does not know.
     pub(crate) fn on_need_ack(&mut self, now: Time, packet: &Packet, handle: Option<RpcHandle>) {
         self.counters.need_acks_received += 1;
         if !self.may_answer() {
@@ -107,6 +108,7 @@ impl Endpoint {
         let Some(handle) = self.find_server(peer, id) else { return };
         self.counters.acks_received += 1;
         let answered = self.rpcs.get(handle).is_some_and(|rpc| rpc.out.exists());
+        // An ACK of an RPC without a response cancels it.
         if !answered {
             self.counters.server_cancels += 1;
         }

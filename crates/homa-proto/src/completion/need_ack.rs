@@ -44,6 +44,7 @@ impl Endpoint {
             return None;
         };
         let rpc = self.rpcs.get_mut(handle)?;
+        // The client is gone: it has sent nothing about this RPC for that long.
         if now.since(rpc.loss.last_heard()) >= give_up {
             self.counters.ack_give_ups += 1;
             self.end_server_rpc(handle);

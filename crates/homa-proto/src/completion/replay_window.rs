@@ -1,15 +1,17 @@
 //! Which of a client's RPCs were executed (profile `default`, at most once): per client epoch a
-//! watermark and what was executed above it. Late duplicates of a forgotten request then never run
-//! again, and a server can tell a client how far back its memory reaches.
+//! watermark, and the RPCs above it that were executed. A late duplicate of a forgotten request is
+//! not executed again, and a server can tell a client how far back its memory reaches.
 //!
-//! Counters are kept in words of 64; runs of full words are one entry, words without any are none.
-//! Invariant: what is below the watermark counts as executed; the entries of a peer are bounded,
-//! and of all peers: whoever adds one has its own watermark raised where its host has its share.
+//! Counters are kept in words of 64. A run of full words is one entry; words without any executed
+//! RPC have none.
 //!
-//! Two things are forgotten, and with them what would execute again: a peer that the environment
-//! closes to make room for another, and the stalest of a peer's client epochs when it begins a
-//! fifth ([`EPOCHS`]). The answers to RESENDs admit it from then on; a late copy of a request
-//! that was executed before is not told from a new one.
+//! Invariants: counters below the watermark count as executed. The entries of a peer are bounded,
+//! and so are the entries of all peers: a peer that adds one while its host has its share has its
+//! watermark raised.
+//!
+//! Two things are forgotten, and late copies of their requests would be executed again: a peer that
+//! the environment closes to make room for another, and the stalest of a peer's client epochs when
+//! it begins a fifth ([`EPOCHS`]). Answers to RESENDs admit it from then on.
 
 use crate::packet::RpcId;
 use crate::rpc::split;
@@ -19,20 +21,22 @@ use alloc::vec::Vec;
 
 /// Words remembered from the watermark on, 2^18 counters.
 const WINDOW: u32 = 1 << 12;
-/// Words that one request may be beyond all others of its client before it is asked for a proof: a
-/// part of the window, so that what is forgotten for it is old.
+/// A request may be this many words beyond all others of its client; beyond that the client has to
+/// identify itself first. It is a part of the window, so that the RPCs that are forgotten for it
+/// are old.
 const JUMP: u32 = WINDOW / 2;
 /// Client epochs remembered per peer: a client that restarts makes a new one.
 const EPOCHS: usize = 4;
-/// Entries over all peers, 16 MiB. Of a host that has its share, an epoch keeps [`CROWDED`].
+/// Most entries over all peers, 16 MiB. If a host has its share, each of its epochs keeps
+/// [`CROWDED`].
 pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 const CROWDED: usize = 16;
-/// RPCs of a peer known to be refused without having been executed; of older ones nobody can tell.
+/// RPCs of a peer that are known to be refused and were not executed; older ones count as executed.
 const MAX_REFUSED: usize = 64;
-/// Entries looked at one by one, newest first, before all are searched.
+/// Entries checked one by one, newest first, before a binary search.
 const NEAR: usize = 8;
 
-/// Words from `start` to before `end` with the same bits: one word, or a run of full ones.
+/// Words from `start` to before `end` that have the same bits: one word, or a run of full ones.
 #[derive(Clone, Copy, Debug)]
 struct WordRange {
     start: u32,
@@ -46,7 +50,7 @@ impl WordRange {
     }
 }
 
-/// What was executed of one epoch.
+/// The executed RPCs of one client epoch.
 #[derive(Debug)]
 pub(crate) struct ClientEpoch {
     epoch: u32,
@@ -57,7 +61,8 @@ pub(crate) struct ClientEpoch {
 }
 
 impl ClientEpoch {
-    /// An epoch of which nothing from `first` on was executed, and all before counts as executed.
+    /// An epoch in which nothing from `first` on was executed. Everything before counts as
+    /// executed.
     pub(crate) fn beginning_at(epoch: u32, first: u32) -> Self {
         let (base, bits) = (first / 64, (1 << (first % 64)) - 1);
         let mut entries = VecDeque::new();
@@ -77,8 +82,8 @@ impl ClientEpoch {
         self.epoch
     }
 
-    /// Whether a counter was executed; `None` where it is so far beyond all others that remembering
-    /// it would forget them.
+    /// True if a counter was executed; `None` if it is so far beyond all others that remembering it
+    /// would forget them.
     pub(crate) fn execution(&self, counter: u32) -> Option<bool> {
         let newest = self.entries.back().map_or(self.base, |entry| entry.end);
         let word = counter / 64;
@@ -89,24 +94,25 @@ impl ClientEpoch {
         }
     }
 
-    /// A counter is above the watermark: it was executed if it counts as such.
+    /// True if a counter is above the watermark: then `contains` says whether it really was
+    /// executed.
     pub(crate) const fn tells(&self, counter: u32) -> bool {
         counter / 64 >= self.base
     }
 
-    /// A counter was executed, or counts as such.
+    /// True if a counter was executed, or counts as such.
     pub(crate) fn contains(&self, counter: u32) -> bool {
         self.contains_word(counter / 64, counter % 64)
     }
 
-    /// Records a counter; as [`ReplayWindow::insert`].
+    /// Records a counter; see [`ReplayWindow::insert`].
     pub(crate) fn remember(&mut self, counter: u32, crowded: bool) -> isize {
         let before = self.entries.len();
         self.insert(counter / 64, counter % 64);
         if crowded {
             self.shorten(CROWDED);
         }
-        // Nothing else counts what is kept for entries that there were.
+        // Quotas count entries, not capacity, so memory of entries that are gone is given back.
         if self.entries.capacity() > 4 * self.entries.len().max(CROWDED) {
             self.entries.shrink_to(2 * self.entries.len());
         }
@@ -115,7 +121,7 @@ impl ClientEpoch {
 
     /// The place of a word among the entries, and whether it is there.
     fn find(&self, word: u32) -> (usize, bool) {
-        // Nearly all are new or among the newest; a search from the middle misses the cache.
+        // Nearly all are new or among the newest, and a binary search would miss the cache.
         let near = self.entries.iter().rev().take(NEAR).position(|e| e.end <= word);
         let at = match near {
             Some(after) => self.entries.len() - after,
@@ -136,8 +142,10 @@ impl ClientEpoch {
         if word < self.base {
             return;
         }
+        // The window moves: older words count as executed from now on.
         self.raise((word + 1).saturating_sub(WINDOW));
         let (at, found) = self.find(word);
+        // The first executed RPC of its word.
         if !found {
             self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
         } else if !self.entries[at].is_full() {
@@ -150,7 +158,7 @@ impl ClientEpoch {
         self.raise(self.base);
     }
 
-    /// Makes the entry at `at` part of the one before it, if both are one run.
+    /// Merges the entry at `at` into the one before it, if both are one run.
     fn join(&mut self, at: usize) {
         let Some(&entry) = self.entries.get(at).filter(|_| at > 0) else { return };
         let before = &mut self.entries[at - 1];
@@ -160,7 +168,7 @@ impl ClientEpoch {
         }
     }
 
-    /// Raises the watermark to `base` and through what is full from there.
+    /// Raises the watermark to `base`, and on through entries that are full from there.
     fn raise(&mut self, base: u32) {
         self.base = self.base.max(base);
         while let Some(first) = self.entries.front() {
@@ -185,7 +193,7 @@ impl ClientEpoch {
 pub(crate) struct ReplayWindow {
     /// Most recently used last.
     epochs: Vec<ClientEpoch>,
-    /// Those of them that never were executed and never will be, the latest last.
+    /// RPCs among them that were never executed and never will be, the latest last.
     refused: VecDeque<RpcId>,
     /// Nothing executed since this time was forgotten.
     since: Time,
@@ -201,13 +209,13 @@ impl ReplayWindow {
         self.since
     }
 
-    /// Only now does the endpoint know the time.
+    /// Starts the memory now, because the endpoint did not know the time before.
     pub(crate) fn restart(&mut self, now: Time) {
         self.since = now;
     }
 
-    /// An RPC that [`ReplayWindow::insert`] was just told of, for the first time, was not executed:
-    /// it is refused for ever.
+    /// An RPC that was just recorded by [`ReplayWindow::insert`] for the first time was not
+    /// executed: it is refused for ever.
     pub(crate) fn refuse(&mut self, id: RpcId) {
         if self.refused.len() == MAX_REFUSED {
             self.refused.pop_front();
@@ -215,7 +223,7 @@ impl ReplayWindow {
         self.refused.push_back(id);
     }
 
-    /// Certainly not executed.
+    /// True if an RPC was certainly not executed.
     pub(crate) fn is_refused(&self, id: RpcId) -> bool {
         self.refused.contains(&id)
     }
@@ -226,21 +234,22 @@ impl ReplayWindow {
         known.is_some_and(|e| e.contains(counter))
     }
 
-    /// The same; `None` where the epoch is not known, or the counter far beyond what is.
+    /// True if an RPC was executed; `None` if the epoch is not known, or the counter is too far
+    /// ahead.
     pub(crate) fn execution(&self, id: RpcId) -> Option<bool> {
         let (epoch, counter) = split(id);
         self.epochs.iter().find(|e| e.epoch == epoch)?.execution(counter)
     }
 
-    /// The client of an epoch unknown so far is there. Yields what the number of entries changed
-    /// by.
+    /// A client begins with an epoch that was not known. Returns the change in the number of
+    /// entries.
     pub(crate) fn begin(&mut self, now: Time, id: RpcId) -> isize {
         let (epoch, counter) = split(id);
         -(self.use_epoch(now, epoch, counter / 64) as isize)
     }
 
-    /// Records an RPC; `crowded`: its host has its share of all entries. Yields what their number
-    /// changed by.
+    /// Records an RPC; `crowded`: its host has its share of all entries. Returns the change in the
+    /// number of entries.
     pub(crate) fn insert(&mut self, now: Time, id: RpcId, crowded: bool) -> isize {
         let (epoch, counter) = split(id);
         let forgotten = self.use_epoch(now, epoch, counter / 64);
@@ -248,18 +257,20 @@ impl ReplayWindow {
         e.remember(counter, crowded) - forgotten as isize
     }
 
-    /// Moves the record of `epoch` to the most recent place; for a new one the stalest is
-    /// forgotten. Yields how many entries that had.
+    /// Moves the record of `epoch` to the most recent place. For a new epoch the stalest is
+    /// forgotten; returns how many entries that had.
     fn use_epoch(&mut self, now: Time, epoch: u32, word: u32) -> usize {
         if let Some(at) = self.epochs.iter().position(|e| e.epoch == epoch) {
             self.epochs[at..].rotate_left(1);
             return 0;
         }
         let mut forgotten = 0;
+        // The client restarted often, or several clients share an address.
         if self.epochs.len() == EPOCHS {
             forgotten = self.epochs.remove(0).entries.len();
             self.since = now;
         }
+        // Requests that were overtaken by this one are still accepted.
         let base = word.saturating_sub(WINDOW / 2);
         self.epochs.push(ClientEpoch { epoch, base, entries: VecDeque::new() });
         forgotten
@@ -270,7 +281,7 @@ impl ReplayWindow {
         self.epochs.iter().map(ClientEpoch::entries).sum()
     }
 
-    /// True when nothing was ever recorded.
+    /// True if nothing was ever recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.epochs.is_empty()
     }
@@ -286,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_exactly_what_was_executed_within_the_window() {
+    fn the_window_agrees_with_a_set_of_executed_requests() {
         arbtest::arbtest(|u| {
             let mut ours = ReplayWindow::new(Time::ZERO);
             let mut model = BTreeSet::new();
@@ -326,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_pays_for_what_it_did_and_not_for_how_long_it_lives() {
-        // Long since begun, and one after the other.
+    fn entries_depend_on_gaps_and_not_on_the_age_of_a_client() {
+        // One after the other, long after the first.
         let mut ours = ReplayWindow::new(Time::ZERO);
         for n in 1_000_000..1_100_000 {
             ours.insert(Time::ZERO, id(1, n), false);
             assert!(ours.entries() <= 2);
         }
-        // Each the first of many.
+        // Each is the first of many.
         for epoch in 2..6 {
             ours.insert(Time::ZERO, id(epoch, 5_000_000), false);
         }
@@ -342,13 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_takes_no_memory() {
+    fn forgotten_entries_take_no_memory() {
         let mut ours = ClientEpoch::beginning_at(1, 0);
         for n in 0..WINDOW {
             ours.remember(n * 64, false);
         }
         assert!(ours.entries() > 4_000);
-        // A request far ahead takes the place of half of them, another that of the others.
+        // A request far ahead displaces half of them, another one the others.
         ours.remember((WINDOW + JUMP - 1) * 64, false);
         ours.remember((WINDOW + 2 * JUMP - 2) * 64, false);
         assert!(ours.entries.len() < 10 && ours.entries.capacity() < 100);
@@ -360,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_crowd_a_client_keeps_less_and_still_executes_nothing_twice() {
+    fn a_crowded_client_keeps_less_and_executes_nothing_twice() {
         let mut ours = ReplayWindow::new(Time::ZERO);
         let every_other = || (0..10_000).map(|n| id(1, 1_000_000 + 100 * n));
         for id in every_other() {

@@ -1,8 +1,8 @@
-//! Every parameter of the protocol, in four named profiles (the table in `ARCHITECTURE.md`).
+//! Every parameter of the protocol, in four named profiles (`docs/decisions/protocol.md`).
 //!
-//! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind an endpoint
-//! takes. A profile is a set of values: those that a study varies are fields, and combine freely;
-//! what it fixes beyond them is in `policy`.
+//! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind that an
+//! endpoint takes. A profile is a set of values. Those that a study varies are fields and combine
+//! freely; those that the profile fixes are in `policy`.
 
 mod policy;
 mod profile;
@@ -31,16 +31,17 @@ pub const FULL_FRAME: u32 = 1538;
 /// A named set of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// The paper's text (Homa §3.8): at least once, no acks. Packets do not say which execution
-    /// they answer: where a server that lost its state executes a request again and answers
-    /// otherwise at the same length, the response may hold bytes of both.
+    /// The paper's text (Homa §3.8): at least once, no ACKs. Packets do not say which execution
+    /// they answer, so if a server that lost its state executes a request again and gives another
+    /// answer of the same length, the response may hold bytes of both.
     Sigcomm18,
-    /// The simulator behind the paper's §5.2, which deviates from its text: one-way messages
-    /// between hosts that lose nothing.
+    /// The simulator of the paper's §5.2, which deviates from the text: one-way messages between
+    /// hosts that lose nothing.
     Sigcomm18Sim,
-    /// The Linux kernel module, branch main: at most once, acked, never a byte it would not send.
+    /// The Linux kernel module, branch main: at most once, with ACKs, and never a byte that the
+    /// module would not send.
     Linux,
-    /// For users: acked, give-up, measured RTTbytes and cutoffs, incast control.
+    /// For users: ACKs and give-up, measured RTTbytes and cutoffs, incast control.
     Default,
 }
 
@@ -68,37 +69,38 @@ pub enum Profile {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the other fields came from. What it fixes beyond them stays so: the packets that may
-    /// appear, what counts as a sign of life, who confirms what.
+    /// The profile that the other fields came from. It still decides what it fixes: which packets
+    /// may appear, what counts as a sign of life, who confirms what.
     pub profile: Profile,
     /// Largest message accepted or sent, bytes. Default 16 MiB; kernel module 1,000,000.
     pub max_message: u32,
-    /// Most RPCs in progress, as client and as server each. Bounds memory and hostile floods.
+    /// Most RPCs in progress as client, and as many as server. Limits memory, and what a flood can
+    /// do.
     pub max_rpcs: u32,
-    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time; one
-    /// message may exceed them, so that there is always one that becomes whole. At the start;
-    /// changed with [`crate::Endpoint::limit_memory`].
+    /// Bytes of incoming messages (received or granted, not yet delivered) held at a time. One
+    /// message may exceed them, so that there is always one that is completed. This is the limit at
+    /// the start; [`crate::Endpoint::limit_memory`] changes it.
     pub memory_budget: u64,
-    /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts. `None` where
-    /// it is not known (profiles `sigcomm18` and `default`): then both are measured. Of other links
-    /// than the first, [`Endpoint::set_link`](crate::Endpoint::set_link) tells.
+    /// Rate of this host's link: turns delays into RTTbytes and bytes into timeouts. `None` if it
+    /// is not known (profiles `sigcomm18` and `default` only): then both are measured.
+    /// [`Endpoint::set_link`](crate::Endpoint::set_link) sets the rates of further links.
     pub link_rate: Option<Rate>,
     /// RTTbytes until measured, bytes (Homa §3.2: about 10 KB at 10 Gbit/s).
     pub rtt_bytes: u32,
     /// Measure RTTbytes per peer from grant-to-data delays.
     pub measure_rtt_bytes: bool,
-    /// Most RTTbytes may become, and the cap advertised to senders, bytes.
+    /// Largest RTTbytes that may be measured, and the limit that is advertised to senders, bytes.
     pub rtt_bytes_max: u32,
-    /// Bytes the environment can hold between the network and `receive` (the socket's buffer): most
-    /// that may come unasked. Where many senders send at once, each may send less, as
-    /// [`Endpoint::overflowed`](crate::Endpoint::overflowed) tells.
+    /// Bytes that the environment can hold between the network and `receive`, for example the
+    /// socket's buffer: the most that may arrive unscheduled. If it overflows, each sender may send
+    /// less: [`Endpoint::overflowed`](crate::Endpoint::overflowed).
     pub receive_buffer: u32,
     /// How many bytes of a message go unscheduled.
     pub unscheduled: UnscheduledLimit,
     /// Message bytes that a scheduled DATA packet holds beyond
-    /// [`max_payload`](crate::PeerInfo::max_payload), which unscheduled ones hold: the authors'
-    /// simulator gives scheduled ones a header shorter by 14 bytes. What a packet costs on the wire
-    /// is the environment's, which asks [`crate::Data::is_unscheduled`].
+    /// [`max_payload`](crate::PeerInfo::max_payload), the size of unscheduled ones. In the authors'
+    /// simulator the header of scheduled packets is shorter by 14 bytes. The environment decides
+    /// what a packet costs on the wire; it asks [`crate::Data::is_unscheduled`].
     pub scheduled_extra: u32,
     /// How far grants run ahead of data (Homa §3.3).
     pub window: GrantWindow,
@@ -106,9 +108,9 @@ pub struct Config {
     pub granting: Granting,
     /// How many messages are granted at once (Homa §3.5).
     pub overcommitment: Overcommitment,
-    /// So many endpoints of this host share its downlink, this one included: each is granted its
-    /// part of what [`GrantWindow::RttBytesShared`] lets the degree of overcommitment come to, at
-    /// least a packet. Default 1; `max_incoming` is each endpoint's own.
+    /// Number of endpoints of this host that share its downlink, this one included. Each gets its
+    /// part of the degree of overcommitment in [`GrantWindow::RttBytesShared`], but at least a
+    /// packet. Default 1; `max_incoming` is not divided.
     pub sharing: u16,
     /// At most one active message per sender host (Homa §3.5); otherwise only a preference.
     pub one_message_per_sender: bool,
@@ -119,16 +121,16 @@ pub struct Config {
     pub fifo_increment: u32,
     /// Number of priority levels that are allocated, 1..=8.
     pub levels: u8,
-    /// Number of priority levels the network distinguishes, 1..=8: with fewer than `levels`,
-    /// adjacent ones become one as packets leave.
+    /// Number of priority levels that the network distinguishes, 1..=8. If it is below `levels`,
+    /// adjacent levels are merged as packets leave.
     pub network_levels: u8,
     /// How levels are divided between unscheduled and scheduled bytes (Homa §3.4).
     pub priorities: PriorityAllocation,
     /// What chooses the level of unscheduled bytes.
     pub unscheduled_level: UnscheduledLevel,
-    /// Scheduled bytes with fewer than this many wire bytes of their message left to grant,
-    /// themselves included, travel at the unscheduled level for what is left to grant, if that is
-    /// higher than their own. 0: none do.
+    /// Scheduled bytes travel at the unscheduled level for the bytes left to grant, if that is
+    /// higher than their own and fewer than this many wire bytes of the message are left to grant,
+    /// themselves included. 0: never.
     pub tail_boost: u32,
     /// Which bytes a GRANT gives its level to.
     pub granted_level: GrantedLevel,
@@ -138,16 +140,17 @@ pub struct Config {
     pub completion: Completion,
     /// Incast control (Homa §3.6).
     pub incast: Option<IncastConfig>,
-    /// Clients prove that they receive at their addresses before a request of theirs is executed,
-    /// and name themselves, so that duplicates are told whatever the address and however much this
-    /// server forgot. Where senders can be forged, and the packets can say so (UDP): the runtime
-    /// sets it.
+    /// Clients are validated before a request of theirs is executed: they show that they receive at
+    /// their address, and identify themselves, so that duplicates are recognised at any address and
+    /// whatever this server forgot. A runtime should set it if senders can be spoofed and packets
+    /// can carry the extension (UDP).
     pub validate_addresses: bool,
-    /// RPC ids begin anywhere, instead of counting from 1 in their epoch: the runtime sets it.
+    /// RPC ids begin at a random counter instead of 1. A runtime should set it.
     pub unguessable_ids: bool,
     /// Emit [`crate::Event::Readable`] for messages of more than one packet.
     pub readable_events: bool,
-    /// Seeds the first RPC id and the hash tables. A runtime passes true randomness.
+    /// Seeds the first RPC id and the hash tables. A runtime should pass true randomness, and a
+    /// simulation a fixed number.
     pub seed: u64,
 }
 
@@ -189,25 +192,25 @@ crate::setters!(Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidConfig {
     config: Config,
-    /// Of the profile.
+    /// The values that its profile fixes.
     policy: &'static Policy,
 }
 
 impl ValidConfig {
-    /// What the profile fixes beyond the fields.
+    /// The values that the profile fixes.
     #[inline(always)]
     pub(crate) const fn policy(&self) -> &'static Policy {
         self.policy
     }
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigError {
     /// The field.
     pub field: &'static str,
-    /// What it must satisfy.
+    /// The requirement that it does not meet.
     pub must: &'static str,
 }
 

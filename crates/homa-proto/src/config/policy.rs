@@ -1,16 +1,16 @@
-//! What a profile fixes beyond the fields of [`Config`](super::Config): what appears on the wire,
-//! what counts as a sign of life, and who confirms what. Here and nowhere else: every other rule
-//! asks for a value of these, not for the profile.
+//! The values that a profile fixes beyond the fields of [`Config`](super::Config): which packets
+//! appear, what counts as a sign of life, who confirms what. No other file asks for the profile;
+//! rules ask for one of these values.
 //!
-//! Tests that are named are the simulator's. [`USERS`] is `default`'s, [`KERNEL`] `linux`'s; the
-//! paper's text and the authors' simulator share [`PAPER`].
+//! Tests that are named here are the simulator's. [`USERS`] belongs to `default`, [`KERNEL`] to
+//! `linux`; the paper's text and the authors' simulator share [`PAPER`].
 
 use super::Profile;
 use crate::packet::Acks;
 
-/// Bytes of any packet of ours, over any link, at most.
+/// Most bytes of any packet of ours over any link.
 const MAX_PAYLOAD: u32 = 65_536;
-/// Acks that wait for DATA to ride on, at most, per peer: a burst of calls is answered about as
+/// Most ACKs per peer that wait for DATA to carry them. A burst of calls is acknowledged about as
 /// fast as the next burst is made.
 const MAX_PENDING: usize = 256;
 
@@ -26,111 +26,116 @@ pub(crate) struct Policy {
 /// How messages are ranked and granted (Homa §3.3 to §3.5).
 #[derive(Debug, PartialEq)]
 pub(crate) struct GrantPolicy {
-    /// SRPT's measure of a message.
+    /// How SRPT measures a message.
     pub remaining: RemainingBytes,
-    /// Of messages with equal bytes remaining the older is first; otherwise the shorter is.
+    /// If two messages have equally many bytes left, the older is first; otherwise the shorter is.
     pub older_first: bool,
-    /// Bytes of the packet in which a grant ends, at most: what may arrive beyond it.
+    /// Most bytes of the packet in which a grant ends, and so how far DATA may arrive beyond a
+    /// grant.
     pub packet: u32,
     /// A GRANT may be for less than a packet while more is to come.
     pub partial: bool,
-    /// When the oldest message is granted out of turn.
+    /// How the oldest message gets its share.
     pub fifo: FifoShare,
-    /// Unscheduled bytes end with a packet, unless the message does before.
+    /// Unscheduled bytes end with a full packet, unless the message is shorter.
     pub whole_packets: bool,
-    /// A message that there is no memory for waits for it; otherwise its sender sends it again.
+    /// A message waits if there is no memory for it; otherwise it is dropped, and its sender sends
+    /// it again.
     pub waits_for_memory: bool,
 }
 
-/// SRPT's measure of a message: bytes …
+/// How SRPT measures a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RemainingBytes {
-    /// … to grant (Homa §3.4); what came beyond a grant needs none.
+    /// By the bytes that are not granted yet (Homa §3.4). Bytes that arrived beyond a grant need
+    /// none.
     Ungranted,
-    /// … to receive (Linux §2.4); grants go on from the last, whatever came.
+    /// By the bytes that have not arrived (Linux §2.4). Grants continue from the last one, whatever
+    /// arrived.
     Unreceived,
 }
 
-/// When the oldest message is granted out of turn: for its share of …
+/// How the oldest message gets its share of grants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FifoShare {
-    /// … the bytes that are granted.
+    /// By bytes: its share of the bytes that are granted.
     Bytes,
-    /// … the time in which the link could have carried them (Linux §2.4).
+    /// By time: its share of what the link could have carried (Linux §2.4).
     Time,
 }
 
-/// When silence means loss, and what is asked for then (Homa §3.7).
+/// When silence means loss, and which RESENDs follow (Homa §3.7).
 #[derive(Debug, PartialEq)]
 pub(crate) struct LossPolicy {
-    /// Patience grows with how long responses and gaps of the peer took lately. Without it, long
-    /// responses that wait behind shorter messages end too early (`starvation`).
+    /// The RESEND timeout grows with how long responses and gaps of the peer took lately. Without
+    /// this, long responses that wait behind shorter messages end too early (`starvation`).
     pub adaptive_timeout: bool,
-    /// Nothing is asked for again while our link is full: it may be waiting behind what arrives.
-    /// Without it, a message of 60 kB needs more than 80 us beside busy senders, instead of 59
+    /// No RESEND while our link is full, because missing bytes may wait behind those that arrive.
+    /// Without this, a message of 60 kB beside busy senders needs more than 80 us instead of 59
     /// (`overcommitment`).
     pub defers_on_full_link: bool,
-    /// RESENDs for the gaps of one message at a time. With one, there are calls that never end
-    /// where memory is short: in 2 of 200,000 scenarios (`homa swarm`).
+    /// Most RESENDs for the gaps of one message at a time. With one, some calls never end if memory
+    /// is short: 2 of 200,000 scenarios (`homa swarm`).
     pub ranges: usize,
-    /// What was due a moment ago counts as done when it was due, so that counters of ticks do not
-    /// drift (Linux §2.5).
+    /// A timer that fires a moment late counts as on time, so that counters of ticks do not drift
+    /// (Linux §2.5).
     pub without_drift: bool,
-    /// A message whose RESENDs bring nothing makes room for others. Where `one_resend_per_peer` is
-    /// off nothing else has it do so (`grant/suspended.rs`): without this, eight silent hosts stop
-    /// the requests of all others (`bounds`, `silent`).
+    /// A message is suspended if its RESENDs bring nothing. If `one_resend_per_peer` is off,
+    /// nothing else suspends it: without this, eight silent hosts stop the requests of all others
+    /// (`bounds`, `silent`).
     pub suspends: bool,
-    /// What shows a receiver that its peer lives.
+    /// What shows a receiver that its peer is alive.
     pub liveness: Liveness,
-    /// A client's silence begins when it has sent all that it may; otherwise when its packets left.
+    /// A client's silence begins when all that may be sent was sent; otherwise when the packets
+    /// left.
     pub silence_starts_when_sent: bool,
-    /// BUSY where what is sent again has to wait for shorter messages (Homa Figure 3); otherwise
-    /// only where there is nothing to send again (Linux §2.5).
+    /// BUSY if a retransmission has to wait for shorter messages (Homa Figure 3); otherwise only if
+    /// there is nothing to retransmit (Linux §2.5).
     pub busy_while_waiting: bool,
-    /// A client's RESEND for a response that does not exist yet is also answered by asking for what
-    /// is missing of its request. Without it, there are calls that never end where memory is short:
-    /// in 3 of 200,000 scenarios (`homa swarm`).
+    /// A client's RESEND for a response that does not exist yet is also answered by a RESEND for
+    /// the missing bytes of its request. Without this, some calls never end if memory is short: 3
+    /// of 200,000 scenarios (`homa swarm`).
     pub requests_missing_on_resend: bool,
-    /// A client to whom RPC_UNKNOWN is said …
+    /// What a client does when it receives RPC_UNKNOWN.
     pub unknown: UnknownReaction,
-    /// What the network reports as unreachable ends the calls that it proves were not executed;
-    /// otherwise every call of the peer.
+    /// An ICMP report ends the calls that it proves were not executed; otherwise it ends every call
+    /// of the peer.
     pub verifies_unreachable: bool,
 }
 
-/// What shows a receiver that its peer lives.
+/// What shows a receiver that its peer is alive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Liveness {
-    /// New bytes; and for a request of which nothing is owed, anything of its client's.
+    /// New bytes; and for a request whose granted bytes are all here, any packet of its client.
     Progress,
-    /// Any packet of the RPC; and nothing is expected while nothing is owed (Linux §2.5).
+    /// Any packet of the RPC. Nothing is expected while nothing is owed (Linux §2.5).
     AnyPacket,
 }
 
-/// What a client does that RPC_UNKNOWN is said to.
+/// What a client does when it receives RPC_UNKNOWN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum UnknownReaction {
-    /// It begins again: at least once (Homa §3.7).
+    /// It starts the request over: at least once (Homa §3.7).
     Restart,
-    /// It sends what it sent once more (Linux §2.5).
+    /// It retransmits all that it sent (Linux §2.5).
     Retransmit,
-    /// It goes on only where that executes nothing twice.
+    /// It continues only if nothing can be executed twice.
     AtMostOnce,
 }
 
-/// Who confirms what, and who remembers it (Homa §3.8).
+/// Who confirms completion, and who remembers it (Homa §3.8).
 #[derive(Debug, PartialEq)]
 pub(crate) struct CompletionPolicy {
-    /// Acks that wait for DATA to ride on, at most, per peer.
+    /// Most ACKs per peer that wait for DATA to carry them.
     pub acks: usize,
-    /// The newest ack rides first; otherwise the oldest.
+    /// The newest ACK is piggybacked first; otherwise the oldest.
     pub newest_first: bool,
     /// NEED_ACKs before the interval between them doubles.
     pub steady: u16,
-    /// NEED_ACK at a client that waits for its response makes it repeat the grant. Without this, or
-    /// the next, responses that wait for grants for half a minute are lost (`starvation`).
+    /// A client that waits for a response repeats its grant when it receives NEED_ACK. Without this
+    /// or the next, responses that wait half a minute for grants are lost (`starvation`).
     pub repeats_grant: bool,
-    /// A server asks whether anybody still wants a response that nobody grants.
+    /// A server asks whether a response that gets no grants is still wanted.
     pub asks_while_sending: bool,
     /// A request that the server's application gave up counts as executed, and its client is told.
     pub tells_given_up: bool,
@@ -138,28 +143,30 @@ pub(crate) struct CompletionPolicy {
     pub tells_memory: bool,
 }
 
-/// What may appear on the wire beyond the packets of Homa §3.
+/// Which packets and extensions may appear beyond those of Homa §3.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WirePolicy {
-    /// CUTOFFS before anything was measured; otherwise every host is told the same beforehand.
+    /// CUTOFFS are sent before anything was measured; otherwise every host has the same ones from
+    /// the start.
     pub cutoffs: bool,
-    /// CUTOFFS carry the largest message and the unscheduled bytes that are taken, to senders of
-    /// longer messages as well.
+    /// CUTOFFS carry the largest message and the most unscheduled bytes that we accept, and are
+    /// sent to senders of longer messages, too.
     pub limits: bool,
     /// Senders of more unscheduled bytes than their share are told at once.
     pub corrects_senders: bool,
-    /// CUTOFFS go to a sender whose version is old only once its packet was accepted.
+    /// A sender with an old version of our cutoffs gets new ones only after its packet was
+    /// accepted.
     pub cutoffs_after_data: bool,
-    /// DATA that was asked for says it is unscheduled as far as was asked; otherwise as far as the
-    /// message's unscheduled bytes reach, and its own (Linux §2.5).
+    /// A retransmission declares as unscheduled the bytes up to the end of the RESEND's range;
+    /// otherwise up to the end of the message's unscheduled bytes and its own (Linux §2.5).
     pub again_as_asked: bool,
-    /// Requests say how long their response may be unscheduled (Homa §3.6).
+    /// Requests limit the unscheduled bytes of their responses (Homa §3.6).
     pub response_limits: bool,
-    /// Addresses are proven by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
+    /// Addresses are validated by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
     pub challenges: bool,
 }
 
-/// The paper's text, and the simulator behind its §5.2.
+/// The paper's text, and the simulator of its §5.2.
 static PAPER: Policy = Policy {
     grants: GrantPolicy {
         remaining: RemainingBytes::Ungranted,
@@ -208,8 +215,8 @@ static KERNEL: Policy = Policy {
     grants: GrantPolicy {
         remaining: RemainingBytes::Unreceived,
         older_first: true,
-        // It sends the packet whole in which its grant ends, and cuts it up later: so many bytes
-        // where it is tuned for 100 Gbit/s (Linux trap 9).
+        // The module sends the whole packet in which its grant ends, and segments it later. If it
+        // is tuned for 100 Gbit/s, that is so long (Linux trap 9).
         packet: 100_000,
         partial: true,
         fifo: FifoShare::Time,
@@ -219,7 +226,7 @@ static KERNEL: Policy = Policy {
     loss: LossPolicy {
         adaptive_timeout: false,
         defers_on_full_link: false,
-        // It asks for every gap: as many as its longest message has when every other packet is
+        // The module asks for every gap. Its longest message has this many if every other packet is
         // lost.
         ranges: 360,
         without_drift: true,
@@ -232,11 +239,11 @@ static KERNEL: Policy = Policy {
         verifies_unreachable: false,
     },
     completion: CompletionPolicy {
-        // One ACK packet's worth.
+        // As many as one ACK packet holds.
         acks: Acks::CAPACITY,
         newest_first: true,
-        // At its beat, 1 ms: its clients give up after 100 ms, and nobody may have us send for ever
-        // by one packet.
+        // Once a millisecond, as the module does: its clients give up after 100 ms. Not for ever,
+        // because one forged packet must not make us send without end.
         steady: 100,
         repeats_grant: false,
         asks_while_sending: false,
@@ -300,7 +307,7 @@ static USERS: Policy = Policy {
 };
 
 impl Profile {
-    /// What it fixes.
+    /// The values that the profile fixes.
     pub(crate) const fn policy(self) -> &'static Policy {
         match self {
             Self::Sigcomm18 | Self::Sigcomm18Sim => &PAPER,

@@ -1,4 +1,4 @@
-//! The named profiles: where each value comes from.
+//! The named profiles: the value of each field, and where it comes from.
 
 use super::{
     Completion, Config, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig, NO_LIMIT,
@@ -34,11 +34,13 @@ impl Config {
         }
     }
 
-    /// The packet simulator behind Homa §5.2, at 10 Gbit/s or with windows to match: see
-    /// [`Self::with_rtt_wire_bytes`]. Its sizes assume its headers: `max_payload` 1442 for peers.
+    /// The packet simulator of Homa §5.2, at 10 Gbit/s or with windows to match: see
+    /// [`Self::with_rtt_wire_bytes`]. Its sizes assume its headers: `max_payload` should be 1442
+    /// for peers.
     ///
-    /// The split and the cutoffs are given, W3's until replaced: its workloads have 1, 3, 4, 7 and
-    /// 7 scheduled levels, and [`PriorityAllocation::precomputed`] takes the cutoffs by bytes left.
+    /// The split and the cutoffs are those of W3 until replaced. The five workloads have 1, 3, 4, 7
+    /// and 7 scheduled levels, and [`PriorityAllocation::precomputed`] takes the cutoffs by bytes
+    /// left.
     pub fn sigcomm18_sim(link_rate: Rate) -> Self {
         let cutoffs = [0, 0, 0, 0, NO_LIMIT, 6_756, 2_339, 433];
         Self {
@@ -61,9 +63,9 @@ impl Config {
         .with_rtt_wire_bytes(10_000)
     }
 
-    /// Sets everything the authors' simulator derives from its RTTbytes, in bytes as on the wire:
-    /// window, tail boost, and unscheduled bytes (10,000: 9,328 in six full packets and one of
-    /// 676 bytes).
+    /// Sets everything that the authors' simulator derives from its RTTbytes, in bytes as on the
+    /// wire: window, tail boost, and unscheduled bytes. For example, 10,000 are 9,328 message
+    /// bytes, in six full packets and one of 676 bytes.
     #[must_use]
     pub fn with_rtt_wire_bytes(self, wire_bytes: u32) -> Self {
         const HEADERS: u32 = super::FULL_FRAME - 1442;
@@ -120,8 +122,8 @@ impl Config {
             completion: Completion::Acked {
                 need_ack_after: Duration::millis(2),
                 need_ack_interval: Duration::millis(1),
-                // The module asks forever; we would go on for a host that no longer exists. Its
-                // clients wait 0.1 s at most.
+                // The module asks for ever, but then a host that no longer exists would be asked
+                // for ever, too. Its clients wait 0.1 s at most.
                 give_up: Duration::secs(2),
                 suppress_duplicates: false,
             },

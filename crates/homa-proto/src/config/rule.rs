@@ -1,4 +1,4 @@
-//! The alternatives a rule of the protocol has.
+//! The alternatives of each rule of the protocol, and what a configuration must satisfy.
 
 use super::{Config, FifoShare, LEVELS, NO_LIMIT};
 use crate::units::Duration;
@@ -17,20 +17,21 @@ pub enum UnscheduledLimit {
 pub enum GrantWindow {
     /// RTTbytes (Homa §3.3).
     RttBytes,
-    /// `max_incoming / (active messages + 1)`, all together at most `max_incoming` bytes (Linux
-    /// §2.4).
+    /// `max_incoming / (active messages + 1)`, and at most `max_incoming` bytes over all messages
+    /// (Linux §2.4).
     Shared {
         /// Bytes granted and not received, over all messages.
         max_incoming: u32,
     },
-    /// RTTbytes; and for a message, those before it and those that only wait for their last bytes
-    /// together at most the degree of overcommitment times RTTbytes, and `max_incoming` bytes.
+    /// RTTbytes per message. This message, those with higher priority, and those that only wait for
+    /// their last bytes have together at most the degree of overcommitment times RTTbytes, and at
+    /// most `max_incoming` bytes.
     RttBytesShared {
         /// Bytes granted and not received.
         max_incoming: u32,
     },
     /// A constant in bytes as on the wire, headers included (the authors' simulator: 10,000). A
-    /// packet is granted while less is outstanding, so the last one may exceed it by its size.
+    /// packet is granted while less is outstanding, so the last packet may exceed it.
     WireBytes(u32),
 }
 
@@ -38,22 +39,23 @@ pub enum GrantWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granting {
     /// When DATA of an active message arrives, as far as the window reaches (Homa §3.3). A GRANT
-    /// for fewer than `least_packets` packets waits while more than half the window is on its way.
+    /// for fewer than `least_packets` packets waits while more than half of the window is
+    /// outstanding.
     PerMessage {
-        /// 0: never waits, and a grant may be for less than a packet where no more fits under
+        /// 0: never waits, and a grant may be for less than a packet if no more fits under
         /// `max_incoming` (Linux).
         least_packets: u8,
     },
-    /// As soon as less than the window is outstanding, the window and `packets` packets beyond it
-    /// (the transport Basic of Homa Figure 8: 5).
+    /// As soon as less than the window is outstanding: the window and `packets` packets beyond it
+    /// (5 for the transport Basic of Homa Figure 8).
     Ahead {
         /// Packets beyond the window.
         packets: u8,
     },
-    /// One packet at a time, for the best message of an active *sender*: when any DATA of that
-    /// sender arrives, but not within a packet's time of its last GRANT unless at a higher level;
-    /// and once a packet's time has passed, while less than the window is outstanding (the authors'
-    /// simulator). Asks for `one_message_per_sender`.
+    /// One packet at a time, for the best message of an active *sender* (the authors' simulator). A
+    /// GRANT is sent when any DATA of that sender arrives, but not within a packet's time of its
+    /// last GRANT, unless it is at a higher level; and again after a packet's time, while less than
+    /// the window is outstanding. Requires `one_message_per_sender`.
     PerSender,
 }
 
@@ -81,9 +83,9 @@ pub enum PriorityAllocation {
 }
 
 impl PriorityAllocation {
-    /// A split computed beforehand, of `levels` levels: one unscheduled level more than there are
-    /// `cutoffs` (largest length of each but the lowest, ascending), the others scheduled. `None`
-    /// when that leaves no unscheduled level.
+    /// A split that was computed before, of `levels` levels: `cutoffs` are the largest lengths of
+    /// all unscheduled levels but the lowest, ascending; the other levels are scheduled. `None` if
+    /// that leaves no unscheduled level.
     pub fn precomputed(levels: u8, cutoffs: &[u32]) -> Option<Self> {
         let top = usize::from(levels).checked_sub(1).filter(|&top| top < LEVELS)?;
         let lowest = top.checked_sub(cutoffs.len())?;
@@ -101,17 +103,17 @@ impl PriorityAllocation {
 pub enum UnscheduledLevel {
     /// The length of their message (Homa §3.4).
     MessageLength,
-    /// The bytes of the message left when the packet leaves, so that later packets of a burst rise
-    /// (the authors' simulator).
+    /// The bytes of the message left when the packet leaves, so that later packets of a burst get
+    /// higher levels (the authors' simulator).
     BytesLeft,
 }
 
 /// Which scheduled bytes a GRANT gives its level to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantedLevel {
-    /// All that were not sent yet (Linux).
+    /// All bytes that were not sent yet (Linux).
     AllUnsent,
-    /// Those that it allowed (Homa §3.4).
+    /// The bytes that it allowed (Homa §3.4).
     OwnBytes,
 }
 
@@ -119,21 +121,22 @@ pub enum GrantedLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LossConfig {
-    /// Silence after which a RESEND is sent, and then again. [`Duration::MAX`]: never, and no
-    /// other timer runs either.
+    /// Silence after which a RESEND is sent, and again after each RESEND. [`Duration::MAX`]: never,
+    /// and no other timer runs either.
     pub resend_after: Duration,
-    /// Add the time that the expected bytes need at the link rate. Without it, a link of 50 Mbit/s
-    /// at 80 % (W4) loses 1.7 times as many frames: what waits behind others is asked for again.
+    /// Add the time that all expected bytes need at the link rate. Without this, a link of 50
+    /// Mbit/s at 80 % (W4) loses 1.7 times as many frames, because bytes that wait behind others
+    /// are asked for again.
     pub scale_with_bytes: bool,
-    /// At most one RESEND outstanding per peer. Without it, a silent peer with 1,000 calls in
-    /// progress is sent 10,256 RESENDs in a second; with it, 61.
+    /// At most one RESEND outstanding per peer. For example, a silent peer with 1,000 calls in
+    /// progress is sent 61 RESENDs in a second; without this, 10,256.
     pub one_resend_per_peer: bool,
-    /// Silence after which an RPC is given up; `None`: at the call's deadline (client) or never
-    /// heard of again for `server_silence` (server).
+    /// Silence after which an RPC is given up. `None`: a client gives up at the call's deadline, a
+    /// server after `server_silence`.
     pub timeout: Option<Duration>,
     /// A server forgets an incomplete request after this much silence.
     pub server_silence: Duration,
-    /// What a server answers to a RESEND of an RPC it does not know.
+    /// How a server answers a RESEND of an RPC that it does not know.
     pub unknown: UnknownRpcReply,
 }
 
@@ -146,7 +149,7 @@ crate::setters!(LossConfig {
     unknown: UnknownRpcReply,
 });
 
-/// The answer to a RESEND for an unknown RPC.
+/// How a server answers a RESEND of an RPC that it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownRpcReply {
     /// A RESEND of the request's first RTTbytes (Homa §3.7).
@@ -158,19 +161,20 @@ pub enum UnknownRpcReply {
 /// When a server's state for an RPC ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// As soon as the last response packet was transmitted; requests may execute again (Homa §3.8).
+    /// As soon as the last response packet was transmitted; requests may be executed again (Homa
+    /// §3.8).
     AtLeastOnce,
-    /// When the client acknowledged.
+    /// When the client has acknowledged it.
     Acked {
-        /// After the last response byte was sent, until the first NEED_ACK.
+        /// From the last response byte to the first NEED_ACK.
         need_ack_after: Duration,
-        /// Between NEED_ACKs, doubling each time; in profile `linux` after 100 of them.
+        /// Between NEED_ACKs. It doubles each time; in profile `linux` only after 100 of them.
         need_ack_interval: Duration,
-        /// Without a sign of the client for so long, the RPC is forgotten (the kernel module asks
-        /// for ever).
+        /// An RPC is forgotten after this long without a sign of its client. The kernel module asks
+        /// for ever.
         give_up: Duration,
-        /// Remember which of a client's RPCs were executed, so that late duplicates never run
-        /// again.
+        /// Remember which of a client's RPCs were executed, so that late duplicates are never
+        /// executed again.
         suppress_duplicates: bool,
     },
 }
@@ -183,16 +187,16 @@ pub struct IncastConfig {
     pub threshold: u32,
     /// Most unscheduled bytes of a flagged RPC's response; at least 1.
     pub max_unscheduled: u16,
-    /// Sum of unscheduled bytes over all flagged responses: the limit per response is this divided
+    /// Sum of unscheduled bytes over all flagged responses: the limit of a response is this divided
     /// by the number outstanding.
     pub budget: u32,
-    /// Unscheduled bytes of responses not begun above which new requests carry the flag, whatever
-    /// their number: what the buffer of a switch port can be expected to hold.
+    /// New requests carry the flag if pending responses may bring more unscheduled bytes than this,
+    /// whatever their number: what the buffer of a switch port can be expected to hold.
     pub burst: u32,
 }
 
 impl Default for IncastConfig {
-    /// As users get it.
+    /// The values of profile `default`.
     fn default() -> Self {
         Self { threshold: 32, max_unscheduled: 400, budget: 64_000, burst: 100_000 }
     }
@@ -201,7 +205,7 @@ impl Default for IncastConfig {
 crate::setters!(IncastConfig { threshold: u32, max_unscheduled: u16, budget: u32, burst: u32 });
 
 impl Config {
-    /// What must hold: field, requirement, whether it does.
+    /// Each field with its requirement, and whether it is met.
     pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 17] {
         let degree = match self.overcommitment {
             Overcommitment::Fixed(k) => (1..=8).contains(&k),

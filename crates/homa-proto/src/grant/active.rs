@@ -4,7 +4,7 @@
 //! How much is decided in `decide`, who is active in `scheduler`. This file gathers the arguments,
 //! grants, and keeps the totals.
 
-use super::decide::{Decision, Message, Window, decide};
+use super::decide::{Decision, GrantRoom, MessageGrant, decide};
 use super::memory::reserve;
 use super::scheduler::SrptKey;
 use super::state::GrantState;
@@ -131,8 +131,8 @@ impl Endpoint {
             RemainingBytes::Unreceived => 0,
         };
         let (length, granted) = (inc.bytes.length(), inc.grant.granted);
-        let message = Message { length, granted, received_ahead };
-        let window = Window { size, free, packet, partial: policy.partial };
+        let message = MessageGrant { length, granted, received_ahead };
+        let window = GrantRoom { size, free, packet, partial: policy.partial };
         let bound = || self.window_left(rank, size.max(packet), packet);
         let decision = decide(&message, &window, self.config.granting, bound);
         let Decision::Grant { bytes, starved } = decision else { return };
@@ -146,9 +146,8 @@ impl Endpoint {
         }
     }
 
-    /// The level for scheduled bytes of the message at `rank` of which `left` bytes are not
-    /// granted, in packets of `packet` bytes (Homa §3.4; the tail boost is the authors'
-    /// simulator's).
+    /// The level for scheduled bytes of the message at `rank`, which has `left` bytes to grant, in
+    /// packets of `packet` bytes (Homa §3.4; the tail boost is the authors' simulator's).
     pub(super) fn scheduled_level(&self, rank: usize, left: u32, packet: u32) -> u8 {
         let active = self.grants.scheduler.active_len();
         let level = self.levels.scheduled_priority(rank, active);
@@ -201,6 +200,7 @@ impl Endpoint {
         }
         let old = Self::srpt_key(&policy.grants, handle, inc);
         let before = inc.outstanding();
+        // See `nothing_owed` in `loss/resend`: until now there was nothing to be silent about.
         if before == 0 && policy.loss.liveness == Liveness::AnyPacket {
             // Silence counts from when something is owed.
             rpc.loss.heard(self.now);
@@ -228,7 +228,7 @@ impl Endpoint {
         extra
     }
 
-    /// Queues a GRANT for a message; it says what is granted when it leaves.
+    /// Queues a GRANT for a message; it carries the latest grant when it leaves.
     pub(crate) fn queue_grant(&mut self, handle: RpcHandle) {
         let Some(inc) = self.rpcs.get_mut(handle).and_then(|rpc| rpc.inc.as_mut()) else { return };
         if !core::mem::replace(&mut inc.grant.grant_queued, true) {

@@ -1,34 +1,35 @@
-//! What we agreed to receive and have not, in one place: tests and the swarm demand that none of it
-//! outlives what it was for.
+//! All bytes and messages that we agreed to receive and have not received, in one place. Tests and
+//! the swarm check that nothing of it is left when nothing is in progress.
 
 use crate::endpoint::Endpoint;
 
-/// Bytes that are on their way to us or may be, and what waits because of them. All zero when
-/// nothing is in progress.
+/// Bytes that are or may be in flight to us, and what waits because of them. All zero if nothing is
+/// in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credit {
-    /// Granted or unscheduled and not received, over all incomplete messages of senders that speak.
+    /// Granted or unscheduled and not received, over all incomplete messages that are not
+    /// suspended.
     pub expected: u64,
-    /// Unscheduled bytes that responses not begun may bring (Homa §3.6).
+    /// Unscheduled bytes that responses may bring which have not begun (Homa §3.6).
     pub pending_unscheduled: u64,
-    /// What of `expected` counts against the bound on all grants together.
+    /// The part of `expected` that counts against the bound over all messages.
     pub granted: u64,
-    /// What of `granted` belongs to messages that need no more grants.
+    /// The part of `granted` that belongs to messages that need no more grants.
     pub finishing: u64,
     /// Bytes of incomplete messages that count against the memory budget.
     pub memory: u64,
-    /// The same, added up over the peers.
+    /// The same, summed over the peers.
     pub memory_of_peers: u64,
     /// Messages that need grants.
     pub scheduled: usize,
     /// A message may exceed the memory budget.
     pub over_budget_message: bool,
-    /// Messages whose questions wait for the link.
+    /// Messages with RESENDs or a NEED_ACK that wait for the link.
     pub resends_queued: u32,
 }
 
 impl Endpoint {
-    /// What is outstanding now. Looks at every peer.
+    /// Everything that is outstanding now. Looks at every peer.
     pub fn credit(&self) -> Credit {
         let totals = &self.grants;
         Credit {

@@ -9,18 +9,18 @@ use crate::config::Granting;
 
 /// An active message, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Message {
+pub(super) struct MessageGrant {
     pub length: u32,
     /// All bytes before this were granted or unscheduled.
     pub granted: u32,
-    /// Bytes beyond the grant that are here all the same (their sender holds grants that we do not
-    /// know of, for example from before a restart). A grant for them brings nothing.
+    /// Bytes that are here although they are beyond the grant, because their sender has grants that
+    /// we do not know, for example from before a restart. A grant for them brings nothing.
     pub received_ahead: u32,
 }
 
 /// The window of a message, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct GrantRoom {
     /// Bytes that may be outstanding.
     pub size: u32,
     /// How many of them are not.
@@ -31,20 +31,21 @@ pub(super) struct Window {
     pub partial: bool,
 }
 
-/// What to grant.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The window is full, or the GRANT is not worth its packet yet.
     Wait,
-    /// Grant so many bytes more (perhaps 0); `starved`: the bound allows less than the window.
+    /// Grant `bytes` more (perhaps 0); `starved`: the bound allows less than the window.
     Grant { bytes: u32, starved: bool },
 }
 
-/// Decides what to grant; `bound` yields what the bound over all messages leaves to this one.
+/// Decides how much to grant; `bound` returns the bytes that the bound over all messages leaves to
+/// this one.
 #[inline]
 pub(super) fn decide(
-    message: &Message,
-    window: &Window,
+    message: &MessageGrant,
+    window: &GrantRoom,
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
@@ -78,10 +79,11 @@ mod tests {
     const EVERY_PACKET: Granting = Granting::PerMessage { least_packets: 1 };
     const EVERY_TWO: Granting = Granting::PerMessage { least_packets: 2 };
 
-    /// A message of 100 packets with a window of 10, of which `free` bytes are free.
+    /// A message of 100 packets with a window of 10, if `free` bytes of it are free.
     fn with_free(free: u32, granting: Granting, bound: u64) -> Decision {
-        let message = Message { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
-        let window = Window { size: 10 * PACKET, free, packet: PACKET, partial: false };
+        let message =
+            MessageGrant { length: 100 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
+        let window = GrantRoom { size: 10 * PACKET, free, packet: PACKET, partial: false };
         decide(&message, &window, granting, || bound)
     }
 
@@ -101,12 +103,12 @@ mod tests {
         assert_eq!(with_free(PACKET, EVERY_TWO, u64::MAX), Wait);
         assert_eq!(with_free(2 * PACKET, EVERY_TWO, u64::MAX), all(2 * PACKET));
         // The last packet of a message does not wait for a second one.
-        let last = Message { length: 21 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
-        let window = Window { size: 10 * PACKET, free: PACKET, packet: PACKET, partial: false };
+        let last = MessageGrant { length: 21 * PACKET, granted: 20 * PACKET, received_ahead: 0 };
+        let window = GrantRoom { size: 10 * PACKET, free: PACKET, packet: PACKET, partial: false };
         assert_eq!(decide(&last, &window, EVERY_TWO, || u64::MAX), all(PACKET));
-        // Nor does a grant when half of a small window is free.
-        let small = Window { size: 2 * PACKET, ..window };
-        let message = Message { length: 100 * PACKET, ..last };
+        // Nor does a grant if half of a small window is free.
+        let small = GrantRoom { size: 2 * PACKET, ..window };
+        let message = MessageGrant { length: 100 * PACKET, ..last };
         assert_eq!(decide(&message, &small, EVERY_TWO, || u64::MAX), all(PACKET));
     }
 
@@ -122,8 +124,8 @@ mod tests {
         let starved = |bytes| Grant { bytes, starved: true };
         assert_eq!(with_free(4 * PACKET, EVERY_PACKET, 2_500), starved(2_500));
         assert_eq!(with_free(4 * PACKET, EVERY_PACKET, 999), starved(0), "less than a packet");
-        let message = Message { length: 100 * PACKET, granted: 0, received_ahead: 1_500 };
-        let window = Window { size: 10 * PACKET, free: 4_000, packet: PACKET, partial: true };
+        let message = MessageGrant { length: 100 * PACKET, granted: 0, received_ahead: 1_500 };
+        let window = GrantRoom { size: 10 * PACKET, free: 4_000, packet: PACKET, partial: true };
         assert_eq!(decide(&message, &window, EVERY_PACKET, || 0), starved(0));
         assert_eq!(decide(&message, &window, EVERY_PACKET, || 1), starved(1_501));
     }

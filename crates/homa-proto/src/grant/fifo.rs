@@ -1,4 +1,4 @@
-//! The oldest message's share of grants (Linux §2.4): SRPT alone would starve long messages.
+//! The oldest message's share of grants (Linux §2.4): with SRPT alone, long messages would starve.
 
 use super::active::MAX_ACTIVE;
 use crate::endpoint::Endpoint;
@@ -6,12 +6,13 @@ use crate::receive::message::IncomingMessage;
 use crate::units::Rate;
 
 impl Endpoint {
-    /// The kernel module's FIFO share (Linux §2.4): at intervals in which the link carries an
-    /// increment in that share of its rate, the oldest message gets one beyond its window, though
-    /// not more than two, at the second highest level.
+    /// The FIFO share by time, as the kernel module has it. The link needs a certain time to carry
+    /// an increment in that share of its rate; each such time, the oldest message gets an increment
+    /// beyond its window, but never more than two, at the second highest level.
     pub(super) fn fifo_grant_by_time(&mut self) {
         let increment = self.config.fifo_increment;
         let permille = u64::from(self.config.fifo_permille);
+        // The share is off, or the link could not have carried the last increment yet.
         if permille == 0 || self.now < self.grants.fifo_due {
             return;
         }
@@ -36,7 +37,8 @@ impl Endpoint {
         }
     }
 
-    /// The FIFO share by bytes: now and then the oldest message is granted out of turn.
+    /// The FIFO share by bytes: from time to time the oldest message is granted although others
+    /// come first.
     pub(super) fn fifo_grant(&mut self) {
         let increment = self.config.fifo_increment;
         let due = u64::from(increment) * 1000;
@@ -45,6 +47,7 @@ impl Endpoint {
         }
         self.grants.fifo_credit -= due;
         let Some(handle) = self.grants.scheduler.oldest() else { return };
+        // The oldest message is granted first anyway.
         if self.grants.scheduler.rank(handle) == Some(0) {
             return;
         }
@@ -52,6 +55,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(handle) else { return };
         let Some(inc) = &rpc.inc else { return };
         let window = self.peer(rpc.peer).map_or(self.config.rtt_bytes, |peer| peer.rtt_bytes());
+        // It has its share already and does not use it.
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
             return;
         }

@@ -2,9 +2,9 @@
 //!
 //! SRPT believes announced lengths, so a host that announces messages, is granted them and falls
 //! silent takes the place of others until that is noticed. Grants that it did not use count as
-//! wasted. Until the host has sent as many bytes, it is deprioritized (`scheduler`) and its messages
-//! are granted two packets at a time (`window`): each place that it wastes costs it what the place
-//! was worth.
+//! wasted. Until the host has sent as many bytes, it is deprioritized (`scheduler`) and its
+//! messages are granted two packets at a time (`window`): each place that it wastes costs it what
+//! the place was worth.
 //!
 //! Whole requests count for their host until the application accepts them. A host that has its
 //! share of the memory while many requests wait is deprioritized, too, since it may not be granted
@@ -128,6 +128,7 @@ impl Hosts {
     pub(super) fn withhold(&mut self, peer: &Peer, scheduler: &mut Scheduler) {
         let host = peer.info.host;
         let Some(account) = peer.cold.grants.account else { return };
+        // The scheduler is told once.
         if self.withheld.insert(host, account).is_none() {
             scheduler.set_deprioritized(host, true);
         }
@@ -165,6 +166,7 @@ impl Hosts {
         scheduler: &mut Scheduler,
         (from, bytes): (PeerId, u32),
     ) {
+        // Nearly always, so that honest hosts pay nothing.
         if self.wasting == 0 {
             return;
         }
@@ -172,6 +174,7 @@ impl Hosts {
         let Some(peer) = peer.filter(|peer| self.of(peer).wasted_grants > 0) else { return };
         let left = self.of(peer).wasted_grants.saturating_sub(bytes);
         self.set_wasted(peer, left);
+        // It has repaid everything, and nothing else holds it back.
         if left == 0 && !self.is_withheld(peer.info.host) {
             scheduler.set_deprioritized(peer.info.host, false);
         }

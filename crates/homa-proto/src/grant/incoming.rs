@@ -1,5 +1,5 @@
-//! An incoming message begins, receives bytes, and ends: what that does to the totals, the memory
-//! and the scheduler.
+//! What it means for the totals, the memory and the scheduler that an incoming message begins,
+//! receives bytes, or ends.
 
 use super::memory::{release, reserve};
 use super::scheduler::SrptKey;
@@ -14,8 +14,8 @@ use crate::util::frame::{wire_bytes, wire_bytes_of_all};
 use alloc::boxed::Box;
 
 impl Endpoint {
-    /// The first packet of a message arrived. The bytes that it says come without a grant are
-    /// believed to come, unless they are more than any sender sends.
+    /// The first packet of a message arrived. The unscheduled bytes that it announces are expected,
+    /// up to the most that any sender sends.
     pub(crate) fn begin_incoming(&mut self, handle: RpcHandle, data: &Data) {
         let age = self.send_queue.age();
         let Some((peer, unvalidated)) =
@@ -63,6 +63,7 @@ impl Endpoint {
             let wire = wire_bytes(data.span.len, payload);
             inc.grant.wire_outstanding = inc.grant.wire_outstanding.saturating_sub(wire);
         }
+        // A suspended message was taken out of the totals.
         if !inc.grant.suspended {
             let arrived = u64::from(outstanding - inc.outstanding());
             self.grants.expected -= arrived;

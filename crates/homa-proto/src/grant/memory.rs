@@ -170,6 +170,7 @@ impl Endpoint {
     /// Memory that a message needs to begin, if a packet up to `end` is here and its sender says
     /// that `incoming` bytes come unscheduled. Counts at most what we told senders to send.
     pub(crate) fn first_bytes(&self, peer: PeerId, incoming: u32, end: u32) -> u32 {
+        // Nothing more comes unscheduled.
         if incoming <= end {
             return end;
         }
@@ -209,9 +210,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Drops what is here of a silent message while others lack memory, if servers forget at once
-    /// (Homa §3.8): then each end may hold parts of messages that the other has no room to begin.
-    /// The RPC is not lost, because its client asks for everything again.
+    /// Drops the received bytes of a silent message while others lack memory, if servers forget at
+    /// once (Homa §3.8): then each end may hold parts of messages that the other has no room to
+    /// begin. The RPC is not lost, because its client asks for everything again.
     pub(crate) fn make_room(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
         let resends = rpc.loss.resends().saturating_add(1);

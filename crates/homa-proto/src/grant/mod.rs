@@ -13,8 +13,8 @@
 //! | `fifo` | the oldest message's share (Linux §2.4) |
 //! | `timer` | one packet at a time, paced per sender (the authors' simulator) |
 //! | `sibling_shards` | other endpoints that share this host's downlink |
-//! | `credit` | what is outstanding, for tests |
-//! | `state`, `totals` | what is kept |
+//! | `credit` | the totals, for tests |
+//! | `state`, `totals` | the state of messages, peers and the endpoint |
 //!
 //! Invariants: grants only grow. If the profile bounds the bytes granted and not received over all
 //! messages (`window`), the bound is exceeded only by the oldest message's share, at most three

@@ -1,11 +1,13 @@
 //! Overcommitment (Homa §3.5): which incoming messages are granted now.
 //!
-//! At most `degree` messages are *active*; the others wait. Fewest bytes to go first, ties to the
-//! shorter, then to the older; one active message per sender host (`one_per_host`), or only a
-//! preference for hosts with fewer active messages (Linux §2.4). Hosts that wasted what they were
-//! granted come behind all others (`grant/accounts.rs`). Invariants: no waiting message
-//! that may be active is better than the worst active one, and every tracked message is in exactly
-//! one of the two sets; without a limit neither is kept.
+//! At most `degree` messages are *active*; the others wait. The order is SRPT: fewest bytes left
+//! first, then the shorter, then the older. A host has one active message (`one_per_host`), or
+//! hosts with fewer active messages are preferred (Linux §2.4). Hosts that wasted grants are
+//! deprioritized (`hosts`).
+//!
+//! Invariants: no waiting message that may be active comes before the last active one; every
+//! tracked message is in exactly one of the two sets. If the degree is unlimited, neither set is
+//! kept.
 
 use crate::config::Overcommitment;
 use crate::event::RpcHandle;
@@ -13,7 +15,7 @@ use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The order of messages: fewest bytes to go, then shortest, then oldest.
+/// The order of messages: fewest bytes left, then shortest, then oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SrptKey {
     pub(super) remaining: u32,
@@ -22,10 +24,10 @@ pub(super) struct SrptKey {
     pub(super) handle: RpcHandle,
 }
 
-/// A sender's grant timer, where grants are paced per sender.
+/// A sender's grant timer, if grants are paced per sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GrantTimer {
-    /// When it fires; [`Time::MAX`] when it does not run.
+    /// When it fires; [`Time::MAX`] if it does not run.
     pub(super) until: Time,
     /// Level of the sender's last GRANT.
     pub(super) level: u8,
@@ -39,7 +41,7 @@ impl Default for GrantTimer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ActiveMessage {
-    /// Its host comes behind others.
+    /// Its host is deprioritized.
     deprioritized: bool,
     key: SrptKey,
     host: u32,
@@ -48,12 +50,12 @@ struct ActiveMessage {
     newly_active: bool,
 }
 
-/// A host's best waiting message: whether the host comes behind others, how many of its messages
-/// are active, the message, the host.
+/// A host's best waiting message: whether the host is deprioritized, how many of its messages are
+/// active, the message, the host.
 type HostCandidate = (bool, u32, SrptKey, u32);
 
 impl ActiveMessage {
-    /// By which active messages are ordered.
+    /// The order of active messages.
     fn order(&self) -> (bool, SrptKey) {
         (self.deprioritized, self.key)
     }
@@ -63,9 +65,9 @@ impl ActiveMessage {
 struct HostMessages {
     waiting: BTreeSet<SrptKey>,
     active: u32,
-    /// It comes behind those that are not.
+    /// It comes after the hosts that are not.
     deprioritized: bool,
-    /// While none of its messages is active.
+    /// The timer while none of its messages is active.
     timer: GrantTimer,
 }
 
@@ -87,12 +89,12 @@ pub(crate) fn degree(rule: Overcommitment, scheduled_levels: u8) -> usize {
 pub(super) struct Scheduler {
     degree: usize,
     one_per_host: bool,
-    /// In order of `SrptKey`, those behind at the end.
+    /// In order of `SrptKey`, those of deprioritized hosts last.
     active: Vec<ActiveMessage>,
     hosts: BTreeMap<u32, HostMessages>,
     /// Best waiting message of each host.
     best_by_host: BTreeSet<HostCandidate>,
-    /// All tracked messages by age, where the oldest has a share or all are active.
+    /// All tracked messages by age, if the oldest has a share or all are active.
     ages: BTreeMap<u64, RpcHandle>,
     keeps_ages: bool,
     /// A message became active since the last `take_changed`.
@@ -120,6 +122,7 @@ impl Scheduler {
 
     pub(super) fn set_degree(&mut self, degree: usize) {
         self.degree = degree;
+        // Levels were taken from scheduled bytes: the last messages wait again.
         while self.active.len() > degree {
             self.demote(self.active.len() - 1);
         }
@@ -135,7 +138,7 @@ impl Scheduler {
         self.active.len()
     }
 
-    /// Place of a message among the active ones, 0 the best.
+    /// Place of a message among the active ones; 0 is the first.
     pub(super) fn rank(&self, handle: RpcHandle) -> Option<usize> {
         self.active.iter().position(|a| a.key.handle == handle)
     }
@@ -145,7 +148,7 @@ impl Scheduler {
         self.ages.first_key_value().map(|(_, &handle)| handle)
     }
 
-    /// Every tracked message, oldest first, where ages are kept.
+    /// Every tracked message, oldest first, if ages are kept.
     pub(super) fn by_age(&self) -> impl Iterator<Item = RpcHandle> + '_ {
         self.ages.values().copied()
     }
@@ -154,11 +157,12 @@ impl Scheduler {
         self.degree == UNLIMITED
     }
 
-    /// A message waits for grants; `deprioritized`: its host comes behind others.
+    /// A message waits for grants; `deprioritized`: its host is.
     pub(super) fn insert(&mut self, key: SrptKey, host: u32, deprioritized: bool) {
         if self.keeps_ages {
             self.ages.insert(key.age, key.handle);
         }
+        // All messages are active, so the two sets are not kept.
         if self.is_unlimited() {
             return;
         }
@@ -167,7 +171,7 @@ impl Scheduler {
         self.rebalance();
     }
 
-    /// A host comes behind others from now on, or no longer.
+    /// A host is deprioritized from now on, or no longer.
     pub(super) fn set_deprioritized(&mut self, host: u32, deprioritized: bool) {
         if self.hosts.get(&host).is_none_or(|h| h.deprioritized == deprioritized) {
             return;
@@ -203,7 +207,7 @@ impl Scheduler {
         self.rebalance();
     }
 
-    /// The message has other bytes to go now.
+    /// The number of bytes left of a message changed.
     pub(super) fn update(&mut self, old: SrptKey, remaining: u32, host: u32) {
         if self.is_unlimited() {
             return;
@@ -222,6 +226,7 @@ impl Scheduler {
                     self.active.swap(at + 1, at);
                     at += 1;
                 }
+                // It comes earlier than before, so it stays active.
                 if remaining <= old.remaining {
                     return;
                 }
@@ -236,6 +241,7 @@ impl Scheduler {
 
     fn best_waiting(&self, host: u32) -> Option<HostCandidate> {
         let h = self.hosts.get(&host)?;
+        // Homa §3.5: the second message of a host would wait for the same uplink.
         let allowed = h.active == 0 || !self.one_per_host;
         h.waiting.first().filter(|_| allowed).map(|&key| (h.deprioritized, h.active, key, host))
     }
@@ -247,6 +253,7 @@ impl Scheduler {
         }
         let h = self.hosts.entry(host).or_default();
         change(h);
+        // Hosts without messages cost no memory.
         if h.active == 0 && h.waiting.is_empty() {
             self.hosts.remove(&host);
         } else if let Some(best_waiting) = self.best_waiting(host) {
@@ -285,6 +292,7 @@ impl Scheduler {
     fn rebalance(&mut self) {
         self.swap_within_hosts();
         while let Some(&(deprioritized, count, key, host)) = self.best_by_host.first() {
+            // A place is free.
             if self.active.len() < self.degree {
                 self.promote(key, host);
                 continue;
@@ -294,6 +302,7 @@ impl Scheduler {
                 ((a.deprioritized, others, a.key), at)
             });
             match worst.max() {
+                // A waiting message preempts the last active one.
                 Some((rank, at)) if (deprioritized, count, key) < rank => self.demote(at),
                 _ => return,
             }
@@ -317,7 +326,7 @@ impl Scheduler {
     }
 }
 
-/// Senders, where at most one message of each is active.
+/// Senders, if at most one message of each is active.
 impl Scheduler {
     /// Rank, message and timer of a sender that is active.
     pub(super) fn active_of(&self, host: u32) -> Option<(usize, RpcHandle, GrantTimer)> {
@@ -337,14 +346,14 @@ impl Scheduler {
         active.or_else(|| self.hosts.get(&host)?.waiting.first().map(|key| key.handle))
     }
 
-    /// A sender that became active and was not granted since; each is yielded once.
+    /// A sender that became active and was not granted since; each is returned once.
     pub(super) fn take_newly_active(&mut self) -> Option<u32> {
         let newly_active = self.active.iter_mut().find(|a| a.newly_active)?;
         newly_active.newly_active = false;
         Some(newly_active.host)
     }
 
-    /// Sets a sender's timer, if it has messages left; it is no newcomer then.
+    /// Sets a sender's timer, if it has messages left. It is no longer newly active.
     pub(super) fn set_timer(&mut self, host: u32, timer: GrantTimer) {
         if let Some(a) = self.active.iter_mut().find(|a| a.host == host) {
             a.timer = timer;
@@ -395,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn without_exclusion_hosts_with_fewer_active_messages_come_first() {
+    fn hosts_with_fewer_active_messages_are_preferred() {
         let mut s = Scheduler::new(3, false, true);
         s.insert(key(1, 1), 10, false);
         s.insert(key(2, 2), 10, false);

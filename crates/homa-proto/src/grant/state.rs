@@ -4,13 +4,13 @@
 
 use crate::units::Time;
 
-/// What was granted of one incoming message.
+/// The grants of one incoming message.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct GrantState {
     /// All bytes before this were sent unscheduled or granted.
     pub(super) granted: u32,
-    /// Bytes that count against the memory budget: of what arrived, and of what was granted.
+    /// Bytes that count against the memory budget: bytes that arrived, and bytes that were granted.
     pub(super) reserved: u32,
     /// When about a packet of new bytes, or the last byte, arrived last.
     pub(super) progress: Time,
@@ -34,7 +34,7 @@ pub(crate) struct GrantState {
 }
 
 impl GrantState {
-    /// A message that begins, of which `unscheduled` bytes come without a grant.
+    /// A message that begins, with `unscheduled` bytes that come without a grant.
     pub(super) const fn new(now: Time, unscheduled: u32, age: u64) -> Self {
         Self {
             granted: unscheduled,

@@ -66,9 +66,9 @@ impl Endpoint {
         self.grant(None);
     }
 
-    /// Suspends a message of which too little came for too long, at the expense of its sender's
-    /// host; returns when that will be. This is not the RESEND timeout: that grows with what was
-    /// announced, which must not decide how long others wait.
+    /// Suspends a message that has made too little progress for too long, at the expense of its
+    /// sender's host; returns when that will be. This is not the RESEND timeout, which grows with
+    /// announced bytes: an announcement must not decide how long others wait.
     pub(crate) fn suspend_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
         let loss = &self.config.loss;
         let Some(rpc) = self.rpcs.get(handle).filter(|_| loss.one_resend_per_peer) else {

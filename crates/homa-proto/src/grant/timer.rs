@@ -1,7 +1,7 @@
-//! Granting as the authors' simulator does it: one packet at a time, paced per sender.
+//! Grants as in the authors' simulator: one packet at a time, paced per sender.
 //!
 //! A sender has a grant timer of one packet's time, which runs while less than the window of its
-//! best message is outstanding. While it runs, only a higher level is granted at.
+//! best message is outstanding. While it runs, only grants of a higher level are given.
 
 use super::active::MAX_ACTIVE;
 use super::scheduler::GrantTimer;
@@ -12,7 +12,7 @@ use crate::receive::message::IncomingMessage;
 use crate::units::Time;
 use crate::util::frame::wire_bytes;
 
-/// What to grant next to one sender.
+/// The next grant for one sender.
 struct NextGrant {
     bytes: u32,
     level: u8,
@@ -20,8 +20,8 @@ struct NextGrant {
 }
 
 impl Endpoint {
-    /// DATA of a sender arrived, or its timer fired (`host`), or others left the active ones, or
-    /// memory was freed.
+    /// DATA of a sender arrived, or its timer fired (`host`), or other messages became active, or
+    /// memory became free.
     pub(crate) fn grant_senders(&mut self, host: Option<u32>) {
         if core::mem::take(&mut self.grants.starved) {
             (0..MAX_ACTIVE).for_each(|rank| {
@@ -38,7 +38,7 @@ impl Endpoint {
         }
     }
 
-    /// Grant timers.
+    /// Fires grant timers.
     pub(crate) fn expire_grants(&mut self, now: Time) {
         while let Some(host) = self.grants.scheduler.take_due(now) {
             self.grant_senders(Some(host));
@@ -49,6 +49,7 @@ impl Endpoint {
         let Some((rank, handle, timer)) = self.grants.scheduler.active_of(host) else { return };
         let Some(next) = self.next_grant(handle, rank) else { return };
         let paced = timer.until > self.now && timer.until != Time::MAX;
+        // The last GRANT is still being answered, and this one is not more urgent.
         if paced && next.level <= timer.level {
             return;
         }
@@ -75,7 +76,7 @@ impl Endpoint {
         rpc.inc.as_ref().is_some_and(|inc| room(inc) > 0)
     }
 
-    /// The GRANT of one packet leaves as such: later ones do not take its place.
+    /// Queues the GRANT of one packet. Later grants do not replace it.
     fn send_grant(&mut self, handle: RpcHandle, wire_bytes: u32) {
         let level = self.levels.top();
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };

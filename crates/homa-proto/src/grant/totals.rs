@@ -103,6 +103,7 @@ impl Grants {
 
     /// Keeps a message that ended for others to come.
     pub(super) fn recycle(&mut self, inc: Box<IncomingMessage>) {
+        // Beyond that the allocator does it: a burst should not keep its memory for ever.
         if self.spare.len() < MAX_SPARE {
             self.spare.push(inc);
         }
@@ -125,7 +126,7 @@ impl Grants {
         self.expected
     }
 
-    /// A client expects a response that may bring so many unscheduled bytes.
+    /// A client expects a response that may bring `unscheduled` bytes without a grant.
     pub(crate) fn expect_response(&mut self, unscheduled: u32) {
         self.pending_unscheduled += u64::from(unscheduled);
     }
@@ -140,7 +141,7 @@ impl Grants {
         self.pending_unscheduled
     }
 
-    /// An RPC ends, whose response might have brought so many unscheduled bytes.
+    /// An RPC ends. Its response might have brought `unscheduled` bytes without a grant.
     pub(crate) fn end_rpc(&mut self, handle: RpcHandle, unscheduled: u32) {
         self.memory_queue.remove(handle);
         self.pending_unscheduled -= u64::from(unscheduled);

@@ -1,6 +1,6 @@
 //! How many bytes may be outstanding: of one message, and of all (Homa §3.3, §3.5).
 //!
-//! If other endpoints of this host grant, too, each has an equal part of what is bounded over all
+//! If other endpoints of this host grant, too, each has an equal part of the bound over all
 //! messages. In profile `default` the bound is the paper's estimate of buffer space, the degree of
 //! overcommitment times RTTbytes, and it counts the outstanding bytes of this message and of all
 //! messages with higher priority: the active messages before it, and those that only wait for their

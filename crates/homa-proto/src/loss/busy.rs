@@ -28,6 +28,7 @@ impl Endpoint {
             return self.on_resend_before_response(now, handle);
         }
         let restarts = self.server_forgot(rpc, range);
+        // Then the RESEND is answered by the first packets of the request.
         if restarts {
             self.restart_request(handle);
         }
@@ -43,7 +44,7 @@ impl Endpoint {
         };
         let level = priority.min(self.levels.top());
         let retransmits = out.resend(sizes, (start, end), level) || restarts;
-        // A RESEND grants what it asks for: the GRANT may be what was lost.
+        // A RESEND grants the bytes that it asks for, because the GRANT may have been lost.
         out.granted = out.granted.max(end);
         // The client still wants the response, even if all of it was sent.
         if matches!(rpc.state, RpcState::ServerOutgoing | RpcState::ServerSent) {
@@ -80,7 +81,7 @@ impl Endpoint {
         if waits_for_memory {
             rpc.loss.heard(now);
         }
-        // The client is alive, so what is missing of its request can be asked for at once.
+        // The client is alive, so missing bytes of its request can be asked for at once.
         let late = now.since(rpc.loss.silent_since()) >= self.config.loss.resend_after;
         let asks = self.config.policy().loss.requests_missing_on_resend;
         if asks && late && rpc.awaits_bytes() && self.control.may_resend() {

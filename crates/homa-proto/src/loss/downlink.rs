@@ -1,38 +1,39 @@
-//! What the DATA that arrives by a link tells about it (Homa §3.7: what is missing may only be
-//! waiting behind it): whether it has been full lately, where its rate is known; where it is not,
-//! how fast bytes that are owed to us come.
+//! What arriving DATA shows about a link (Homa §3.7: missing bytes may only be waiting behind it).
+//! If the rate is known: whether the link was full lately. If it is not: how fast outstanding bytes
+//! arrive.
 //!
-//! A window in which more was owed to us all the time shows what the path delivers, be it more or
-//! less than before; any other only that it is no less (the "application-limited" samples of
-//! draft-cheng-iccrg-delivery-rate-estimation).
+//! A window in which bytes were outstanding all the time shows what the path delivers, more or less
+//! than before. Any other window shows only that the path delivers no less (the
+//! "application-limited" samples of draft-cheng-iccrg-delivery-rate-estimation).
 
 use crate::units::{Duration, Rate, Time};
 
-/// What is looked at as one piece; shorter bursts are normal at any load.
+/// Shorter bursts than this are normal at any load.
 const WINDOW: Duration = Duration::millis(5);
-/// How long the fastest delivery counts, once to twice this.
+/// For how long the fastest delivery counts: once to twice this.
 const EPOCH: Duration = Duration::millis(500);
-/// Assumed while nothing was owed for a whole window: slow, because asking late costs little beside
-/// asking for what is on its way.
+/// Assumed until bytes were outstanding for a whole window. Slow, because a late RESEND costs
+/// little and an early one asks for bytes that are in flight.
 const UNMEASURED: Rate = Rate::mbps(100);
 
-/// See the module's description.
+/// The measurements of one link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Downlink {
     since: Time,
     bytes: u64,
-    /// Wire bytes that came to this endpoint so far.
+    /// Wire bytes that arrived for this endpoint so far.
     pub(crate) ours: u64,
     full: bool,
-    /// In this window there was a time when nothing was owed.
+    /// Nothing was outstanding for a part of this window.
     idle: bool,
-    /// Bits per second: the fastest window of this epoch and of the one before; 0 without one.
+    /// Bits per second: the fastest window of this epoch and of the one before; 0 if there was
+    /// none.
     fastest: [u64; 2],
     epoch: Time,
 }
 
 impl Downlink {
-    /// A packet of so many wire bytes arrived; `more`: it is not the last that is owed to us.
+    /// A packet of `bytes` wire bytes arrived; `more`: others are outstanding.
     pub(crate) fn received(&mut self, now: Time, bytes: u64, rate: Option<Rate>, more: bool) {
         let passed = now.since(self.since);
         if passed >= WINDOW {
@@ -47,7 +48,7 @@ impl Downlink {
         self.idle |= !more;
     }
 
-    /// So many wire bytes came to other endpoints of this host.
+    /// `bytes` wire bytes arrived for other endpoints of this host.
     pub(crate) fn received_by_sibling(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
@@ -57,6 +58,7 @@ impl Downlink {
         self.full = false;
         let seen = u128::from(self.bytes) * 8_000_000_000 / u128::from(passed.0.max(1));
         let seen = u64::try_from(seen).unwrap_or(u64::MAX);
+        // The window had pauses, so the link may be faster than it shows.
         if self.idle && seen <= self.rate().0 {
             return;
         }
@@ -74,13 +76,13 @@ impl Downlink {
         }
     }
 
-    /// How long so many owed bytes take to come by a link of unknown rate.
+    /// How long outstanding bytes take by a link of unknown rate.
     pub(crate) fn time_for(&self, bytes: u64) -> Duration {
         self.rate().time_for(bytes)
     }
 
-    /// True when nine tenths of the link were used in the last whole window; never where its rate
-    /// is not known.
+    /// True if nine tenths of the link were used in the last whole window; never if its rate is not
+    /// known.
     pub(crate) fn is_full(&self, now: Time) -> bool {
         self.full && now.since(self.since) <= WINDOW + WINDOW
     }
@@ -115,14 +117,14 @@ mod tests {
         for rate in [Rate::mbps(10), Rate::mbps(100), Rate::gbps(10)] {
             let (link, now) = after(rate.time_for(1_538 * 64), None, true);
             assert!(!link.is_full(now), "nobody knows");
-            // 64 frames' time for each frame.
+            // Each frame takes as long as 64 frames.
             let took = link.time_for(second(rate) / 64);
             assert!((990..=1_010).contains(&took.as_millis()), "{rate:?}: {took:?}");
         }
     }
 
     #[test]
-    fn what_nobody_waited_for_does_not_make_a_link_slow() {
+    fn data_that_was_not_awaited_does_not_make_a_link_slow() {
         let (mut link, mut now) = after(Duration::micros(12), None, true);
         let fast = link.time_for(1_000_000);
         for _ in 0..2_000 {

@@ -52,7 +52,7 @@ pub(super) struct Path {
 
 /// Whether to send RESENDs for an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum ResendDue {
     Now,
     /// The timeout has not passed: look again then.
     At(Time),
@@ -96,28 +96,28 @@ pub(super) fn resend_due(
     path: &Path,
     config: &LossConfig,
     policy: &LossPolicy,
-) -> Due {
+) -> ResendDue {
     let now = silence.now;
     let due = silence.since + resend_timeout(silence.resends, owed, config, policy);
     if now < due {
-        return Due::At(due);
+        return ResendDue::At(due);
     }
     let soon = now + config.resend_after;
     if path.queue_full {
-        return Due::Blocked(Block::QueueFull, soon);
+        return ResendDue::Blocked(Block::QueueFull, soon);
     }
-    // What is missing may wait behind what arrives, and a RESEND would make that queue longer. Not
-    // for ever, because a full link may also be full of what others were sent.
+    // Missing bytes may wait behind those that arrive, and a RESEND would make that queue longer.
+    // Not for ever, because a full link may also be full of what others were sent.
     let waited = now.since(silence.since);
     if policy.defers_on_full_link && path.downlink_full && waited < MAX_TIMEOUT {
-        return Due::Blocked(Block::DownlinkFull, soon);
+        return ResendDue::Blocked(Block::DownlinkFull, soon);
     }
     if config.one_resend_per_peer && now < path.resend_until {
         // In case the peer stays silent: the longer that lasts, the later.
         let later = now + Duration(waited.0 / 2).min(MAX_TIMEOUT);
-        return Due::Blocked(Block::PeerAsked, path.resend_until.max(later));
+        return ResendDue::Blocked(Block::PeerAsked, path.resend_until.max(later));
     }
-    Due::Now
+    ResendDue::Now
 }
 
 #[cfg(test)]
@@ -132,7 +132,13 @@ mod tests {
     const MS_0: Duration = Duration::ZERO;
 
     /// The decision of a profile for an RPC that was silent for `silent`.
-    fn decide(config: &Config, silent: Duration, resends: u16, owed: Owed, path: Path) -> Due {
+    fn decide(
+        config: &Config,
+        silent: Duration,
+        resends: u16,
+        owed: Owed,
+        path: Path,
+    ) -> ResendDue {
         let now = Time::ZERO + Duration::secs(10);
         let silence = Silence { now, since: Time(now.0 - silent.0), resends };
         resend_due(&silence, &owed, &path, &config.loss, &config.profile.policy().loss)
@@ -144,8 +150,11 @@ mod tests {
         assert_eq!(paper.profile, Profile::Sigcomm18);
         let slow = Owed { usual: MS(80), transfer: MS(80), ..REST };
         for resends in [0, 1, 5] {
-            assert!(matches!(decide(&paper, Duration(1_999_999), resends, slow, OPEN), Due::At(_)));
-            assert_eq!(decide(&paper, MS(2), resends, slow, OPEN), Due::Now);
+            assert!(matches!(
+                decide(&paper, Duration(1_999_999), resends, slow, OPEN),
+                ResendDue::At(_)
+            ));
+            assert_eq!(decide(&paper, MS(2), resends, slow, OPEN), ResendDue::Now);
         }
     }
 
@@ -180,15 +189,18 @@ mod tests {
         let asked = |ms| Path { resend_until: now + MS(ms), ..OPEN };
         let queued = Path { queue_full: true, ..OPEN };
         let due = |silent, path| decide(&users, MS(silent), 0, REST, path);
-        assert_eq!(due(6, OPEN), Due::Now);
-        assert_eq!(due(6, queued), Due::Blocked(Block::QueueFull, now + MS(5)));
-        assert_eq!(due(6, full), Due::Blocked(Block::DownlinkFull, now + MS(5)));
-        assert_eq!(due(250, full), Due::Now, "not for ever");
-        assert_eq!(due(6, asked(4)), Due::Blocked(Block::PeerAsked, now + MS(4)));
-        assert_eq!(due(40, asked(4)), Due::Blocked(Block::PeerAsked, now + MS(20)));
+        assert_eq!(due(6, OPEN), ResendDue::Now);
+        assert_eq!(due(6, queued), ResendDue::Blocked(Block::QueueFull, now + MS(5)));
+        assert_eq!(due(6, full), ResendDue::Blocked(Block::DownlinkFull, now + MS(5)));
+        assert_eq!(due(250, full), ResendDue::Now, "not for ever");
+        assert_eq!(due(6, asked(4)), ResendDue::Blocked(Block::PeerAsked, now + MS(4)));
+        assert_eq!(due(40, asked(4)), ResendDue::Blocked(Block::PeerAsked, now + MS(20)));
         // The kernel module asks whatever its link is like.
         let linux = Config::linux();
-        assert_eq!(decide(&linux, MS(6), 0, REST, Path { queue_full: false, ..full }), Due::Now);
-        assert_eq!(decide(&linux, MS(6), 0, REST, asked(4)), Due::Now);
+        assert_eq!(
+            decide(&linux, MS(6), 0, REST, Path { queue_full: false, ..full }),
+            ResendDue::Now
+        );
+        assert_eq!(decide(&linux, MS(6), 0, REST, asked(4)), ResendDue::Now);
     }
 }

@@ -9,8 +9,8 @@
 //! | `unknown` | RESEND of an RPC that the server does not know |
 //! | `resend_queue` | one RESEND per peer at a time |
 //! | `timers` | the timer of each RPC |
-//! | `stall`, `downlink` | what is no silence: this host did not run, or its link is full |
-//! | `state` | what is kept of an RPC, a peer and the endpoint |
+//! | `stall`, `downlink` | silence that is no loss: this host did not run, or its link is full |
+//! | `state` | the state of an RPC, a peer and the endpoint |
 //!
 //! Silence is time without DATA, GRANT or BUSY of an RPC while something is owed to us: it does not
 //! count while everything granted has arrived, or while we have bytes to send.
@@ -28,7 +28,7 @@ mod unknown;
 pub(crate) use due::MAX_LEARNED;
 pub(crate) use resend::SUSPEND_AFTER;
 pub(crate) use stall::HOST_STALL;
-pub(crate) use state::{PeerLoss, PeerTiming, RpcLoss, Timers};
+pub(crate) use state::{PeerLoss, PeerTiming, RpcLoss, RpcTimers};
 
 use crate::units::Time;
 use crate::util::timer::TICK;

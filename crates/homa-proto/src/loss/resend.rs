@@ -1,9 +1,9 @@
-//! RESEND at the receiver (Homa §3.7): when it is due, ask for each missing range of what was
-//! granted.
+//! RESEND at the receiver (Homa §3.7): when it is due, ask for each missing range of the granted
+//! bytes.
 //!
 //! The decision is [`due`](super::due); this file gathers its arguments and acts.
 
-use super::due::{Block, Due, MAX_LEARNED, Owed, Path, Silence, resend_due, resend_timeout};
+use super::due::{Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, resend_due, resend_timeout};
 use super::without_drift;
 use crate::config::Liveness;
 use crate::endpoint::Endpoint;
@@ -63,14 +63,14 @@ impl Endpoint {
         let silence = Silence { now, since: rpc.loss.silent_since(), resends: rpc.loss.resends() };
         let (owed, path) = (self.owed(rpc), self.path(now, rpc.peer));
         match resend_due(&silence, &owed, &path, &self.config.loss, policy) {
-            Due::At(at) => return Some(at.min(stalls_at)),
-            Due::Blocked(Block::PeerAsked, until) => {
+            ResendDue::At(at) => return Some(at.min(stalls_at)),
+            ResendDue::Blocked(Block::PeerAsked, until) => {
                 // It is this RPC's turn when the peer is heard from.
                 self.queue_resend(handle);
                 return Some(until);
             }
-            Due::Blocked(_, until) => return Some(until),
-            Due::Now => {}
+            ResendDue::Blocked(_, until) => return Some(until),
+            ResendDue::Now => {}
         }
         let due = silence.since + resend_timeout(silence.resends, &owed, &self.config.loss, policy);
         self.request_missing(now, handle);
@@ -81,7 +81,7 @@ impl Endpoint {
         self.rpcs.get(handle).map(|rpc| self.resend_at(rpc))
     }
 
-    /// Sends a RESEND for each missing range of what was granted.
+    /// Sends a RESEND for each missing range of the granted bytes.
     pub(crate) fn request_missing(&mut self, now: Time, handle: RpcHandle) {
         self.make_room(handle);
         let priority = self.levels.top();

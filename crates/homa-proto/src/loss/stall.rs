@@ -4,7 +4,7 @@
 //!
 //! Invariants: the first timer that was due is judged as at the time at which it was due, so timers
 //! make progress however late they run. Everything that is not silence keeps its time: the
-//! deadlines of calls, the age of RPCs and of what was executed.
+//! deadlines of calls, the age of RPCs, the record of executed requests.
 //!
 //! Left out: reading what arrived during the stall before timers act, which the environment does.
 

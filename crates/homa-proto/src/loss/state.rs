@@ -19,7 +19,7 @@ pub(crate) struct RpcLoss {
     resend_count: u16,
     /// RESENDs or a NEED_ACK of this RPC wait for the link.
     resends_queued: bool,
-    /// In its peer's [`ResendQueue`].
+    /// In its peer's resend queue.
     in_resend_queue: bool,
     /// When the peer last showed that it works on this RPC (DATA, GRANT or BUSY), or when something
     /// was owed to us for the first time since.
@@ -204,13 +204,13 @@ impl PeerTiming {
 
 /// The endpoint's timers.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct RpcTimers {
     pub(super) wheel: Wheel,
     /// The entries of one tick; kept so that it is allocated once.
     pub(super) due: Vec<u32>,
 }
 
-impl Timers {
+impl RpcTimers {
     pub(crate) fn new() -> Self {
         Self { wheel: Wheel::new(), due: Vec::new() }
     }

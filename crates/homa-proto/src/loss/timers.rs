@@ -1,6 +1,6 @@
 //! The timers of an RPC (Homa §3.7): one entry in the wheel, re-armed lazily.
 //!
-//! [`Endpoint::check`] does what is due in the state of the RPC and returns when to look next.
+//! [`Endpoint::check`] acts on the state of the RPC and returns when to check next.
 
 use super::HOST_STALL;
 use crate::coverage::EndpointInput;

@@ -48,6 +48,7 @@ impl Endpoint {
     /// The port of an RPC is closed: it is not executed later either, if the request arrives after
     /// this answer and the port is open by then.
     fn refuse(&mut self, now: Time, packet: &Packet) {
+        // An executed request must not be reported as refused.
         if self.execution(packet) != Execution::Executed {
             if !self.validates_addresses() {
                 self.remember_executed(now, packet.peer, packet.id);

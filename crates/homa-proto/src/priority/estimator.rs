@@ -1,11 +1,10 @@
-//! Measurement of incoming traffic (Homa §3.4): which fraction of bytes is unscheduled, and how
-//! unscheduled bytes distribute over message lengths. From these follow the split of levels and the
-//! cutoffs that give each unscheduled level the same number of bytes (Homa Figure 4).
+//! Measures incoming traffic (Homa §3.4): the fraction of unscheduled bytes, and their distribution
+//! over message lengths. The split of levels follows from the first, and from the second the
+//! cutoffs, which give each unscheduled level equally many bytes (Homa Figure 4).
 //!
-//! Counts bytes as on the wire; control packets, which travel unscheduled at the highest level,
-//! count as unscheduled bytes. Old traffic fades by a sixteenth at each evaluation, so that about
-//! the last 65,000 messages count: fewer would let the rare long messages of a heavy tail come and
-//! go.
+//! Bytes count as on the wire. Control packets count as unscheduled bytes, because they travel at
+//! the highest level. Old traffic fades by a sixteenth at each evaluation, so that about the last
+//! 65,000 messages count; with fewer, the rare long messages of a heavy tail would come and go.
 
 use crate::config::{LEVELS, NO_LIMIT};
 use alloc::boxed::Box;
@@ -31,7 +30,7 @@ pub(crate) struct Estimator {
     split: u8,
 }
 
-/// Lengths below 16 have a bucket each; above, a doubling has 16.
+/// Lengths below 16 have a bucket each; from there on, a doubling has 16.
 fn bucket(length: u32) -> usize {
     if length < STEPS {
         return length as usize;
@@ -62,8 +61,8 @@ impl Estimator {
         }
     }
 
-    /// An incoming message of `length` bytes, of which `unscheduled` come without a grant,
-    /// `payload` bytes to a packet, each packet with `overhead` bytes more on the wire.
+    /// An incoming message of `length` bytes, with `unscheduled` bytes that need no grant, in
+    /// packets of `payload` bytes that cost `overhead` more on the wire.
     pub(crate) fn record(&mut self, length: u32, unscheduled: u32, payload: u32, overhead: u32) {
         let wire = |bytes: u32| {
             u64::from(bytes) + u64::from(bytes.div_ceil(payload)) * u64::from(overhead)
@@ -84,7 +83,7 @@ impl Estimator {
         self.until_due == 0
     }
 
-    /// The cutoffs for `levels` levels by what was recorded; begins another period.
+    /// The cutoffs for `levels` levels from the recorded traffic. Begins another period.
     pub(crate) fn allocate(&mut self, levels: u8) -> [u32; LEVELS] {
         let unscheduled = self.unscheduled_levels(levels);
         self.split = unscheduled;
@@ -108,12 +107,14 @@ impl Estimator {
         cutoffs
     }
 
-    /// The levels' share for unscheduled bytes, rounded to the nearest; at least one of each kind.
+    /// The number of levels for unscheduled bytes: their share, rounded to the nearest, but at
+    /// least one level of each kind.
     ///
-    /// A share near the middle between two splits goes to and fro with the longest messages, and
-    /// each change renumbers the levels of all senders. So one more level for unscheduled bytes has
-    /// to be earned by a quarter beyond the middle, and is given back at the middle: scheduled
-    /// levels, which are also the degree of overcommitment (Homa §3.5), are the harder to lose.
+    /// If the share is near the middle between two splits, the longest messages would move it to
+    /// and fro, and each change renumbers the levels of all senders. So another level for
+    /// unscheduled bytes is added only a quarter beyond the middle, and removed at the middle: the
+    /// loss of a scheduled level costs more, because their number is also the degree of
+    /// overcommitment (Homa §3.5).
     fn unscheduled_levels(&self, levels: u8) -> u8 {
         // In quarters of a level.
         let quarters = |add: u64| {
@@ -121,6 +122,7 @@ impl Estimator {
             (share / self.total.max(1) + add) / 4
         };
         let nearest = quarters(2);
+        // Without a last split there is no reason to be reluctant.
         let split = match u64::from(self.split) {
             0 => nearest,
             now if nearest > now => quarters(1).max(now),
@@ -161,7 +163,7 @@ mod tests {
             e.allocate(8);
             e.split
         };
-        // Tenths of a level: rounded first, then up from three quarters, and down at the middle.
+        // Tenths of a level: rounded at first, then up from three quarters, and down at the middle.
         let shares = [66, 65, 64, 66, 67, 68, 66, 65, 64, 80, 12, 17, 18, 24, 26, 2, 0];
         let splits = [7, 7, 6, 6, 6, 7, 7, 7, 6, 7, 1, 1, 2, 2, 2, 1, 1];
         assert_eq!(shares.map(&mut split_at), splits);
@@ -175,7 +177,8 @@ mod tests {
         }
         let cutoffs = e.allocate(8);
         assert_eq!(cutoffs[0], 0);
-        // Bytes up to length x grow as its square: level k of 7 ends at 4000 * sqrt(k / 7).
+        // The bytes of messages up to length x grow as its square: level k of 7 ends at 4000 *
+        // sqrt(k / 7).
         for (level, want) in [(7, 1512.0), (6, 2138.0), (5, 2619.0), (4, 3024.0), (3, 3381.0)] {
             let got = f64::from(cutoffs[level]);
             assert!((got / want - 1.0).abs() < 0.07, "level {level}: {got}, not {want}");

@@ -17,16 +17,16 @@ use crate::peer::Peer;
 #[derive(Debug)]
 pub(crate) struct Levels {
     levels: u8,
-    /// The level in the network of each level.
+    /// The level in the network for each level.
     in_network: [u8; LEVELS],
     /// As in CUTOFFS: largest message per level; 0 for scheduled levels.
     cutoffs: [u32; LEVELS],
     /// Levels for scheduled bytes, at least 1.
     scheduled: u8,
     version: u16,
-    /// Every host has these cutoffs, told or not.
+    /// Every host has these cutoffs from the start.
     is_shared: bool,
-    /// `None` when the allocation is fixed.
+    /// `None` if the allocation is fixed.
     estimator: Option<Estimator>,
 }
 
@@ -38,7 +38,8 @@ impl Levels {
                 (unscheduled::initial(config.levels), Some(Estimator::new()))
             }
         };
-        // Version 0 means "never told": then there are no CUTOFFS until something was measured.
+        // Version 0 means that no CUTOFFS were received. In profiles that do not announce the first
+        // cutoffs, ours keep it until something was measured.
         let announces_cutoffs = config.profile.policy().wire.cutoffs;
         let version = u16::from(announces_cutoffs || estimator.is_none());
         let merged = config.network_levels.min(config.levels);
@@ -61,7 +62,7 @@ impl Levels {
         self.levels - 1
     }
 
-    /// The level that a packet of `level` has in the network, which may have fewer of them.
+    /// The level of a packet in the network, which may have fewer levels.
     pub(crate) fn in_network(&self, level: u8) -> u8 {
         self.in_network[usize::from(level)]
     }
@@ -70,18 +71,18 @@ impl Levels {
         (self.cutoffs, self.version)
     }
 
-    /// The version of a peer's cutoffs before it sent any: the paper's hosts all know a split that
-    /// was given.
+    /// The version of a peer's cutoffs before it sent any. The paper's hosts all have the same
+    /// given split.
     pub(crate) const fn assumed_version(&self) -> u16 {
         if self.is_shared { self.version } else { 0 }
     }
 
-    /// The cutoffs for unscheduled bytes to a peer, when they are known.
+    /// The cutoffs for unscheduled bytes to a peer, if they are known.
     pub(crate) fn cutoffs_of<'a>(&'a self, peer: &'a Peer) -> Option<&'a [u32; LEVELS]> {
         peer.cutoffs().or(self.is_shared.then_some(&self.cutoffs))
     }
 
-    /// Accounts for an incoming message; true when the allocation changed.
+    /// Accounts for an incoming message; true if the allocation changed.
     pub(crate) fn record_message(
         &mut self,
         length: u32,
@@ -97,6 +98,7 @@ impl Levels {
             return false;
         }
         let next = estimator.allocate(self.levels);
+        // Each change costs CUTOFFS to all senders, so small ones are not made.
         if !unscheduled::differs(&self.cutoffs, &next, self.levels) {
             return false;
         }

@@ -1,5 +1,5 @@
-//! Levels of scheduled bytes (Homa §3.4): a level per active message, fewest remaining bytes
-//! highest, and the *lowest* free levels first, so that a newcomer finds a higher one free (no
+//! Levels of scheduled bytes (Homa §3.4): a level per active message, the fewest remaining bytes
+//! highest. The *lowest* levels are used first, so that a new message finds a higher one free (no
 //! preemption lag, Figure 5).
 
 use super::Levels;
@@ -16,8 +16,8 @@ impl Levels {
         self.scheduled = (free.count() as u8).max(1);
     }
 
-    /// The level of the message at `rank` (0 the best) of `active` messages. PeerCold messages than
-    /// levels share the lowest.
+    /// The level of the message at `rank` (0 is the first) of `active` messages. If there are more
+    /// messages than levels, the last ones share the lowest.
     pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
         let used = active.min(usize::from(self.scheduled_levels()));
         used.saturating_sub(1 + rank) as u8
@@ -36,7 +36,7 @@ mod tests {
     use crate::units::Rate;
 
     #[test]
-    fn a_lone_message_takes_the_lowest_level_and_newcomers_rise_above_it() {
+    fn a_lone_message_takes_the_lowest_level() {
         let mut config = Config::for_users(Rate::gbps(10));
         config.priorities =
             PriorityAllocation::Fixed { cutoffs: [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200] };

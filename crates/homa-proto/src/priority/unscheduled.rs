@@ -1,10 +1,11 @@
-//! Levels of unscheduled bytes (Homa §3.4): chosen in advance by the receiver as cutoffs on message
-//! length, applied by the sender.
+//! Levels of unscheduled bytes (Homa §3.4): the receiver chooses them in advance, as cutoffs on the
+//! message length, and the sender applies them.
 
 use super::Levels;
 use crate::config::{LEVELS, NO_LIMIT};
 
-/// Until traffic was measured: half the levels, lengths as the kernel module's boot-time cutoffs.
+/// The cutoffs until traffic was measured: half of the levels, with the lengths of the kernel
+/// module's cutoffs at boot.
 pub(super) fn initial(levels: u8) -> [u32; LEVELS] {
     const LENGTHS: [u32; 4] = [200, 2_800, 15_000, NO_LIMIT];
     let mut cutoffs = [0; LEVELS];
@@ -16,7 +17,8 @@ pub(super) fn initial(levels: u8) -> [u32; LEVELS] {
     cutoffs
 }
 
-/// True when senders should hear of the change: another split, or a cutoff that moved by a quarter.
+/// True if senders should be told of the change: another split, or a cutoff that moved by a
+/// quarter.
 pub(super) fn differs(old: &[u32; LEVELS], new: &[u32; LEVELS], levels: u8) -> bool {
     old.iter()
         .zip(new)

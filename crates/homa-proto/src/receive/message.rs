@@ -1,4 +1,4 @@
-//! An incoming message: which bytes are here, what was granted, what is being measured.
+//! An incoming message: which bytes are here and which were granted, and a measurement of RTTbytes.
 
 use super::reassembly::Reassembly;
 use crate::grant::state::GrantState;
@@ -6,7 +6,7 @@ use crate::units::Time;
 
 /// Most memory per byte that arrived, beyond [`FIRST_MEMORY`].
 const GROWTH: u32 = 4;
-/// Memory of a message of which little has arrived.
+/// Memory of a message that has just begun to arrive.
 const FIRST_MEMORY: u32 = 4_096;
 
 /// A measurement of RTTbytes in progress: a GRANT left, and the first byte that it allowed has not
@@ -50,7 +50,7 @@ impl IncomingMessage {
         self.grant.granted().saturating_sub(self.bytes.received())
     }
 
-    /// The missing ranges of what was agreed to.
+    /// The missing ranges of the bytes agreed to.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.bytes.missing_before(self.grant.granted())
     }

@@ -7,7 +7,7 @@
 //! | `reassembly` | which bytes of a message are here |
 //! | `message` | one incoming message |
 //! | `rtt`, `rtt_samples` | RTTbytes, measured |
-//! | `overflow`, `unscheduled_cap` | how many bytes may come unscheduled when the receive buffer overflows |
+//! | `overflow`, `unscheduled_cap` | fewer unscheduled bytes after an overflow |
 
 pub(crate) mod message;
 mod overflow;

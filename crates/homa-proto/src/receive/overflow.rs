@@ -1,21 +1,22 @@
-//! How many bytes of a message its sender may send unasked (Homa §3.3, §3.5), where many do so at
-//! once: the receive buffer takes what it takes, and only its overflow tells how many those are.
+//! Overflows of the receive buffer: if many senders send unscheduled bytes at once (Homa §3.3,
+//! §3.5), only an overflow shows how many they are.
 //!
-//! After an overflow the share is half, once for all that overflowed together; after a while
-//! without one it is twice as much again. Nobody's mere presence takes anything from others: not
-//! that of everyone who ever called, nor of addresses that somebody made up. Whether a sender knows
-//! its share is seen from what it sends, so that nothing lost or forgotten on the way leaves it
+//! After an overflow each sender's share is halved, once for all packets that were dropped
+//! together; after a while without one it is doubled. A peer takes nothing from others merely
+//! because it called once, and an attacker takes nothing by making addresses up. The unscheduled
+//! bytes that a sender sends show whether it has the right share, so a lost packet leaves no sender
 //! with a wrong one.
 
 use crate::units::{Duration, Time};
 
-/// Overflows within this time are one: senders hear of it first, and what they sent before arrives.
+/// Overflows within this time are one: senders learn of it only then, and what they sent before
+/// still arrives.
 const TOGETHER: Duration = Duration::millis(10);
 
 /// After this long without overflow the share is doubled.
 const CALM: Duration = Duration::secs(4);
 
-/// Halvings after which no share is more than a packet.
+/// After this many halvings no share is more than a packet.
 const MOST: u32 = 6;
 
 /// The overflows of the receive buffer.
@@ -26,7 +27,7 @@ pub(crate) struct Overflows {
 }
 
 impl Overflows {
-    /// Halvings that count now.
+    /// The halvings that count now.
     pub(super) fn halvings(&self, now: Time) -> u32 {
         if self.halvings == 0 {
             return 0;

@@ -1,6 +1,5 @@
-//! DATA at its receiver: finding or creating the RPC, placing the bytes, delivering whole messages
-//! (Homa §3.1, §3.3). What follows from a packet's arrival (grants, priorities) is decided
-//! elsewhere.
+//! DATA at its receiver (Homa §3.1, §3.3): finds or creates the RPC, places the bytes, delivers
+//! whole messages. Grants and priorities follow from it and are decided elsewhere.
 
 use crate::address_validation::Execution;
 use crate::config::{Completion, FULL_FRAME, Liveness};
@@ -12,7 +11,7 @@ use crate::rpc::{RpcState, incoming_message};
 use crate::units::Time;
 
 impl Endpoint {
-    /// Yields where the bytes belong.
+    /// Accepts DATA; returns where its bytes belong.
     pub(crate) fn on_data(
         &mut self,
         now: Time,
@@ -20,6 +19,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<Placement, DropReason> {
+        // Before everything else, because it may free memory and an RPC.
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
         }
@@ -33,12 +33,14 @@ impl Endpoint {
         let (max_payload, link) = self
             .peer(packet.peer)
             .map_or((FULL_FRAME, LinkId::default()), |p| (p.info.max_payload, p.link()));
+        // If more is outstanding, the link was kept busy by us and shows its rate.
         let more = self.grants.expected() > u64::from(data.span.len);
         self.links.get_mut(link).received(now, (data.span.len, max_payload), more);
         let cutoffs_after = self.config.policy().wire.cutoffs_after_data;
         if !cutoffs_after && self.is_validated(packet.peer) {
             self.refresh_cutoffs(now, packet, data.cutoff_version);
         }
+        // A one-way message of one packet needs no RPC; in a simulation these are most messages.
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
         } else {
@@ -60,23 +62,28 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<RpcHandle, DropReason> {
-        // The ack that came along may have ended it.
+        // A piggybacked ACK may have ended the RPC.
         let known = found.and_then(|handle| self.rpcs.get(handle));
         let found = known.and(found);
+        // The request is complete already.
         if known.is_some_and(|rpc| rpc.state.has_request()) {
             return Err(DropReason::Duplicate);
         }
         let begun = known.is_some_and(|rpc| rpc.inc.is_some());
         let end = data.span.offset + data.span.len;
+        // Without the first packets the message's announcement is not known, and memory for it
+        // would be reserved on the sender's word.
         if !begun && end > self.grants.max_ahead() {
             return Err(self.why_not_begun(packet, found));
         }
         let first = self.first_bytes(packet.peer, data.incoming.min(data.message_length), end);
-        // What only claims to come from a host has no part in what that host holds.
+        // The address of a client that is not validated may be spoofed, so its host's share does
+        // not matter.
         let greedy = !begun
             && !packet.id.from_server()
             && self.has_its_share(packet.peer)
             && self.execution(packet) != Execution::Unvalidated;
+        // Memory is reserved for what is here and announced, before the message is accepted.
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
@@ -97,7 +104,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// Why bytes from the midst of a message are dropped of which nothing is here.
+    /// Why bytes from the middle of a message are dropped if nothing of it is here.
     fn why_not_begun(&self, packet: &Packet, found: Option<RpcHandle>) -> DropReason {
         match found {
             None if packet.id.from_server() => self.unknown_or_foreign(packet),
@@ -106,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    /// A one-way message that is whole in its packet ends as it begins.
+    /// A one-way message that fits in one packet ends as it begins.
     fn whole_one_way(&mut self, packet: &Packet, data: &Data) -> Result<Placement, DropReason> {
         let length = data.message_length;
         if length > self.config.max_message {
@@ -135,6 +142,7 @@ impl Endpoint {
     /// Accounts for a new incoming message in the allocation of levels.
     fn measure_message(&mut self, peer: PeerId, length: u32, incoming: u32) {
         let payload = self.peer(peer).map_or(FULL_FRAME, |p| p.info.max_payload);
+        // Levels are allocated by wire bytes, because those are what the levels carry.
         let overhead = FULL_FRAME.saturating_sub(payload);
         if self.levels.record_message(length, incoming, payload, overhead) {
             self.counters.cutoff_changes += 1;
@@ -150,27 +158,24 @@ impl Endpoint {
         end: u32,
     ) -> Result<Placement, DropReason> {
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
-        match rpc.state {
-            RpcState::ClientOutgoing | RpcState::ClientIncoming => {}
-            RpcState::ServerIncoming | RpcState::OneWayIncoming => {}
-            _ => return Err(DropReason::WrongState),
+        if !rpc.state.sends_resends() {
+            return Err(DropReason::WrongState);
         }
         let fresh = rpc.inc.is_none();
         if fresh {
             self.first_packet(now, handle, data)?;
         }
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::TooLong) };
-        let peer = rpc.peer;
-        let payload = Self::payload_of(&self.peers, peer);
+        let Some(rpc) = self.rpcs.get(handle) else { return Err(DropReason::TooLong) };
+        let (peer, payload) = (rpc.peer, Self::payload_of(&self.peers, rpc.peer));
         let length = rpc.inc.as_ref().map_or(data.message_length, |inc| inc.bytes.length());
         let (offset, len) = (data.span.offset, data.span.len);
         let place = Placement { message: incoming_message(handle), total: length, offset, len };
-        let Some(inc) = &mut rpc.inc else {
+        let Some(inc) = &rpc.inc else {
             self.deliver(now, handle, length);
             return Ok(place);
         };
         if end.saturating_sub(inc.grant.granted()) > self.grants.max_ahead() {
-            // Granted before what was here was given up, perhaps.
+            // The grant may be from before the received bytes were dropped.
             let late = rpc.is_restarted() || self.config.completion == Completion::AtLeastOnce;
             return Err(if late { DropReason::NotBegun } else { DropReason::NotGranted });
         }
@@ -186,7 +191,8 @@ impl Endpoint {
             rpc.loss.heard(now);
         }
         inc.bytes.insert(data.span.offset, end)?;
-        // Only new bytes are one to users: repeating old ones keeps nothing.
+        // In profile `default` only new bytes are a sign of life: an attacker cannot keep an RPC
+        // alive by repeating old ones.
         if !fresh
             && !data.retransmit
             && let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut)
@@ -215,8 +221,8 @@ impl Endpoint {
         Ok(place)
     }
 
-    /// The first packet of a message: its length is known now. A message that is whole in one
-    /// packet needs no state.
+    /// The first packet of a message: its length is known now. A message of one packet needs no
+    /// state.
     fn first_packet(
         &mut self,
         now: Time,
@@ -229,7 +235,7 @@ impl Endpoint {
             if rpc.state.is_client() {
                 self.fail(handle, RpcError::ResponseTooLong { length });
             } else {
-                // A request that waited for memory, and announces something else now.
+                // A request that waited for memory announces another length now.
                 self.end_server_rpc(handle);
             }
             return Err(DropReason::TooLong);
@@ -242,8 +248,8 @@ impl Endpoint {
             rpc.state = RpcState::ClientIncoming;
             let pending = rpc.take_pending_unscheduled();
             self.grants.response_begins(pending);
-            // What was lost says nothing about how slow the server is, nor does the time that the
-            // request took to leave.
+            // A loss says nothing about how slow the server is, nor does the time that the request
+            // needed to leave.
             let lost = rpc.is_restarted() || data.retransmit || sent == Time::MAX;
             if let Some(peer) = self.peer_mut(peer).filter(|_| !lost) {
                 peer.cold.timing.note_response_time(now.since(sent));
@@ -270,6 +276,7 @@ impl Endpoint {
         let (kind, cookie) = (rpc.state.receives(), rpc.cookie());
         let Some(inc) = rpc.inc.as_mut() else { return };
         let offset = inc.bytes.contiguous();
+        // Only a longer prefix is news to the application.
         if offset > inc.readable {
             inc.readable = offset;
             let (rpc, message) = (handle, incoming_message(handle));
@@ -277,12 +284,13 @@ impl Endpoint {
         }
     }
 
-    /// A message is whole: its bytes go to the application.
+    /// A message is complete: its bytes go to the application.
     pub(crate) fn deliver(&mut self, now: Time, handle: RpcHandle, length: u32) {
         let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.is_unvalidated()) else { return };
-        // One of a single packet was looked at just now.
+        // The record of a request of one packet was read a moment ago.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
         let (peer, id) = (rpc.peer, rpc.id);
+        // The client may have moved while the request arrived.
         if request && self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);

@@ -1,14 +1,15 @@
-//! Received ranges of one message (Homa §3.3: DATA may arrive in any order; collated by offset).
+//! Received ranges of one message (Homa §3.3: DATA may arrive in any order and is collated by
+//! offset).
 //!
 //! The rules are the kernel module's (Linux §2.3): a packet appends, opens a gap, or lies entirely
-//! inside one gap; what partly overlaps received bytes is discarded whole. So `received` counts
-//! each byte once.
+//! inside a gap. A packet that partly overlaps received bytes is discarded whole. So `received`
+//! counts each byte once.
 
 use crate::event::DropReason;
 use alloc::vec::Vec;
 
-/// Gaps tracked per message before packets that would open another are refused: bounds a hostile
-/// sender.
+/// Most gaps per message. Packets that would open another one are refused, because a hostile sender
+/// could open one per byte.
 const MAX_GAPS: usize = 1024;
 
 /// Which bytes of a message have arrived.
@@ -55,7 +56,7 @@ impl Reassembly {
         self.gaps.first().map_or(self.end, |g| g.0)
     }
 
-    /// Adds bytes `[start, end)`, or says why they are of no use.
+    /// Adds the bytes from `start` to before `end`, or says why they cannot be used.
     pub(crate) fn insert(&mut self, start: u32, end: u32) -> Result<(), DropReason> {
         if start >= end {
             return Err(DropReason::EmptyData);
@@ -63,10 +64,12 @@ impl Reassembly {
         if end > self.length {
             return Err(DropReason::BeyondEnd);
         }
+        // Nearly all packets arrive in order.
         if start == self.end {
             self.end = end;
             return Ok(());
         }
+        // The packet overtook others: it opens a gap.
         if start > self.end {
             if self.gaps.len() >= MAX_GAPS {
                 return Err(DropReason::TooManyGaps);
@@ -89,6 +92,7 @@ impl Reassembly {
         if start < gap.0 || end > gap.1 {
             return Err(DropReason::Overlap);
         }
+        // A packet inside a gap splits it, which is one gap more.
         let splits = start > gap.0 && end < gap.1;
         if splits && full {
             return Err(DropReason::TooManyGaps);
@@ -109,7 +113,7 @@ impl Reassembly {
         Ok(())
     }
 
-    /// The missing ranges in order: what later bytes overtook, and the rest up to `limit`.
+    /// The missing ranges in order: gaps that later bytes left, and the rest up to `limit`.
     pub(crate) fn missing_before(&self, limit: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let tail = (self.end < limit).then_some((self.end, limit));
         self.gaps.iter().copied().chain(tail)
@@ -156,7 +160,8 @@ mod tests {
             m.insert(first, first + 1).unwrap();
             let refused = (1..499_999).filter(|n| m.insert(2 * n, 2 * n + 1).is_err()).count();
             assert_eq!(m.gaps.len(), MAX_GAPS);
-            // Appended or inside: with the first packet, the others are before or after the gaps.
+            // Depending on the first packet, the others are appended or lie inside the gap before
+            // it.
             assert!(refused > 499_998 - MAX_GAPS - 1, "{refused} refused");
             assert_eq!(m.insert(1, 2), Ok(()), "what closes a gap is welcome");
         }

@@ -1,15 +1,16 @@
-//! RTTbytes per peer (Homa §3.2-§3.3): link rate × the delay from sending a GRANT to receiving the
-//! data it allowed, as the smallest sample of the recent past (queues only ever add). A peer that
-//! only receives from us is measured from our side of the same round trip: from the first packet of
-//! a message to its first GRANT.
+//! RTTbytes per peer (Homa §3.2, §3.3): link rate times the delay from sending a GRANT to receiving
+//! the data that it allowed. The estimate is the smallest of the recent samples, because queues
+//! only add delay. A peer that only receives from us is measured on the same round trip: from the
+//! first packet of a message to its first GRANT.
 //!
-//! A window larger than the true product hides the delay behind its own bytes: a sample that is no
-//! longer than what was ahead of it takes to drain is only an upper bound. A period whose smallest
-//! sample is one steps the estimate down by a sixteenth (a frame at least), so that windows cannot
-//! feed on the queue they build.
+//! A window larger than the true product hides the delay behind its own bytes: if a sample is no
+//! longer than the bytes ahead of it take to drain, it is only an upper bound. If the smallest
+//! sample of a period is such a bound, the estimate is reduced by a sixteenth, at least by a frame,
+//! so that windows cannot feed on the queue that they build.
 //!
-//! Behind a link of unknown rate no delay turns into bytes. The window is measured by itself: it
-//! starts as configured and grows until a full one takes some 100 µs longer than the base delay.
+//! If the link's rate is not known, delays cannot be turned into bytes. Then the window itself is
+//! measured: it starts as configured and grows until a full one takes about 100 µs longer than the
+//! base delay.
 
 use crate::config::FULL_FRAME;
 use crate::units::{Duration, Rate, Time};
@@ -18,36 +19,37 @@ use crate::units::{Duration, Rate, Time};
 pub(crate) const RTT_BYTES_MIN: u32 = 6 * FULL_FRAME;
 const PERIOD: Duration = Duration::millis(100);
 const SAMPLES: u32 = 32;
-/// How long the least delay of all is believed (as long as BBR believes it), half to all of it.
+/// For how long the least delay is believed, between half and all of it; BBR believes it as long.
 const EPOCH: Duration = Duration::secs(10);
-/// A window is worth more bytes while a full one takes less than this longer than the base delay,
-/// and one that takes twice this longer is too large. A target for the delay, as in Swift (Kumar et
-/// al., SIGCOMM 2020, §3.1): about what a host needs to wake a thread that turns a grant into data,
-/// during which the data of other grants should arrive.
+/// The window grows while a full one takes less than this longer than the base delay, and shrinks
+/// if it takes twice this longer. A target for the delay, as in Swift (Kumar et al., SIGCOMM 2020,
+/// §3.1): about what a host needs to wake a thread that turns a grant into data, during which the
+/// data of other grants should arrive.
 const WAIT_GROW: Duration = Duration::micros(100);
 const WAIT_SHRINK: Duration = Duration::micros(200);
-/// Less is not believed where the rate is not known, since waiting may be the host's: what the
-/// kernel module sends unscheduled by default.
+/// Smallest window if the rate is not known, since delay may be the host's: the kernel module's
+/// unscheduled bytes by default.
 const RTT_BYTES_UNKNOWN: u32 = 40_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct RttBytes {
     bytes: u32,
     least: Duration,
-    /// The least sample was no longer than the bytes ahead of it took.
+    /// The bytes ahead of the least sample took as long as the sample, so it is only an upper
+    /// bound.
     explained: bool,
     samples: u32,
-    /// A period has ended without growth behind a link of unknown rate: until then periods end with
-    /// enough samples, because what RTTbytes start from may be a small part of a fast link's.
+    /// A period has ended without growth behind a link of unknown rate. Until then periods end with
+    /// enough samples, because the first window may be a small part of what a fast link needs.
     measured: bool,
     period_started: Time,
     /// The message of ours, by age, whose first GRANT we wait for, and when its first packet left.
     begun: Option<(u64, Time)>,
-    /// Where the link's rate is not known.
+    /// The measurement if the link's rate is not known.
     unknown_rate: BehindUnknown,
 }
 
-/// What is remembered of a peer behind a link of unknown rate.
+/// The measurements of a peer behind a link of unknown rate.
 #[derive(Clone, Debug)]
 struct BehindUnknown {
     /// The least delay with half a window or more ahead, in this period.
@@ -67,12 +69,13 @@ impl BehindUnknown {
             self.epoch = now;
         }
         self.base[0] = self.base[0].min(delay);
+        // Only a full window can show that it is too large.
         if full {
             self.least_full = self.least_full.min(delay);
         }
     }
 
-    /// How much longer than the base delay a full window takes; `None` when none was seen.
+    /// How much longer than the base delay a full window takes; `None` if there was none.
     fn wait(&mut self) -> Option<Duration> {
         let least = core::mem::replace(&mut self.least_full, Duration::MAX);
         let base = self.base[0].min(self.base[1]);
@@ -99,9 +102,10 @@ impl RttBytes {
         self.bytes
     }
 
-    /// Takes a sample: the bytes that a GRANT allowed came after `delay`, behind `ahead` bytes that
-    /// were on their way to us already; `max` is the configured cap.
+    /// Takes a sample: the bytes that a GRANT allowed arrived after `delay`, behind `ahead` bytes
+    /// that were in flight already; `max` is the configured limit.
     pub(crate) fn sample(&mut self, now: Time, delay: Duration, ahead: u64, rate: Rate, max: u32) {
+        // A new period begins.
         if self.samples == 0 {
             self.least = Duration::MAX;
         }
@@ -113,6 +117,7 @@ impl RttBytes {
             return;
         }
         let bound = u32::try_from(rate.bytes_in(self.least)).unwrap_or(u32::MAX);
+        // The true product is at most the bound, and perhaps smaller: try a smaller window.
         let next = if self.explained {
             let bytes = self.bytes.min(bound);
             bytes - (bytes / 16).max(FULL_FRAME).min(bytes)
@@ -122,9 +127,9 @@ impl RttBytes {
         self.bytes = next.clamp(RTT_BYTES_MIN.min(max), max);
     }
 
-    /// The same where the link's rate is not known. RTTbytes grow by half while a full window takes
-    /// little longer than a packet alone, and shrink when it takes much longer: then it waits for
-    /// itself, or for others.
+    /// The same if the link's rate is not known. The window grows by half while a full one takes
+    /// little longer than a packet alone. It shrinks if a full one takes much longer, because then
+    /// its bytes wait for each other, or for those of others.
     pub(crate) fn sample_of_unknown(&mut self, now: Time, delay: Duration, ahead: u64, max: u32) {
         self.unknown_rate.sample(now, delay, ahead >= u64::from(self.bytes / 2));
         if !self.ends_period(now) {
@@ -137,11 +142,11 @@ impl RttBytes {
             Some(_) | None => bytes,
         };
         self.bytes = next.clamp(RTT_BYTES_UNKNOWN.min(max), max);
-        // A window that grew may be far from enough: the next look comes soon.
+        // A window that grew may still be far too small: the next period ends soon.
         self.measured = self.bytes <= bytes;
     }
 
-    /// Counts a sample; true when it is the last of its period.
+    /// Counts a sample; true if it is the last of its period.
     fn ends_period(&mut self, now: Time) -> bool {
         if self.samples == 0 {
             self.period_started = now;
@@ -156,20 +161,20 @@ impl RttBytes {
         ends
     }
 
-    /// The first packet of a message that needs grants leaves; one message at a time is watched.
+    /// The first packet of a message that needs grants leaves. One message at a time is measured.
     pub(crate) fn begin(&mut self, now: Time, age: u64) {
         if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
             self.begun = Some((age, now));
         }
     }
 
-    /// When the message of this age began, if it is the one that is watched.
+    /// When the message of this age began, if it is the one that is measured.
     pub(super) fn answered(&mut self, age: u64) -> Option<Time> {
         self.begun.take_if(|begun| begun.0 == age).map(|(_, at)| at)
     }
 }
 
-/// How long something usually takes: smoothed mean and deviation, with the gains of TCP's estimator
+/// How long an event usually takes: smoothed mean and deviation, with the gains of TCP's estimator
 /// (Jacobson and Karels 1988).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SmoothedTime {
@@ -188,7 +193,7 @@ impl SmoothedTime {
         self.mean = self.mean - self.mean / 8 + time.0 / 8;
     }
 
-    /// Longer than nearly every response takes.
+    /// Longer than nearly every sample.
     pub(crate) fn usual(&self) -> Duration {
         Duration(self.mean.saturating_add(self.deviation.saturating_mul(4)))
     }
@@ -199,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_time_follows_what_is_seen() {
+    fn the_usual_time_follows_the_samples() {
         let mut time = SmoothedTime::default();
         assert_eq!(time.usual(), Duration::ZERO);
         for _ in 0..200 {
@@ -217,8 +222,7 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..20_000 {
             now += Duration::micros(200);
-            // A saturated window delays its own grants: the true delay shows only when it is
-            // longer.
+            // A saturated window delays its own grants: the true delay shows only if it is longer.
             let window = u64::from(rtt.bytes());
             let delay = base.max(rate.time_for(senders * window));
             let ahead = senders * window - u64::from(FULL_FRAME);
@@ -228,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn settles_within_two_frames_of_the_true_product_from_either_side() {
+    fn the_estimate_settles_within_two_frames_of_the_product() {
         let rate = Rate::gbps(10);
         let base = Duration::micros(24);
         for start in [10_000, 200_000] {
@@ -243,7 +247,7 @@ mod tests {
         assert_eq!(settle(60_000, Duration::micros(300), rate, 5), RTT_BYTES_MIN);
     }
 
-    /// Where the rate is not known; one grant in four finds nothing on its way.
+    /// For a rate that is not known; one grant in four finds nothing in flight.
     fn settle_of_unknown(start: u32, base: Duration, rate: Rate, max: u32) -> u32 {
         let mut rtt = RttBytes::new(start);
         let mut now = Time::ZERO;
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_behind_an_unknown_link_fills_it_and_waits_little_for_itself() {
+    fn a_window_fills_a_link_of_unknown_rate() {
         let base = Duration::micros(24);
         for (rate, product) in [(Rate::gbps(10), 30_000), (Rate::gbps(25), 75_000)] {
             for start in [10_000, 900_000] {
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_nobody_fills_stays() {
+    fn a_window_that_is_never_full_stays() {
         let mut rtt = RttBytes::new(60_000);
         for n in 0..10_000 {
             let now = Time(n * 1_000_000);

@@ -8,11 +8,12 @@ use crate::packet::PeerId;
 use crate::units::{Duration, Time};
 
 impl Endpoint {
-    /// RTTbytes: the first bytes that a GRANT allowed are here.
+    /// The first bytes that a GRANT allowed arrived: takes a sample.
     pub(crate) fn sample_rtt(&mut self, now: Time, handle: RpcHandle, offset: u32) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
+        // Earlier bytes were allowed by an earlier GRANT.
         let Some(probe) = inc.probe.filter(|probe| offset >= probe.from) else { return };
         inc.probe = None;
         if self.config.measure_rtt_bytes {
@@ -20,7 +21,7 @@ impl Endpoint {
         }
     }
 
-    /// RTTbytes: a GRANT for a message of ours is here.
+    /// A GRANT for a message of ours arrived: takes a sample.
     pub(crate) fn sample_rtt_as_sender(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle).filter(|_| self.config.measure_rtt_bytes) else {
             return;

@@ -6,36 +6,39 @@ use crate::packet::{Data, Packet};
 use crate::send::unscheduled::MAX_UNSCHEDULED;
 use crate::units::{Duration, Time};
 
-/// A sender that sends less unasked than it may is told so this seldom: it may have its reasons.
+/// How often a sender is told that it may send more unscheduled bytes: it may have reasons not to.
 const TELL_AGAIN: Duration = Duration::secs(1);
 
 impl Endpoint {
-    /// Environment in: packets were dropped since the receive buffer was full.
+    /// Environment in: packets were dropped because the receive buffer was full.
     pub fn overflowed(&mut self, now: Time) {
         self.begin(now);
         self.overflows.record(now);
     }
 
-    /// Most unscheduled bytes of one message we want from one sender.
+    /// Most unscheduled bytes of one message that we want from one sender.
     pub(crate) fn unscheduled_cap(&self) -> u32 {
         let most = self.config.receive_buffer.min(self.config.rtt_bytes_max).min(MAX_UNSCHEDULED);
         most >> self.overflows.halvings(self.now)
     }
 
-    /// The first packet of a message: its sender is told when its unscheduled bytes are more than
-    /// its share, and more than a packet; or less than half.
+    /// The first packet of a message: its sender gets CUTOFFS if its unscheduled bytes are more
+    /// than its share and more than a packet, or less than half of its share.
     pub(crate) fn correct_sender(&mut self, now: Time, packet: &Packet, data: &Data) {
         let whole = data.span.len == data.message_length;
+        // A retransmission does not show how much its sender sends unscheduled.
         if !self.config.policy().wire.corrects_senders || whole || data.retransmit {
             return;
         }
         let Some(peer) = self.peer(packet.peer) else { return };
         let last_told = peer.cutoffs_sent();
-        // A packet may always be full, and is never cut for the share's sake.
+        // A packet may always be full; the share never shortens it.
         let least = peer.info.max_payload.max(FULL_FRAME);
         let share = self.unscheduled_cap();
         let more = data.incoming > least.saturating_add(share);
         let less = data.incoming < data.message_length.min(share / 2);
+        // Too much is corrected at once, because it overflows the buffer; too little only wastes
+        // time.
         if more || less && last_told.is_none_or(|at| now.since(at) >= TELL_AGAIN) {
             self.send_cutoffs(now, packet);
         }

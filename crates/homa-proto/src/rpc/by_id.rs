@@ -1,4 +1,5 @@
-//! From an id to an RPC, without hashing where ids are our own or a peer goes on about one RPC.
+//! From an id to an RPC, without hashing if the id is our own or the peer keeps sending about one
+//! RPC.
 
 use super::state::Rpc;
 use crate::event::RpcHandle;
@@ -10,11 +11,11 @@ use core::hash::{Hash, Hasher};
 /// A map from an id, hashed with a seeded function.
 type IdMap<K> = hashbrown::HashMap<K, RpcHandle, Keyed>;
 
-/// RPCs and one-way messages that we began. Ids count up, so a ring holds them by their low bits;
-/// those that a younger one meets there, when the ring is ample, move to a map.
+/// RPCs and one-way messages that we began. Ids count up, so a ring holds them by their low bits.
+/// If the place of a new RPC is taken and the ring is large enough, the older RPC moves to a map.
 #[derive(Debug)]
 pub(super) struct ClientRpcs {
-    /// Entries whose RPC is over stay until they are met.
+    /// Entries of RPCs that ended stay until their place is needed.
     ring: Vec<RpcHandle>,
     long_lived: IdMap<u64>,
     len: usize,
@@ -22,7 +23,7 @@ pub(super) struct ClientRpcs {
 
 impl ClientRpcs {
     const SMALLEST: usize = 64;
-    /// A ring of more places per RPC does not grow.
+    /// A ring with more places per RPC than this does not grow.
     const AMPLE: usize = 4;
 
     pub(super) fn new(hash: Keyed) -> Self {
@@ -44,7 +45,7 @@ impl ClientRpcs {
         if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
     }
 
-    /// What stands in an id's place, the RPC of this id or not.
+    /// The RPC at an id's place, whether it has this id or not.
     pub(super) fn guess(&self, id: RpcId) -> RpcHandle {
         self.ring[Self::place(id, self.ring.len())]
     }
@@ -54,7 +55,7 @@ impl ClientRpcs {
         self.place_at(rpcs, id, handle);
     }
 
-    /// The RPC `handle`, which was `old`, has the id that `rpcs` says.
+    /// The RPC `handle`, which had the id `old`, has the id that `rpcs` says.
     pub(super) fn rename(&mut self, rpcs: &Slab<Rpc>, old: RpcId, handle: RpcHandle) {
         let at = Self::place(old, self.ring.len());
         if self.ring[at] == handle {
@@ -71,7 +72,10 @@ impl ClientRpcs {
             let at = Self::place(id, self.ring.len());
             let older = self.ring[at];
             match rpcs.get(older).filter(|rpc| rpc.state.is_client()) {
+                // Two live RPCs share a place because the ring is small.
                 Some(_) if self.ring.len() < Self::AMPLE * self.len => self.grow(rpcs),
+                // The older one lives long: it leaves the ring, so that one old RPC does not make
+                // it grow.
                 Some(rpc) => {
                     self.long_lived.insert(rpc.id.0, older);
                     self.ring[at] = handle;
@@ -119,13 +123,14 @@ pub(super) struct ServerKey(pub(super) PeerId, pub(super) RpcId);
 
 impl Hash for ServerKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // One after the other: whoever chooses ids could make their combination collide.
+        // One after the other: an attacker that chooses ids could make a combination of both
+        // collide.
         state.write_u64(self.1.0);
         state.write_u32(self.0.0);
     }
 }
 
-/// RPCs and one-way messages that others began.
+/// RPCs and one-way messages that peers began.
 pub(super) type ServerRpcs = IdMap<ServerKey>;
 
 #[cfg(test)]
@@ -167,7 +172,7 @@ mod tests {
                     model.remove(&old);
                     model.insert(new.0, handle);
                 }
-                // Most end at once, some never.
+                // Most end at once, some never do.
                 while model.len() > 3 && u.ratio(4, 5)? {
                     let (&id, &handle) = model.iter().nth(u.choose_index(model.len())?).unwrap();
                     rpcs.remove(handle.index);

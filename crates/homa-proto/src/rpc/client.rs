@@ -1,5 +1,5 @@
-//! The client's side of an RPC (Homa §3.1): starting it, receiving its response, failing and
-//! cancelling it, and the answer to RPC_UNKNOWN.
+//! The client's side of an RPC (Homa §3.1): it starts, its response arrives, and RPC_UNKNOWN is
+//! answered. How it ends is in `end`.
 
 use super::state::{CallOptions, Rpc, RpcState, incoming_message, outgoing_message};
 use crate::config::{LEVELS, UnknownReaction};
@@ -10,11 +10,12 @@ use crate::packet::{Limits, Packet, PeerId, RpcId};
 use crate::send::unscheduled::unscheduled_limit;
 use crate::units::{Duration, Time};
 
-/// RESENDs in a row without DATA after which RPC_UNKNOWN is no late copy any more.
+/// After this many RESENDs in a row without DATA, an RPC_UNKNOWN is no longer taken for a late
+/// copy.
 const MAX_RESENDS_OF_LATE_COPY: u16 = 2;
 
 impl Endpoint {
-    /// Checks a message's length against our limit and the peer's; yields the unscheduled limit.
+    /// Checks a message's length against our limit and the peer's; returns the unscheduled limit.
     pub(crate) fn check_length(&self, peer: PeerId, length: u32) -> Result<u32, SubmitError> {
         let peer = self.peer(peer).ok_or(SubmitError::UnknownPeer)?;
         if length == 0 {
@@ -22,6 +23,7 @@ impl Endpoint {
         }
         let own = self.config.max_message;
         let max = peer.limit_exceeded_by(self.now, length).map_or(own, |max| max.min(own));
+        // Refused here, because the receiver would only drop it.
         if length > max {
             return Err(SubmitError::MessageTooLong { max });
         }
@@ -34,6 +36,7 @@ impl Endpoint {
         request: &Request,
     ) -> Result<Submitted, SubmitError> {
         let unscheduled = self.check_length(request.peer, request.length)?;
+        // Bounds memory, and how much a fast caller can queue.
         if self.rpcs.clients() >= self.config.max_rpcs as usize {
             return Err(SubmitError::TooManyRpcs { max: self.config.max_rpcs });
         }
@@ -59,6 +62,7 @@ impl Endpoint {
         };
         let out = self.outgoing(peer, request.length, unscheduled).with_head(request.head);
         let rpc = Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports);
+        // The deadline may be sooner than the first RESEND.
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc.with_options(options).with_message(out));
         self.arm(now, first_check, started.rpc);
@@ -104,7 +108,7 @@ impl Endpoint {
         Submitted { rpc: handle, message: Some(outgoing_message(handle)) }
     }
 
-    /// RPC_UNKNOWN at the client: the server lost (or never had) the RPC, or gave it up.
+    /// RPC_UNKNOWN at the client: the server lost the RPC, never had it, or gave it up.
     pub(crate) fn on_unknown_at_client(
         &mut self,
         now: Time,
@@ -116,18 +120,18 @@ impl Endpoint {
             UnknownReaction::AtMostOnce => {
                 self.on_unknown_at_most_once(now, handle, remembered, no_server)
             }
-            // While nothing of the response arrived, everything is sent again.
+            // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
             UnknownReaction::Retransmit => self.retransmit_all(handle),
             UnknownReaction::Restart => self.restart_request(handle),
         }
     }
 
-    /// The same in the user profile: the request is sent again only if the server's memory covers
-    /// the RPC's whole life (so it was never executed), or the call is idempotent, which goes on
-    /// under another id (its server may remember this one as executed); otherwise nobody can tell,
-    /// and the call fails as such. So does one whose request never left whole: servers may act on
-    /// what they read of a request that arrives.
+    /// The same in profile `default`. The request is sent again only if the server's memory covers
+    /// the RPC's whole life, so that it was never executed; or if the call is idempotent, which
+    /// continues under another id, because the server may remember this one as executed. Otherwise
+    /// the call fails as `Indeterminate`. So does a call whose request never left whole, because
+    /// servers may act on the part of a request that arrived.
     fn on_unknown_at_most_once(
         &mut self,
         now: Time,
@@ -136,21 +140,22 @@ impl Endpoint {
         no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        // The server gave it up for the deadline's sake, and our timer is late.
+        // The server dropped it because of its deadline, and our timer is late.
         if now >= rpc.deadline() {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
         let begun = rpc.state != RpcState::ClientOutgoing;
         if covered && begun && rpc.loss.resends() < MAX_RESENDS_OF_LATE_COPY {
-            // Said before the request arrived, and overtaken by the response: a late copy.
+            // Sent before the request arrived, and overtaken by the response: a late copy.
             return;
         }
-        // A server that had begun to answer, and knows nothing of it, knew us by another address.
+        // A server that had begun to answer and does not know the RPC knew us by another address.
         let never_executed = covered && !begun;
+        // See above: an idempotent call continues, but not faster than its timer.
         if rpc.is_idempotent() && (no_server || !rpc.loss.awaits_answer() && !never_executed) {
-            // Nobody serves it, or the server gave it up. Again at once would be a loop as fast as
-            // the network: our timer will ask, and do it then.
+            // No server listens, or it gave the request up. To send it again at once would be a
+            // loop as fast as the network, so the timer does it.
             return;
         }
         if !rpc.is_idempotent() && (no_server || !never_executed) {
@@ -159,14 +164,15 @@ impl Endpoint {
             return self.fail(handle, error);
         }
         rpc.loss.heard(now);
+        // The server may refuse the old id as executed.
         if !never_executed {
             self.rpcs.renumber(handle);
         }
         self.restart_request(handle);
     }
 
-    /// Sends the request as if nothing of it had been sent; what arrived of its response is given
-    /// up.
+    /// Sends the request as if nothing of it had been sent. Received bytes of its response are
+    /// dropped.
     pub(crate) fn restart_request(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.set_restarted(true);
@@ -175,11 +181,12 @@ impl Endpoint {
         self.drop_response(handle);
     }
 
-    /// Gives up what arrived of a response.
+    /// Drops the received bytes of a response.
     pub(crate) fn drop_response(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let (peer, inc) = (rpc.peer, rpc.inc.take());
         rpc.state = RpcState::ClientOutgoing;
+        // The response begins again with its first packet.
         if let Some(inc) = inc {
             rpc.note_seen_by_peer();
             self.events.push_back(Event::Release { message: incoming_message(handle) });
@@ -188,7 +195,7 @@ impl Endpoint {
         }
     }
 
-    /// A request longer than its server says it accepts fails.
+    /// Fails a request that is longer than its server accepts; true then.
     pub(crate) fn fail_too_long(&mut self, handle: RpcHandle) -> bool {
         let Some(rpc) = self.rpcs.get(handle) else { return false };
         if rpc.state != RpcState::ClientOutgoing {
@@ -202,7 +209,7 @@ impl Endpoint {
         exceeded.is_some()
     }
 
-    /// A request that its server calls too long by name fails.
+    /// Fails a request whose server named a smaller limit in a packet about this RPC.
     fn fail_longer(&mut self, handle: RpcHandle, max: u32) {
         let rpc = self.rpcs.get(handle);
         if rpc.is_some_and(|rpc| rpc.state == RpcState::ClientOutgoing && rpc.out.length > max) {
@@ -225,8 +232,8 @@ impl Endpoint {
 
 impl Endpoint {
     /// CUTOFFS: the peer's levels for our unscheduled bytes, and its limits (Homa §3.4; Linux
-    /// §2.2). `handle` is the RPC that it names, which fails here if it is too long; others do as
-    /// they are looked at.
+    /// §2.2). `handle` is the RPC that the packet names; it fails here if its request is too long.
+    /// Others fail when they are checked.
     pub(crate) fn on_cutoffs(
         &mut self,
         from: PeerId,

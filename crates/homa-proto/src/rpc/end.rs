@@ -23,6 +23,7 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.end_rpc(ended.state.is_client());
         }
+        // A request that was never validated did not count for its host.
         if !ended.state.is_client() && !unvalidated {
             self.charge_request(ended.peer, false);
         }
@@ -55,6 +56,7 @@ impl Endpoint {
     /// Ends an RPC of ours with an error.
     pub(crate) fn fail(&mut self, handle: RpcHandle, error: RpcError) {
         let Some(ended) = self.forget(handle) else { return };
+        // One-way messages have no events at their sender.
         if ended.state == RpcState::OneWayOutgoing {
             return;
         }

@@ -1,10 +1,10 @@
-//! RPC numbers (Homa §3.1: globally unique, made by the client; Linux: even, the low bit tells the
+//! RPC ids (Homa §3.1: globally unique, made by the client; Linux: even, the low bit names the
 //! sender).
 //!
 //! An id is a random epoch (high 32 bits), a counter (31 bits) and a zero. A restarted process
-//! draws another epoch, so its RPCs are never mistaken for those of its predecessor on the same
-//! address. On request the counter begins anywhere in its lower half: who does not see packets has
-//! 61 bits to guess.
+//! draws another epoch, so its RPCs are never mistaken for those of its predecessor at the same
+//! address. If asked for, the counter begins anywhere in its lower half: an attacker that does not
+//! see packets has to guess 61 bits.
 
 use crate::packet::RpcId;
 use crate::util::random::Random;
@@ -15,7 +15,7 @@ pub(crate) struct RpcIds {
     random: Random,
     epoch: u32,
     counter: u32,
-    /// Counters begin anywhere.
+    /// Counters begin at a random number.
     unguessable: bool,
 }
 
@@ -49,7 +49,7 @@ impl RpcIds {
         RpcId(u64::from(self.epoch) << 32 | u64::from(self.counter) << 1)
     }
 
-    /// The epoch, and a counter that no id has yet nor any before.
+    /// The epoch, and the counter of the next id.
     pub(crate) const fn upcoming(&self) -> (u32, u32) {
         (self.epoch, self.counter + 1)
     }

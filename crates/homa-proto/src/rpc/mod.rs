@@ -1,4 +1,4 @@
-//! RPCs, not connections (Homa §3.1): an [`Rpc`](state::Rpc) ties a request to its response, and
+//! RPCs, not connections (Homa §3.1): an [`Rpc`] ties a request to its response, and
 //! state exists only while the RPC is in progress.
 //!
 //! ```text

@@ -25,7 +25,7 @@ impl Endpoint {
     /// host: memory and requests are limited per account, so that a host gets no more by calling
     /// from many ports. Its requests count until [`Endpoint::request_accepted`]. Accounts are
     /// numbered densely and reused; `host_key` names the host as long as the endpoint exists,
-    /// because what is remembered of its clients outlives its peers.
+    /// because the records of its clients outlive its peers.
     pub fn set_account(&mut self, peer: PeerId, account: u32, host_key: u64) {
         let free = |peer: &&mut Peer| peer.rpcs() == 0 && !peer.cold.grants.has_account();
         let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
@@ -37,9 +37,9 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a peer; false while RPCs with it are in progress. Which of its requests were executed
-    /// is forgotten, too, and later answers to it admit that; but a copy of an executed request that
-    /// the network delivers after this is executed again.
+    /// Forgets a peer; false while RPCs with it are in progress. Which of its requests were
+    /// executed is forgotten, too, and later answers to it admit that; but a copy of an executed
+    /// request that the network delivers after this is executed again.
     pub fn close_peer(&mut self, now: Time, peer: PeerId) -> bool {
         let slot = self.peers.get_mut(peer.0 as usize);
         let Some(mut closed) = slot.and_then(|slot| slot.take_if(|peer| peer.rpcs() == 0)) else {

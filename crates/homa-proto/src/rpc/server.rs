@@ -25,7 +25,7 @@ impl Endpoint {
             return Err(DropReason::NoServer);
         }
         if data.message_length > self.config.max_message {
-            // They carry our limits, where the wire has room for these.
+            // CUTOFFS carry our limits, if the wire format has room for them.
             if self.config.policy().wire.limits {
                 self.send_cutoffs(now, packet);
             }
@@ -40,11 +40,13 @@ impl Endpoint {
         if unvalidated {
             self.evict_unvalidated();
         }
+        // Bounds memory, and what a flood of requests can take.
         if self.rpcs.servers() >= self.config.max_rpcs as usize {
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.rpcs.servers();
         let served = self.requests_of_host(packet.peer);
+        // A host that has more than is left for all others gets no more.
         if !unvalidated && served.is_some_and(|served| served >= left) {
             return Err(DropReason::TooManyOfPeer);
         }
@@ -67,7 +69,7 @@ impl Endpoint {
         Ok(handle)
     }
 
-    /// A request is executed at most once, as far as that is remembered.
+    /// True if a request is executed at most once, as far as executions are remembered.
     pub(crate) fn suppresses_duplicates(&self) -> bool {
         matches!(self.config.completion, Completion::Acked { suppress_duplicates: true, .. })
     }
@@ -81,9 +83,9 @@ impl Endpoint {
         self.remember_executed(now, peer, id);
     }
 
-    /// The application gave a request up: its client need not wait for its own timer to hear that
-    /// no answer will come. As far as the application saw the request, it counts as executed. Only
-    /// where the client would not just send it again; a lost word is asked for by RESEND.
+    /// The application gave a request up: its client is told, so that it need not wait for its
+    /// timer. The request counts as executed, because the application saw it. Not if the profile's
+    /// clients would send it again; if the packet is lost, the client's RESEND asks for it.
     pub(crate) fn tell_given_up(&mut self, ended: &EndedRpc) {
         if !self.config.policy().completion.tells_given_up {
             return;
@@ -118,14 +120,15 @@ impl Endpoint {
         Ok(Submitted { rpc: handle, message: Some(outgoing_message(handle)) })
     }
 
-    /// Tells a sender our cutoffs when its DATA was sent by others (Homa §3.4).
+    /// Sends a peer our cutoffs if its DATA was sent by other ones (Homa §3.4).
     pub(crate) fn refresh_cutoffs(&mut self, now: Time, packet: &Packet, version: u16) {
         if version != self.levels.cutoffs().1 {
             self.send_cutoffs(now, packet);
         }
     }
 
-    /// CUTOFFS to the sender of a packet, with our limits where the wire has room for these.
+    /// Sends CUTOFFS to the sender of a packet, with our limits if the wire format has room for
+    /// them.
     pub(crate) fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
         if !self.may_answer() {
             return;

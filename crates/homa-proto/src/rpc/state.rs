@@ -1,6 +1,6 @@
-//! What is kept of one RPC.
+//! The state of one RPC.
 //!
-//! Invariants: `loss`, `out` and `inc` belong to their folders, which alone change what is in them;
+//! Invariants: `loss`, `out` and `inc` belong to their folders, which alone change their contents;
 //! the other fields are changed here.
 
 use crate::event::{MessageKind, RpcHandle};
@@ -43,7 +43,7 @@ impl RpcState {
         }
     }
 
-    /// An RPC in this state sends RESENDs.
+    /// True if an RPC in this state receives DATA, and sends RESENDs for it.
     pub(crate) const fn sends_resends(self) -> bool {
         matches!(
             self,

@@ -132,6 +132,7 @@ impl RpcTable {
     pub(super) fn server(&self, peer: PeerId, id: RpcId, recent: RpcHandle) -> Option<RpcHandle> {
         let is = |rpc: &Rpc| rpc.id == id && rpc.peer == peer && !rpc.state.is_client();
         match self.rpcs.get(recent) {
+            // A peer mostly sends several packets of one request in a row.
             Some(rpc) if is(rpc) => Some(recent),
             _ => self.servers.get(&ServerKey(peer, id)).copied(),
         }

@@ -1,16 +1,16 @@
-//! Reports of the network that something of a peer cannot be reached (ICMP), and what they prove.
+//! ICMP reports that something of a peer cannot be reached, and what they prove.
 //!
-//! That a packet came back says nothing about those before it: the server may have executed a call,
-//! and died since. At most once (Homa §3.8, profile `default`), a call was certainly not executed
-//! if its request never left whole, or if DATA of it came back that was sent once. What left in the
-//! same turn as a whole request that came back met the same host. Other calls of which the server
-//! spoke, or that wait long enough to have been asked for, are [`RpcError::Indeterminate`]; those
-//! just sent wait for a report of their own, or their RESEND's. Idempotent calls go on like any
-//! that nobody answers: the server may be about to restart. The other profiles fail every call of
-//! the peer, as the kernel module does.
+//! A packet that came back proves nothing about earlier ones: the server may have executed a call
+//! and crashed since. In profile `default` (at most once, Homa §3.8), a call was certainly not
+//! executed if its request never left whole, or if DATA of it came back that was sent once. Packets
+//! that left in the same turn as a whole request that came back met the same host. Other calls are
+//! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
+//! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
+//! calls continue, because the server may be about to restart. The other profiles fail every call
+//! of the peer, as the kernel module does.
 //!
-//! Where a process lives at the address and nobody listens at the port, there is no ICMP: the
-//! answer to the call's RESEND says so (UDP only; `client.rs`).
+//! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
+//! the call's RESEND says so (UDP only; `client`).
 
 use super::state::{Rpc, RpcState};
 use crate::endpoint::Endpoint;
@@ -28,25 +28,25 @@ struct Refused {
 }
 
 impl Rpc {
-    /// The bytes of the request were sent no more than once, as far as they were.
+    /// True if no byte of the request was sent more than once.
     const fn is_sent_once(&self) -> bool {
         matches!(self.state, RpcState::ClientOutgoing)
             && !self.is_seen_by_peer()
             && !self.is_restarted()
     }
 
-    /// The server may have the whole request.
+    /// True if the server may have the whole request.
     const fn may_be_executed(&self) -> bool {
         !self.state.is_outgoing() || self.is_restarted() || self.out.sent >= self.out.length
     }
 }
 
 impl Endpoint {
-    /// Environment in: the network says that something of the peer cannot be reached (ICMP); RPCs
-    /// that need it fail. `quoted`: our packet that came back. Anybody can write reports, but not
-    /// that of an RPC in progress with the peer; others are ignored. `None`: the report does not
-    /// show it, and the environment vouches that it is genuine; where reports can be forged, it
-    /// must not pass on such a one.
+    /// Environment in: the network reports that something of the peer cannot be reached (ICMP).
+    /// RPCs that need it fail. `quoted` is the packet of ours that came back. Reports can be
+    /// forged, but an attacker does not know an RPC in progress, so a report that names none is
+    /// ignored. `None`: the report does not show the packet, and the environment vouches that it is
+    /// genuine. It must not pass on such a report if reports can be forged.
     pub fn unreachable(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Endpoint {
             refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs() as usize);
-        // Reports can be forged: they cost nothing where the peer has no RPCs.
+        // Reports can be forged, so they cost nothing if the peer has no RPCs.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let concerns =
             |rpc: &Rpc| !matches!(what, Unreachable::Port(other) if other != rpc.ports().1);
@@ -87,13 +87,15 @@ impl Endpoint {
         }
     }
 
-    /// How a client's RPC ends that needs what cannot be reached.
+    /// The error of a client's RPC that needs the part that cannot be reached; `None` if it
+    /// continues.
     fn verdict(
         &self,
         (handle, rpc): (RpcHandle, &Rpc),
         what: Unreachable,
         refused: Option<Refused>,
     ) -> Option<RpcError> {
+        // The kernel module's rule: the peer is gone, so its calls fail.
         if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
@@ -103,6 +105,7 @@ impl Endpoint {
         let validated =
             |proof: Refused| proof.handle == handle || proof.at == Some(rpc.request_sent());
         let came_back = rpc.is_sent_once() && refused.is_some_and(validated);
+        // The packet that came back proves that the server does not have the request.
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }

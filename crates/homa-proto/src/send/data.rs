@@ -5,6 +5,8 @@ use crate::config::UnscheduledLevel;
 use crate::endpoint::Endpoint;
 use crate::link::{LinkId, Links};
 use crate::packet::{AckEntry, Body, Data, Packet, PeerId, Span};
+use crate::peer::Peer;
+use crate::priority::Levels;
 use crate::rpc::{RpcState, outgoing_message};
 use crate::units::Time;
 
@@ -31,6 +33,7 @@ impl Endpoint {
         self.send_queue.settle(handle, &mut rpc.out);
         let policy = self.config.policy();
         let begins_to_wait = !retransmit && !rpc.out.may_send_more();
+        // The kernel module's clients start to wait when all that may be sent was sent.
         if policy.loss.silence_starts_when_sent
             && rpc.state == RpcState::ClientOutgoing
             && begins_to_wait
@@ -38,23 +41,16 @@ impl Endpoint {
             rpc.loss.heard(now);
         }
         let out = &rpc.out;
-        let priority = if retransmit {
-            out.resend_priority
-        } else if start < out.unscheduled {
-            let by = match self.config.unscheduled_level {
-                UnscheduledLevel::MessageLength => out.length,
-                UnscheduledLevel::BytesLeft => out.length - start,
-            };
-            self.levels.unscheduled_priority(self.levels.cutoffs_of(peer), by)
-        } else {
-            out.levels.at(start).min(self.levels.top())
-        };
+        let range = (start, retransmit);
+        let priority = level(&self.levels, self.config.unscheduled_level, peer, out, range);
         if retransmit {
             self.counters.data_resent += 1;
         } else {
             self.counters.data_sent += 1;
             self.counters.data_bytes_sent += u64::from(end - start);
         }
+        // A message without scheduled bytes gets no GRANT, and a retransmission would measure the
+        // loss.
         if self.config.measure_rtt_bytes
             && start == 0
             && out.unscheduled < out.length
@@ -62,6 +58,7 @@ impl Endpoint {
         {
             peer.cold.rtt.begin(now, out.age);
         }
+        // An ACK that is carried by DATA costs no packet.
         let ack: Option<AckEntry> = peer.pop_ack(policy.completion.newest_first);
         let one_way = rpc.state == RpcState::OneWayOutgoing;
         let incast = if rpc.state.is_client() && !one_way { rpc.response_limit() } else { None };
@@ -86,9 +83,33 @@ impl Endpoint {
                 incast,
             }),
         };
+        // All bytes left, and none has to be retransmitted.
         if rpc.out.fully_sent() {
             self.message_sent(now, handle);
         }
         Some(packet)
     }
+}
+
+/// The level of DATA from `start` (Homa §3.4). The receiver chose it, in its RESEND, in its cutoffs
+/// or in its GRANT.
+#[inline]
+fn level(
+    levels: &Levels,
+    rule: UnscheduledLevel,
+    peer: &Peer,
+    out: &OutgoingMessage,
+    (start, retransmit): (u32, bool),
+) -> u8 {
+    if retransmit {
+        return out.resend_priority;
+    }
+    if start >= out.unscheduled {
+        return out.levels.at(start).min(levels.top());
+    }
+    let length = match rule {
+        UnscheduledLevel::MessageLength => out.length,
+        UnscheduledLevel::BytesLeft => out.length - start,
+    };
+    levels.unscheduled_priority(levels.cutoffs_of(peer), length)
 }

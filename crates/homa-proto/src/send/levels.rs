@@ -1,11 +1,11 @@
 //! The levels of bytes that were granted and not sent (Homa §3.4): a GRANT gives its level to the
 //! bytes that it allowed, and earlier ones keep theirs.
 
-/// Runs of granted bytes with the same level, kept apart per message.
+/// Runs of granted bytes with the same level per message; more are merged into the last.
 const RUNS: usize = 4;
 
-/// The levels of bytes that were granted and not sent: runs up to ascending offsets. The last run
-/// reaches further than any grant, as that of the kernel module's rule always does.
+/// Runs of bytes with the same level, up to ascending offsets. The last run has no end: under the
+/// kernel module's rule it is the only one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GrantedLevels {
     ends: [u32; RUNS],

@@ -1,4 +1,4 @@
-//! An outgoing message: what may be sent, what was, and where its packets begin.
+//! An outgoing message: which bytes may be sent, which were, and the boundaries of its packets.
 //!
 //! Invariant: packet boundaries are a function of the message and the packet size of its peer, so a
 //! retransmission repeats the original packets (Linux §2.3). If the packet size changed while
@@ -11,8 +11,8 @@ use crate::link::LinkId;
 use crate::peer::Peer;
 use alloc::boxed::Box;
 
-/// [`OutgoingMessage::queued`] of a message that is not in the SRPT queue: no message has this much
-/// left.
+/// [`OutgoingMessage::queued`] of a message that is not in the SRPT queue: no message has this many
+/// bytes left.
 pub(super) const NOT_QUEUED: u32 = u32::MAX;
 
 /// Message bytes per packet to one peer.
@@ -20,7 +20,7 @@ pub(super) const NOT_QUEUED: u32 = u32::MAX;
 pub(crate) struct PacketSizes {
     unscheduled: u32,
     scheduled: u32,
-    /// Some packets may have been of other sizes.
+    /// Some packets may have had other sizes.
     changed: bool,
 }
 
@@ -41,7 +41,7 @@ impl PacketSizes {
     }
 }
 
-/// What a message sends next.
+/// The next range to send.
 pub(super) struct NextRange {
     pub start: u32,
     pub end: u32,
@@ -63,17 +63,17 @@ pub(crate) struct OutgoingMessage {
     /// Key of the valid entry in the SRPT queue, or [`NOT_QUEUED`].
     pub(super) queued: u32,
     pub(super) in_fifo: bool,
-    /// What its peer is reached by.
+    /// The link to its peer.
     pub(crate) link: LinkId,
     /// Level of retransmitted bytes, from the last RESEND.
     pub(crate) resend_priority: u8,
-    /// Bytes in its first packet that are not the message's.
+    /// Bytes in its first packet that do not belong to the message.
     head: u8,
     /// Order of submission.
     pub(crate) age: u64,
     /// Levels of granted bytes.
     pub(super) levels: GrantedLevels,
-    /// Absent while nothing was lost, as nearly always.
+    /// Absent unless a packet was lost.
     pub(super) resend: Option<Box<ResendRanges>>,
 }
 
@@ -102,9 +102,10 @@ impl OutgoingMessage {
         }
     }
 
-    /// The same where the first packet holds `head` bytes beside the message: unscheduled bytes
-    /// still fill packets.
+    /// The same if the first packet holds `head` bytes beside the message. Unscheduled bytes still
+    /// fill packets.
     pub(crate) fn with_head(self, head: u8) -> Self {
+        // A message that is unscheduled as a whole stays so.
         let unscheduled = match self.unscheduled < self.length {
             true => self.unscheduled.saturating_sub(head.into()).max(1),
             false => self.unscheduled,
@@ -121,7 +122,7 @@ impl OutgoingMessage {
         self.sent >= self.length && self.resend.is_none()
     }
 
-    /// True while bytes may be sent that were not, or must be again.
+    /// True while bytes may be sent for the first time, or have to be retransmitted.
     pub(crate) const fn has_bytes_to_send(&self) -> bool {
         self.may_send_more() || self.resend.is_some()
     }
@@ -135,14 +136,14 @@ impl OutgoingMessage {
         self.queued != NOT_QUEUED
     }
 
-    /// Bytes left: what SRPT orders by.
+    /// Bytes left, which SRPT orders by.
     pub(super) fn remaining(&self) -> u32 {
         let again: u32 =
             self.resend.iter().flat_map(|ranges| ranges.iter()).map(|r| r.end - r.start).sum();
         self.length - self.sent + again
     }
 
-    /// Granted bytes up to `offset`, at `level`.
+    /// Bytes up to `offset` are granted, at `level`.
     pub(crate) fn grant(&mut self, offset: u32, level: u8, rule: GrantedLevel) {
         let offset = offset.min(self.length);
         match rule {
@@ -155,9 +156,10 @@ impl OutgoingMessage {
         self.granted = self.granted.max(offset);
     }
 
-    /// Start of the part of the message that holds `offset`, its end, and its bytes per packet. A
-    /// packet boundary is forced at the unscheduled limit.
+    /// Start and end of the part of the message that holds `offset`, and its bytes per packet. The
+    /// unscheduled limit is always a packet boundary.
     fn part_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32, u32) {
+        // Packets of the two parts may have different sizes, so neither crosses the limit.
         if offset < self.unscheduled {
             (0, self.unscheduled.min(self.length), sizes.unscheduled)
         } else {
@@ -174,7 +176,7 @@ impl OutgoingMessage {
         (start.saturating_sub(head), start.saturating_add(payload - head).min(limit))
     }
 
-    /// Forgets that anything was sent: the server says it never saw the request.
+    /// Forgets that anything was sent, because the server has nothing of it.
     pub(crate) fn restart(&mut self) {
         self.resend = None;
         self.sent = 0;
@@ -186,7 +188,7 @@ impl OutgoingMessage {
         if let Some(accepted) = self.take_again(sizes) {
             return accepted;
         }
-        // What was sent ends where a packet does.
+        // The bytes sent so far end with a packet.
         let start = self.sent;
         let (_, limit, payload) = self.part_at(sizes, start);
         let head = if start == 0 { u32::from(self.head).min(payload - 1) } else { 0 };

@@ -1,6 +1,6 @@
 //! The packet size of the path to a peer, which may change while messages are in progress (RFC 8899
-//! §3: the packetization layer segments by the path's MTU). Finding it out is the environment's
-//! work.
+//! §3: the packetization layer segments by the path's MTU). Finding the size out is left to the
+//! environment.
 
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
@@ -10,22 +10,24 @@ use crate::units::Time;
 use alloc::vec::Vec;
 
 impl Endpoint {
-    /// Says how many message bytes fit in one packet to a peer from now on. Messages in progress go
-    /// on in packets of that size, what was sent already included when it is asked for again.
+    /// Sets how many message bytes fit in one packet to a peer from now on. Messages in progress
+    /// continue in packets of that size, and so do retransmissions.
     pub fn set_max_payload(&mut self, peer: PeerId, max_payload: u32) {
         if let Some(peer) = self.peer_mut(peer) {
             peer.set_max_payload(max_payload);
         }
     }
 
-    /// Environment in: large packets to the peer did not arrive of late. Requests of which it has
-    /// not said a word begin again, under their ids: a server that is asked about one of which it
-    /// has nothing would make it [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), where
-    /// it cannot say that it was never executed. What is missing of others will be asked for.
+    /// Environment in: large packets to the peer were lost lately, so new ones should be shorter.
+    /// Requests start over, under their ids, if the peer has sent nothing about them: if the server
+    /// were asked about one that it has nothing of, the call might end as
+    /// [`RpcError::Indeterminate`](crate::RpcError::Indeterminate), because the server cannot say
+    /// that it was never executed. Missing bytes of other messages will be asked for.
     pub fn restart_unanswered(&mut self, now: Time, peer: PeerId) {
         self.begin(now);
         let Some(known) = self.peer(peer) else { return };
         let (payload, count) = (known.info.max_payload, known.rpcs() as usize);
+        // A peer without RPCs costs no search: `take` ends it at once.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let unanswered = |rpc: &Rpc| {
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_arrives_whole_whatever_size_its_packets_have_in_between() {
+    fn packet_sizes_may_change_while_a_message_arrives() {
         for config in [Config::for_users(Rate::gbps(10)), Config::linux()] {
             let (mut client, mut server) = (endpoint(config.clone()), endpoint(config));
             let request = Request {
@@ -94,7 +96,7 @@ mod tests {
             while !delivered {
                 now += Duration::micros(100);
                 assert!(now < Time::ZERO + Duration::secs(20), "{:?}", server.counters());
-                // Packets of up to 1,100 bytes pass after the first, but for every third.
+                // After the first packets, those of up to 1,100 bytes arrive, except every third.
                 let size = [1_400, 1_100, 476, 1_000][(now.0 / 3_000_000 % 4) as usize];
                 client.set_max_payload(PEER, size);
                 for _ in 0..4 {

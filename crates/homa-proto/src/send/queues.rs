@@ -1,9 +1,9 @@
-//! The messages that may send, shortest first (Homa §3.2), one queue per link: a link without room
-//! holds back the messages that would take it, and no others. A share of the transmitted packets
-//! can go to the oldest message (Linux `pacer_fifo_fraction`).
+//! The messages that may send, shortest first (Homa §3.2), in one queue per link: a link without
+//! capacity delays its own messages and no others. A share of the packets can go to the oldest
+//! message (Linux `pacer_fifo_fraction`).
 //!
-//! Invariants: a message has at most one valid entry, in the queue of its link; over the links
-//! given, the order is that of a single queue.
+//! Invariants: a message has at most one valid entry, in the queue of its link. Over several links
+//! the order is that of a single queue.
 
 use super::message::{NOT_QUEUED, OutgoingMessage};
 use super::srpt::{SrptEntry, SrptQueue};
@@ -14,21 +14,21 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Messages of at most this many bytes, about a packet, never wait for the oldest's share.
+/// Messages of at most this many bytes, about a packet, are not delayed for the oldest message.
 const FIFO_LENGTH: u32 = 1_400;
-/// Entries of ended messages that the queues may hold beside as many valid ones.
+/// Entries of ended messages that the queues may hold in addition to as many valid ones.
 const MAX_STALE: usize = 1_024;
 
 /// The messages that may send.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    /// Of link 0; most hosts have no other.
+    /// The queue of link 0; most hosts have no other.
     first: LinkQueue,
-    /// Of the links from 1 on.
+    /// The queues of the links from 1 on.
     others: Vec<LinkQueue>,
     /// Messages with a valid entry.
     count: usize,
-    /// Messages that ended, or changed their link, with entries since stale entries were last
+    /// Messages that ended, or changed their link, and left entries since stale entries were last
     /// removed.
     stale: usize,
     next_age: u64,
@@ -52,6 +52,7 @@ impl LinkQueue {
         loop {
             let entry = *self.srpt.peek()?;
             let out = rpcs.get(entry.handle).map(|rpc| &rpc.out);
+            // An entry with another key, or of another link, was replaced by a later one.
             if out.is_some_and(|out| out.queued == entry.remaining && out.link == link) {
                 return Some(entry);
             }
@@ -63,6 +64,7 @@ impl LinkQueue {
         loop {
             let &Reverse((age, handle)) = self.fifo.peek()?;
             let out = rpcs.get_mut(handle).map(|rpc| &mut rpc.out);
+            // The age tells the message from the next one in the same slot.
             match out.filter(|out| out.age == age && out.link == link) {
                 Some(out) if out.is_queued() => return Some((age, handle)),
                 Some(out) => out.in_fifo = false,
@@ -91,12 +93,12 @@ impl SendQueue {
         self.next_age
     }
 
-    /// True when some message may send.
+    /// True if some message may send.
     pub(crate) const fn has_packet(&self) -> bool {
         self.count > 0
     }
 
-    /// True when some message may send by one of these links.
+    /// True if some message may send by one of these links.
     pub(crate) fn has_packet_for(&self, links: Links) -> bool {
         let queues = core::iter::once(&self.first).chain(&self.others);
         self.count > 0 && (0..).zip(queues).any(|(n, q)| links.contains(LinkId(n)) && q.count > 0)
@@ -112,6 +114,8 @@ impl SendQueue {
 
     /// Queues a message that may have become able to send.
     pub(crate) fn wake(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
+        // A queued message keeps its key: it is at most too large, and corrected when a packet
+        // leaves.
         if !out.has_bytes_to_send() || out.is_queued() {
             return;
         }
@@ -135,21 +139,22 @@ impl SendQueue {
             self.queue(out.link).count -= 1;
             self.stale += 1;
         } else if out.in_fifo {
-            // It was sent, and the oldest of those that wait hides its entry.
+            // It was sent, but the oldest waiting message hides its FIFO entry.
             self.stale += 1;
         }
         out.in_fifo = false;
     }
 
-    /// The message of `out` goes by another link from now on.
+    /// The message of `out` uses another link from now on.
     pub(crate) fn reroute(&mut self, handle: RpcHandle, out: &mut OutgoingMessage, link: LinkId) {
         self.forget(out);
         out.link = link;
         self.wake(handle, out);
     }
 
-    /// Removes the entries of messages that ended, when these are many: few are ever reached.
+    /// Removes the entries of messages that ended, if there are many. Few of them are ever reached.
     pub(crate) fn sweep(&mut self, rpcs: &RpcTable) {
+        // A sweep costs as much as the queues hold, so it waits until half of them is stale.
         if self.stale < MAX_STALE + self.count {
             return;
         }
@@ -163,9 +168,9 @@ impl SendQueue {
         (&self.first.srpt, self.first.fifo.len())
     }
 
-    /// The next message to send by one of `links`: shortest remaining first, and the oldest for its
-    /// share.
+    /// The next message to send by one of `links`: the shortest, or the oldest for its share.
     pub(super) fn pick(&mut self, rpcs: &mut RpcTable, links: Links) -> Option<RpcHandle> {
+        // SRPT alone would starve the oldest message while shorter ones keep coming.
         if self.fifo_credit >= 1000
             && let Some(oldest) = self.oldest(rpcs, links)
         {
@@ -175,12 +180,12 @@ impl SendQueue {
         self.shortest(rpcs, links)
     }
 
-    /// The message that is likely to send next.
+    /// The message that probably sends next.
     pub(crate) fn first(&self) -> Option<RpcHandle> {
         self.first.srpt.peek().map(|entry| entry.handle)
     }
 
-    /// The message with the fewest bytes left of those that may send by one of `links`.
+    /// The message with the fewest bytes left that may send by one of `links`.
     pub(crate) fn shortest(&mut self, rpcs: &RpcTable, links: Links) -> Option<RpcHandle> {
         let mut best = None;
         if links.contains(LinkId(0)) {
@@ -213,11 +218,13 @@ impl SendQueue {
 
     /// Accounts for a packet just taken from `out`.
     pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
+        // Short messages take nothing from the oldest one, so they earn it no share.
         if out.length > FIFO_LENGTH {
             self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());
         let queue = self.queue(out.link);
+        // The message with the fewest bytes stays the first: its key is lowered in place.
         let on_top = queue.srpt.peek().is_some_and(|top| top.handle == handle);
         match (on_top, next) {
             (true, Some(remaining)) => queue.srpt.lower_first(remaining),

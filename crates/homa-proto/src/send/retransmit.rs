@@ -8,8 +8,8 @@
 use super::message::{NextRange, OutgoingMessage, PacketSizes};
 use alloc::vec::Vec;
 
-/// Ranges kept per message, enough for every other packet of the kernel module's longest; more are
-/// merged into one.
+/// Most ranges per message: enough for every other packet of the kernel module's longest message.
+/// More are merged into one.
 const MAX_RANGES: usize = 512;
 
 /// A range to send again.
@@ -25,10 +25,11 @@ pub(super) struct ResendRange {
 pub(super) type ResendRanges = Vec<ResendRange>;
 
 impl OutgoingMessage {
-    /// Schedules a range of what was sent for sending again, on packet boundaries; false when
-    /// nothing of it was sent yet.
+    /// Schedules a range of sent bytes for retransmission, on packet boundaries; false if nothing
+    /// of it was sent yet.
     pub(crate) fn resend(&mut self, sizes: PacketSizes, range: (u32, u32), priority: u8) -> bool {
         let (start, end) = (range.0, range.1.min(self.sent));
+        // Bytes that were not sent yet will be sent anyway.
         if start >= end {
             return false;
         }
@@ -42,6 +43,7 @@ impl OutgoingMessage {
         let ranges = self.resend.get_or_insert_default();
         ranges.push(ResendRange { start: first, end: last, requested: end });
         ranges.sort_unstable();
+        // Ranges that touch are one, so that no byte is sent twice.
         ranges.dedup_by(|next, kept| {
             let touches = next.start <= kept.end;
             if touches {
@@ -50,6 +52,7 @@ impl OutgoingMessage {
             }
             touches
         });
+        // One range over all of them retransmits more, but takes no memory.
         if ranges.len() > MAX_RANGES {
             let last = ranges[ranges.len() - 1];
             let hull = ResendRange { start: ranges[0].start, ..last };

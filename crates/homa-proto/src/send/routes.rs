@@ -7,15 +7,16 @@ use crate::units::Time;
 use alloc::vec::Vec;
 
 impl Endpoint {
-    /// Says what is known about a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
+    /// Sets the properties of a link, new or not. Numbers from [`LinkId::MAX`] on are ignored.
     pub fn set_link(&mut self, link: LinkId, info: LinkInfo) {
         self.links.set(&self.config, link, info);
     }
 
-    /// Says which link packets to a peer take, from now on and for its messages under way.
+    /// Sets the link by which a peer is reached, also for its messages in progress.
     pub fn set_route(&mut self, peer: PeerId, link: LinkId) {
         let Some(known) = self.peer_mut(peer).filter(|_| link.0 < LinkId::MAX) else { return };
         let before = known.set_link(link);
+        // No message is in a queue of the old link.
         if before == link || known.rpcs() == 0 {
             return;
         }
@@ -29,20 +30,20 @@ impl Endpoint {
         self.send_queue.sweep(&self.rpcs);
     }
 
-    /// Network out, where there are several links: like [`Endpoint::transmit`], of messages that
-    /// take one of `links`. Control packets, which are small and few, leave whatever their link.
+    /// Network out, if there are several links: like [`Endpoint::transmit`], for messages that take
+    /// one of `links`. Control packets are small and few, and leave whatever their link.
     pub fn transmit_by(&mut self, now: Time, links: Links) -> Option<Packet> {
         let mut packet = self.next_packet(now, links)?;
         packet.priority = self.levels.in_network(packet.priority);
         Some(packet)
     }
 
-    /// False when [`Endpoint::transmit_by`] would yield nothing.
+    /// False if [`Endpoint::transmit_by`] would return nothing.
     pub fn has_packet_for(&self, links: Links) -> bool {
         self.waiting_control() > 0 || self.send_queue.has_packet_for(links)
     }
 
-    /// The link that a peer is reached by.
+    /// The link by which a peer is reached.
     pub(crate) fn link_of(&self, peer: PeerId) -> &LinkState {
         self.links.get(self.peer(peer).map_or(LinkId::default(), |peer| peer.link()))
     }

@@ -1,9 +1,9 @@
-//! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), ties to the older.
+//! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), then the older.
 //!
-//! Messages that began with less than [`SHORT`] bytes, nearly all of them in most workloads, wait
-//! in buckets of [`STEP`] bytes and leave in constant time; within a bucket the older goes first.
-//! The others wait in a heap. Entries are not removed one by one from the middle: the caller
-//! recognises stale ones, and has all of them removed now and then.
+//! Messages of less than [`SHORT`] bytes, nearly all in most workloads, wait in buckets of [`STEP`]
+//! bytes and leave in constant time; in a bucket the older goes first. The others wait in a heap.
+//! Entries are not removed from the middle: the caller recognises stale ones, and removes all of
+//! them from time to time.
 
 use crate::event::RpcHandle;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -26,7 +26,7 @@ pub(crate) struct SrptEntry {
 #[derive(Debug, Default)]
 pub(crate) struct SrptQueue {
     occupied: u128,
-    /// As many as the longest message of a bucket needed.
+    /// As many as the longest message in a bucket needed.
     buckets: Vec<VecDeque<SrptEntry>>,
     heap: BinaryHeap<Reverse<SrptEntry>>,
 }
@@ -45,12 +45,13 @@ impl SrptQueue {
         self.occupied |= 1 << at;
     }
 
-    /// The bucket to serve first, if one goes before the heap.
+    /// The bucket to serve first, unless the heap has a shorter message.
     fn bucket(&self) -> Option<usize> {
         let at = self.occupied.trailing_zeros();
         if at == BUCKETS {
             return None;
         }
+        // A message in the heap may have become shorter than those in buckets since it was queued.
         let first = self.heap.peek().is_none_or(|top| top.0.remaining >= at * STEP);
         first.then_some(at as usize)
     }
@@ -90,7 +91,7 @@ impl SrptQueue {
         self.heap.len() + self.buckets.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Gives the first entry a smaller key, by which it stays the first.
+    /// Gives the first entry a smaller key; it stays the first.
     pub(crate) fn lower_first(&mut self, remaining: u32) {
         match self.bucket() {
             Some(_) => {
@@ -138,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_end_before_they_are_sent_leave_nothing_for_long() {
+    fn messages_that_end_unsent_leave_no_entries() {
         use crate::packet::PeerId;
         use crate::{Config, Endpoint, PeerInfo, Rate, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
         let mut endpoint = Endpoint::new(config);
         endpoint.open_peer(PeerId(0), PeerInfo { host: 0, max_payload: 1_400 });
-        // One stays, and is found again.
+        // The first message stays, and is still found in the end.
         for n in 0..20_000u32 {
             let length = if n == 0 { 3_000 } else { 1 + n % 50 * 100 };
             let one_way = Submit::OneWay { peer: PeerId(0), length, cookie: n.into() };
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_sent_past_an_older_one_leave_nothing_for_long() {
+    fn messages_that_pass_an_older_one_leave_no_entries() {
         use crate::packet::{Body, Packet, PeerId};
         use crate::{Config, Endpoint, PeerInfo, Rate, Request, Submit, Time};
         let config = Config::for_users(Rate::gbps(10)).validate().unwrap();
@@ -182,7 +183,7 @@ mod tests {
         let first = endpoint.transmit(Time(1)).unwrap();
         let body = Body::Grant { offset: length, priority: 0 };
         let _ = endpoint.receive(Time(1), &Packet { id: first.id.server(), body, ..first });
-        // The oldest always has something to send, and the shorter ones go before it.
+        // The oldest always has bytes to send, and the shorter ones go first.
         for n in 0..10_000 {
             let one_way = Submit::OneWay { peer: PeerId(0), length: 3_000, cookie: n };
             endpoint.submit(Time(1), one_way).unwrap();

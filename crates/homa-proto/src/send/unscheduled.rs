@@ -1,5 +1,5 @@
-//! How many bytes of a message go unscheduled (Homa §3.2): RTTbytes, so that the first grant arrives
-//! when they have left.
+//! How many bytes of a message go unscheduled (Homa §3.2): RTTbytes, so that the first grant
+//! arrives when they have left.
 
 use crate::config::{Config, UnscheduledLimit};
 use crate::peer::Peer;
@@ -9,13 +9,14 @@ use crate::peer::Peer;
 /// switch port unasked.
 pub(crate) const MAX_UNSCHEDULED: u32 = 60_000;
 
-/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). The user profile fills
+/// How many bytes of a message to `peer` go unscheduled (Homa §3.2). Profile `default` fills
 /// packets.
 pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     let limit = match config.unscheduled {
         UnscheduledLimit::RttBytes => peer.rtt_bytes().min(MAX_UNSCHEDULED),
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
+    // The receiver may have less buffer than RTTbytes from each sender.
     let limit = limit.min(peer.unscheduled_cap());
     match config.profile.policy().grants.whole_packets {
         true => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
@@ -23,8 +24,7 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     }
 }
 
-/// Most bytes of a message that any sender of this profile sends unscheduled, but for what is left
-/// of a packet.
+/// Most unscheduled bytes of any sender of this profile, except for the rest of a packet.
 pub(crate) fn most_unscheduled(config: &Config) -> u32 {
     match config.unscheduled {
         UnscheduledLimit::RttBytes => MAX_UNSCHEDULED,

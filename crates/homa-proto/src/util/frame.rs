@@ -1,9 +1,9 @@
-//! What DATA costs on the wire, as far as the protocol itself counts wire bytes: a full packet of
-//! either kind is a full Ethernet frame.
+//! The cost of DATA on the wire, as far as the protocol counts wire bytes: a full packet, scheduled
+//! or unscheduled, is a full Ethernet frame.
 
 use crate::config::FULL_FRAME;
 
-/// Least bytes a frame occupies on the wire, preamble and gap included.
+/// Fewest bytes that a frame occupies on the wire, preamble and gap included.
 pub(crate) const MIN_FRAME: u32 = 84;
 
 /// Wire bytes of a packet with `bytes` of payload, of a kind that holds `payload`.

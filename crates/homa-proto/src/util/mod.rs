@@ -1,4 +1,4 @@
-//! Parts that know nothing of the protocol: tables, timers, random numbers.
+//! Parts without protocol rules: tables, timers, random numbers, wire bytes of frames.
 
 pub(crate) mod frame;
 mod prefetch;

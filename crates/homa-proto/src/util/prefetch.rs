@@ -1,10 +1,12 @@
-//! Reads ahead of an input: for an environment with thousands of endpoints, such as a simulator, to
-//! which every input comes as a row of reads that wait for each other and for the memory. Where it
-//! knows of several inputs to come, it has what they will look at read together.
+//! Prefetching, for an environment with thousands of endpoints such as a simulator. There every
+//! input is a sequence of reads, and each read waits for memory and for the one before. If the
+//! environment knows several inputs in advance, it has their reads done together.
 //!
-//! Invariants: no effect; a step needs what the step before has read, and its own reads do not wait
-//! for each other; a wrong guess (which RPC, which message goes next) costs a useless read. Left
-//! out: what only whole messages, timers and losses look at.
+//! Invariants: no effect. A step needs what the step before has read, and its own reads do not
+//! depend on each other. A wrong guess (for example of the next message to send) costs a useless
+//! read.
+//!
+//! Left out: what only whole messages, timers and losses read.
 
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
@@ -15,8 +17,8 @@ impl Endpoint {
     /// Steps of [`Endpoint::prefetch`], to be taken one after the other.
     pub const PREFETCH_STEPS: u32 = 4;
 
-    /// Reads what `receive` of a packet will look at, or `transmit` without one. The result means
-    /// nothing; it is there so that the reads are not left out.
+    /// Reads what `receive` of a packet will read, or `transmit` if there is no packet. The result
+    /// means nothing; it keeps the compiler from removing the reads.
     #[inline]
     pub fn prefetch(&self, step: u32, packet: Option<&Packet>) -> u64 {
         match step {
@@ -65,7 +67,7 @@ impl Endpoint {
         u64::from(peer ^ inc)
     }
 
-    /// The RPC of which a packet is likely to leave next.
+    /// The RPC that probably sends the next packet.
     #[inline]
     fn next_to_send(&self) -> RpcHandle {
         match self.control.front() {
@@ -75,7 +77,7 @@ impl Endpoint {
         }
     }
 
-    /// The RPC that a packet is likely to be of; without one, that sends.
+    /// The RPC that a packet is probably about; without a packet, the one that sends.
     #[inline]
     fn guess(&self, packet: Option<&Packet>) -> RpcHandle {
         match packet {

@@ -1,12 +1,12 @@
-//! Numbers that strangers must not guess: challenges, names and boot ids (`validation/`), and the
-//! ids of RPCs.
+//! Numbers that an attacker must not guess: challenges, tokens and boot ids
+//! (`address_validation/`), and the ids of RPCs.
 //!
 //! SipHash-2-4 (Aumasson and Bernstein 2012) of a counter, under a key made from a seed. Peers see
-//! many of these numbers: whoever knows some learns nothing of the others, nor of the seed.
+//! many of these numbers, but cannot compute the others or the seed from them.
 //!
-//! Left out: more entropy than the seed's 64 bits.
+//! Left out: more entropy than the 64 bits of the seed.
 
-/// A sequence of numbers, all that a seed gives.
+/// The sequence of numbers that follows from a seed.
 #[derive(Debug)]
 pub(crate) struct Random {
     key: [u64; 2],

@@ -1,8 +1,8 @@
-//! Methods that change one field of a structure of options: outside their crate these cannot be
-//! written as literals, so that they may grow.
+//! Methods that change one field of a structure of options. Other crates cannot write such
+//! structures as literals, so that fields can be added.
 
-/// Gives a structure a method per field. The type that a method takes may be `impl Into` that of
-/// the field.
+/// Gives a structure a method per field. The method's argument may be `impl Into` the type of the
+/// field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -1,15 +1,15 @@
-//! Tables of live objects: a slab with generations, and the hash of maps into it.
+//! A slab with generations, and the hash of maps into it.
 //!
-//! Invariants: a slot's generation changes with each user, so a stale reference is refused; maps
-//! are never iterated, and their hash is keyed by the configuration's seed so that a peer cannot
-//! aim for collisions.
+//! Invariants: a slot's generation changes with each user, so a stale handle is refused. Maps are
+//! never iterated, and their hash is keyed by the configuration's seed, so that a peer cannot
+//! choose ids that collide.
 
 use crate::event::RpcHandle;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
-/// The last generation, after which the first comes again. One bit short, so that an environment
-/// can tell client's and server's handles apart in a number of 64 bits.
+/// The last generation; the first follows it. One bit short, so that an environment can encode in
+/// 64 bits whether a handle is a client's or a server's.
 const LAST_GENERATION: u32 = u32::MAX >> 1;
 
 const fn next_generation(generation: u32) -> u32 {
@@ -21,16 +21,17 @@ const fn next_generation(generation: u32) -> u32 {
 pub(crate) struct Slab<T> {
     slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
-    /// Left, but not to be reused before the environment has seen the events about them.
+    /// Free, but not to be reused before the environment has seen the events about them.
     retired: Vec<u32>,
 }
 
-/// Starts a line of the cache, whose other bytes are the first of its user.
+/// Begins a cache line, and the first fields of its user fill it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct SlabSlot<T> {
     generation: u32,
-    /// Tick of the slot's entry in the timing wheel; 0: it has none. It outlives the user.
+    /// Tick of the slot's entry in the timing wheel; 0: none. It is the slot's, and stays when the
+    /// user changes.
     armed: u64,
     value: Option<T>,
 }
@@ -41,6 +42,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> RpcHandle {
+        // The slot used last is likely in the cache.
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.value = Some(value);
@@ -51,7 +53,7 @@ impl<T> Slab<T> {
         RpcHandle { index, generation: 0 }
     }
 
-    /// A reference that names nothing and never will: for something that ends as it begins.
+    /// A handle that names nothing and never will: for a message that ends as it begins.
     pub(crate) fn reserve(&mut self) -> RpcHandle {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(SlabSlot { generation: 0, value: None, armed: 0 });
@@ -64,20 +66,20 @@ impl<T> Slab<T> {
         RpcHandle { index, generation }
     }
 
-    /// The tick at which a live entry's slot is looked at.
+    /// The tick at which a live entry's slot is checked.
     pub(crate) fn armed(&mut self, r: RpcHandle) -> Option<&mut u64> {
         let slot = self.slots.get_mut(r.index as usize)?;
         (slot.generation == r.generation).then_some(&mut slot.armed)
     }
 
-    /// The wheel reached a slot's entry: yields its user, if the entry was the slot's last.
+    /// The wheel reached an entry: returns the slot's user, if the entry was the slot's last.
     pub(crate) fn disarm(&mut self, index: u32, tick: u64) -> Option<RpcHandle> {
         let slot = self.slots.get_mut(index as usize).filter(|slot| slot.armed == tick)?;
         slot.armed = 0;
         slot.value.is_some().then_some(RpcHandle { index, generation: slot.generation })
     }
 
-    /// Drops the slot's user, who must be there.
+    /// Removes the slot's user, which must exist.
     pub(crate) fn remove(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.value.is_some());
@@ -86,7 +88,7 @@ impl<T> Slab<T> {
         self.retired.push(index);
     }
 
-    /// Makes the slots that were left available again.
+    /// Frees the slots of users that were removed.
     pub(crate) fn reclaim(&mut self) {
         self.free.append(&mut self.retired);
     }

@@ -1,9 +1,9 @@
-//! A coarse timing wheel: every live RPC's slot has one entry, checked lazily (Homa's timers are
-//! milliseconds).
+//! A coarse timing wheel: the slot of every live RPC has one entry, which is checked lazily (Homa's
+//! timers are milliseconds).
 //!
-//! Invariants: entries fire at or after their time, never before; order within a tick is order of
-//! arming. The entry is the table slot's, not the RPC's: the next RPC in the slot finds one armed
-//! and mostly needs no other, and one that comes too early only costs a look.
+//! Invariants: an entry fires at or after its time, never before; within a tick the order is that
+//! of arming. An entry belongs to the slot of the table, not to the RPC: the next RPC in the slot
+//! mostly needs no other entry, and one that fires too early costs only a check.
 
 use crate::units::{Duration, Time};
 use alloc::vec::Vec;
@@ -14,13 +14,13 @@ const SLOTS: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// Slots of the table by tick; a tick has a slot of its own within the horizon. Nothing before
-    /// the first entry: in a simulation without timers this would be half of every endpoint.
+    /// Slots of the wheel; each tick within the horizon has one. Empty before the first entry,
+    /// because in a simulation without timers this would be half of every endpoint.
     slots: Vec<Vec<u32>>,
     occupied: [u64; (SLOTS / 64) as usize],
     /// All ticks before this one have fired.
     next: u64,
-    /// The first tick that holds an entry; [`u64::MAX`]: none does.
+    /// The first tick that has an entry; [`u64::MAX`]: none.
     first: u64,
 }
 
@@ -29,12 +29,14 @@ impl Wheel {
         Self { slots: Vec::new(), occupied: [0; 4], next: 0, first: u64::MAX }
     }
 
-    /// Arms an entry for `at` (at most 255 ticks ahead: then it fires early and is armed again),
-    /// unless `armed`, the tick of the slot's present one, is early enough.
+    /// Arms an entry for `at`, unless `armed`, the tick of the slot's present one, is early enough.
+    /// An entry more than 255 ticks ahead fires early and is armed again.
     pub(crate) fn arm(&mut self, now: Time, at: Time, index: u32, armed: &mut u64) {
+        // The slot's entry fires early enough, and is then armed again for `at`.
         if *armed != 0 && *armed <= at.0 / TICK.0 {
             return;
         }
+        // The wheel is empty: it continues from the present, not from its last entry.
         if self.first == u64::MAX {
             self.next = self.next.max(now.0 / TICK.0).max(1);
         }
@@ -74,7 +76,7 @@ impl Wheel {
         (self.first != u64::MAX).then(|| Time(self.first * TICK.0))
     }
 
-    /// Takes the entries of the first tick that is due, into `due`, and yields it.
+    /// Moves the entries of the first tick that is due to `due`, and returns the tick.
     pub(crate) fn fire(&mut self, now: Time, due: &mut Vec<u32>) -> Option<u64> {
         let tick = self.first;
         if tick > now.0 / TICK.0 {

@@ -1,14 +1,13 @@
-//! ACK: RPCs that are complete at their client (Homa §3.8 leaves this to the implementation; the
-//! layout and the acknowledged completion are Linux's).
+//! ACK: RPCs that are complete at their client. Homa §3.8 leaves the format to the implementation;
+//! the layout and the acknowledged completion are Linux's.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 28..30 | number of entries used |
-//! | 30..80 | five entries of 10 bytes: a client's RPC id, the server's port; zero when not used |
+//! | 30..80 | five entries of 10 bytes: a client's RPC id, the server's port; zero if not used |
 //!
 //! The RPC in the common header is acknowledged too, so a packet completes up to six RPCs. The
-//! packet has its full length whatever the number of entries: shorter ones are dropped by the
-//! kernel module and by us.
+//! packet always has its full length, because the kernel module drops shorter ones, as we do.
 
 use super::field::Be16;
 use super::{fixed, header};
@@ -44,7 +43,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Body, DropReason> {
         let [id @ .., port_high, port_low] = *entry;
         let port = u16::from_be_bytes([port_high, port_low]);
         if let Some(entry) = AckEntry::read(u64::from_be_bytes(id), port) {
-            // There are as many slots as entries, so none is ever handed back.
+            // There are as many slots as entries, so no entry is left over.
             let _ = acks.push(entry);
         }
     }

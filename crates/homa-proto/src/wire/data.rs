@@ -7,16 +7,16 @@
 //! | 36..44 | piggybacked acknowledgement: the client's RPC id, 0 for none |
 //! | 44..46 | piggybacked acknowledgement: the server's port |
 //! | 46..48 | version of the receiver's cutoffs that the sender used |
-//! | 48 | 1 when retransmitted |
+//! | 48 | 1 if retransmitted |
 //! | 49 | bit 0: incast flag (Homa §3.6; ours, a pad byte of the kernel module) |
 //! | 50..52 | with the incast flag: most unscheduled bytes of the response (ours, as above) |
 //! | 52..56 | segment offset: place of the payload in the message |
 //! | 56.. | payload |
 //!
-//! A kernel sender that does not segment writes −1 as the segment offset and means the common
-//! header's sequence; one that does may repeat a stale sequence. Hence: the segment offset counts
-//! unless it is −1. We write the true offset in both places, because some kernel receive paths
-//! look only at the segment offset.
+//! A kernel sender that does not segment writes −1 as the segment offset, and the offset is the
+//! common header's sequence; one that does may repeat a stale sequence. So the segment offset
+//! counts unless it is −1. We write the true offset in both places, because some kernel receive
+//! paths read only the segment offset.
 //!
 //! Invariant of what [`decode`] returns: there is at least one byte, and all lie within the
 //! message.
@@ -90,8 +90,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Data, &[u8]), DropReason> {
 }
 
 impl AckEntry {
-    /// An acknowledgement as it lies on the wire. Clients' ids are even and never 0: anything else
-    /// names no RPC and counts as no acknowledgement.
+    /// An acknowledgement as it is on the wire. Clients' ids are even and never 0; any other value
+    /// is no acknowledgement.
     #[inline(always)]
     pub(super) fn read(id: u64, server_port: u16) -> Option<Self> {
         let id = RpcId(id);

@@ -1,8 +1,8 @@
-//! Fields of a packet: big-endian integers at a fixed place, checked when the program is compiled.
+//! Fields of a packet: big-endian integers at a fixed place, checked at compile time.
 //!
-//! A packet's header is an array of its exact length and a field carries its offset in its type. A
-//! field that reaches beyond the array does not compile, so reading and writing need no bounds
-//! check at run time and cannot panic, whatever the bytes say.
+//! A packet's header is an array of its exact length, and a field carries its offset in its type. A
+//! field beyond the end of the array does not compile, so reading and writing need no bounds check
+//! at run time and cannot panic on any bytes.
 
 macro_rules! field {
     ($(#[$doc:meta])* $name:ident, $integer:ty) => {

@@ -5,9 +5,9 @@
 //! | 28..32 | offset: all bytes before it may be sent |
 //! | 32 | priority level of the granted bytes |
 //!
-//! Kernel modules for Linux 6.10 and older append a byte that, unless it is 0, asks for everything
-//! sent so far once more. It is ignored: what such a receiver lacks it also asks for with RESENDs,
-//! after its timeout.
+//! Kernel modules for Linux 6.10 and older append a byte; if it is not 0, it asks for a
+//! retransmission of everything sent so far. It is ignored, because such a receiver also asks with
+//! RESENDs after its timeout.
 
 use super::field::{Be32, Byte};
 use super::{fixed, header, level};

@@ -14,9 +14,9 @@
 //! | 18..20 | urgent | 0xb97d | no |
 //! | 20..28 | RPC id, as the sender writes it | yes | yes |
 //!
-//! The first 20 bytes have the shape of a TCP header because the kernel module lets network cards
-//! segment its packets as TCP. Fields that nobody reads differ between senders (older ones leave
-//! garbage there, newer ones fill the checksum), so nothing here is validated but the type.
+//! The first 20 bytes have the shape of a TCP header, because the kernel module lets network cards
+//! segment its packets as TCP. Fields that are never read differ between senders (older ones leave
+//! garbage in them, newer ones fill the checksum), so only the type is validated.
 
 use super::field::{Be16, Be32, Be64, Byte};
 use crate::packet::Packet;
@@ -33,8 +33,8 @@ const FLAGS: Byte<13> = Byte;
 const URGENT: Be16<18> = Be16;
 pub(super) const RPC_ID: Be64<20> = Be64;
 
-/// Packet types: byte 11 of the common header. RPC_UNKNOWN, BUSY, FREEZE and NEED_ACK are their
-/// common header and nothing more; the others have a module each.
+/// Packet types: byte 11 of the common header. RPC_UNKNOWN, BUSY, FREEZE and NEED_ACK consist of
+/// the common header alone; the others have a module each.
 pub mod kind {
     /// Bytes of a message (Homa §3.2).
     pub const DATA: u8 = 0x10;
@@ -56,10 +56,10 @@ pub mod kind {
     pub const ACK: u8 = 0x18;
 }
 
-/// SYN and RST together mark a packet that may travel in disguise as TCP; the module always sets
-/// them.
+/// SYN and RST together mark a packet that may travel in the shape of TCP; the module always sets
+/// both.
 const SYN_RST: u8 = 0x06;
-/// The second mark of that disguise.
+/// The second mark of such a packet.
 const HOMA_URGENT: u16 = 0xb97d;
 
 /// Zeroes the packet and fills the common header of a control packet.
@@ -75,7 +75,7 @@ pub(super) fn write<const N: usize>(out: &mut [u8; N], packet: &Packet, kind: u8
     RPC_ID.set(out, packet.id.0);
 }
 
-/// What the header of a DATA packet says beyond that of a control packet.
+/// The fields of a DATA header beyond those of a control packet.
 #[inline(always)]
 pub(super) fn write_data<const N: usize>(out: &mut [u8; N], packet: &Packet, offset: u32) {
     write(out, packet, kind::DATA);

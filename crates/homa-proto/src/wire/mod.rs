@@ -1,19 +1,19 @@
 //! Packets as bytes: the exact layout of the Linux kernel module, branch main, and the UDP
 //! datagrams that carry it.
 //!
-//! Two encapsulations share the nine packet types. *Native*: a Homa packet is the payload of an IP
-//! packet of protocol 146; use [`encode`] and [`decode`]. *UDP*: one or more Homa packets follow a
-//! datagram header that is this project's own; use [`datagram`], whose specification is
-//! `docs/udp-encapsulation.md`.
+//! There are two encapsulations of the same nine packet types. *Native*: a Homa packet is the
+//! payload of an IP packet of protocol 146; use [`encode`] and [`decode`]. *UDP*: one or more Homa
+//! packets follow a datagram header that this project defines; use [`datagram`], which is specified
+//! in `docs/udp-encapsulation.md`.
 //!
 //! Rules for both directions:
 //! * Sending is strict: only what the kernel module emits, so that it and its tools understand us.
 //! * Receiving is liberal: every layout that its branches of the last years emit is understood, and
 //!   fields that its receivers ignore are ignored.
-//! * Bytes cannot cause a panic or an allocation. What cannot be understood is a [`DropReason`].
-//! * The Homa checksum is written as 0 and never read: no Homa receiver verifies it.
+//! * No bytes cause a panic or an allocation. A packet that cannot be decoded is a [`DropReason`].
+//! * The Homa checksum is written as 0 and never read, because no Homa receiver verifies it.
 //!
-//! Not here: what a packet *means* for an RPC, which is the endpoint's; IP and UDP headers.
+//! Left out: what a packet *means* for an RPC, which is the endpoint's part; IP and UDP headers.
 
 mod ack;
 mod cutoffs;
@@ -41,23 +41,22 @@ use datagram::Extensions;
 /// A packet read from bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// What the endpoint is told.
+    /// The packet for the endpoint.
     pub packet: Packet,
     /// The message's bytes of a DATA packet; empty for every other type.
     pub payload: &'a [u8],
 }
 
-/// Why a packet was not written. Nothing was.
+/// Why a packet was not written. No byte was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The buffer is too short: offer `needed` bytes, or begin another datagram.
+    /// The buffer is too short: use one of `needed` bytes, or begin another datagram.
     BufferTooSmall {
         /// Bytes that the whole output would take.
         needed: usize,
     },
-    /// The packet says other things in the datagram's extensions than one that is already in it:
-    /// begin another datagram.
+    /// A packet in the datagram has other values of the same extensions: begin another datagram.
     OtherExtensions,
 }
 
@@ -94,7 +93,7 @@ pub fn encoded_len(body: &Body) -> usize {
 }
 
 /// Writes a packet's Homa header to the start of `out` and returns its length; the payload of a
-/// DATA packet belongs right after it. What only UDP can say (its extensions) is left out.
+/// DATA packet belongs right after it. Values that only UDP can carry (extensions) are left out.
 #[inline]
 pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
     match &packet.body {
@@ -128,7 +127,7 @@ pub fn decode(bytes: &[u8], peer: PeerId, priority: u8) -> Result<Decoded<'_>, D
     read(bytes, peer, priority, &Extensions::default())
 }
 
-/// Reads a packet, with what the extensions of its datagram add.
+/// Reads a packet, with the values of its datagram's extensions.
 #[inline(always)]
 fn read<'a>(
     bytes: &'a [u8],
@@ -137,7 +136,7 @@ fn read<'a>(
     extensions: &Extensions,
 ) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
-    // Each type builds the whole answer in place: a body common to all would be copied.
+    // Each type builds the whole result in place, because a common body would be copied.
     let decoded = |body, payload| Decoded {
         packet: Packet {
             peer,
@@ -151,7 +150,8 @@ fn read<'a>(
     };
     let control = |body| decoded(body, &[]);
     match header::KIND.get(head) {
-        // Reserved: inside the endpoint port 0 marks one-way messages, which no network forges.
+        // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have
+        // it.
         kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
             Err(DropReason::NoServer)
         }
@@ -177,14 +177,14 @@ fn read<'a>(
     }
 }
 
-/// The Homa packet of ours that a report of the network shows the beginning of.
+/// The Homa packet of ours that an ICMP report quotes the beginning of.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let head: &[u8; HEADER_LEN] = bytes.first_chunk()?;
     let data = header::KIND.get(head) == kind::DATA;
     Some(Quoted { id: RpcId(header::RPC_ID.get(head)), data })
 }
 
-/// The first `N` bytes of something received.
+/// The first `N` bytes of a received packet.
 #[inline(always)]
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], DropReason> {
     bytes.first_chunk().ok_or(DropReason::Truncated)
@@ -196,7 +196,7 @@ fn room<const N: usize>(out: &mut [u8]) -> Result<&mut [u8; N], EncodeError> {
     out.first_chunk_mut().ok_or(EncodeError::BufferTooSmall { needed: N })
 }
 
-/// A priority byte as a level: absurd ones mean the highest.
+/// A priority byte as a level: values above 7 count as the highest.
 #[inline(always)]
 fn level(byte: u8) -> u8 {
     byte.min(LEVELS as u8 - 1)

@@ -1,7 +1,7 @@
 //! One line per packet, for transcripts, captures and logs.
 //!
-//! Fields keep the kernel module's names. Numbers are decimal but ids, which are hexadecimal
-//! because their halves (random epoch, counter) are easier to see so.
+//! Fields have the kernel module's names. Numbers are decimal, except ids, which are hexadecimal
+//! because that shows their halves (random epoch, counter).
 
 use crate::packet::{Acks, Body, Data, Packet, Proof, ResendLength};
 use core::fmt;
@@ -16,7 +16,7 @@ pub fn received(packet: &Packet) -> Line<'_> {
     Line { packet, source: packet.remote_port, destination: packet.local_port }
 }
 
-/// What a packet says, without ports, level and id.
+/// A packet's type and fields, without ports, level and id.
 pub fn body(body: &Body) -> Pretty<'_> {
     Pretty(body)
 }

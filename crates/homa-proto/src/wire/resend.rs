@@ -3,10 +3,11 @@
 //! | bytes | field |
 //! |---|---|
 //! | 28..32 | offset: first missing byte |
-//! | 32..36 | length; −1: everything sent so far, the receiver has nothing |
+//! | 32..36 | length; −1: everything sent so far, because the receiver has nothing |
 //! | 36 | priority level of the retransmitted bytes |
 //!
-//! The variant proposed for the upstream kernel ends before the priority; it means the highest.
+//! The variant that was proposed for the upstream kernel ends before the priority; then it is the
+//! highest.
 
 use super::field::{Be32, Byte};
 use super::{fixed, header, level};

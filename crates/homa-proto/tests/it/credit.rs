@@ -1,6 +1,6 @@
-//! Conservation of credit at a receiver, with loss and packets in any order: what it expects is
-//! what its senders may send and it has not, no grant goes beyond the window's bound, and nothing
-//! is left when all is here.
+//! Conservation of credit at a receiver, with loss and packets in any order. It expects the bytes
+//! that its senders may send and it has not received, no grant exceeds the bound over all messages,
+//! and nothing is left when everything has arrived.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_proto::{
@@ -12,7 +12,7 @@ const PAYLOAD: u32 = 1_400;
 const PEERS: u32 = 4;
 const RTT_BYTES: u32 = 20_000;
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 struct FuzzedMessage {
     peer: u32,
@@ -38,7 +38,7 @@ fn packet(index: usize, peer: u32, body: Body) -> Packet {
     Packet { peer: PeerId(peer), priority: 7, local_port: 4000, remote_port: 40_000, id, body }
 }
 
-/// A receiver with messages under way.
+/// A receiver with messages in flight.
 struct FuzzedReceiver {
     endpoint: Endpoint,
     messages: Vec<FuzzedMessage>,
@@ -57,7 +57,7 @@ impl FuzzedReceiver {
         Self { endpoint, messages: Vec::new(), now: Time(1) }
     }
 
-    /// One more packet arrives, or is lost, or overtaken; false when there is none.
+    /// One more packet arrives, or is lost, or overtaken; false if there is none.
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<bool> {
         let may = |m: &FuzzedMessage| m.sent < m.granted.min(m.length) || !m.late.is_empty();
         let able: Vec<usize> =
@@ -109,15 +109,15 @@ impl FuzzedReceiver {
         }
     }
 
-    /// What the senders may send, and we have not, of messages of which a packet arrived and that
-    /// are `counted`.
+    /// The bytes that the senders may send and we have not received, of messages that have begun
+    /// and that are `counted`.
     fn outstanding(&self, counted: impl Fn(&FuzzedMessage) -> bool) -> u64 {
         let begun = self.messages.iter().filter(|m| m.received > 0 && counted(m));
         begun.map(FuzzedMessage::outstanding).sum()
     }
 
-    /// What of it the bound on all grants together is for: messages that need grants, or, to
-    /// users, that were given one.
+    /// The part of them that counts against the bound over all messages: of messages that need
+    /// grants, or in profile `default`, of those that were given one.
     fn granted(&self, window: GrantWindow) -> u64 {
         self.outstanding(|m| match window {
             GrantWindow::RttBytesShared { .. } => m.granted > m.unscheduled,
@@ -126,7 +126,7 @@ impl FuzzedReceiver {
     }
 }
 
-/// What all grants together may come to, at most; `None`: only each message is bounded.
+/// The bound over all messages; `None` if only each message is bounded.
 fn bound(config: &Config, fifo_grants: u64) -> Option<u64> {
     let fifo = fifo_grants * u64::from(config.fifo_increment);
     match (config.window, config.overcommitment) {
@@ -168,9 +168,10 @@ fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
         assert_eq!(now.expected, receiver.outstanding(|_| true));
         assert_eq!(now.granted, receiver.granted(config.window));
         let each = u64::from(RTT_BYTES.max(unscheduled));
-        // What is announced arrives anyway; above the bound there is nothing but that.
+        // Announced bytes arrive in any case; above the bound there is nothing else.
         if let Some(most) = bound(&config, fifo_grants(&receiver)) {
-            // To users, what worse messages were granted earlier keeps nothing from better ones.
+            // In profile `default`, earlier grants of longer messages keep nothing from shorter
+            // ones.
             let shared = matches!(config.window, GrantWindow::RttBytesShared { .. });
             let counted = |credit: Credit| if shared { credit.finishing } else { credit.granted };
             let may = most.max(counted(before)) + u64::from(unscheduled);
@@ -201,7 +202,7 @@ fn credit_is_conserved_whatever_is_lost_or_late_in_every_window() {
         let config = match u.int_in_range(0..=2u8)? {
             0 => Config::sigcomm18(rate).overcommitment(overcommitment),
             1 => {
-                // Of so many endpoints, together they have no more than one would.
+                // For example four endpoints together have no more than one would.
                 let config = Config::for_users(rate).sharing(u.int_in_range(1..=4)?);
                 config.overcommitment(overcommitment).fifo_permille(fifo_permille)
             }

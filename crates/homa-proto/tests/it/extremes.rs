@@ -1,4 +1,4 @@
-//! Whatever a configuration's numbers are, it is refused with a reason or the protocol goes on: no
+//! A configuration with any numbers is either refused with a reason, or the protocol works: no
 //! value of a field makes it panic.
 
 use homa_proto::{
@@ -93,7 +93,7 @@ fn no_number_in_a_configuration_makes_the_protocol_panic() {
             for cookie in 0..15 {
                 let length = [100, 5_000, 60_000][cookie as usize % 3];
                 let request = pair.request(length, cookie);
-                // Refused where there may be no such call.
+                // Refused if such a call is not possible.
                 let _ = pair.ends[CLIENT].submit(pair.now, homa_proto::Submit::Request(request));
                 pair.drain(CLIENT);
             }

@@ -1,5 +1,5 @@
-//! Several links below one endpoint: what has room sends, in SRPT order, whatever the others do;
-//! and of a link of unknown rate, nothing is derived.
+//! Several links below one endpoint: messages of a link with capacity are sent in SRPT order,
+//! whatever the others do; and nothing is derived from an unknown rate.
 
 use homa_proto::{
     Body, Config, Data, Duration, Endpoint, LinkId, LinkInfo, Links, Packet, PeerId, PeerInfo,
@@ -27,7 +27,8 @@ fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
     while endpoint.event().is_some() {}
 }
 
-/// Where packets go and how many bytes of their messages are left with them, until none may leave.
+/// The receiver of each packet, and how many bytes of its message are left then, until none may
+/// leave.
 fn drain(endpoint: &mut Endpoint, links: Links) -> Vec<(u32, u32)> {
     let packets = std::iter::from_fn(|| endpoint.transmit_by(Time(2), links));
     let left = |packet: Packet| match packet.body {
@@ -69,7 +70,7 @@ fn a_message_that_waits_follows_its_peer_to_another_link() {
     }
     assert_eq!(drain(&mut endpoint, Links::only(B)), [(0, 1_600), (0, 200)]);
     assert!(!endpoint.has_packet());
-    // A link that cannot be is none.
+    // An impossible link is ignored.
     endpoint.set_route(PeerId(0), LinkId(LinkId::MAX));
     send(&mut endpoint, 0, 100);
     assert_eq!(drain(&mut endpoint, Links::only(B)), [(0, 100)]);
@@ -92,7 +93,7 @@ fn over_any_links_packets_leave_as_from_a_queue_of_these_alone() {
             }
         }
         if u.arbitrary()? {
-            // All links have room: the number of queues cannot be seen.
+            // All links have capacity, so the number of queues cannot be seen.
             let sent = drain(&mut both, Links::only(A).with(B));
             let from_one = drain(&mut one_link, Links::ALL);
             if fifo_permille == 0 {
@@ -182,7 +183,7 @@ fn until_resend(endpoint: &mut Endpoint, since: Time) -> Duration {
 }
 
 #[test]
-fn a_rate_that_nobody_knows_does_not_hurry_the_resend() {
+fn an_unknown_rate_does_not_hurry_the_resend() {
     let after = |rate: Option<Rate>| {
         let mut endpoint = endpoint(1, 0);
         endpoint.set_link(A, LinkInfo { rate, rtt_bytes_max: 60_000 });
@@ -191,7 +192,7 @@ fn a_rate_that_nobody_knows_does_not_hurry_the_resend() {
     };
     let fast = after(Some(Rate::gbps(100)));
     assert!(fast <= Duration::millis(7), "{fast:?}");
-    // Some 60,000 bytes are owed: 4.8 ms at 100 Mbit/s, which few links fall below.
+    // About 60,000 bytes are outstanding: 4.8 ms at 100 Mbit/s, and few links are slower.
     let unknown = after(None);
     assert!((Duration::millis(9)..Duration::millis(13)).contains(&unknown), "{unknown:?}");
     let slow = after(Some(Rate::mbps(10)));
@@ -199,7 +200,7 @@ fn a_rate_that_nobody_knows_does_not_hurry_the_resend() {
 }
 
 #[test]
-fn a_slow_link_of_unknown_rate_is_learned_from_what_arrives() {
+fn a_slow_link_of_unknown_rate_is_measured() {
     let mut endpoint = endpoint(1, 0);
     let (mut now, id) = call(&mut endpoint);
     // A frame each 1.23 ms is 10 Mbit/s.

@@ -1,5 +1,5 @@
-//! Endpoints of one host that share its links: grants, and what counts as lost, go by what comes to
-//! all of them.
+//! Endpoints of one host that share its links: grants, and what counts as lost, depend on the bytes
+//! that arrive for all of them.
 
 use homa_proto::{
     Body, Config, Data, Duration, LinkId, MessageId, Packet, PeerId, PeerInfo, Rate, Request,
@@ -10,8 +10,8 @@ use crate::common;
 
 use crate::common::{CLIENT, ClientAndServer, SERVER};
 
-/// Bytes granted and not received once the first 9,800 bytes of a long response came from each of
-/// eight hosts to one of several endpoints that grant.
+/// Bytes granted and not received once the first 9,800 bytes of a long response have arrived from
+/// each of eight hosts at one of several endpoints that grant.
 fn granted(config: &Config, others: u16) -> u64 {
     let mut endpoint = common::config(config.clone(), 1);
     endpoint.expire(Time::ZERO);
@@ -51,7 +51,7 @@ fn granted(config: &Config, others: u16) -> u64 {
 }
 
 #[test]
-fn endpoints_that_grant_have_equal_parts_and_one_that_does_alone_has_more() {
+fn endpoints_that_grant_have_equal_parts() {
     let user = Config::for_users(Rate::gbps(10));
     for config in [user, Config::linux()] {
         // The oldest message's share is not bounded.
@@ -65,7 +65,7 @@ fn endpoints_that_grant_have_equal_parts_and_one_that_does_alone_has_more() {
     }
 }
 
-/// When the client first asks again for a response that was lost, as time since the call.
+/// The time from the call until the client first asks again for a lost response.
 fn asks_after(
     before: impl FnOnce(&mut ClientAndServer),
     step: impl Fn(&mut ClientAndServer),
@@ -89,7 +89,7 @@ fn asks_after(
 }
 
 #[test]
-fn what_is_owed_to_others_may_come_first() {
+fn bytes_outstanding_to_siblings_may_arrive_first() {
     let owed = |bytes| {
         move |pair: &mut ClientAndServer| {
             pair.ends[CLIENT].set_sibling_shards(SiblingShards { granting: 1, outstanding: bytes });

@@ -84,7 +84,7 @@ fn data_always_comes_from_a_shortest_message_that_may_send() {
 }
 
 #[test]
-fn a_message_never_has_more_than_rtt_bytes_granted_and_not_received() {
+fn at_most_rtt_bytes_of_a_message_are_outstanding() {
     arbtest::arbtest(|u| {
         let mut receiver = endpoint(Config::sigcomm18(Rate::gbps(10)));
         // id -> (length, received, granted, next packet)
@@ -129,7 +129,7 @@ fn a_message_never_has_more_than_rtt_bytes_granted_and_not_received() {
     });
 }
 
-/// The user profile with the options that the paper's simulations vary.
+/// Profile `default` with the options that the paper's simulations vary.
 fn varied(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Config> {
     let granting = *u.choose(&[
         Granting::PerMessage { least_packets: 1 },

@@ -1,4 +1,4 @@
-//! A server with several ports is several peers of a client, and asks once who the client is.
+//! A server with several ports is several peers of a client, and challenges the client once.
 
 use homa_proto::{
     Body, Config, Duration, Endpoint, Packet, PeerId, PeerInfo, Rate, Receipt, Request, RpcId,
@@ -11,7 +11,7 @@ fn ms(n: u64) -> Time {
     Time::ZERO + Duration::millis(n)
 }
 
-/// A client that knows peers 0 and 1 of one host, and 2 of another.
+/// A client with peers 0 and 1 on one host, and 2 on another.
 fn client() -> Endpoint {
     let config = Config::for_users(Rate::gbps(10)).validate_addresses(true);
     let mut client = Endpoint::new(config.validate().expect("the default"));
@@ -21,7 +21,7 @@ fn client() -> Endpoint {
     client
 }
 
-/// Calls a peer; gives the counter of the call's id.
+/// Calls a peer; returns the counter of the call's id.
 fn call(client: &mut Endpoint, now: Time, peer: u32) -> u32 {
     let request = Request {
         peer: PeerId(peer),
@@ -39,8 +39,8 @@ fn call(client: &mut Endpoint, now: Time, peer: u32) -> u32 {
     packet.id.0 as u32 >> 1
 }
 
-/// The least counter that may be in progress, as the client tells a peer's server that asks, and
-/// has forgotten nothing for so long.
+/// The least counter that may be in progress, as the client declares it to a server that challenges
+/// it and has forgotten nothing for `remembered`.
 fn first(client: &mut Endpoint, now: Time, peer: u32, remembered: Duration) -> u32 {
     let (remote_port, id) = (4_000 + peer as u16, RpcId(0x9876_5432_1000_0001));
     let body = Body::Challenge { boot: 7, remembered };
@@ -55,7 +55,7 @@ fn first(client: &mut Endpoint, now: Time, peer: u32, remembered: Duration) -> u
 }
 
 #[test]
-fn who_is_asked_at_one_port_disowns_no_call_to_another() {
+fn a_challenge_at_one_port_keeps_calls_to_another() {
     let mut client = client();
     let calls = [2, 0, 1, 1].map(|peer| call(&mut client, ms(1), peer));
     // Reordered, the request to the second port came first.
@@ -63,7 +63,7 @@ fn who_is_asked_at_one_port_disowns_no_call_to_another() {
 }
 
 #[test]
-fn calls_that_a_former_life_may_have_executed_stay_disowned() {
+fn calls_from_before_a_restart_are_not_declared() {
     let mut client = client();
     call(&mut client, ms(1), 0);
     let later = call(&mut client, ms(100), 0);

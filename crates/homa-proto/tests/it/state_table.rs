@@ -1,5 +1,5 @@
-//! What every packet does in every state, as a table to review. One row per (state, packet): what
-//! became of the packet, what was sent in answer, and what the application heard.
+//! The effect of every packet in every state, as a table to review. One row per state and packet:
+//! its receipt, the packets sent in answer, and the events at the application.
 
 use homa_proto::{
     AckEntry, Acks, Body, Config, Coverage, Data, Duration, Endpoint, Event, Limits, MessageId,
@@ -72,7 +72,7 @@ fn in_state(state: &str) -> (ClientAndServer, usize, RpcId) {
     (pair, end, RpcId(id))
 }
 
-/// The id of a request whose packets were just pulled: it is asked for again.
+/// The id of a request whose packets were just pulled, because it is asked for again.
 fn sent_id(pair: &mut ClientAndServer) -> u64 {
     pair.ends[CLIENT].expire(pair.now + Duration::millis(6));
     pair.ends[CLIENT].transmit(pair.now).map_or(0, |p| p.id.client().0)
@@ -90,7 +90,7 @@ fn packets() -> Vec<(&'static str, Body)> {
         incast: None,
     };
     let bytes = ResendLength::Bytes(1400);
-    // Below what the requests of the table have.
+    // Below the length of the requests in the table.
     let limits = Some(Limits { max_message: 50, max_unscheduled: 9_800 });
     let acks = Acks::default();
     let mut foreign = Acks::default();
@@ -131,7 +131,7 @@ fn row(state: &str, name: &str, body: Body, coverage: &mut Coverage) -> String {
     effects(&mut pair.ends[end], now, format!("{state:<20} | {name:<19} | {receipt:<22} |"))
 }
 
-/// What the endpoint says and sends, after the start of a line.
+/// The packets and events of an endpoint, appended to a line.
 fn effects(end: &mut Endpoint, now: Time, mut line: String) -> String {
     while let Some(event) = end.event() {
         let name = match event {
@@ -157,7 +157,7 @@ fn effects(end: &mut Endpoint, now: Time, mut line: String) -> String {
     line.trim_end().to_string()
 }
 
-/// The clock, and what applications do to an RPC that they know.
+/// The clock, and what applications do to an RPC in progress.
 fn inputs(state: &str, coverage: &mut Coverage) -> String {
     let mut rows = String::new();
     for name in ["timer", "response", "cancel"] {
@@ -171,7 +171,7 @@ fn inputs(state: &str, coverage: &mut Coverage) -> String {
         };
         let result = match name {
             "timer" => {
-                // As clocks run: a host that jumped there would have stood still.
+                // In steps, as clocks run: if the time jumped, the host would seem to have stalled.
                 let end = &mut pair.ends[end];
                 while let Some(at) = end.deadline().filter(|&at| at <= later) {
                     end.expire(at);

@@ -15,7 +15,7 @@ fn is_data(body: &Body) -> bool {
 }
 
 #[test]
-fn the_simplest_rpc_is_two_packets_and_its_ack_rides_on_the_next() {
+fn the_simplest_rpc_is_two_packets_and_a_piggybacked_ack() {
     let mut pair = users();
     pair.call(100, 1);
     pair.run_for(Duration::micros(100));
@@ -128,7 +128,7 @@ fn an_idempotent_call_that_its_server_forgot_is_executed_again() {
     pair.submit(SERVER, Submit::Cancel { rpc });
     pair.reply = Some((100, Duration::micros(1)));
     pair.run_for(Duration::millis(1));
-    // A server that refuses all it is asked is not asked as fast as the network can.
+    // A server that refuses every request is not asked as fast as the network can.
     assert_eq!(pair.executions(), 1);
     pair.run_for(Duration::millis(60));
     assert_eq!(pair.seen[CLIENT], [Observed::Response(1, 100)]);
@@ -152,7 +152,7 @@ fn a_server_that_gives_a_call_up_says_so_at_once() {
         pair.run_for(Duration::millis(1));
         let told = [Observed::Failed(1, RpcError::Indeterminate)];
         assert_eq!(pair.seen[CLIENT], if lost { &told[..0] } else { &told });
-        // Where the word is lost, the client's own timer asks.
+        // If the packet is lost, the client's timer asks.
         pair.run_for(Duration::millis(60));
         assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&told[..], 1));
         pair.assert_clean();
@@ -185,7 +185,7 @@ fn cancelling_a_call_reaches_the_server() {
 }
 
 #[test]
-fn by_the_kernels_rules_the_server_of_a_call_that_failed_or_was_cancelled_is_told() {
+fn profile_linux_tells_the_server_of_failed_calls() {
     for cancelled in [false, true] {
         let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
         pair.reply = None;
@@ -205,7 +205,7 @@ fn by_the_kernels_rules_the_server_of_a_call_that_failed_or_was_cancelled_is_tol
 }
 
 #[test]
-fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
+fn a_dead_server_fails_the_call_at_its_timeout() {
     let mut pair = users();
     pair.lose = Box::new(|from, _, _| from == CLIENT);
     pair.call(100, 1);
@@ -218,7 +218,8 @@ fn a_dead_server_fails_the_call_at_its_deadline_or_the_profiles_timeout() {
     assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, RpcError::PeerUnreachable)]);
 }
 
-/// Not a window of it a timer: the server grants what its predecessor had.
+/// The server grants the bytes that its predecessor had, so that the client need not time out once
+/// per window.
 #[test]
 fn a_long_request_whose_server_is_new_is_granted_anew() {
     let config = || Config::sigcomm18(LINK);
@@ -294,7 +295,7 @@ fn a_too_long_response_fails_the_call_that_asked_for_it() {
 }
 
 #[test]
-fn acks_of_a_burst_ride_on_the_next_burst_and_the_last_ones_leave_before_they_are_asked_for() {
+fn acks_of_a_burst_are_piggybacked_or_sent_in_time() {
     let mut pair = users();
     for burst in 0..3 {
         for call in 0..60 {
@@ -305,7 +306,7 @@ fn acks_of_a_burst_ride_on_the_next_burst_and_the_last_ones_leave_before_they_ar
     }
     assert_eq!(pair.ends[CLIENT].counters().acks_sent, 0);
     pair.run_for(Duration::millis(20));
-    // Some of the last burst's acks rode on its later calls; an ACK names six.
+    // Some of the last burst's ACKs were piggybacked on its later calls; an ACK packet names six.
     assert!((1..=10).contains(&pair.ends[CLIENT].counters().acks_sent));
     assert_eq!(pair.ends[SERVER].counters().need_acks_sent, 0);
     pair.assert_clean();
@@ -322,7 +323,7 @@ fn the_kernels_profile_sends_an_ack_for_each_six_calls() {
 }
 
 #[test]
-fn a_client_that_receives_nothing_long_learns_how_much_may_go_unscheduled() {
+fn a_client_that_only_sends_measures_rtt_bytes() {
     let rate = Rate::gbps(100);
     let mut pair = ClientAndServer::new(Config::for_users(rate), Config::for_users(rate));
     let (mut grants, mut before) = (Vec::new(), 0);
@@ -354,7 +355,7 @@ fn the_kernels_profile_takes_no_limit_from_pad_bytes() {
 
 /// A client whose cancellation was lost, and one that crashed and is back.
 #[test]
-fn a_response_that_nobody_wants_any_more_does_not_wait_for_grants() {
+fn an_abandoned_response_does_not_wait_for_grants() {
     for restarts in [false, true] {
         let mut pair = users();
         pair.reply = Some((1_000_000, Duration::micros(50)));

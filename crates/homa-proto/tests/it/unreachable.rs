@@ -1,5 +1,5 @@
-//! What reports of the network (ICMP) end, and as what: at most once, a call of which the server
-//! may have the request is not said to be unexecuted.
+//! Which calls an ICMP report ends, and with which error: a call whose request the server may have
+//! is never reported as not executed.
 
 use homa_proto::{
     Body, Completion, Config, Duration, PeerId, Quoted, Rate, RpcError, RpcId, Submit, Unreachable,
@@ -13,14 +13,14 @@ const PORT: Unreachable = Unreachable::Port(PORTS[SERVER]);
 const DATA: Option<(u64, bool)> = Some((0, true));
 const CONTROL: Option<(u64, bool)> = Some((0, false));
 
-/// A pair, and the id of the client's last DATA; nothing of the client arrives.
+/// A pair, and the id of the client's last DATA. All packets of the client are lost.
 fn pair(config: fn() -> Config) -> (ClientAndServer, Rc<Cell<u64>>) {
     let (mut pair, id) = (ClientAndServer::new(config(), config()), Rc::new(Cell::new(0)));
     watch(&mut pair, &id, true);
     (pair, id)
 }
 
-/// From now on `id` is that of the client's last DATA, and all that it sends is lost, or nothing.
+/// From now on `id` is that of the client's last DATA, and all or none of its packets are lost.
 fn watch(pair: &mut ClientAndServer, id: &Rc<Cell<u64>>, lost: bool) {
     let seen = Rc::clone(id);
     pair.lose = Box::new(move |from, packet, _| {
@@ -35,8 +35,8 @@ fn users() -> Config {
     Config::for_users(Rate::gbps(10))
 }
 
-/// The network says so; `quoted`: what the id in the report differs by from that of the last DATA,
-/// and whether that is what it shows.
+/// An ICMP report arrives. `quoted`: the difference of its id to that of the last DATA, and whether
+/// it quotes DATA.
 fn report(
     pair: &mut ClientAndServer,
     id: &Cell<u64>,
@@ -63,9 +63,9 @@ fn a_call_whose_first_packet_came_back_was_not_executed() {
         (Unreachable::Protocol, DATA, Some(RpcError::ProtocolUnreachable)),
         (PORT, DATA, Some(RpcError::PortUnreachable)),
         (Unreachable::Port(PORTS[SERVER] + 1), DATA, None),
-        // Of which packet, nobody knows: its RESEND will be told, too.
+        // The report names no packet, so the call's RESEND will be reported, too.
         (PORT, None, None),
-        // Forged: the next id, and what only the server writes.
+        // Forged: the next id, and an id that only the server writes.
         (Unreachable::Host, Some((2, true)), None),
         (PORT, Some((1, true)), None),
     ] {
@@ -79,7 +79,7 @@ fn a_call_whose_first_packet_came_back_was_not_executed() {
 
 #[test]
 fn a_call_that_the_server_may_have_is_indeterminate() {
-    // Nothing was heard of it, and its RESEND came back.
+    // The server sent nothing about it, and its RESEND came back.
     for (quoted, error) in [
         (CONTROL, RpcError::Indeterminate),
         (None, RpcError::Indeterminate),
@@ -92,8 +92,8 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
         report(&mut pair, &id, PORT, quoted);
         assert_eq!(failures(&pair), [error], "{quoted:?}");
     }
-    // The server spoke of it: CUTOFFS, which only who does not know them is sent; a GRANT, BUSY,
-    // part of the response.
+    // The server sent a packet about it: CUTOFFS, which are sent only to hosts that have none; a
+    // GRANT, BUSY, or a part of the response.
     for (knows, length, reply, silent_after) in [
         (false, 100, None, 20),
         (true, 60_000, None, 200),
@@ -116,7 +116,7 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
 }
 
 #[test]
-fn a_request_that_did_not_leave_whole_was_not_executed_whatever_was_heard() {
+fn a_request_that_never_left_whole_was_not_executed() {
     let (mut pair, id) = pair(users);
     pair.lose = Box::new(|_, _, _| false);
     pair.call(1_000_000, 1);
@@ -142,14 +142,14 @@ fn a_report_of_a_part_of_a_request_speaks_for_no_other() {
     assert_eq!(pair.seen[CLIENT].len(), 1, "the other waits");
 }
 
-/// What left in one turn met one host; what left earlier may be in service, and what left later is
-/// told by reports of its own.
+/// Packets that left in one turn met one host. Earlier ones may be in service, and later ones have
+/// reports of their own.
 #[test]
-fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
+fn a_report_covers_packets_of_the_same_turn() {
     let (mut pair, id) = pair(users);
     pair.call(100, 1);
     pair.run_for(Duration::micros(10));
-    // One turn of an environment that takes what there is.
+    // One turn of an environment that takes all packets there are.
     let now = pair.now;
     for cookie in 2..5 {
         pair.call(100, cookie);
@@ -167,14 +167,14 @@ fn a_report_speaks_for_what_left_with_the_packet_that_came_back() {
 }
 
 #[test]
-fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
+fn an_idempotent_call_outlives_its_server_without_a_flood() {
     let (mut pair, id) = pair(users);
     pair.reply = None;
     pair.lose = Box::new(|_, _, _| false);
     pair.call_idempotent(5_000, 1);
     pair.run_for(Duration::millis(3));
     assert_eq!(pair.executions(), 1);
-    // The process is gone: the host reports each packet.
+    // The process is gone, so the host reports each packet.
     pair.lose = Box::new(|from, _, _| from == CLIENT);
     let before = pair.sent[CLIENT];
     for _ in 0..1_000 {
@@ -183,7 +183,7 @@ fn an_idempotent_call_outlives_its_server_and_does_not_flood_the_host() {
     }
     let packets = pair.sent[CLIENT] - before;
     assert!((3..20).contains(&packets), "{packets} in a second");
-    // It is back.
+    // The server is back.
     pair.restart(SERVER, users(), 9);
     pair.lose = Box::new(|_, _, _| false);
     pair.reply = Some((100, Duration::micros(1)));
@@ -203,7 +203,7 @@ fn an_idempotent_call_still_has_a_deadline() {
     assert_eq!(failures(&pair), [RpcError::DeadlineExceeded]);
 }
 
-/// The kernel module's rule, and the paper's calls may be executed twice anyway.
+/// The kernel module's rule; and in the paper, calls may be executed twice in any case.
 #[test]
 fn other_profiles_fail_every_call_of_the_peer() {
     for config in [Config::linux, || Config::sigcomm18(Rate::gbps(10))] {
@@ -241,7 +241,7 @@ fn a_report_of_a_long_requests_first_packet_speaks_for_no_other() {
 
 /// The first answer may be lost.
 #[test]
-fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
+fn a_call_to_a_closed_port_is_refused_each_time() {
     let (mut pair, _) = pair(users);
     let mut lost = 0;
     pair.lose = Box::new(move |_, packet, _| {
@@ -252,7 +252,7 @@ fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
     pair.call(100, 1);
     pair.run_for(Duration::millis(100));
     assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
-    // Where nothing is remembered, nobody can say so.
+    // If executed calls are not remembered, the server cannot tell.
     let config = || users().completion(Completion::AtLeastOnce);
     let (mut pair, _) = self::pair(config);
     pair.lose = Box::new(|_, _, _| false);
@@ -262,9 +262,9 @@ fn a_call_that_nobody_listens_for_is_told_so_every_time_it_asks() {
     assert_eq!(failures(&pair), [RpcError::Indeterminate]);
 }
 
-/// A call to an engine without server, or whose server ended, is told so when it asks.
+/// A call to an engine without a server, or whose server ended, learns that from its RESEND.
 #[test]
-fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
+fn an_engine_refuses_calls_to_its_closed_ports() {
     for (executed, restarts, error) in [
         (false, false, RpcError::PortUnreachable),
         (true, false, RpcError::Indeterminate),
@@ -295,7 +295,7 @@ fn where_an_engine_lives_and_nobody_listens_the_call_is_told() {
 }
 
 #[test]
-fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
+fn an_idempotent_call_waits_for_a_server_without_a_flood() {
     let (mut pair, _) = pair(users);
     pair.lose = Box::new(|_, _, _| false);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);
@@ -309,9 +309,9 @@ fn an_idempotent_call_waits_for_a_server_at_the_port_without_flooding() {
     pair.assert_clean();
 }
 
-/// The RESEND overtook the request, and somebody listens when that comes.
+/// The RESEND overtook the request, and a server listens when the request arrives.
 #[test]
-fn what_was_refused_is_not_executed_later() {
+fn a_refused_request_is_not_executed_later() {
     let (mut pair, _) = pair(users);
     pair.ends[SERVER].unlisten(PORTS[SERVER]);
     pair.lose = Box::new(|from, packet, _| from == CLIENT && matches!(packet.body, Body::Data(_)));

@@ -7,7 +7,7 @@ pub mod window;
 
 use homa_proto::{Config, Endpoint, Event, PeerId, Rate, Submit};
 use homa_sim::engine::{Application, Context, MakeTransport};
-use homa_sim::{Framing, HostId, SimTime, transport::Homa};
+use homa_sim::{Headers, HostId, SimTime, transport::Homa};
 use homa_workload::rng::Rng;
 use homa_workload::sizes::Workload;
 
@@ -161,7 +161,7 @@ pub fn homa(rate: Rate, rtt_bytes: u32, mtu: u32) -> MakeTransport<Homa> {
             .max_message(1 << 30)
             .memory_budget(1 << 40);
         let endpoint = Endpoint::new(config.validate().unwrap());
-        Homa::new(endpoint, Framing::Authors).with_mtu(mtu)
+        Homa::new(endpoint, Headers::Authors).with_mtu(mtu)
     })
 }
 

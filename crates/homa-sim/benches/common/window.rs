@@ -8,7 +8,7 @@ use homa_proto::{
     SubmitError, Submitted, Time,
 };
 use homa_sim::HostId;
-use homa_sim::transport::{Arrival, Label, Transport};
+use homa_sim::transport::{Label, PacketMeta, Transport};
 
 const WINDOW: u32 = 30;
 
@@ -48,7 +48,7 @@ impl Transport for Window {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, _: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         if packet.ack {
             self.credit += 1;
             return Receipt::Consumed;

@@ -1,5 +1,5 @@
-//! Judging submissions and events: names are valid, endings are justified, requests run as
-//! promised.
+//! Checks of submissions and events: names are valid, endings are justified, and requests run as
+//! often as promised.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 
 use super::Checker;
-use super::record::{Call, Ending, Message, Outgoing, Rpc, name};
+use super::record::{CallEnding, CallRecord, MessageRecord, OutgoingRecord, RpcRecord, handle_key};
 
-/// Longer than a packet is on its way where no fault delays it: a few of 9,000 bytes at 100 Mbit/s
-/// may be before it on either link.
+/// Longer than a packet is in flight if no fault delays it: on either link a few packets of 9,000
+/// bytes may be ahead of it at 100 Mbit/s.
 const NEWBORN: SimDuration = SimDuration::millis(5);
 
-/// When and where.
+/// Time and host.
 type At = (SimTime, HostId);
 
 impl Checker {
@@ -40,11 +40,11 @@ impl Checker {
     }
 
     fn on_request(&mut self, at: At, request: &Request, submitted: &Submitted) {
-        // A server that is down, or came up within what a packet may take to it, cannot tell later
-        // whether it ran this call.
+        // A server that is down, or came up within the time that a packet may take to reach it,
+        // cannot tell later whether it ran this call.
         let server = self.hosts.get(request.peer.0 as usize);
         let server_forgot = server.is_some_and(|host| host.down || at.0 < host.up + NEWBORN);
-        let call = Call {
+        let call = CallRecord {
             client: at.1,
             server: HostId(request.peer.0),
             request_bytes: request.length,
@@ -53,17 +53,17 @@ impl Checker {
             deadline: request.deadline,
             submitted: at.0,
             ended: SimTime::ZERO,
-            ending: Ending::Open,
+            ending: CallEnding::Open,
             executions: 0,
             executed: BTreeSet::new(),
             server_forgot,
-            heard: at.0,
+            last_heard: at.0,
         };
         let cookie = request.cookie;
         self.exchanged.joined(at.1, HostId(request.peer.0));
         self.calls.insert(cookie, call);
-        self.open_rpc(at, submitted.rpc, Rpc::Client { cookie });
-        let message = Outgoing {
+        self.open_rpc(at, submitted.rpc, RpcRecord::Client { cookie });
+        let message = OutgoingRecord {
             rpc: submitted.rpc,
             cookie,
             length: request.length,
@@ -78,8 +78,8 @@ impl Checker {
     }
 
     fn on_response(&mut self, at: At, (rpc, length): (RpcHandle, u32), submitted: &Submitted) {
-        let (peer, id) = match self.host(at.1).rpcs.get_mut(&name(rpc)) {
-            Some(Rpc::Server { peer, id, executing: true, answered }) if !*answered => {
+        let (peer, id) = match self.host(at.1).rpcs.get_mut(&handle_key(rpc)) {
+            Some(RpcRecord::Server { peer, id, executing: true, answered }) if !*answered => {
                 *answered = true;
                 (*peer, *id)
             }
@@ -93,14 +93,15 @@ impl Checker {
             call.response_bytes = Some(length);
         }
         let id = Some(id.server());
-        let message = Outgoing { rpc, cookie, length, to: peer, id, allowed: 0, unknown: false };
+        let message =
+            OutgoingRecord { rpc, cookie, length, to: peer, id, allowed: 0, unknown: false };
         self.open_outgoing(at, submitted.message, message);
     }
 
     fn on_cancel(&mut self, at: At, handle: RpcHandle) {
-        match self.host(at.1).rpcs.remove(&name(handle)) {
-            Some(Rpc::Client { cookie }) => self.end_call(at, cookie, Ending::Cancelled),
-            Some(Rpc::Server { peer, id, .. }) => self.server_forgets(peer, id),
+        match self.host(at.1).rpcs.remove(&handle_key(handle)) {
+            Some(RpcRecord::Client { cookie }) => self.end_call(at, cookie, CallEnding::Cancelled),
+            Some(RpcRecord::Server { peer, id, .. }) => self.server_forgets(peer, id),
             None => {
                 let detail = format!("{handle:?}");
                 self.violation(at.0, Some(at.1), "only open RPCs are cancelled", detail);
@@ -112,9 +113,9 @@ impl Checker {
         let (max_message, max_rpcs) = (self.promises.max_message, self.promises.max_rpcs as usize);
         let hosts = self.hosts.len();
         let record = self.host(at.1);
-        // A hostile client may say that it takes little.
-        let is_stranger = |rpc: &RpcHandle| match record.rpcs.get(&name(*rpc)) {
-            Some(Rpc::Server { peer, .. }) => peer.0 as usize >= hosts,
+        // A hostile client may announce a small maximum message size.
+        let is_foreign = |rpc: &RpcHandle| match record.rpcs.get(&handle_key(*rpc)) {
+            Some(RpcRecord::Server { peer, .. }) => peer.0 as usize >= hosts,
             _ => false,
         };
         let justified = match (error, what) {
@@ -124,33 +125,34 @@ impl Checker {
                 request.length > max_message
             }
             (SubmitError::MessageTooLong { .. }, Submit::Response { rpc, length }) => {
-                *length > max_message || is_stranger(rpc)
+                *length > max_message || is_foreign(rpc)
             }
             (SubmitError::TooManyRpcs { .. }, Submit::Request(_)) => record.counts().0 >= max_rpcs,
-            (SubmitError::UnknownRpc, Submit::Response { rpc, .. }) => {
-                !matches!(record.rpcs.get(&name(*rpc)), Some(Rpc::Server { answered: false, .. }))
-            }
+            (SubmitError::UnknownRpc, Submit::Response { rpc, .. }) => !matches!(
+                record.rpcs.get(&handle_key(*rpc)),
+                Some(RpcRecord::Server { answered: false, .. })
+            ),
             (SubmitError::UnknownRpc, Submit::Cancel { rpc }) => {
-                !record.rpcs.contains_key(&name(*rpc))
+                !record.rpcs.contains_key(&handle_key(*rpc))
             }
             _ => false,
         };
         self.require(justified, at, "refusals are justified", || format!("{error:?} for {what:?}"));
     }
 
-    fn open_rpc(&mut self, at: At, handle: RpcHandle, rpc: Rpc) {
+    fn open_rpc(&mut self, at: At, handle: RpcHandle, rpc: RpcRecord) {
         let record = self.host(at.1);
-        let fresh = record.used.insert(name(handle));
-        record.rpcs.insert(name(handle), rpc);
+        let fresh = record.used.insert(handle_key(handle));
+        record.rpcs.insert(handle_key(handle), rpc);
         self.require(fresh, at, "RPC handles are never used twice", || format!("{handle:?}"));
     }
 
-    fn open_outgoing(&mut self, at: At, id: Option<MessageId>, message: Outgoing) {
+    fn open_outgoing(&mut self, at: At, id: Option<MessageId>, message: OutgoingRecord) {
         let Some(id) = id else {
             let detail = format!("{message:?}");
             return self.violation(at.0, Some(at.1), "messages are named", detail);
         };
-        let old = self.host(at.1).messages.insert(id, Message::Outgoing(message));
+        let old = self.host(at.1).messages.insert(id, MessageRecord::Outgoing(message));
         self.require(old.is_none(), at, "message names are reused only when free", || {
             format!("{id:?} still names {old:?}")
         });
@@ -161,15 +163,15 @@ impl Checker {
             Event::Started { rpc, message, total } => self.on_started(at, *rpc, *message, *total),
             Event::Readable { message, offset, .. } => {
                 let here = match self.host(at.1).messages.get(message) {
-                    Some(Message::Incoming(message)) => message.here.contains(0, *offset),
+                    Some(MessageRecord::Incoming(message)) => message.here.contains(0, *offset),
                     _ => false,
                 };
                 self.require(here, at, "readable bytes are here", || format!("{event:?}"));
             }
             Event::Delivered(delivered) => self.on_delivered(at, delivered),
             Event::Failed { rpc, cookie, error } => self.on_failed(at, *rpc, (*cookie, *error)),
-            Event::Cancelled { rpc } => match self.host(at.1).rpcs.remove(&name(*rpc)) {
-                Some(Rpc::Server { peer, id, .. }) => self.server_forgets(peer, id),
+            Event::Cancelled { rpc } => match self.host(at.1).rpcs.remove(&handle_key(*rpc)) {
+                Some(RpcRecord::Server { peer, id, .. }) => self.server_forgets(peer, id),
                 other => {
                     let detail = format!("{rpc:?} is {other:?}");
                     self.violation(at.0, Some(at.1), "only server RPCs are cancelled", detail);
@@ -182,7 +184,7 @@ impl Checker {
     fn on_started(&mut self, at: At, rpc: RpcHandle, id: MessageId, total: u32) {
         let record = self.host(at.1);
         let (from, wire, sane) = match record.messages.get_mut(&id) {
-            Some(Message::Incoming(message)) => {
+            Some(MessageRecord::Incoming(message)) => {
                 let sane = message.rpc.is_none() && message.total == total;
                 message.rpc = Some(rpc);
                 (message.from, message.id, sane)
@@ -193,12 +195,13 @@ impl Checker {
             }
         };
         self.require(sane, at, "a message starts once", || format!("{id:?} of {rpc:?}"));
-        let known = self.host(at.1).rpcs.contains_key(&name(rpc));
+        let known = self.host(at.1).rpcs.contains_key(&handle_key(rpc));
         self.require(known == wire.from_server(), at, "requests open RPCs", || {
             format!("{rpc:?} {wire:?} known: {known}")
         });
         if !known {
-            let server = Rpc::Server { peer: from, id: wire, executing: false, answered: false };
+            let server =
+                RpcRecord::Server { peer: from, id: wire, executing: false, answered: false };
             self.open_rpc(at, rpc, server);
         }
         let (servers, max) = (self.host(at.1).counts().1, self.promises.max_rpcs as usize);
@@ -206,8 +209,9 @@ impl Checker {
     }
 
     fn on_delivered(&mut self, at: At, delivered: &Delivered) {
-        // A message that came in one packet is not announced.
-        if let Some(Message::Incoming(message)) = self.host(at.1).messages.get(&delivered.message)
+        // A message that came in one packet is not announced by `Started`.
+        if let Some(MessageRecord::Incoming(message)) =
+            self.host(at.1).messages.get(&delivered.message)
             && (message.rpc, message.packets) == (None, 1)
         {
             let total = message.total;
@@ -235,18 +239,18 @@ impl Checker {
     }
 
     fn on_execution(&mut self, at: At, delivered: &Delivered) {
-        let fresh = match self.host(at.1).rpcs.get_mut(&name(delivered.rpc)) {
-            Some(Rpc::Server { executing, .. }) => !std::mem::replace(executing, true),
+        let fresh = match self.host(at.1).rpcs.get_mut(&handle_key(delivered.rpc)) {
+            Some(RpcRecord::Server { executing, .. }) => !std::mem::replace(executing, true),
             _ => false,
         };
         self.require(fresh, at, "a request is delivered once", || format!("{delivered:?}"));
-        // Whoever answers for its own address is a client.
-        if self.promises.strangers > 0 && delivered.peer.0 as usize == self.hosts.len() {
+        // A hostile host that answers challenges for its real address is a client like any other.
+        if self.promises.foreign_addresses > 0 && delivered.peer.0 as usize == self.hosts.len() {
             return;
         }
         let Some(cookie) = self.call_of(delivered.peer, delivered.id) else {
             let detail = format!("{delivered:?}");
-            return self.violation(at.0, Some(at.1), "no request from nowhere", detail);
+            return self.violation(at.0, Some(at.1), "every request belongs to a call", detail);
         };
         let may_repeat = self.promises.may_repeat;
         let Some(call) = self.calls.get_mut(&cookie) else { return };
@@ -254,7 +258,7 @@ impl Checker {
         let again = !call.executed.insert(delivered.id) || !call.idempotent && call.executions > 1;
         let call = call.clone();
         let asked = call.server == at.1 && call.request_bytes == delivered.length;
-        self.require(asked, at, "the request is what was asked", || {
+        self.require(asked, at, "the request matches its call", || {
             format!("{delivered:?} for {call:?}")
         });
         self.require(may_repeat || !again, at, "a request runs at most once", || {
@@ -263,8 +267,8 @@ impl Checker {
     }
 
     fn on_answer(&mut self, at: At, delivered: &Delivered) {
-        let cookie = match self.host(at.1).rpcs.remove(&name(delivered.rpc)) {
-            Some(Rpc::Client { cookie }) => cookie,
+        let cookie = match self.host(at.1).rpcs.remove(&handle_key(delivered.rpc)) {
+            Some(RpcRecord::Client { cookie }) => cookie,
             other => {
                 let detail = format!("{delivered:?} for {other:?}");
                 return self.violation(at.0, Some(at.1), "responses belong to open calls", detail);
@@ -275,19 +279,19 @@ impl Checker {
             && call.executions > 0
             && call.response_bytes == Some(delivered.length)
             && call.server == HostId(delivered.peer.0);
-        self.require(right, at, "the response is what was answered", || {
+        self.require(right, at, "the response matches its answer", || {
             format!("{delivered:?} for call {cookie}: {call:?}")
         });
-        self.end_call(at, cookie, Ending::Answered);
+        self.end_call(at, cookie, CallEnding::Answered);
     }
 
     fn on_failed(&mut self, at: At, rpc: RpcHandle, (cookie, error): (u64, RpcError)) {
-        let named = match self.host(at.1).rpcs.remove(&name(rpc)) {
-            Some(Rpc::Client { cookie: own }) => own == cookie,
+        let named = match self.host(at.1).rpcs.remove(&handle_key(rpc)) {
+            Some(RpcRecord::Client { cookie: own }) => own == cookie,
             _ => false,
         };
         self.require(named, at, "only open calls fail", || format!("{rpc:?} cookie {cookie}"));
-        self.end_call(at, cookie, Ending::Failed(error));
+        self.end_call(at, cookie, CallEnding::Failed(error));
         let Some(call) = self.calls.get(&cookie).cloned() else { return };
         let max_message = self.promises.max_message;
         let justified = match error {
@@ -298,7 +302,7 @@ impl Checker {
                 excused && at.0.protocol() >= call.deadline
             }
             RpcError::PeerUnreachable => {
-                let silence = self.promises.silence(call.client, call.heard, at.0);
+                let silence = self.promises.silence(call.client, call.last_heard, at.0);
                 let enough = |least| silence >= SimDuration::from_protocol(least);
                 self.promises.unreachable_after.is_some_and(enough)
             }
@@ -318,25 +322,25 @@ impl Checker {
     fn on_release(&mut self, at: At, id: MessageId) {
         let record = self.host(at.1);
         match record.messages.get(&id) {
-            Some(Message::Outgoing(message)) => {
+            Some(MessageRecord::Outgoing(message)) => {
                 let rpc = message.rpc;
                 record.messages.remove(&id);
-                // A server's RPC ends with its response.
-                if let Some(Rpc::Server { peer, id, answered: true, .. }) =
-                    record.rpcs.get(&name(rpc))
+                // A server's RPC ends when its response is released.
+                if let Some(RpcRecord::Server { peer, id, answered: true, .. }) =
+                    record.rpcs.get(&handle_key(rpc))
                 {
                     let (peer, id) = (*peer, *id);
-                    record.rpcs.remove(&name(rpc));
+                    record.rpcs.remove(&handle_key(rpc));
                     self.server_forgets(peer, id);
                 }
             }
-            Some(Message::Incoming(message)) => {
+            Some(MessageRecord::Incoming(message)) => {
                 let rpc = message.rpc;
-                // A server's application hears nothing of a request that never became whole.
-                if let Some(handle) = rpc.map(name)
+                // If a request never became complete, the server's application never saw its RPC.
+                if let Some(handle) = rpc.map(handle_key)
                     && matches!(
                         record.rpcs.get(&handle),
-                        Some(Rpc::Server { executing: false, .. })
+                        Some(RpcRecord::Server { executing: false, .. })
                     )
                 {
                     record.rpcs.remove(&handle);
@@ -350,7 +354,7 @@ impl Checker {
         }
     }
 
-    /// The server's state of an RPC is gone, rightly or not.
+    /// The server dropped its state of an RPC, whether it was right to do so or not.
     fn server_forgets(&mut self, peer: homa_proto::PeerId, id: homa_proto::RpcId) {
         let cookie = self.call_of(peer, id);
         if let Some(call) = cookie.and_then(|cookie| self.calls.get_mut(&cookie)) {

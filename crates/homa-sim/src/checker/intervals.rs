@@ -1,13 +1,13 @@
 //! A set of byte ranges, kept as sorted disjoint intervals that do not touch.
 //!
-//! Deliberately unlike the protocol's gap list: this one records what is there, and shares no code.
+//! Deliberately unlike the protocol's gap list: it records the bytes present, and shares no code.
 
 /// See the module's description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals(Vec<(u32, u32)>);
 
 impl Intervals {
-    /// Adds the bytes from `start` to before `end`; returns how many of them are new.
+    /// Adds the bytes from `start` up to but not including `end`; returns how many are new.
     pub fn add(&mut self, start: u32, end: u32) -> u32 {
         let before = self.bytes();
         if start >= end {
@@ -27,7 +27,7 @@ impl Intervals {
         self.bytes() - before
     }
 
-    /// True when every byte from `start` to before `end` is here.
+    /// Whether every byte from `start` up to but not including `end` is present.
     pub fn contains(&self, start: u32, end: u32) -> bool {
         start >= end || self.0.iter().any(|&(s, e)| s <= start && end <= e)
     }

@@ -1,20 +1,19 @@
-//! The judge of any transport: it knows which messages went in and which came out, and nothing of
-//! packets but their number.
+//! A checker for any transport: it sees which messages go in and which come out, and of packets
+//! only their number.
 //!
 //! It checks that
-//! * every one-way message is delivered at its receiver, once (where the transport says that it
-//!   suppresses copies) and whole, or is reported failed;
-//! * every request runs once (likewise), whole, at its server; its response comes back once and
-//!   whole, or the call ends once in an error or with its cancellation;
-//! * errors are justified: a deadline that passed, and none that was later than the time from which
-//!   on the network had been whole for long enough; peers are unreachable only while something is
-//!   wrong;
-//! * what a host sends is given back to its application once;
-//! * in the end nothing is left.
+//! * every one-way message is delivered to its receiver, whole and once (if the transport promises
+//!   to suppress copies), or is reported failed;
+//! * every request runs once (under the same condition), whole, at its server; its response comes
+//!   back once and whole, or the call ends once, in an error or by cancellation;
+//! * errors are justified: a call may miss a deadline only if the deadline came before the network
+//!   had been whole for long enough, and a peer may be unreachable only while there are faults;
+//! * each message that a host sends is released to its application once;
+//! * nothing is left at the end.
 //!
-//! Whole means as many bytes as were submitted, and, where packets name the place of their bytes,
-//! each byte in its place before the delivery. Left out: performance, order, memory, hosts that
-//! lose their state.
+//! Whole means as many bytes as were submitted and, if packets say where their bytes belong, each
+//! byte in place before delivery. Left out: performance, order, memory, and hosts that lose their
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -34,18 +33,19 @@ use super::{MAX_VIOLATIONS, Violation};
 /// What a transport promises, and what the run excuses.
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePromises {
-    /// What arrived may be delivered again: the transport does not suppress copies for ever.
+    /// A message may be delivered again, because the transport does not suppress copies forever.
     pub may_repeat: bool,
-    /// Packets say where their bytes belong; those of byte streams may hold several messages.
+    /// Packets say where their bytes belong. Those of byte streams do not: one may hold several
+    /// messages.
     pub names_places: bool,
-    /// From here on the network has been whole for so long that everything under way can have
-    /// arrived: nobody has an excuse to miss a later deadline.
+    /// By this time the network has been whole for long enough that everything in flight can have
+    /// arrived, so later deadlines must be met.
     pub healthy_from: SimTime,
-    /// Something may go wrong before.
+    /// There are faults before that time.
     pub has_faults: bool,
 }
 
-/// A handle, in an order.
+/// An RPC handle as a key: index and generation.
 type Handle = (u32, u32);
 
 fn handle(rpc: RpcHandle) -> Handle {
@@ -64,32 +64,32 @@ enum End {
 
 /// A call, or a one-way message.
 #[derive(Clone, Debug)]
-struct Entry {
+struct Submission {
     from: HostId,
     to: HostId,
     bytes: u32,
-    /// Of a call; `MAX` of a one-way message.
+    /// `MAX` for a one-way message.
     deadline: SimTime,
     runs: u32,
-    /// The bytes of the response, once it was submitted.
+    /// The bytes of the response, once it is submitted.
     response: Option<u32>,
-    /// The server turned it down.
+    /// The server refused the call.
     refused: bool,
     end: End,
 }
 
-/// What a host was given and has not given back.
+/// What a host was given and has not released.
 #[derive(Clone, Debug, Default)]
 struct HostEntries {
-    /// Messages and requests accepted.
+    /// Messages and requests that were accepted.
     accepted: u32,
     one_way: BTreeMap<u32, u64>,
-    /// Calls by the port of the client.
+    /// Calls by the client's port.
     by_port: BTreeMap<u16, u64>,
     as_client: BTreeMap<Handle, u64>,
     as_server: BTreeMap<Handle, u64>,
     sending: BTreeMap<MessageId, u64>,
-    /// By sender and name: the bytes that are there.
+    /// By sender and message: the bytes received.
     receiving: BTreeMap<(HostId, MessageId), Intervals>,
 }
 
@@ -98,14 +98,14 @@ struct HostEntries {
 pub struct MessageChecker {
     promises: MessagePromises,
     hosts: Vec<HostEntries>,
-    /// By the cookie, which is never used twice.
-    entries: BTreeMap<u64, Entry>,
+    /// By cookie, which is never reused.
+    entries: BTreeMap<u64, Submission>,
     violations: Vec<Violation>,
     packets: u64,
 }
 
 impl MessageChecker {
-    /// A judge of `hosts` hosts.
+    /// A checker of `hosts` hosts.
     pub fn new(hosts: u32, promises: MessagePromises) -> Self {
         Self {
             promises,
@@ -116,7 +116,7 @@ impl MessageChecker {
         }
     }
 
-    /// What was broken so far.
+    /// The promises broken so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -126,12 +126,12 @@ impl MessageChecker {
         self.entries.len() as u64
     }
 
-    /// Those of them that were delivered, or answered.
+    /// How many of them were delivered, or answered.
     pub fn arrived(&self) -> u64 {
         self.count(End::Arrived)
     }
 
-    /// Those of them that were reported failed.
+    /// How many of them were reported failed.
     pub fn failed(&self) -> u64 {
         self.count(End::Failed)
     }
@@ -145,7 +145,7 @@ impl MessageChecker {
         self.packets
     }
 
-    /// Adds a finding about the network as a whole.
+    /// Adds a violation that concerns the network as a whole.
     pub fn report(&mut self, at: SimTime, rule: &'static str, detail: String) {
         self.add(at, None, rule, detail);
     }
@@ -168,7 +168,7 @@ impl MessageChecker {
         }
     }
 
-    /// Judges the end of a run: nothing is under way any more.
+    /// Checks the end of a run, when nothing is in flight any more.
     pub fn finish(&mut self, now: SimTime) {
         let open = self.entries.iter().filter(|(_, entry)| entry.end == End::Open);
         let open: Vec<_> = open.map(|(cookie, entry)| (*cookie, entry.clone())).collect();
@@ -178,10 +178,10 @@ impl MessageChecker {
         }
         for index in 0..self.hosts.len() {
             let left: Vec<_> = self.hosts[index].sending.iter().take(3).collect();
-            let detail = format!("{left:?} (name, message) and maybe more are kept");
+            let detail = format!("{left:?} (name, message) and maybe more were not released");
             if !left.is_empty() {
                 let host = HostId(index as u32);
-                self.add(now, Some(host), "what was sent is given back", detail);
+                self.add(now, Some(host), "sent messages are released", detail);
             }
         }
     }
@@ -214,24 +214,25 @@ impl MessageChecker {
         };
         if let Some((to, bytes, deadline)) = entry {
             let (runs, response, refused, end) = (0, None, false, End::Open);
-            let entry = Entry { from: host, to, bytes, deadline, runs, response, refused, end };
+            let entry =
+                Submission { from: host, to, bytes, deadline, runs, response, refused, end };
             self.entries.insert(cookie, entry);
         }
         let Some(message) = names.message else { return };
         let before = self.hosts[host.0 as usize].sending.insert(message, cookie);
         let detail = || format!("{message:?} of {before:?} names {cookie}, too");
-        self.require(before.is_none(), (now, host), "names are used once at a time", detail);
+        self.require(before.is_none(), (now, host), "message names in use are unique", detail);
     }
 
     fn unknown(&mut self, at: (SimTime, HostId), what: &Submit) {
         let detail = || format!("accepted: {what:?}");
-        self.require(false, at, "only RPCs that were heard of are accepted", detail);
+        self.require(false, at, "only open RPCs are accepted", detail);
     }
 
     fn cancel(&mut self, at: (SimTime, HostId), rpc: RpcHandle) {
         let book = &self.hosts[at.1.0 as usize];
         let (own, served) = (book.as_client.get(&handle(rpc)), book.as_server.get(&handle(rpc)));
-        // Handles of both kinds may look the same; the one that is open is meant.
+        // Handles of both kinds may look the same, so take the one that is open.
         let open = |cookie: &&u64| self.entries[*cookie].end == End::Open;
         match (own.filter(open).copied(), served.copied()) {
             (Some(cookie), _) if self.entries[&cookie].from == at.1 => {
@@ -251,12 +252,12 @@ impl MessageChecker {
             Event::Release { message } => {
                 let book = &mut self.hosts[at.1.0 as usize];
                 if book.sending.remove(message).is_none() {
-                    // An incoming message that nobody wants any more.
+                    // It is an incoming message that the application no longer wants.
                     let started = book.receiving.len();
                     book.receiving.retain(|(_, name), _| name != message);
                     let known = book.receiving.len() < started || !self.promises.names_places;
                     let detail = || format!("{message:?}");
-                    self.require(known, at, "a message is given back once", detail);
+                    self.require(known, at, "a message is released once", detail);
                 }
             }
             Event::Started { .. } | Event::Readable { .. } | Event::Cancelled { .. } => {}
@@ -277,7 +278,7 @@ impl MessageChecker {
         };
         let Some(entry) = cookie.and_then(|cookie| self.entries.get(&cookie)).cloned() else {
             let detail = || format!("{delivered:?}");
-            return self.require(false, at, "only what was sent is delivered", detail);
+            return self.require(false, at, "only submitted messages are delivered", detail);
         };
         let cookie = cookie.unwrap_or_default();
         let (ends, bytes) = match delivered.kind {
@@ -310,7 +311,7 @@ impl MessageChecker {
         }
     }
 
-    /// Every byte of a delivered message was put in its place.
+    /// Checks that every byte of a delivered message was put in its place.
     fn check_places(&mut self, at: (SimTime, HostId), name: (HostId, MessageId), bytes: u32) {
         let there = self.hosts[at.1.0 as usize].receiving.remove(&name).unwrap_or_default();
         let whole = there.contains(0, bytes) || !self.promises.names_places;
@@ -321,11 +322,11 @@ impl MessageChecker {
     fn on_failed(&mut self, at: (SimTime, HostId), cookie: u64, error: RpcError) {
         let Some(entry) = self.entries.get(&cookie).cloned() else {
             let detail = || format!("message {cookie}: {error:?}");
-            return self.require(false, at, "only what was sent fails", detail);
+            return self.require(false, at, "only submitted messages fail", detail);
         };
         let detail = || format!("message {cookie}, {entry:?}: {error:?}");
         let one_way = entry.deadline == SimTime::MAX;
-        // A sender that never heard of the delivery cannot know of it.
+        // If the acknowledgement is lost, the sender cannot know that its message was delivered.
         let open = entry.end == End::Open || one_way && entry.end == End::Arrived;
         self.require(open && entry.from == at.1, at, "a call ends once", detail);
         let MessagePromises { healthy_from, has_faults, .. } = self.promises;

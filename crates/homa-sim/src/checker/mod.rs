@@ -1,19 +1,21 @@
-//! The independent judge: watches a run from outside and says where a promise was broken.
+//! The independent checker: it observes a run from outside and reports every broken promise.
 //!
-//! It knows what applications asked for, what packets went by and what transports reported, and
-//! nothing of how a transport works. It checks that
-//! * an incoming message's bytes all came from its sender, for its RPC, each to its own place, and
-//!   are all there when it is delivered (messages carry no bytes here, so this stands for "bytes in
-//!   place");
-//! * every call ends once, in its response or in an error that the circumstances justify, in time;
+//! It sees what applications asked for, which packets were sent and what transports reported, but
+//! not how a transport works. It checks that
+//! * every byte of an incoming message came from its sender, for its RPC, to the right offset, and
+//!   that all bytes are there when the message is delivered (messages carry no bytes here, so this
+//!   stands for "bytes in place");
+//! * every call ends once and in time, in its response or in an error that the circumstances
+//!   justify;
 //! * requests run as often as the profile promises ([`Promises`]);
-//! * names (RPC handles, messages) are used only while they are valid, and all are given back;
-//! * memory for incoming messages stays in its budget;
-//! * whoever forges packets has nothing executed in the name of others, and no host sends more to
-//!   whom it does not know than three times what came in that name.
+//! * names (RPC handles, messages) are used only while they are valid, and all are released;
+//! * memory for incoming messages stays within its budget;
+//! * a host that forges packets cannot have requests executed in the name of others, and no host
+//!   sends an address it does not know more than three times the bytes that came from there.
 //!
-//! Left out: performance; order of grants; anything about a transport's inside, which the swarm
-//! asks the endpoint itself. That is Homa's judge; [`MessageChecker`] is that of any transport.
+//! Left out: performance; the order of grants; the internal state of a transport, about which the
+//! swarm asks the endpoint itself. This checker is for Homa; [`MessageChecker`] works for any
+//! transport.
 
 mod amplification;
 mod events;
@@ -36,34 +38,34 @@ use crate::transport::{Label, Transport, as_received};
 use amplification::Exchanged;
 pub use messages::{MessageChecker, MessagePromises};
 use record::HostRecord;
-pub use record::{Call, Ending};
+pub use record::{CallEnding, CallRecord};
 
-/// What a profile owes its users in the circumstances of a run.
+/// What a profile guarantees its users in the circumstances of a run.
 #[derive(Clone, Debug)]
 pub struct Promises {
-    /// A request may run again although its call did not say that it is idempotent.
+    /// A request may run again even if its call is not marked idempotent.
     pub may_repeat: bool,
-    /// The shortest silence after which a peer may be called unreachable; `None`: never.
+    /// The shortest silence after which a peer may be reported unreachable; `None` means never.
     pub unreachable_after: Option<Duration>,
-    /// Hosts that stood still, each time from when until when: apart from the first
-    /// [`STANDSTILL_NOTICED`] of it, that is nobody's silence.
+    /// Hosts that stalled, each with the start and end of the stall. A stall does not count as
+    /// silence of a peer, except for its first [`STALL_NOTICED`].
     pub pauses: Vec<(HostId, SimTime, SimTime)>,
-    /// When clients got another address: of a call in progress then, they may hear no more.
+    /// When clients got another address. The client may hear no more about a call in progress then.
     pub moves: Vec<(HostId, SimTime)>,
-    /// So many addresses behind those of the hosts are no honest host's: the first is that of a
-    /// hostile one, at the others is nobody. Packets from them say in [`Packet::peer`] whose name
-    /// they come in.
-    pub strangers: u32,
-    /// A call may end in "indeterminate" when its server lost or forgot its state.
+    /// How many addresses, numbered after those of the hosts, no honest host has. The first is that
+    /// of a hostile host, the others are unused. A packet from any of them claims the source
+    /// address in [`Packet::peer`].
+    pub foreign_addresses: u32,
+    /// A call may end in "indeterminate" if its server lost or dropped its state.
     pub indeterminate: bool,
-    /// A call whose deadline is later has no excuse to miss it: the network healed, and there was
-    /// time for everything that was asked for.
+    /// Calls with a later deadline must succeed, because by then the network has healed and there
+    /// was time for everything that was asked for.
     pub healthy_from: SimTime,
-    /// How long after its deadline a call may end (pauses of its host, say).
+    /// How long after its deadline a call may end, for example because its host paused.
     pub deadline_slack: SimDuration,
     /// Largest message, bytes.
     pub max_message: u32,
-    /// Message bytes per packet by which a sender may exceed what it may send.
+    /// Message bytes per packet, by which a sender may exceed its limit.
     pub max_payload: u32,
     /// Most unscheduled bytes of a message.
     pub max_unscheduled: u32,
@@ -78,11 +80,11 @@ pub struct Promises {
 pub struct Violation {
     /// When.
     pub at: SimTime,
-    /// Where; `None`: at no particular host.
+    /// Which host; `None` if it concerns the whole network.
     pub host: Option<HostId>,
     /// Which promise.
     pub rule: &'static str,
-    /// The circumstances.
+    /// The circumstances, in words.
     pub detail: String,
 }
 
@@ -96,39 +98,39 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// A host may count as silence what passed until its next timer, and standstills that are short.
-pub const STANDSTILL_NOTICED: SimDuration = SimDuration::millis(15);
+/// How much of a stall may count as silence: short stalls, and the time until the next timer.
+pub const STALL_NOTICED: SimDuration = SimDuration::millis(15);
 
 impl Promises {
     /// The client's address changed while the call was in progress.
-    fn moved(&self, call: &Call, until: SimTime) -> bool {
+    fn moved(&self, call: &CallRecord, until: SimTime) -> bool {
         let during = call.submitted..=until;
         self.moves.iter().any(|(host, at)| *host == call.client && during.contains(at))
     }
 
-    /// The silence that a host may have noticed from one time to another.
+    /// The silence that a host may have observed between two times.
     fn silence(&self, host: HostId, from: SimTime, to: SimTime) -> SimDuration {
         let pauses = self.pauses.iter().filter(|(paused, ..)| *paused == host);
         let still = pauses.map(|&(_, start, end)| {
             let overlap = end.min(to).0.saturating_sub(start.max(from).0);
-            overlap.saturating_sub(STANDSTILL_NOTICED.0)
+            overlap.saturating_sub(STALL_NOTICED.0)
         });
         SimDuration(to.0.saturating_sub(from.0).saturating_sub(still.sum()))
     }
 }
 
-/// Violations kept; one bug breaks many promises.
+/// Violations that are kept, because one bug breaks many promises.
 const MAX_VIOLATIONS: usize = 20;
 
 /// See the module's description. Give it to [`crate::engine::Simulation`] as its probe.
 pub struct Checker {
     promises: Promises,
     hosts: Vec<HostRecord>,
-    /// By the cookie of the request; the applications never use a cookie twice.
-    calls: BTreeMap<u64, Call>,
-    /// The call that a client's id on the wire stands for.
+    /// By the cookie of the request; the applications never reuse a cookie.
+    calls: BTreeMap<u64, CallRecord>,
+    /// Which call an id of this client on the wire belongs to.
     by_id: BTreeMap<(HostId, RpcId), u64>,
-    /// Bytes between hosts and addresses, while it counts who sends how much.
+    /// Bytes exchanged between hosts and addresses, to check amplification.
     exchanged: Exchanged,
     violations: Vec<Violation>,
     quiet_from: SimTime,
@@ -136,7 +138,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A judge of `hosts` hosts.
+    /// A checker of `hosts` hosts.
     pub fn new(hosts: u32, promises: Promises) -> Self {
         Self {
             promises,
@@ -150,23 +152,23 @@ impl Checker {
         }
     }
 
-    /// From here on no host may send anything.
+    /// From this time on, no host may send anything.
     pub fn expect_quiet(&mut self, from: SimTime) {
         self.quiet_from = from;
     }
 
-    /// What was broken so far.
+    /// The promises broken so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// Adds a finding of somebody who could look inside a host.
+    /// Adds a violation that was found inside a host.
     pub fn report(&mut self, at: SimTime, host: HostId, rule: &'static str, detail: String) {
         self.violation(at, Some(host), rule, detail);
     }
 
     /// The calls, by cookie.
-    pub fn calls(&self) -> impl Iterator<Item = (u64, &Call)> {
+    pub fn calls(&self) -> impl Iterator<Item = (u64, &CallRecord)> {
         self.calls.iter().map(|(&cookie, call)| (cookie, call))
     }
 
@@ -175,15 +177,18 @@ impl Checker {
         self.packets
     }
 
-    /// Every call has ended.
+    /// Whether every call has ended.
     pub fn all_ended(&self) -> bool {
-        self.calls.values().all(|call| call.ending != Ending::Open)
+        self.calls.values().all(|call| call.ending != CallEnding::Open)
     }
 
-    /// Judges the end of a run: the network healed, everything had time to drain.
+    /// Checks the end of a run, when the network has healed and everything had time to drain.
     pub fn finish(&mut self, now: SimTime) {
-        let open: Vec<u64> =
-            self.calls().filter(|(_, call)| call.ending == Ending::Open).map(|(c, _)| c).collect();
+        let open: Vec<u64> = self
+            .calls()
+            .filter(|(_, call)| call.ending == CallEnding::Open)
+            .map(|(c, _)| c)
+            .collect();
         for cookie in open {
             let call = &self.calls[&cookie];
             let (host, detail) = (call.client, format!("call {cookie}: {call:?}"));
@@ -238,12 +243,12 @@ impl Checker {
         &mut self.hosts[host.0 as usize]
     }
 
-    /// `host` lost everything.
+    /// The host lost its whole state.
     fn forget(&mut self, host: HostId) {
         *self.host(host) = HostRecord { down: true, ..HostRecord::default() };
         for call in self.calls.values_mut() {
-            if call.client == host && call.ending == Ending::Open {
-                call.ending = Ending::ClientCrashed;
+            if call.client == host && call.ending == CallEnding::Open {
+                call.ending = CallEnding::ClientCrashed;
             }
             if call.server == host {
                 call.server_forgot = true;

@@ -1,5 +1,5 @@
-//! Judging packets: only live messages are sent, only what may be sent, and bytes land in their
-//! place.
+//! Checks of packets: hosts send only live messages, only bytes they may send, and received bytes
+//! land in their place.
 
 use homa_proto::{
     Body, Data, DropReason, MessageId, Packet, PeerId, Placement, Receipt, ResendLength, RpcId,
@@ -10,17 +10,17 @@ use crate::topology::HostId;
 
 use super::Checker;
 use super::intervals::Intervals;
-use super::record::{Ending, Incoming, Message, Outgoing};
+use super::record::{CallEnding, IncomingRecord, MessageRecord, OutgoingRecord};
 
 impl Checker {
     pub(super) fn on_transmit(&mut self, at: (SimTime, HostId), packet: &Packet) {
         self.packets += 1;
         let quiet = self.quiet_from;
         self.require(at.0 < quiet, at, "silence after the last call", || format!("{packet:?}"));
-        let addresses = self.hosts.len() + self.promises.strangers as usize;
+        let addresses = self.hosts.len() + self.promises.foreign_addresses as usize;
         let known = (packet.peer.0 as usize) < addresses && packet.peer.0 != at.1.0;
         self.require(known, at, "packets go to known peers", || format!("{packet:?}"));
-        self.amplifies_little(at, packet);
+        self.check_amplification(at, packet);
         if let Body::Data(data) = &packet.body {
             self.on_transmit_data(at, packet, data);
         }
@@ -30,7 +30,8 @@ impl Checker {
         let (max_payload, max_unscheduled) =
             (self.promises.max_payload, self.promises.max_unscheduled);
         let record = &mut self.hosts[at.1.0 as usize];
-        let Some(Message::Outgoing(message)) = record.messages.get_mut(&data.span.message) else {
+        let Some(MessageRecord::Outgoing(message)) = record.messages.get_mut(&data.span.message)
+        else {
             let detail = format!("{packet:?}");
             return self.violation(at.0, Some(at.1), "only live messages are sent", detail);
         };
@@ -48,7 +49,7 @@ impl Checker {
         if !data.retransmit {
             message.allowed = message.allowed.max(data.incoming.min(max_unscheduled));
         }
-        // A packet that begins within the limit may be sent whole.
+        // A packet that starts within the limit may be sent whole.
         let permitted = data.span.offset < message.allowed || data.retransmit;
         let (cookie, allowed) = (message.cookie, message.allowed);
         self.require(whole, at, "DATA describes its message", || format!("{packet:?}"));
@@ -63,14 +64,14 @@ impl Checker {
         }
     }
 
-    /// A packet as its receiver understood it, and whether it was `forged`.
+    /// A packet as its receiver understood it; `forged` if it claims another source address.
     pub(super) fn on_receive(
         &mut self,
         at: (SimTime, HostId),
         packet: &Packet,
         (receipt, forged): (&Receipt, bool),
     ) {
-        if self.promises.strangers > 0 {
+        if self.promises.foreign_addresses > 0 {
             self.exchanged.came(at.1, packet);
         }
         match (receipt, &packet.body) {
@@ -81,8 +82,8 @@ impl Checker {
             }
             (Receipt::Dropped(_), _) if forged => {}
             (Receipt::Dropped(reason), _) => {
-                // A client that moved is somebody else at first, whose request waits for proof: its
-                // grant for the response comes too early.
+                // A client that moved counts as a new client, and its request waits for address
+                // validation. Its grant for the response therefore comes too early.
                 let moved = *reason == DropReason::WrongState
                     && self.promises.moves.iter().any(|(host, _)| host.0 == packet.peer.0);
                 let possible = possible_here(*reason) || moved;
@@ -108,18 +109,18 @@ impl Checker {
         if alive && packet.id.from_server() {
             let cookie = self.by_id.get(&(at.1, packet.id.client())).copied();
             if let Some(call) = cookie.and_then(|cookie| self.calls.get_mut(&cookie)) {
-                call.heard = at.0;
+                call.last_heard = at.0;
             }
         }
     }
 
-    /// The receiver of one of our messages lets us send up to `end`.
+    /// The receiver of a message of this host allows it to send up to `end`.
     fn permit(&mut self, at: (SimTime, HostId), packet: &Packet, end: u32) {
-        // We send with the id's other form.
+        // The receiver writes the id in the other form, because one side is the client.
         let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
-        let concerns = |m: &Outgoing| m.id == Some(id) && m.to == packet.peer;
+        let concerns = |m: &OutgoingRecord| m.id == Some(id) && m.to == packet.peer;
         for message in self.host(at.1).messages.values_mut() {
-            if let Message::Outgoing(message) = message
+            if let MessageRecord::Outgoing(message) = message
                 && concerns(message)
             {
                 message.allowed = message.allowed.max(end.min(message.length));
@@ -127,12 +128,12 @@ impl Checker {
         }
     }
 
-    /// An idempotent call that its server does not know may go on under another id.
+    /// If the server does not know an idempotent call, the call may continue under another id.
     fn may_rename(&mut self, at: (SimTime, HostId), packet: &Packet) {
         let own_id = Some(packet.id.client());
         let calls = &self.calls;
         for message in self.hosts[at.1.0 as usize].messages.values_mut() {
-            if let Message::Outgoing(message) = message
+            if let MessageRecord::Outgoing(message) = message
                 && (message.id, message.to) == (own_id, packet.peer)
             {
                 message.unknown = self.promises.indeterminate
@@ -150,9 +151,9 @@ impl Checker {
             format!("{place:?} for {packet:?}")
         });
         let record = self.host(at.1);
-        let new = || Message::Incoming(incoming(packet, place));
+        let new = || MessageRecord::Incoming(incoming(packet, place));
         let held = match record.messages.entry(place.message).or_insert_with(new) {
-            Message::Incoming(message)
+            MessageRecord::Incoming(message)
                 if (message.from, message.id, message.total)
                     == (packet.peer, packet.id, place.total) =>
             {
@@ -172,11 +173,15 @@ impl Checker {
         });
     }
 
-    /// The bytes of an incoming message are no longer held by the transport.
-    pub(super) fn give_up_incoming(&mut self, host: HostId, id: MessageId) -> Option<Incoming> {
+    /// The transport no longer holds the bytes of an incoming message.
+    pub(super) fn give_up_incoming(
+        &mut self,
+        host: HostId,
+        id: MessageId,
+    ) -> Option<IncomingRecord> {
         let record = self.host(host);
         match record.messages.remove(&id) {
-            Some(Message::Incoming(message)) => {
+            Some(MessageRecord::Incoming(message)) => {
                 record.held_bytes -= u64::from(message.here.bytes());
                 Some(message)
             }
@@ -193,14 +198,14 @@ impl Checker {
         self.by_id.get(&(HostId(peer.0), id.client())).copied()
     }
 
-    /// Ends a call once.
-    pub(super) fn end_call(&mut self, at: (SimTime, HostId), cookie: u64, ending: Ending) {
+    /// Records the end of a call, which must be the first.
+    pub(super) fn end_call(&mut self, at: (SimTime, HostId), cookie: u64, ending: CallEnding) {
         let slack = self.promises.deadline_slack;
         let Some(call) = self.calls.get_mut(&cookie) else {
             let detail = format!("{ending:?} for cookie {cookie}, which no call has");
             return self.violation(at.0, Some(at.1), "events name their call", detail);
         };
-        let first = call.ending == Ending::Open && call.client == at.1;
+        let first = call.ending == CallEnding::Open && call.client == at.1;
         if first {
             call.ending = ending;
             call.ended = at.0;
@@ -212,8 +217,8 @@ impl Checker {
     }
 }
 
-fn incoming(packet: &Packet, place: Placement) -> Incoming {
-    Incoming {
+fn incoming(packet: &Packet, place: Placement) -> IncomingRecord {
+    IncomingRecord {
         rpc: None,
         from: packet.peer,
         id: packet.id,
@@ -223,7 +228,7 @@ fn incoming(packet: &Packet, place: Placement) -> Incoming {
     }
 }
 
-/// Whether a packet of an honest peer can be dropped for this reason in a simulated network.
+/// Whether a packet of an honest peer can be dropped for this reason in the simulator.
 fn possible_here(reason: DropReason) -> bool {
     matches!(
         reason,

@@ -1,4 +1,4 @@
-//! What the judge writes down about calls, RPCs and messages.
+//! The checker's records of calls, RPCs and messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use super::intervals::Intervals;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Not yet.
+pub enum CallEnding {
+    /// It has not ended yet.
     Open,
     /// Its response was delivered.
     Answered,
@@ -20,46 +20,46 @@ pub enum Ending {
     Failed(RpcError),
     /// Its client cancelled it.
     Cancelled,
-    /// Its client lost everything.
+    /// Its client lost its whole state.
     ClientCrashed,
 }
 
-/// A call from its submission on.
+/// A call, from the time of its submission.
 #[derive(Clone, Debug)]
-pub struct Call {
-    /// Who asked.
+pub struct CallRecord {
+    /// The caller.
     pub client: HostId,
-    /// Who is to answer.
+    /// The host called.
     pub server: HostId,
     /// Bytes of the request.
     pub request_bytes: u32,
     /// Bytes of the last response submitted.
     pub response_bytes: Option<u32>,
-    /// The caller's promise.
+    /// Whether the caller marked it idempotent.
     pub idempotent: bool,
-    /// When to fail.
+    /// When it should fail.
     pub deadline: Time,
     /// When it was submitted.
     pub submitted: SimTime,
     /// When it ended.
     pub ended: SimTime,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: CallEnding,
     /// How often the request was delivered to the server application.
     pub executions: u32,
-    /// Ids under which the server that lives executed it.
+    /// Ids under which the server executed it since its last restart.
     pub executed: BTreeSet<RpcId>,
-    /// The server was down at the submission or crashed later, or ended its side of the RPC.
+    /// The server was down at submission or crashed later, or it dropped its side of the RPC.
     pub server_forgot: bool,
-    /// When the client last accepted a sign of life for this call.
-    pub heard: SimTime,
+    /// When the client last received a packet that shows that this call is alive.
+    pub last_heard: SimTime,
 }
 
 /// An RPC handle as a key: index and generation.
-pub(super) type Name = (u32, u32);
+pub(super) type HandleKey = (u32, u32);
 
-/// See [`Name`].
-pub(super) fn name(handle: RpcHandle) -> Name {
+/// See [`HandleKey`].
+pub(super) fn handle_key(handle: RpcHandle) -> HandleKey {
     (handle.index, handle.generation)
 }
 
@@ -67,27 +67,28 @@ pub(super) fn name(handle: RpcHandle) -> Name {
 #[derive(Debug, Default)]
 pub(super) struct HostRecord {
     pub down: bool,
-    /// When it came up last.
+    /// When it last came up.
     pub up: SimTime,
-    pub rpcs: BTreeMap<Name, Rpc>,
-    pub messages: BTreeMap<MessageId, Message>,
-    /// Handles ever given out.
-    pub used: BTreeSet<Name>,
-    /// Bytes in place of undelivered incoming messages.
+    pub rpcs: BTreeMap<HandleKey, RpcRecord>,
+    pub messages: BTreeMap<MessageId, MessageRecord>,
+    /// Every handle ever issued.
+    pub used: BTreeSet<HandleKey>,
+    /// Bytes received of messages that are not delivered yet.
     pub held_bytes: u64,
 }
 
 impl HostRecord {
     /// RPCs in progress, as client and as server.
     pub fn counts(&self) -> (usize, usize) {
-        let clients = self.rpcs.values().filter(|rpc| matches!(rpc, Rpc::Client { .. })).count();
+        let clients =
+            self.rpcs.values().filter(|rpc| matches!(rpc, RpcRecord::Client { .. })).count();
         (clients, self.rpcs.len() - clients)
     }
 }
 
 /// An RPC in progress at one host.
 #[derive(Debug)]
-pub(super) enum Rpc {
+pub(super) enum RpcRecord {
     Client {
         cookie: u64,
     },
@@ -103,33 +104,33 @@ pub(super) enum Rpc {
 
 /// A message known to one host.
 #[derive(Debug)]
-pub(super) enum Message {
-    Outgoing(Outgoing),
-    Incoming(Incoming),
+pub(super) enum MessageRecord {
+    Outgoing(OutgoingRecord),
+    Incoming(IncomingRecord),
 }
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRecord {
     pub rpc: RpcHandle,
     pub cookie: u64,
     pub length: u32,
     pub to: PeerId,
-    /// The sender's form; known from the first packet on for requests.
+    /// The id as the sender writes it. For a request it is known from the first packet on.
     pub id: Option<RpcId>,
-    /// Bytes the sender may send: unscheduled, granted, or asked for again.
+    /// Bytes that the sender may send: unscheduled, granted, or requested by a RESEND.
     pub allowed: u32,
-    /// The server said that it does not know the RPC: the call may go on under another id.
+    /// The server answered RPC_UNKNOWN, so the call may continue under another id.
     pub unknown: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct IncomingRecord {
     pub rpc: Option<RpcHandle>,
     pub from: PeerId,
-    /// The sender's form.
+    /// The id as the sender writes it.
     pub id: RpcId,
     pub total: u32,
     pub here: Intervals,
-    /// Packets that had a place in it.
+    /// Packets that carried bytes of it.
     pub packets: u32,
 }

@@ -1,18 +1,19 @@
-//! A transport for the checker's tests: one packet per message, every packet repeated each
-//! millisecond until it is answered. It is slow and correct, unless told to break one promise.
+//! A transport for the checker's tests. A message is one packet, and a packet is repeated every
+//! millisecond until it is answered. It is slow but correct, unless it is told to break one
+//! promise.
 
 use std::collections::VecDeque;
 
 use homa_proto::*;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::topology::HostId;
-use crate::transport::{Arrival, Label, Transport, as_received};
+use crate::transport::{Label, PacketMeta, Transport, as_received};
 
 const AGAIN: Duration = Duration::millis(1);
 const TRIES: u32 = 20;
 
-/// Which promise to break.
+/// The promise to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     ExecutesDuplicates,
@@ -28,15 +29,15 @@ pub enum Sabotage {
     ReusesIds,
 }
 
-struct Sending {
+struct SentPacket {
     packet: Packet,
-    /// To be sent, again perhaps.
+    /// It should be sent, for the first time or again.
     ready: bool,
     due: Time,
     tries: u32,
     done: bool,
     rpc: RpcHandle,
-    /// Of a request.
+    /// `None` for a response.
     call: Option<Request>,
 }
 
@@ -44,10 +45,10 @@ struct Sending {
 pub struct OneShot {
     sabotage: Option<Sabotage>,
     names: u32,
-    sending: Vec<Sending>,
+    sending: Vec<SentPacket>,
     acks: VecDeque<Packet>,
     events: VecDeque<Event>,
-    /// Requests that were delivered: their handles and where they came from.
+    /// Requests that were delivered: their handles and the packets that carried them.
     served: Vec<(RpcHandle, Packet)>,
     now: Time,
 }
@@ -98,11 +99,19 @@ impl OneShot {
         };
         let packet = Packet { body: Body::Data(data), ..to };
         let due = self.now + AGAIN;
-        self.sending.push(Sending { packet, ready: true, due, tries: 0, done: false, rpc, call });
+        self.sending.push(SentPacket {
+            packet,
+            ready: true,
+            due,
+            tries: 0,
+            done: false,
+            rpc,
+            call,
+        });
         Submitted { rpc, message: Some(message) }
     }
 
-    /// The peer has what we sent under `id`.
+    /// The peer has received the packet that was sent under `id`.
     fn finish(&mut self, id: RpcId) -> Option<(RpcHandle, Option<Request>)> {
         let (twice, forgets) = (Sabotage::ReleasesTwice, Sabotage::ForgetsToRelease);
         let (twice, forgets) = (self.does(twice), self.does(forgets));
@@ -205,7 +214,7 @@ impl Transport for OneShot {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         self.now = now;
         let packet = &as_received(arrival.from, packet);
         match packet.body {
@@ -230,7 +239,7 @@ impl Transport for OneShot {
     }
 
     fn label(&self, packet: &Packet) -> Label {
-        let wire_bytes = Framing::Ip146.wire_bytes(packet);
+        let wire_bytes = Headers::Ip146.wire_bytes(packet);
         Label { priority: packet.priority, ..Label::new(HostId(packet.peer.0), wire_bytes) }
     }
 
@@ -242,7 +251,7 @@ impl Transport for OneShot {
                 sending.ready |= sending.tries < TRIES;
                 sending.due = now + AGAIN;
             }
-            let Sending { done: false, call, tries, .. } = *sending else { continue };
+            let SentPacket { done: false, call, tries, .. } = *sending else { continue };
             let early = self.does(Sabotage::FailsEarly) && tries > 0;
             match call {
                 Some(call) if early => self.fail(index, call, RpcError::DeadlineExceeded),
@@ -262,7 +271,7 @@ impl Transport for OneShot {
     }
 
     fn deadline(&self) -> Option<Time> {
-        let due = |s: &Sending| s.call.map_or(s.due, |call| s.due.min(self.fails_at(&call)));
+        let due = |s: &SentPacket| s.call.map_or(s.due, |call| s.due.min(self.fails_at(&call)));
         self.sending.iter().filter(|s| !s.done).map(due).min()
     }
 }

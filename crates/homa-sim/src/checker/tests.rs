@@ -1,4 +1,4 @@
-//! A correct transport is acquitted, and each broken promise is noticed.
+//! A correct transport passes the checks, and each broken promise is noticed.
 
 use super::*;
 use crate::checker::saboteur::{OneShot, Sabotage};
@@ -44,7 +44,7 @@ fn promises() -> Promises {
         unreachable_after: None,
         pauses: Vec::new(),
         moves: Vec::new(),
-        strangers: 0,
+        foreign_addresses: 0,
         indeterminate: false,
         healthy_from: SimTime::MAX,
         deadline_slack: SimDuration::micros(1),
@@ -56,8 +56,8 @@ fn promises() -> Promises {
     }
 }
 
-/// Rules broken by a run of 40 calls: without faults, or with all of them and a crash, after which
-/// a request may run again, as its call allows.
+/// Rules broken by a run of 40 calls: either without faults, or with all faults and a crash, after
+/// which a request may run again if its call allows it.
 fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
     let mut checker = Checker::new(2, promises());
     let now = forty_calls((sabotage, faults, faults), &mut checker);
@@ -65,7 +65,7 @@ fn broken(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
     checker.violations().iter().map(|violation| violation.rule).collect()
 }
 
-/// The same by the judge of any transport, which knows no hosts that crash.
+/// The same with the checker of any transport, which does not model hosts that crash.
 fn broken_messages(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str> {
     let promises = MessagePromises {
         may_repeat: false,
@@ -79,7 +79,7 @@ fn broken_messages(sabotage: Option<Sabotage>, faults: bool) -> Vec<&'static str
     checker.violations().iter().map(|violation| violation.rule).collect()
 }
 
-/// Forty calls between two hosts; gives the time of their end.
+/// Runs forty calls between two hosts; returns the time of their end.
 fn forty_calls<P: Probe<OneShot>>(
     (sabotage, faults, crash): (Option<Sabotage>, bool, bool),
     probe: P,
@@ -112,7 +112,7 @@ fn forty_calls<P: Probe<OneShot>>(
 }
 
 #[test]
-fn a_correct_transport_is_acquitted_without_and_with_faults() {
+fn a_correct_transport_passes_without_and_with_faults() {
     assert_eq!(broken(None, false), Vec::<&str>::new());
     assert_eq!(broken(None, true), Vec::<&str>::new());
     assert_eq!(broken_messages(None, false), Vec::<&str>::new());
@@ -120,12 +120,12 @@ fn a_correct_transport_is_acquitted_without_and_with_faults() {
 }
 
 #[test]
-fn what_applications_can_see_is_noticed_without_knowing_packets() {
+fn broken_promises_are_noticed_from_messages_alone() {
     use Sabotage::*;
     let cases = [
         (ExecutesDuplicates, "a request runs once"),
-        (ForgetsToRelease, "what was sent is given back"),
-        (ReleasesTwice, "a message is given back once"),
+        (ForgetsToRelease, "sent messages are released"),
+        (ReleasesTwice, "a message is released once"),
         (FailsEarly, "failures are justified"),
         (KeepsSilent, "every message arrives or fails"),
         (DeliversHalf, "a delivered message is whole"),
@@ -135,7 +135,7 @@ fn what_applications_can_see_is_noticed_without_knowing_packets() {
         let rules = broken_messages(Some(sabotage), true);
         assert!(rules.contains(&rule), "{sabotage:?} broke {rules:?}");
     }
-    // Where nothing goes wrong nobody is out of reach.
+    // If there are no faults, no peer can be unreachable.
     let rules = broken_messages(Some(CallsUnreachable), false);
     assert!(rules.contains(&"failures are justified"), "{rules:?}");
 }
@@ -162,9 +162,9 @@ fn every_broken_promise_is_noticed() {
     }
 }
 
-/// The server does not know the RPC, so the request is sent again, under another id.
+/// The server does not know the RPC, so the request is sent again under another id.
 #[test]
-fn one_rpc_unknown_is_leave_for_one_new_id() {
+fn one_rpc_unknown_allows_one_new_id() {
     let mut checker = Checker::new(2, Promises { indeterminate: true, ..promises() });
     let (client, peer, message, length) = (HostId(0), PeerId(1), MessageId(1), 500);
     let (local_port, remote_port, deadline) = (1, 2, Time(1_000_000_000));
@@ -209,7 +209,7 @@ fn one_rpc_unknown_is_leave_for_one_new_id() {
 }
 
 #[test]
-fn silence_is_demanded_when_asked_for() {
+fn silence_is_demanded_if_expected() {
     let mut checker = Checker::new(2, promises());
     checker.expect_quiet(SimTime(10));
     let body = Body::Busy;

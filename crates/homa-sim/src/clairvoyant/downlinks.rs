@@ -1,28 +1,28 @@
-//! The receivers' links: each sends the message that has least left, and changes over at once and
-//! for free.
+//! The receivers' links. Each sends the message with the fewest bytes left, and switches between
+//! messages at once and without cost.
 //!
-//! A link has no clock. It says when its first message will be through, and that moment comes back
-//! as [`Downlinks::end`]; what changed meanwhile is told apart by its version.
+//! A link has no clock. It returns the time at which its first message ends, and that time comes
+//! back as [`Downlinks::end`]; its version shows if it is outdated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::time::{SimDuration, SimTime};
 
-/// A link. The message being sent is in the heap like the others.
+/// A link. The message in transmission is in the heap like the others.
 #[derive(Clone, Debug, Default)]
 struct Downlink {
-    /// Picoseconds left, job.
+    /// Picoseconds left, and the job.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Up to when the first one's remainder is known.
+    /// The time for which the first job's remainder is exact.
     known: SimTime,
-    /// Picoseconds in which it sent something, up to then.
+    /// Picoseconds spent sending, up to `known`.
     busy: u64,
-    /// Counts changes, so that outdated ends are told apart.
+    /// Number of changes, which identifies outdated ends.
     version: u64,
 }
 
-/// The first message of a link is through, unless the link's version changed.
+/// The first message of a link ends, unless the link's version has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct End {
     link: usize,
@@ -30,17 +30,17 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Of which link.
+    /// The link.
     pub fn link(self) -> usize {
         self.link
     }
 }
 
-/// When to come back with an [`End`].
+/// An [`End`], and when it is due.
 pub(crate) type Due = (SimTime, End);
 
-/// See the module's description. Jobs are numbers; of two with as much left, the lower one goes
-/// first.
+/// The links of all receivers. Jobs are numbers; if two have the same time left, the lower number
+/// goes first.
 #[derive(Clone, Debug)]
 pub(crate) struct Downlinks(Vec<Downlink>);
 
@@ -49,7 +49,7 @@ impl Downlinks {
         Self(vec![Downlink::default(); links as usize])
     }
 
-    /// A job reaches a link, on which it `needs` so long.
+    /// A job that `needs` a time on a link arrives at it.
     pub fn join(&mut self, now: SimTime, at: usize, (job, needs): (usize, SimDuration)) -> Due {
         let link = &mut self.0[at];
         link.progress(now);
@@ -59,7 +59,7 @@ impl Downlinks {
         (now + SimDuration(left), End { link: at, version: link.version })
     }
 
-    /// The job that is through, if one is, and the link's next end.
+    /// The job that has ended, if any, and the link's next end.
     pub fn end(&mut self, now: SimTime, end: End) -> Option<(usize, Option<Due>)> {
         let link = &mut self.0[end.link];
         if link.version != end.version {
@@ -74,7 +74,7 @@ impl Downlinks {
         Some((job, next))
     }
 
-    /// How long a link has sent something by now.
+    /// The time that a link has spent sending until `now`.
     pub fn busy(&self, now: SimTime, at: usize) -> SimDuration {
         let link = &self.0[at];
         let left = link.waiting.peek().map_or(0, |Reverse((left, _))| *left);
@@ -83,7 +83,7 @@ impl Downlinks {
 }
 
 impl Downlink {
-    /// Takes off the first one what was sent since the last look.
+    /// Subtracts the time since the last update from the first job.
     fn progress(&mut self, now: SimTime) {
         if let Some(mut first) = self.waiting.peek_mut() {
             let sent = now.since(self.known).0.min(first.0.0);

@@ -1,16 +1,19 @@
-//! What no transport can beat by much: SRPT with perfect knowledge, on the receivers' links alone.
+//! A bound that no transport can beat by much: SRPT with perfect knowledge on the receivers' links
+//! alone.
 //!
-//! The bound is a *single-bottleneck* one. Every host's downlink is a server of its own that always
-//! sends the message with the fewest bits left, changes over at once and for free (preemption
-//! inside frames), and knows each message the moment its first bits can be there. Uplinks and links
-//! between switches never queue, no bit is spent on control, switches and hosts take only their
-//! fixed delays. On one link SRPT gives the least mean latency of all schedules, so the mean over
-//! messages is a true lower bound; percentiles of short messages are not proven ones, but a
-//! schedule that serves them first leaves little to win. For one-way messages any wiring will do
-//! ([`one_way`]); for RPCs hosts around one switch ([`echo`]). Left out: losses, and that a sender
-//! or the fabric may be the bottleneck: where they are, nobody comes near the bound.
+//! The bound is a *single-bottleneck* one. Every host's downlink is an independent server that
+//! always sends the message with the fewest bits left, switches between messages at once and
+//! without cost (preemption inside frames), and has complete information about a message when its
+//! first bits can arrive. Uplinks and links between switches never queue, control packets take no
+//! bits, and switches and hosts add only their fixed delays.
 //!
-//! The scheme `ideal` is the same schedule under any one-way traffic of a scenario
+//! On one link SRPT has the least mean latency of all schedules, so the mean over messages is a
+//! true lower bound. Percentiles of short messages are not proven bounds, but a schedule that
+//! serves short messages first leaves little to improve. One-ends messages work on any wiring
+//! ([`one_way`]), RPCs on hosts around one switch ([`echo`]). Left out: losses, and bottlenecks at
+//! senders or in the fabric; if these exist, no transport can come near the bound.
+//!
+//! The scheme `ideal` is the same schedule for any one-ends traffic of a scenario
 //! (`experiment/bound.rs`).
 
 mod downlinks;
@@ -23,31 +26,31 @@ use homa_workload::framing::Framing;
 
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortSpec, Wiring};
-use crate::traffic::open_loop::Arrival;
+use crate::traffic::open_loop::ScheduledMessage;
 
 pub(crate) use downlinks::{Downlinks, Due, End};
 
-/// One switch and the hosts around it.
+/// One switch with hosts around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Star {
     /// Number of hosts.
     pub hosts: u32,
     /// Rate of every link.
     pub link: Rate,
-    /// What a message spends besides on links: software at both ends, the switch.
+    /// Delay of a message besides time on links: software at both ends, and the switch.
     pub delay: SimDuration,
-    /// Headers around packets.
+    /// Headers of packets.
     pub framing: Framing,
 }
 
-/// What a message's times are made of.
+/// The parts of a message's latency.
 pub(crate) trait Timing {
     fn hosts(&self) -> u32;
-    /// From its start until its first bits can be on the receiver's link.
+    /// Time from its start until its first bits can be on the receiver's link.
     fn before(&self, from: u32, to: u32, bytes: u32) -> SimDuration;
-    /// On the receiver's link alone.
+    /// Time on the receiver's link, without other messages.
     fn service(&self, to: u32, bytes: u32) -> SimDuration;
-    /// From its last bit on that link until it is delivered.
+    /// Time from its last bit on that link to its delivery.
     fn after(&self, to: u32) -> SimDuration;
 }
 
@@ -70,7 +73,7 @@ impl Timing for Star {
     }
 }
 
-/// Any network.
+/// Timing in any network.
 pub(crate) struct Wired<'a> {
     pub wiring: &'a Wiring,
     pub framing: Framing,
@@ -108,43 +111,47 @@ fn wire_time(link: Rate, wire_bytes: u64) -> SimDuration {
     SimDuration(picos as u64)
 }
 
-/// A message on its way, or its response.
+/// A message in flight, or its response.
 #[derive(Clone, Copy, Debug)]
 struct Job {
-    arrival: Arrival,
+    arrival: ScheduledMessage,
     response: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// The first one of a downlink may be through.
+enum DownlinkEvent {
+    /// The first job of a downlink may have ended.
     End(End),
-    /// The bits of a job reach the downlink.
+    /// The first bits of a job reach the downlink.
     Reach { job: usize },
 }
 
-/// The latency of every echo RPC, in the order of `arrivals`, under the schedule described above.
-pub fn echo(star: &Star, arrivals: &[Arrival]) -> Vec<SimDuration> {
-    Bound::new(star, arrivals, true).run()
+/// The latency of every echo RPC, in the order of `arrivals`, under the schedule of this module.
+pub fn echo(star: &Star, arrivals: &[ScheduledMessage]) -> Vec<SimDuration> {
+    DownlinkSrpt::new(star, arrivals, true).run()
 }
 
-/// The latency of every one-way message, in the order of `arrivals`: each receiver's link by
-/// itself, behind a fabric that never queues.
-pub fn one_way(wiring: &Wiring, framing: Framing, arrivals: &[Arrival]) -> Vec<SimDuration> {
-    Bound::new(&Wired { wiring, framing }, arrivals, false).run()
+/// The latency of every one-ends message, in the order of `arrivals`. Each receiver's link is
+/// independent, behind a fabric that never queues.
+pub fn one_way(
+    wiring: &Wiring,
+    framing: Framing,
+    arrivals: &[ScheduledMessage],
+) -> Vec<SimDuration> {
+    DownlinkSrpt::new(&Wired { wiring, framing }, arrivals, false).run()
 }
 
-struct Bound<'a> {
+struct DownlinkSrpt<'a> {
     timing: &'a dyn Timing,
-    /// Messages, then as many responses if there are any.
+    /// All messages, then all responses, if there are any.
     jobs: Vec<Job>,
     links: Downlinks,
-    agenda: BinaryHeap<Reverse<(SimTime, Event)>>,
+    agenda: BinaryHeap<Reverse<(SimTime, DownlinkEvent)>>,
     latencies: Vec<SimDuration>,
 }
 
-impl<'a> Bound<'a> {
-    fn new(timing: &'a dyn Timing, arrivals: &[Arrival], answered: bool) -> Self {
+impl<'a> DownlinkSrpt<'a> {
+    fn new(timing: &'a dyn Timing, arrivals: &[ScheduledMessage], answered: bool) -> Self {
         let requests = arrivals.iter().map(|&arrival| Job { arrival, response: false });
         let responses = arrivals.iter().filter(|_| answered);
         let responses = responses.map(|&arrival| Job { arrival, response: true });
@@ -164,29 +171,28 @@ impl<'a> Bound<'a> {
     fn run(mut self) -> Vec<SimDuration> {
         while let Some(Reverse((now, event))) = self.agenda.pop() {
             match event {
-                Event::Reach { job } => self.reach(now, job),
-                Event::End(end) => self.end(now, end),
+                DownlinkEvent::Reach { job } => self.reach(now, job),
+                DownlinkEvent::End(end) => self.end(now, end),
             }
         }
         self.latencies
     }
 
-    /// From whom to whom.
-    fn way(&self, job: usize) -> (u32, u32) {
-        let Job { arrival: Arrival { src, dst, .. }, response } = self.jobs[job];
+    /// Sender and receiver.
+    fn ends(&self, job: usize) -> (u32, u32) {
+        let Job { arrival: ScheduledMessage { src, dst, .. }, response } = self.jobs[job];
         if response { (dst, src) } else { (src, dst) }
     }
 
-    /// A message leaves its sender: all that delays it without keeping the downlink busy comes
-    /// first.
+    /// A message leaves its sender. All delays that do not keep the downlink busy come first.
     fn set_out(&mut self, at: SimTime, job: usize) {
-        let (from, to) = self.way(job);
+        let (from, to) = self.ends(job);
         let before = self.timing.before(from, to, self.jobs[job].arrival.bytes);
-        self.agenda.push(Reverse((at + before, Event::Reach { job })));
+        self.agenda.push(Reverse((at + before, DownlinkEvent::Reach { job })));
     }
 
     fn reach(&mut self, now: SimTime, job: usize) {
-        let (_, receiver) = self.way(job);
+        let (_, receiver) = self.ends(job);
         let needs = self.timing.service(receiver, self.jobs[job].arrival.bytes);
         let due = self.links.join(now, receiver as usize, (job, needs));
         self.plan(due);
@@ -207,7 +213,7 @@ impl<'a> Bound<'a> {
     }
 
     fn plan(&mut self, (at, end): Due) {
-        self.agenda.push(Reverse((at, Event::End(end))));
+        self.agenda.push(Reverse((at, DownlinkEvent::End(end))));
     }
 }
 
@@ -216,14 +222,14 @@ mod tests {
     use super::*;
     use crate::topology::{FatTree, LeafSpine, Physics};
 
-    /// 100 Mbit/s: 80 ns a byte.
+    /// 100 Mbit/s, which is 80 ns per byte.
     fn star() -> Star {
         let delay = SimDuration::micros(10);
         Star { hosts: 3, link: Rate::mbps(100), delay, framing: Framing::Udp }
     }
 
-    fn arrival(at_us: u64, src: u32, dst: u32, bytes: u32) -> Arrival {
-        Arrival { at: SimTime::ZERO + SimDuration::micros(at_us), src, dst, bytes }
+    fn arrival(at_us: u64, src: u32, dst: u32, bytes: u32) -> ScheduledMessage {
+        ScheduledMessage { at: SimTime::ZERO + SimDuration::micros(at_us), src, dst, bytes }
     }
 
     #[test]
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_message_interrupts_a_long_one_and_delays_it_by_its_own_time() {
+    fn a_short_message_delays_a_long_one_by_its_own_time() {
         let alone = echo(&star(), &[arrival(0, 0, 2, 100_000)])[0];
         let list = [arrival(0, 0, 2, 100_000), arrival(1_000, 1, 2, 100)];
         let both = echo(&star(), &list);
@@ -247,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn of_equals_the_one_with_less_left_goes_on() {
-        // The second arrives when the first has half of it behind it.
+    fn of_equal_messages_the_one_with_less_left_continues() {
+        // The second message arrives when half of the first has been sent.
         let list = [arrival(0, 0, 2, 50_000), arrival(2_000, 1, 2, 50_000)];
         let both = echo(&star(), &list);
         assert_eq!(both[0], echo(&star(), &list[..1])[0]);
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_and_alone_a_message_takes_its_ideal_time_on_any_wiring() {
+    fn a_lone_one_way_message_takes_its_ideal_time() {
         let physics = Physics { propagation: SimDuration::nanos(300), ..LeafSpine::homa().physics };
         let racks = LeafSpine { physics, ..LeafSpine::homa() }.wire();
         let tree = FatTree { k: 4, oversubscription: 1, physics }.wire();
@@ -269,14 +275,14 @@ mod tests {
                 frames.extend((rest > 0).then(|| frame(rest)));
                 let ideal = wiring.ideal(HostId(0), HostId(to), &frames);
                 let ours = one_way(&wiring, Framing::Plain, &[arrival(3, 0, to, bytes)])[0];
-                // The last frame is shorter than the first, and meets no other.
+                // The last frame is shorter than the first, and waits for no other.
                 assert!(ours.0.abs_diff(ideal.0) <= 1_000, "{bytes} B: {ours:?}, {ideal:?}");
             }
         }
     }
 
     #[test]
-    fn one_way_messages_to_one_host_are_served_shortest_first_and_others_do_not_matter() {
+    fn each_receiver_is_served_shortest_first_on_its_own() {
         let wiring = LeafSpine::homa().wire();
         let alone = |one| one_way(&wiring, Framing::Plain, &[one])[0];
         let (long, short) = (arrival(0, 0, 9, 1_000_000), arrival(50, 1, 9, 1_000));

@@ -1,4 +1,4 @@
-//! What runs on the hosts: it submits messages and hears what becomes of them.
+//! Applications of the hosts: they submit messages and receive events about them.
 
 use homa_proto::{Event, Submit, SubmitError, Submitted};
 
@@ -7,20 +7,20 @@ use crate::topology::HostId;
 
 /// The applications of all hosts, in one value.
 pub trait Application {
-    /// A call-back asked for with [`Context::wake_at`] is due.
+    /// A call-back requested with [`Context::wake_at`] is due.
     fn wake<C: Context>(&mut self, _net: &mut C, _token: u64) {}
 
-    /// The transport of `host` reported something.
+    /// The transport of `host` reported an event.
     fn event<C: Context>(&mut self, _net: &mut C, _host: HostId, _event: &Event) {}
 
-    /// A call-back asked for with [`Context::wake_host_at`] is due.
+    /// A call-back requested with [`Context::wake_host_at`] is due.
     fn wake_host<C: Context>(&mut self, _net: &mut C, _host: HostId, _token: u64) {}
 
-    /// `host` lost everything and starts anew.
+    /// `host` lost all its state and starts again.
     fn restarted<C: Context>(&mut self, _net: &mut C, _host: HostId) {}
 }
 
-/// No applications: for runs that are driven from outside.
+/// No application, for runs that are driven by the caller.
 impl Application for () {}
 
 /// The network as applications see it.
@@ -28,11 +28,11 @@ pub trait Context {
     /// The time.
     fn now(&self) -> SimTime;
 
-    /// Hands something to the transport of `host`.
+    /// Submits a message to the transport of `host`.
     fn submit(&mut self, host: HostId, what: Submit) -> Result<Submitted, SubmitError>;
 
-    /// The same at a priority level that the application chose, 0 (lowest) to 7, where the
-    /// transport lets it; `None`: by the transport's own rule.
+    /// As [`Context::submit`], at a priority level that the application chose, 0 (lowest) to 7, if
+    /// the transport supports it; `None` follows the transport's own rule.
     fn submit_at(
         &mut self,
         host: HostId,
@@ -42,13 +42,13 @@ pub trait Context {
         self.submit(host, what)
     }
 
-    /// Asks for [`Application::wake`] at `at`, at the earliest now.
+    /// Requests a call of [`Application::wake`] at `at`, or now if `at` has passed.
     fn wake_at(&mut self, at: SimTime, token: u64);
 
-    /// Asks for [`Application::wake_host`], which waits while the host pauses and never comes when
-    /// it crashes before.
+    /// Requests a call of [`Application::wake_host`]. It is delayed while the host pauses and
+    /// dropped if the host crashes before.
     fn wake_host_at(&mut self, host: HostId, at: SimTime, token: u64);
 
-    /// Ends the run after the present event.
+    /// Ends the run after the current event.
     fn stop(&mut self);
 }

@@ -1,4 +1,4 @@
-//! A run as text, one line per event: what to read when a scenario fails.
+//! A run as text, one line per event, for reading if a scenario fails.
 
 use core::fmt::Arguments;
 
@@ -10,12 +10,12 @@ use crate::transport::{Label, Transport, as_received};
 
 use super::probe::{LossCause, Probe};
 
-/// Writes every event at hosts to `out`. Lines that cannot be written are lost.
+/// Writes every event at a host to `out`. Lines that cannot be written are dropped.
 pub struct Chronicle<W>(pub W);
 
 impl<W: std::io::Write> Chronicle<W> {
     fn line(&mut self, now: SimTime, what: Arguments<'_>) {
-        // Nowhere to complain to: this is the place for complaints.
+        // An error here has no other place to be reported.
         let _ = writeln!(self.0, "{:>14.3} us  {what}", now.0 as f64 / 1e6);
     }
 }

@@ -1,6 +1,6 @@
-//! Pending events in a total order: time, then first in first out.
+//! Pending events in a total order: by time, then first in, first out.
 //!
-//! A binary heap, plain enough to be the oracle of [`super::Wheel`] in tests.
+//! This is a binary heap, simple enough to be the reference for [`super::Wheel`] in tests.
 //! Invariant: popped times never decrease as long as nothing is pushed before the last popped time.
 
 use std::cmp::Ordering;
@@ -8,46 +8,46 @@ use std::collections::BinaryHeap;
 
 use crate::time::SimTime;
 
-/// See the module's description.
+/// Events ordered by time and, among equals, by order of pushing.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    heap: BinaryHeap<Entry<E>>,
+    heap: BinaryHeap<PendingEvent<E>>,
     pushed: u64,
 }
 
 #[derive(Debug)]
-struct Entry<E> {
+struct PendingEvent<E> {
     at: SimTime,
     sequence: u64,
     event: E,
 }
 
-impl<E> Entry<E> {
+impl<E> PendingEvent<E> {
     fn key(&self) -> (SimTime, u64) {
         (self.at, self.sequence)
     }
 }
 
-impl<E> Ord for Entry<E> {
-    /// Reversed: the standard heap yields its greatest entry, we want the earliest.
+impl<E> Ord for PendingEvent<E> {
+    /// Reversed, because the standard heap yields its greatest entry and the earliest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-impl<E> PartialOrd for Entry<E> {
+impl<E> PartialOrd for PendingEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Entry<E> {
+impl<E> PartialEq for PendingEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<E> Eq for Entry<E> {}
+impl<E> Eq for PendingEvent<E> {}
 
 impl<E> Default for EventQueue<E> {
     fn default() -> Self {
@@ -58,7 +58,7 @@ impl<E> Default for EventQueue<E> {
 impl<E> EventQueue<E> {
     /// Schedules `event`.
     pub fn push(&mut self, at: SimTime, event: E) {
-        self.heap.push(Entry { at, sequence: self.pushed, event });
+        self.heap.push(PendingEvent { at, sequence: self.pushed, event });
         self.pushed += 1;
     }
 
@@ -67,7 +67,7 @@ impl<E> EventQueue<E> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
-    /// When the earliest event is due.
+    /// Time of the earliest event.
     pub fn peek(&self) -> Option<SimTime> {
         self.heap.peek().map(|entry| entry.at)
     }
@@ -77,7 +77,7 @@ impl<E> EventQueue<E> {
         self.heap.len()
     }
 
-    /// True without pending events.
+    /// True if no event is pending.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_equals_in_the_order_they_were_pushed() {
+    fn events_come_by_time_then_in_the_order_of_pushing() {
         let mut queue = EventQueue::default();
         for (number, at) in [5, 3, 5, 3, 9, 0, 5].into_iter().enumerate() {
             queue.push(SimTime(at), number);

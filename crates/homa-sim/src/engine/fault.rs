@@ -1,8 +1,9 @@
-//! What may go wrong on a link: loss, duplication, reordering by extra delay.
+//! Faults of links: loss, duplication, and reordering by extra delay.
 //!
-//! A fault decides about one packet on one link, before the packet takes effect at its far end. It
-//! sees the packet and the time, so that a script can pick "the third GRANT". Hosts that pause,
-//! restart or die are told to the simulation itself.
+//! A fault decides about one packet on one link, before the packet takes effect at the link's far
+//! end. It receives the packet and the time, so that a test can select a packet, for example the
+//! third GRANT. Hosts that pause, restart or crash are not faults of links; see
+//! [`super::Simulation::crash`].
 
 use homa_proto::Rate;
 use homa_workload::rng::Rng;
@@ -12,7 +13,7 @@ use crate::topology::{HostId, PortId};
 
 /// A directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum DirectedLink {
     /// From a host to its switch.
     Up(HostId),
     /// From a switch to a host.
@@ -21,44 +22,44 @@ pub enum Link {
     Between(PortId),
 }
 
-/// What becomes of a link.
+/// A change of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It carries nothing any more: what waits for it, and what arrives by it until it works again,
-    /// is lost. All routes avoid it from now on.
+    /// The link stops. Frames that wait for it, and frames that arrive over it until it recovers,
+    /// are lost. Routes avoid it from now on.
     Fail,
-    /// It works again.
+    /// The link works again.
     Recover,
-    /// It has another rate from the next frame on.
+    /// The link has another rate from the next frame on.
     Rate(Rate),
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing special.
+pub enum PacketFate {
+    /// It arrives as usual.
     Pass,
-    /// It disappears.
+    /// It is lost.
     Lose,
     /// It arrives, and a copy arrives this much later.
     Duplicate(SimDuration),
-    /// It arrives this much later; packets behind it overtake.
+    /// It arrives this much later; packets behind it overtake it.
     Delay(SimDuration),
 }
 
-/// Decides the fate of packets. `K` is the transport's packet.
+/// Decides the fate of packets. `K` is the transport's packet type.
 pub trait Fault<K> {
-    /// False: never asked.
+    /// If false, [`Fault::fate`] is never called.
     const ACTIVE: bool = true;
 
-    /// False: not asked in this run.
+    /// If false, [`Fault::fate`] is not called in this run.
     #[inline]
     fn is_active(&self) -> bool {
         true
     }
 
     /// Called once per packet and link.
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict;
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate;
 }
 
 /// A network without faults.
@@ -68,12 +69,12 @@ pub struct NoFaults;
 impl<K> Fault<K> for NoFaults {
     const ACTIVE: bool = false;
 
-    fn verdict(&mut self, _: SimTime, _: Link, _: &K) -> Verdict {
-        Verdict::Pass
+    fn fate(&mut self, _: SimTime, _: DirectedLink, _: &K) -> PacketFate {
+        PacketFate::Pass
     }
 }
 
-/// Faults or none, as the run decides.
+/// Faults that a run may switch off.
 impl<K, F: Fault<K>> Fault<K> for Option<F> {
     const ACTIVE: bool = F::ACTIVE;
 
@@ -82,24 +83,24 @@ impl<K, F: Fault<K>> Fault<K> for Option<F> {
         self.as_ref().is_some_and(F::is_active)
     }
 
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
-        self.as_mut().map_or(Verdict::Pass, |faults| faults.verdict(now, link, packet))
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate {
+        self.as_mut().map_or(PacketFate::Pass, |faults| faults.fate(now, link, packet))
     }
 }
 
-/// Faults decided by a closure.
+/// Faults that a closure decides, for tests.
 pub struct Script<F>(pub F);
 
-impl<K, F: FnMut(SimTime, Link, &K) -> Verdict> Fault<K> for Script<F> {
-    fn verdict(&mut self, now: SimTime, link: Link, packet: &K) -> Verdict {
+impl<K, F: FnMut(SimTime, DirectedLink, &K) -> PacketFate> Fault<K> for Script<F> {
+    fn fate(&mut self, now: SimTime, link: DirectedLink, packet: &K) -> PacketFate {
         (self.0)(now, link, packet)
     }
 }
 
-/// Independent random faults, the same on every link, until the network heals.
+/// Independent random faults, with the same probabilities on every link, until `heals_at`.
 #[derive(Clone, Debug)]
 pub struct RandomFaults {
-    /// Draws every decision.
+    /// Random stream of all decisions.
     pub rng: Rng,
     /// Packets lost, per million.
     pub loss_ppm: u32,
@@ -107,30 +108,30 @@ pub struct RandomFaults {
     pub duplicate_ppm: u32,
     /// Packets delayed, per million.
     pub delay_ppm: u32,
-    /// Most extra delay of a delayed packet or of a copy, nanoseconds.
+    /// Largest extra delay of a delayed packet or of a copy, in nanoseconds.
     pub max_delay_ns: u32,
-    /// From here on nothing goes wrong.
+    /// No fault occurs from this time on.
     pub heals_at: SimTime,
 }
 
 impl<K> Fault<K> for RandomFaults {
-    fn verdict(&mut self, now: SimTime, _: Link, _: &K) -> Verdict {
+    fn fate(&mut self, now: SimTime, _: DirectedLink, _: &K) -> PacketFate {
         let total = self.loss_ppm + self.duplicate_ppm + self.delay_ppm;
         if now >= self.heals_at || total == 0 {
-            return Verdict::Pass;
+            return PacketFate::Pass;
         }
         let draw = self.rng.uniform_below(1_000_000);
         if draw >= total {
-            return Verdict::Pass;
+            return PacketFate::Pass;
         }
         if draw < self.loss_ppm {
-            return Verdict::Lose;
+            return PacketFate::Lose;
         }
         let extra = SimDuration::nanos(u64::from(self.rng.uniform_below(self.max_delay_ns)));
         if draw < self.loss_ppm + self.duplicate_ppm {
-            Verdict::Duplicate(extra)
+            PacketFate::Duplicate(extra)
         } else {
-            Verdict::Delay(extra)
+            PacketFate::Delay(extra)
         }
     }
 }

@@ -1,19 +1,21 @@
-//! How packets move: from a host's wire over links and through switches to the receiver.
+//! Moves packets from a host's wire over links and through switches to the receiver.
 
-use crate::fabric::queue::{Admission, PortQueue, Waiting};
-use crate::fabric::{Alb, Buffers, Forwarding, Frame, Marks, NONE, Parcel, Port, by_sender, ecmp};
+use crate::fabric::queue::{Admission, PortQueue, WaitingFrames};
+use crate::fabric::{
+    Alb, Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp,
+};
 use crate::time::SimTime;
 use crate::topology::{Choices, HostId, NodeId, PortId};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
-use super::agenda::{Event, Ticket};
-use super::fault::{Fault, Link, Verdict};
+use super::agenda::{NetEvent, Ticket};
+use super::fault::{DirectedLink, Fault, PacketFate};
 use super::net::{Net, Service};
 use super::probe::{AtPort, Backlog, LossCause, Probe};
 use super::world::World;
 
 impl<W: World> Net<W> {
-    /// Offers the wire to the transport; true when it gave a packet. The wire must be free.
+    /// Offers the wire to the transport; true if it sent a packet. The wire must be free.
     #[inline]
     pub fn pull(&mut self, id: u32) -> bool {
         let (packet, label) = if W::Queue::IS_COMBINED {
@@ -29,7 +31,8 @@ impl<W: World> Net<W> {
         let parcel = Parcel { packet, from: id };
         let slot = self.flights.insert(Frame::new(&label), tag, parcel);
         self.probe.transmitted(self.now, HostId(id), slot, &packet, &label);
-        // Marks are 0 unless a transport or a queue sets them.
+        // Marks are 0 unless a transport or a queue sets them, so that they leave older hashes
+        // unchanged.
         let what = u64::from(wire_bytes) << 40 | u64::from(label.marks().bits()) << 8;
         self.trace.mix(self.now, (id, to.0), what | u64::from(priority));
         self.trace.word(u64::from(flow));
@@ -39,12 +42,12 @@ impl<W: World> Net<W> {
         }
         let port = &mut self.ports[id as usize];
         if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
-            self.schedule(at, Event::Arrival(id));
+            self.schedule(at, NetEvent::Arrival(id));
         }
         true
     }
 
-    /// Takes the first packet out of a port's pipe and schedules the next.
+    /// Takes the first packet out of a port's pipe and schedules the next arrival.
     #[inline]
     pub fn on_arrival(&mut self, port_index: u32) -> Option<(u32, NodeId)> {
         if self.ports[port_index as usize].is_due(self.now) {
@@ -55,9 +58,9 @@ impl<W: World> Net<W> {
         let to = port.to;
         let (stalled, failed, free_at) = (port.is_stalled(), port.failed, port.free_at);
         if let Some(at) = next {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         } else if stalled && !self.config.preemption {
-            self.schedule(free_at, Event::Arrival(port_index));
+            self.schedule(free_at, NetEvent::Arrival(port_index));
         }
         if failed {
             self.lose(slot, LossCause::LinkDown);
@@ -74,7 +77,8 @@ impl<W: World> Net<W> {
         Some((slot, to))
     }
 
-    /// Lets waiting frames enter service as they would have before now (or by now, if `inclusive`).
+    /// Starts the service of waiting frames that would have started before now, or by now if
+    /// `inclusive`. Ports are lazy: they act only when an event touches them.
     #[inline]
     pub fn advance(&mut self, port_index: u32, inclusive: bool) {
         if self.config.preemption && port_index >= self.wiring.hosts() {
@@ -87,7 +91,7 @@ impl<W: World> Net<W> {
         let tags = &self.flights.tags[..];
         while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
             let at = port.free_at;
-            let slot = queue.next(&mut Waiting { port, levels, frames, tags });
+            let slot = queue.next(&mut WaitingFrames { port, levels, frames, tags });
             queue.departs(&mut frames[slot as usize], at);
             let arrival = port.start(frames, slot, at);
             let there = at_port(port, port_index, slot, frames);
@@ -96,35 +100,35 @@ impl<W: World> Net<W> {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(arrival) = arrival {
-                self.events.push(arrival, Ticket::new(Event::Arrival(port_index)));
+                self.events.push(arrival, Ticket::new(NetEvent::Arrival(port_index)));
             }
         }
     }
 
-    /// False when the packet does not take effect now.
+    /// False if the packet does not take effect now.
     #[cold]
     fn passes_faults(&mut self, port: u32, slot: u32) -> bool {
         let spec = &self.wiring.ports()[port as usize];
         let hosts = self.wiring.hosts();
         let link = if port < hosts {
-            Link::Up(HostId(port))
+            DirectedLink::Up(HostId(port))
         } else if spec.to.0 < hosts {
-            Link::Down(HostId(spec.to.0))
+            DirectedLink::Down(HostId(spec.to.0))
         } else {
-            Link::Between(PortId(port))
+            DirectedLink::Between(PortId(port))
         };
         let to = spec.to;
-        match self.faults.verdict(self.now, link, &self.flights.parcel(slot).packet) {
-            Verdict::Pass => true,
-            Verdict::Lose => {
+        match self.faults.fate(self.now, link, &self.flights.parcel(slot).packet) {
+            PacketFate::Pass => true,
+            PacketFate::Lose => {
                 self.lose(slot, LossCause::Fault);
                 false
             }
-            Verdict::Delay(extra) => {
+            PacketFate::Delay(extra) => {
                 self.defer(slot, to, self.now + extra);
                 false
             }
-            Verdict::Duplicate(extra) => {
+            PacketFate::Duplicate(extra) => {
                 let copy = self.flights.copy(slot);
                 self.cioq.note_copy(slot, copy);
                 self.probe.copied(self.now, slot, copy);
@@ -134,19 +138,19 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// A frame is held up on its way into `node`.
+    /// Delays a frame on its way into `node`.
     pub fn defer(&mut self, slot: u32, node: NodeId, until: SimTime) {
         self.flights.frames[slot as usize].next = node.0;
         self.probe.deferred(self.now, slot, until);
-        self.schedule(until, Event::Deferred(slot));
+        self.schedule(until, NetEvent::Deferred(slot));
     }
 
-    /// Where a frame that was held up takes effect.
+    /// The node at which a delayed frame takes effect.
     pub fn deferred(&self, slot: u32) -> NodeId {
         NodeId(self.flights.frame(slot).next)
     }
 
-    /// A packet is at a switch (0 the first): choose a port, queue.
+    /// A packet arrives at a switch (numbered from 0): choose an output port and queue it.
     #[inline]
     pub fn forward(&mut self, switch: u32, slot: u32) {
         if W::Queue::IS_COMBINED {
@@ -162,7 +166,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The port of a switch (0 the first) by which a packet goes on; `None`: there is no way.
+    /// The output port of a switch (numbered from 0) for a packet; `None` if no route exists.
     #[inline(always)]
     pub(super) fn choose_port(&mut self, switch: u32, slot: u32) -> Option<u32> {
         let frame = self.flights.frame(slot);
@@ -185,11 +189,12 @@ impl<W: World> Net<W> {
         Some(self.wiring.routes().port(choices, chosen))
     }
 
-    /// Which of several ports, by what waits there (`fabric/alb.rs`).
+    /// Chooses one of several ports by their queue lengths (`fabric/alb.rs`).
     #[inline(never)]
     fn adapt(&mut self, switch: u32, (choices, level): (Choices, u8), alb: Alb) -> u32 {
         if !W::Queue::IS_COMBINED {
-            // Ports act when they are looked at.
+            // Ports are lazy, so their queues should be brought up to date before they are
+            // compared.
             for chosen in 0..choices.count {
                 let port = self.wiring.routes().port(choices, chosen);
                 self.advance(port, false);
@@ -209,7 +214,7 @@ impl<W: World> Net<W> {
         alb.choose(choices.count, drain, (&mut self.chooser, turn))
     }
 
-    /// A packet is at an output port.
+    /// A packet arrives at an output port.
     #[inline]
     fn enqueue(&mut self, switch: u32, port_index: u32, slot: u32) {
         if self.ports[port_index as usize].is_due(self.now) {
@@ -227,7 +232,7 @@ impl<W: World> Net<W> {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
             }
             if let Some(at) = port.start(frames, slot, self.now) {
-                self.schedule(at, Event::Arrival(port_index));
+                self.schedule(at, NetEvent::Arrival(port_index));
             }
             return;
         }
@@ -237,12 +242,12 @@ impl<W: World> Net<W> {
         if self.admit(switch, port_index, slot) && first {
             let port = &self.ports[port_index as usize];
             if port.is_stalled() {
-                self.schedule(port.free_at, Event::Arrival(port_index));
+                self.schedule(port.free_at, NetEvent::Arrival(port_index));
             }
         }
     }
 
-    /// The queue says what becomes of a frame that has to wait; true when it waits.
+    /// Lets the discipline decide about a frame that has to wait; true if it waits.
     #[inline]
     fn admit(&mut self, switch: u32, port_index: u32, slot: u32) -> bool {
         loop {
@@ -251,7 +256,7 @@ impl<W: World> Net<W> {
                 let level = self.flights.frame(slot).priority();
                 room = bytes.saturating_sub(self.level_bytes(port_index, level));
             }
-            let mut waiting = Waiting {
+            let mut waiting = WaitingFrames {
                 port: &mut self.ports[port_index as usize],
                 levels: &mut self.levels[port_index as usize],
                 frames: &mut self.flights.frames,
@@ -281,13 +286,14 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// A port's queue dropped a frame.
+    /// The discipline of a port dropped a frame.
     pub fn drop_at(&mut self, port_index: u32, slot: u32) {
         self.drops[port_index as usize] += 1;
         self.lose(slot, LossCause::Overflow);
     }
 
-    /// A switch sends a frame back to its sender; one that was sent back before is lost.
+    /// A switch returns a frame to its sender. A frame that was returned before is lost, because
+    /// its sender cannot be reached.
     #[cold]
     fn send_back(&mut self, switch: u32, slot: u32) {
         if self.flights.frame(slot).marks().has(Marks::RETURNED) {
@@ -299,7 +305,7 @@ impl<W: World> Net<W> {
         self.forward(switch, slot);
     }
 
-    /// Wire bytes that a port may hold more: of its own memory, and of its switch's.
+    /// Wire bytes that a port may still take, limited by its own memory and by its switch's.
     #[inline]
     pub fn room(&mut self, switch: u32, port_index: u32) -> u64 {
         let limit = self.ports[port_index as usize].limit;
@@ -313,7 +319,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// Wire bytes that wait at a level of a port.
+    /// Wire bytes that wait at one level of a port.
     #[cold]
     fn level_bytes(&self, port_index: u32, level: u8) -> u64 {
         let (port, levels) = (&self.ports[port_index as usize], &self.levels[port_index as usize]);
@@ -321,7 +327,7 @@ impl<W: World> Net<W> {
         port.list(levels, frames, level).map(|slot| u64::from(frames[slot as usize].bytes)).sum()
     }
 
-    /// The same where the ports of a switch share memory.
+    /// Wire bytes that a port may still take if the ports of a switch share memory.
     #[cold]
     fn pool_room(&mut self, switch: u32, port_index: u32) -> u64 {
         let Buffers::Shared { bytes: limit, alpha_percent } = self.config.buffers else {
@@ -347,8 +353,8 @@ impl<W: World> Net<W> {
         u64::from(self.ports[port_index as usize].queued()) + u64::from(in_service)
     }
 
-    /// What a switch's port serves. A frame that was cut through is in service until its last bit
-    /// has left, although it may have been taken out of the pipe.
+    /// The frame that a switch's port serves. A frame that is cut through stays in service until
+    /// its last bit has left, although it may already be out of the pipe.
     fn in_service(&self, port_index: u32) -> Option<Service> {
         let port = &self.ports[port_index as usize];
         match self.services.get(port_index as usize) {
@@ -366,11 +372,11 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// What a frame finds at a switch's port.
+    /// The queue that a frame finds at a switch's port.
     pub fn backlog(&self, port_index: u32) -> Backlog {
         let port = &self.ports[port_index as usize];
         let in_service = self.in_service(port_index);
-        // A link whose rate changed may seem to have more to go.
+        // After a change of rate, the estimate may exceed the frame; cap it.
         let residual =
             |service: Service| port.residual(self.now, service.mbps).min(u32::from(service.bytes));
         Backlog {
@@ -380,7 +386,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// A packet is at its host, which is up and not paused.
+    /// A packet reaches its host, which is up and not paused.
     #[inline]
     pub fn deliver(&mut self, id: u32, slot: u32) {
         let frame = self.flights.frame(slot);
@@ -388,7 +394,7 @@ impl<W: World> Net<W> {
         let from = HostId(*from);
         let transport = &mut self.transports[id as usize];
         let marks = frame.marks();
-        let arrival = Arrival {
+        let arrival = PacketMeta {
             from,
             priority: frame.priority(),
             ce: marks.has(Marks::CE),
@@ -403,10 +409,10 @@ impl<W: World> Net<W> {
         self.flights.remove(slot);
     }
 
-    /// What waits at a port is lost.
+    /// Drops all frames that wait at a port, because its link failed.
     pub fn lose_waiting(&mut self, port_index: u32) {
         loop {
-            let mut waiting = Waiting {
+            let mut waiting = WaitingFrames {
                 port: &mut self.ports[port_index as usize],
                 levels: &mut self.levels[port_index as usize],
                 frames: &mut self.flights.frames,
@@ -429,7 +435,7 @@ impl<W: World> Net<W> {
 }
 
 #[inline]
-pub(super) fn at_port(port: &Port, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
+pub(super) fn at_port(port: &OutputPort, index: u32, slot: u32, frames: &[Frame]) -> AtPort {
     let frame = frames[slot as usize];
     AtPort {
         port: PortId(index),

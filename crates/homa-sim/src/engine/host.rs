@@ -1,36 +1,37 @@
-//! What the engine knows of a host: the wire it pulls packets for, its one timer, whether it is
-//! alive. The transport lies elsewhere: it is large, and this is looked at more often.
+//! State of a host that the engine keeps: the wire it pulls packets for, its one timer, and whether
+//! it is up. The transport is stored apart, because it is large and this is read more often.
 //!
 //! Invariants: at most one wake-up for the wire is pending, and only while the transport has
-//! something to send; at most one timer event is *current* (older ones still in the queue are
-//! ignored).
+//! something to send; at most one timer event is *current*. Older timer events that are still in
+//! the queue are ignored.
 
 use homa_proto::Time;
 
 use crate::time::SimTime;
 
-/// See the module's description.
+/// The engine's state of one host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Host {
-    /// The current timer event; `MAX`: none.
+pub(super) struct HostState {
+    /// Time of the current timer event; `MAX` if none.
     pub timer: SimTime,
-    /// Frozen until then: nothing is processed, nothing new is sent.
+    /// Until this time the host is frozen: it processes nothing and sends nothing new.
     pub paused_until: SimTime,
-    /// The timer waited for that: what arrived meanwhile comes before it.
+    /// The timer was delayed until the end of a pause. Packets that arrived during the pause are
+    /// processed before it.
     pub timer_waited: bool,
-    /// Counts restarts.
+    /// Number of restarts.
     pub life: u32,
     pub up: bool,
-    /// A wake-up at the end of the present packet is pending.
+    /// A wake-up at the end of the packet on the wire is pending.
     pub wire_awaited: bool,
-    /// Listed as having new input.
+    /// The host is in the list of hosts with new input.
     pub dirty: bool,
 }
 
-impl Host {
+impl HostState {
     pub const fn new() -> Self {
         Self {
-            // The first call tells the transport when its life begins.
+            // The first call informs the transport of the start of its life.
             timer: SimTime::ZERO,
             paused_until: SimTime::ZERO,
             timer_waited: false,
@@ -41,7 +42,7 @@ impl Host {
         }
     }
 
-    /// When the transport's deadline needs a new timer event, its time.
+    /// Time of a new timer event, if the transport's deadline needs one.
     #[inline]
     pub fn rearm(&mut self, now: SimTime, deadline: Option<Time>) -> Option<SimTime> {
         let deadline = SimTime::from_protocol(deadline?);

@@ -1,13 +1,14 @@
-//! The deterministic core: hosts that run a transport, joined by a fabric, packet by packet.
+//! The deterministic core: hosts that run a transport, joined by a fabric, simulated packet by
+//! packet.
 //!
-//! A host pulls a packet from its transport when its wire is free; the packet crosses links and
+//! If a host's wire is free, it pulls a packet from its transport. The packet crosses links and
 //! switches and is given to the receiver's transport. Output-queued switches cost one event per
-//! hop; those that queue at their inputs, too (`cioq`), four. Everything is chosen at compile time
-//! ([`World`]): transport, queues, applications, probe, faults.
+//! hop, input-queued ones (`cioq`) four. Transport, queues, applications, probe and faults are
+//! chosen at compile time ([`World`]).
 //!
-//! Invariants: events happen in the order (time, order of scheduling); one pending event per port
-//! and one current timer per host; nothing is allocated per packet once buffers have grown; equal
-//! inputs give equal [`Simulation::trace_hash`] values on any machine.
+//! Invariants: events happen in the order of time, then of scheduling; each port has at most one
+//! pending event and each host one current timer; nothing is allocated per packet once buffers have
+//! grown; equal inputs give equal [`Simulation::trace_hash`] values on any machine.
 
 mod agenda;
 mod application;
@@ -15,11 +16,11 @@ mod chronicle;
 mod cioq;
 mod event_queue;
 mod fault;
-mod fetch;
 mod hop;
 mod host;
 mod net;
 mod preemption;
+mod prefetch;
 mod probe;
 mod run;
 mod wheel;
@@ -28,9 +29,9 @@ mod world;
 pub use application::{Application, Context};
 pub use chronicle::Chronicle;
 pub(crate) use cioq::earliest_pause;
-pub use cioq::{MOST_LINKS, PauseReport, Stuck};
+pub use cioq::{MOST_LINKS, PauseReport, StuckLevels};
 pub use event_queue::EventQueue;
-pub use fault::{Fault, Link, LinkChange, NoFaults, RandomFaults, Script, Verdict};
+pub use fault::{DirectedLink, Fault, LinkChange, NoFaults, PacketFate, RandomFaults, Script};
 pub use probe::{AtPort, Backlog, LossCause, Probe};
 pub use wheel::Wheel;
 pub use world::{PacketOf, TagOf, World};
@@ -43,36 +44,36 @@ use crate::transport::Transport;
 pub(crate) use net::TraceHash;
 use net::{Incident, Net};
 
-/// Makes the transport of a host, also for each life after the first.
+/// Makes the transport of a host, given its life: 0 at first, then the number of restarts.
 pub type MakeTransport<T> = Box<dyn FnMut(HostId, u32) -> T>;
 
-/// Why [`Simulation::run_until`] came back.
+/// Why [`Simulation::run_until`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The time was reached; more is pending.
+    /// The time was reached; more events are pending.
     Time,
-    /// Nothing is pending any more.
+    /// No event is pending.
     Drained,
-    /// The application said so.
+    /// The application stopped the run.
     Stopped,
-    /// The number of events allowed happened.
+    /// The allowed number of events happened.
     Events,
 }
 
-/// What a run counted.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets serialised on a link and delivered at its far end, counted on every link.
+    /// Packets serialised and delivered, counted once on every link.
     pub packet_hops: u64,
     /// Events that happened.
     pub events: u64,
-    /// Most events pending at once.
+    /// Largest number of events pending at once.
     pub peak_pending: usize,
-    /// Packets lost, whatever the cause.
+    /// Packets lost, for any reason.
     pub lost: u64,
 }
 
-/// A network of hosts. See the module's description.
+/// A network of hosts; see the [module](self).
 pub struct Simulation<W: World> {
     net: Net<W>,
     application: W::App,
@@ -86,7 +87,7 @@ where
     P: Probe<T>,
     F: Fault<T::Packet>,
 {
-    /// [`Simulation::with_queues`] where ports serve strict priorities.
+    /// As [`Simulation::with_queues`], with strict priorities at every port.
     pub fn new(
         wiring: Wiring,
         config: FabricConfig,
@@ -108,10 +109,9 @@ where
     P: Probe<T>,
     F: Fault<T::Packet>,
 {
-    /// All hosts up, nothing scheduled but their first timers. The wiring must be fit
-    /// ([`Wiring::unfit`]). `preemption` needs a queue that is
-    /// [preemptible](PortQueue::IS_PREEMPTIBLE). The queues of hosts' own ports are never used: a
-    /// host pulls.
+    /// All hosts are up, and only their first timers are scheduled. [`Wiring::unfit`] should be
+    /// `None`. `preemption` needs a queue that is [preemptible](PortQueue::IS_PREEMPTIBLE). The
+    /// queues of the hosts' own ports are unused, because a host pulls.
     pub fn with_queues(
         wiring: Wiring,
         config: FabricConfig,
@@ -135,23 +135,24 @@ impl<W: World> Simulation<W> {
         Context::wake_at(&mut self.net, at, token);
     }
 
-    /// Calls [`Application::wake_host`] at `at`, unless the host restarts before.
+    /// Calls [`Application::wake_host`] at `at`, unless the host restarts before that.
     pub fn wake_host_at(&mut self, host: HostId, at: SimTime, token: u64) {
         Context::wake_host_at(&mut self.net, host, at, token);
     }
 
-    /// Freezes `host` for a while: packets, timers and applications wait.
+    /// Freezes `host` for `length`: packets, timers and application call-backs wait.
     pub fn pause(&mut self, host: HostId, at: SimTime, length: SimDuration) {
         self.net.plan(at, Incident::Pause { host, until: at + length });
     }
 
-    /// Stops `host`, which loses all state; it starts anew after `downtime`, or never. A downtime
-    /// shorter than the longest way of a packet lets packets of the old life meet the new one.
+    /// Stops `host`, which loses all state, and restarts it after `downtime`, if given. If the
+    /// downtime is shorter than the longest delay of a packet, packets of the old life reach the
+    /// new one.
     pub fn crash(&mut self, host: HostId, at: SimTime, downtime: Option<SimDuration>) {
         self.net.plan(at, Incident::Crash { host, downtime });
     }
 
-    /// Changes one direction of a link.
+    /// Changes one direction of a link at `at`.
     pub fn change_link(&mut self, port: PortId, at: SimTime, change: LinkChange) {
         if let LinkChange::Rate(rate) = change {
             self.net.expect_rate(port, at, rate);
@@ -159,23 +160,24 @@ impl<W: World> Simulation<W> {
         self.net.plan(at, Incident::Link(port, change));
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> SimTime {
         self.net.now
     }
 
-    /// When the last event happened: earlier than [`Simulation::now`] after a wait for nothing.
+    /// Time of the last event. It is earlier than [`Simulation::now`] if the run waited without an
+    /// event.
     pub fn last_event(&self) -> SimTime {
         let (at, number) = self.net.idle;
         if number == self.net.counters.events { at } else { self.net.now }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counters(&self) -> Counters {
         Counters { peak_pending: self.net.events.peak(), ..self.net.counters }
     }
 
-    /// Events not yet happened.
+    /// Number of pending events.
     pub fn pending(&self) -> usize {
         self.net.events.len()
     }
@@ -185,7 +187,7 @@ impl<W: World> Simulation<W> {
         self.net.flights.live()
     }
 
-    /// Equal for two runs exactly when the same packets (by sender, receiver, size, priority and
+    /// Equal for two runs exactly if the same packets (by sender, receiver, size, priority and
     /// flow) were sent and received at the same times, up to collisions of a 64-bit hash.
     pub fn trace_hash(&self) -> u64 {
         self.net.trace.0
@@ -196,7 +198,7 @@ impl<W: World> Simulation<W> {
         &self.net.wiring
     }
 
-    /// The transport of a host that is up.
+    /// The transport of a host, if it is up.
     pub fn transport(&self, host: HostId) -> Option<&W::Host> {
         let up = self.net.hosts.get(host.0 as usize)?.up;
         up.then(|| &self.net.transports[host.0 as usize])
@@ -208,17 +210,18 @@ impl<W: World> Simulation<W> {
         both.filter(|(host, _)| host.up).map(|(_, transport)| transport)
     }
 
-    /// Wire bytes of the frames that a port has begun to send.
+    /// Wire bytes of the frames whose transmission a port has begun.
     pub fn sent_bytes(&self, port: PortId) -> u64 {
         self.net.ports[port.0 as usize].sent_bytes
     }
 
-    /// Frames that a port's queue dropped: for want of buffer, or because others were worth more.
+    /// Frames dropped by a port's queue, because it was full or because it kept more important
+    /// ones.
     pub fn dropped_frames(&self, port: PortId) -> u64 {
         self.net.drops[port.0 as usize]
     }
 
-    /// Which ports are paused, and for whom they wait; `None` where no link can be paused.
+    /// Paused ports and the ports that they wait for; `None` if no link can be paused.
     pub fn pause_report(&self) -> Option<PauseReport> {
         self.net.pause_report()
     }
@@ -228,7 +231,7 @@ impl<W: World> Simulation<W> {
         &self.net.probe
     }
 
-    /// The probe, to be asked for its findings.
+    /// The probe, for reading its results.
     pub fn probe_mut(&mut self) -> &mut W::Probe {
         &mut self.net.probe
     }
@@ -238,7 +241,7 @@ impl<W: World> Simulation<W> {
         &self.application
     }
 
-    /// The application, to be asked for its findings.
+    /// The application, for reading its results.
     pub fn application_mut(&mut self) -> &mut W::App {
         &mut self.application
     }

@@ -1,49 +1,49 @@
-//! The network without its applications: its state. How packets move through it: `hop.rs`.
+//! State of the network without its applications. `hop.rs` moves packets through it.
 
 use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
 use crate::fabric::{
-    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, Port, PortQueue,
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, OutputPort, PortQueue,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
 use crate::transport::Transport;
 
-use super::agenda::{Event, Ticket};
+use super::agenda::{NetEvent, Ticket};
 use super::application::Context;
 use super::cioq::Cioq;
 use super::fault::LinkChange;
-use super::fetch::Ahead;
-use super::host::Host;
+use super::host::HostState;
+use super::prefetch::Lookahead;
 use super::probe::{AtPort, Probe};
 use super::world::{PacketOf, TagOf, World};
 use super::{Counters, Wheel};
 
-/// See the module's description.
+/// The network: ports, hosts, packets in flight and pending events.
 pub(super) struct Net<W: World> {
     pub now: SimTime,
-    /// When the last event happened after which none was pending, and its number.
+    /// Time and number of the last event after which none was pending.
     pub idle: (SimTime, u64),
     pub events: Wheel<Ticket>,
-    pub ports: Vec<Port>,
+    pub ports: Vec<OutputPort>,
     /// By port.
     pub levels: Vec<Levels>,
     /// By port: frames that its queue dropped.
     pub drops: Vec<u64>,
-    /// By port; of no size where strict priority needs none.
+    /// By port; a zero-sized type under strict priority.
     pub queues: Vec<W::Queue>,
     pub flights: Flights<PacketOf<W>, TagOf<W>>,
-    /// What switches that queue at their inputs keep; otherwise of no size.
+    /// State of input-queued switches; otherwise empty.
     pub cioq: Cioq<PacketOf<W>>,
-    /// By switch, where forwarding is adaptive: the choice before.
+    /// By switch, if forwarding is adaptive: the previous choice.
     pub turns: Vec<u32>,
-    /// By port, if frames are interrupted or cut through: what it serves.
+    /// By port, if frames are interrupted or cut through: the frame in service.
     pub services: Vec<Service>,
     /// By switch, if its ports share memory: its ports.
     pub siblings: Vec<Vec<u32>>,
-    /// By port: its link works.
+    /// By port: its link is up.
     alive: Vec<bool>,
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostState>,
     /// By host.
     pub transports: Vec<W::Host>,
     pub wiring: Wiring,
@@ -54,21 +54,21 @@ pub(super) struct Net<W: World> {
     pub counters: Counters,
     pub trace: TraceHash,
     pub stopped: bool,
-    /// Keeps the compiler from leaving out reads that are made for their side effect.
+    /// Keeps the compiler from removing reads whose only purpose is to fill the cache.
     pub fetched: u32,
-    /// Memory of [`Net::fetch`].
-    pub ahead: Vec<Ahead>,
-    /// Hosts that got input from an application.
+    /// Buffer of [`Net::prefetch`].
+    pub ahead: Vec<Lookahead>,
+    /// Hosts with input from an application.
     pub dirty: Vec<u32>,
     wakes: Vec<Wake>,
     free_wakes: Vec<u32>,
     incidents: Vec<Incident>,
 }
 
-/// What a port serves: of the last frame that entered service.
+/// The last frame that entered service at a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
-    /// If frames are interrupted: the frame; `NONE`: none is in service.
+    /// With preemption, the frame, or `NONE` if no frame is in service.
     pub slot: u32,
     /// The rate at which it leaves.
     pub mbps: u32,
@@ -80,7 +80,7 @@ impl Service {
     const NONE: Self = Self { slot: NONE, mbps: 1, bytes: 0, priority: 0 };
 
     /// A frame that enters service at a port now.
-    pub fn of(port: &Port, slot: u32, there: &AtPort) -> Self {
+    pub fn of(port: &OutputPort, slot: u32, there: &AtPort) -> Self {
         let AtPort { wire_bytes, priority, .. } = *there;
         Self { slot, mbps: port.mbps, bytes: wire_bytes as u16, priority }
     }
@@ -90,19 +90,19 @@ impl Service {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
     pub token: u64,
-    /// `NONE`: of the network as a whole.
+    /// `NONE` for the network as a whole.
     pub host: u32,
     pub life: u32,
 }
 
-/// Something that happens to a host or a link.
+/// An incident of a host or a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Incident {
     /// A host freezes.
     Pause { host: HostId, until: SimTime },
-    /// A host stops; comes back after `downtime`, if given.
+    /// A host stops, and restarts after `downtime`, if given.
     Crash { host: HostId, downtime: Option<SimDuration> },
-    /// A crashed host comes back.
+    /// A crashed host restarts.
     Restart(HostId),
     /// A link changes.
     Link(PortId, LinkChange),
@@ -120,10 +120,10 @@ impl<W: World> Net<W> {
             }
             _ => u32::MAX,
         };
-        let port = |spec: &PortSpec| Port::new(spec, limit(spec));
+        let port = |spec: &PortSpec| OutputPort::new(spec, limit(spec));
         let mut events = Wheel::default();
         for host in 0..wiring.hosts() {
-            events.push(SimTime::ZERO, Ticket::new(Event::Timer(host)));
+            events.push(SimTime::ZERO, Ticket::new(NetEvent::Timer(host)));
         }
         let adaptive = matches!(config.forwarding, Forwarding::Adaptive(_));
         let mut net = Self {
@@ -144,7 +144,7 @@ impl<W: World> Net<W> {
             },
             siblings: siblings(&wiring, config.buffers),
             alive: vec![true; wiring.ports().len()],
-            hosts: vec![Host::new(); transports.len()],
+            hosts: vec![HostState::new(); transports.len()],
             transports,
             chooser: Chooser::new(config.seed),
             wiring,
@@ -165,8 +165,8 @@ impl<W: World> Net<W> {
         net
     }
 
-    /// Which links a switch cuts through: it may pass on what is still arriving only if none of its
-    /// ports is faster.
+    /// Decides which links a switch cuts through. It may forward a frame that is still arriving
+    /// only if none of its ports is faster, because a faster port would run dry.
     fn choose_cut_through(&mut self) {
         if !self.config.cut_through || self.config.preemption {
             return;
@@ -184,23 +184,23 @@ impl<W: World> Net<W> {
     }
 
     #[inline]
-    pub fn schedule(&mut self, at: SimTime, event: Event) {
+    pub fn schedule(&mut self, at: SimTime, event: NetEvent) {
         self.events.push(at, Ticket::new(event));
     }
 
     pub fn plan(&mut self, at: SimTime, incident: Incident) {
         self.incidents.push(incident);
-        self.schedule(at, Event::Incident((self.incidents.len() - 1) as u32));
+        self.schedule(at, NetEvent::Incident((self.incidents.len() - 1) as u32));
     }
 
-    /// A link is to change its pace.
+    /// Announces a later change of a link's rate.
     pub fn expect_rate(&mut self, port: PortId, at: SimTime, rate: Rate) {
         if let Some(config) = self.config.cioq {
             self.cioq.expect_rate(self.wiring.ports(), config, (port.0, at, rate));
         }
     }
 
-    /// A link fails, comes back or changes its pace; routes follow at once.
+    /// A link fails, recovers or changes its rate; routes follow at once.
     pub fn change_link(&mut self, port: PortId, change: LinkChange) {
         self.advance(port.0, false);
         let works = match change {
@@ -213,13 +213,13 @@ impl<W: World> Net<W> {
             }
         };
         if !works && W::Queue::IS_COMBINED {
-            self.cut_output(port.0);
+            self.clear_output(port.0);
         } else if !works {
             self.lose_waiting(port.0);
         }
         self.ports[port.0 as usize].failed = !works;
         if works && W::Queue::IS_COMBINED {
-            self.tell_again(port.0);
+            self.signal_again(port.0);
         }
         self.alive[port.0 as usize] = works;
         self.wiring.reroute(&self.alive);
@@ -229,7 +229,7 @@ impl<W: World> Net<W> {
         self.incidents[index as usize]
     }
 
-    /// The call-back with this number, which becomes free.
+    /// Takes a call-back; its number becomes free.
     pub fn take_wake(&mut self, index: u32) -> Wake {
         self.free_wakes.push(index);
         self.wakes[index as usize]
@@ -246,7 +246,7 @@ impl<W: World> Net<W> {
                 (self.wakes.len() - 1) as u32
             }
         };
-        self.schedule(at.max(self.now), Event::Wake(index));
+        self.schedule(at.max(self.now), NetEvent::Wake(index));
     }
 
     fn mark(&mut self, host: HostId) {
@@ -307,7 +307,7 @@ fn siblings(wiring: &Wiring, buffers: Buffers) -> Vec<Vec<u32>> {
     siblings
 }
 
-/// An order-dependent hash of what happened.
+/// A hash of the events, which depends on their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceHash(pub u64);
 

@@ -1,26 +1,28 @@
-//! Link-level preemption: a frame of higher priority interrupts the one in service, whose rest goes
-//! on later (Homa §5.2: all that is left to win). At the ports of switches; hosts choose their next
-//! packet when the wire is free. Nothing is charged for the fragments.
+//! Link-level preemption at the ports of switches: a frame of higher priority interrupts the one in
+//! service, whose rest is sent later (Homa §5.2: all that is left to win). Hosts choose their next
+//! packet when the wire is free. Fragments cost no extra bytes.
 //!
-//! Here a port does need an event for "transmission finished", since that time may move. An
-//! interrupted frame waits at the head of its level with the bytes it has left; its whole length is
-//! kept in `gap`, which means nothing outside of a pipe, with a bit that says whether it has been
-//! in service. Invariants: a frame enters the pipe when its last bit has left; of several events of
-//! one port the one at `free_at` counts.
+//! Here a port needs an event for "transmission finished", because that time may move. An
+//! interrupted frame waits at the head of its level with its remaining bytes. Its whole length is
+//! kept in `gap`, which is unused outside of a pipe, with a bit that is set if it has been in
+//! service.
+//!
+//! Invariants: a frame enters the pipe when its last bit has left; of several events of one port
+//! only the one at `free_at` counts.
 
 use crate::fabric::NONE;
 
-use super::agenda::Event;
+use super::agenda::NetEvent;
 use super::hop::at_port;
 use super::net::{Net, Service};
 use super::probe::Probe;
 use super::world::World;
 
-/// In `gap`, above the frame's length: it has been in service.
+/// Bit of `gap` above the frame's length: the frame has been in service.
 const BEGUN: u32 = 1 << 16;
 
 impl<W: World> Net<W> {
-    /// A packet is at an output port.
+    /// A packet arrives at an output port.
     #[cold]
     pub fn enqueue_preempting(&mut self, switch: u32, port_index: u32, slot: u32) {
         let port = &self.ports[port_index as usize];
@@ -70,10 +72,11 @@ impl<W: World> Net<W> {
         }
         self.services[port_index as usize] = Service::of(port, slot, &there);
         let free_at = port.occupy(self.now, frame.bytes);
-        self.schedule(free_at, Event::Served(port_index));
+        self.schedule(free_at, NetEvent::Served(port_index));
     }
 
-    /// The last bit of the frame in service may have left.
+    /// The last bit of the frame in service may have left. If the frame was interrupted, it left
+    /// later and this event is stale.
     pub fn on_served(&mut self, port_index: u32) {
         let port = &mut self.ports[port_index as usize];
         let slot = self.services[port_index as usize].slot;
@@ -87,7 +90,7 @@ impl<W: World> Net<W> {
         let alone = port.launch(frames, slot);
         let next = port.take_first(&mut self.levels[port_index as usize], frames);
         if let Some(at) = alone {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         }
         if let Some(next) = next {
             self.begin(port_index, next);

@@ -1,9 +1,9 @@
-//! Observation: one method per thing that happens, each empty unless overridden, so that what
-//! nobody watches costs nothing. A probe cannot influence anything.
+//! Observation of a run: one method per kind of event, each empty unless overridden, so that an
+//! event without an observer costs nothing. A probe cannot influence the run.
 //!
-//! Events of one host come in the order of time, and so do those of one port. Between ports
-//! `departed` may come late, by at most the link's delay, because ports act when they are looked
-//! at: use the time given, not the order of calls.
+//! Events of one host come in the order of time, and so do those of one port. Between ports,
+//! `departed` may be late by at most the link's delay, because ports are lazy. A probe should
+//! therefore use the time given, not the order of calls.
 
 use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted};
 
@@ -11,30 +11,30 @@ use crate::time::SimTime;
 use crate::topology::{HostId, PortId, Tier};
 use crate::transport::{Label, Transport};
 
-/// Why a packet never arrived.
+/// Why a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
-    /// A fault.
+    /// An injected fault ([`super::Fault`]).
     Fault,
-    /// The queue of an output port dropped it: its buffer was full, or others were worth more.
+    /// The queue of an output port dropped it, because it was full or kept more important frames.
     Overflow,
     /// The destination host was down.
     HostDown,
-    /// A link on its way failed.
+    /// A link on its path failed.
     LinkDown,
-    /// There is no such host, or no way to it.
+    /// The host does not exist, or no route leads to it.
     NoRoute,
 }
 
 /// A frame at a port of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtPort {
-    /// Which port.
+    /// The port.
     pub port: PortId,
-    /// Its place in the hierarchy.
+    /// The port's place in the hierarchy.
     pub tier: Tier,
-    /// Names the packet from `transmitted` or `copied` to `received` or `lost`; then the number is
-    /// reused.
+    /// Identifies the packet from `transmitted` or `copied` to `received` or `lost`; then the
+    /// number is reused.
     pub slot: u32,
     /// Bytes on the wire.
     pub wire_bytes: u32,
@@ -42,20 +42,20 @@ pub struct AtPort {
     pub priority: u8,
 }
 
-/// What a frame finds at its arrival at a port.
+/// The queue that a frame finds when it arrives at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Wire bytes that wait, whatever their priority.
+    /// Wire bytes that wait, of all priorities.
     pub queued_bytes: u64,
     /// Wire bytes of the frame in service that have not left yet.
     pub residual_bytes: u32,
-    /// Level of the frame in service; meaningless when `residual_bytes` is 0.
+    /// Level of the frame in service; undefined if `residual_bytes` is 0.
     pub in_service_priority: u8,
 }
 
-/// Receives what happens. `T` is what hosts run: it knows what its packets carry.
+/// Observes a run. `T` is the hosts' transport, whose packets the probe may read.
 pub trait Probe<T: Transport> {
-    /// An application submitted something.
+    /// An application submitted a message.
     #[inline]
     fn submitted(
         &mut self,
@@ -66,7 +66,7 @@ pub trait Probe<T: Transport> {
     ) {
     }
 
-    /// A transport reported something to its application.
+    /// A transport reported an event to its application.
     #[inline]
     fn event(&mut self, _now: SimTime, _host: HostId, _event: &Event) {}
 
@@ -90,7 +90,7 @@ pub trait Probe<T: Transport> {
     #[inline]
     fn departed(&mut self, _at: SimTime, _frame: &AtPort) {}
 
-    /// A frame of higher priority interrupts one in service: `wire_bytes` of this one are left.
+    /// A frame of higher priority interrupts this one, which has `wire_bytes` left.
     #[inline]
     fn interrupted(&mut self, _now: SimTime, _frame: &AtPort) {}
 
@@ -98,24 +98,23 @@ pub trait Probe<T: Transport> {
     #[inline]
     fn resumed(&mut self, _now: SimTime, _frame: &AtPort) {}
 
-    /// A switch cut off a frame's payload: so many bytes are left.
+    /// A switch trimmed a frame's payload; `wire_bytes` are left.
     #[inline]
     fn trimmed(&mut self, _now: SimTime, _frame: &AtPort) {}
 
-    /// A switch turned a packet round, of which so many wire bytes are left: it goes back to its
-    /// sender.
+    /// A switch returns a packet, of now `wire_bytes`, to its sender.
     #[inline]
     fn returned(&mut self, _now: SimTime, _slot: u32, _wire_bytes: u16) {}
 
-    /// A link duplicated a packet: there are two now, which take effect one by one.
+    /// A link duplicated a packet. Both copies take effect, one by one.
     #[inline]
     fn copied(&mut self, _now: SimTime, _slot: u32, _copy: u32) {}
 
-    /// A packet at the end of a link takes effect only later.
+    /// A packet at the end of a link takes effect only at `until`.
     #[inline]
     fn deferred(&mut self, _now: SimTime, _slot: u32, _until: SimTime) {}
 
-    /// A packet was given to the transport of `host`.
+    /// The transport of `host` processed a packet.
     #[inline]
     fn received(
         &mut self,
@@ -128,7 +127,7 @@ pub trait Probe<T: Transport> {
     ) {
     }
 
-    /// A packet to `to` disappeared.
+    /// A packet to `to` was lost.
     #[inline]
     fn lost(
         &mut self,
@@ -144,11 +143,11 @@ pub trait Probe<T: Transport> {
     #[inline]
     fn rate_changed(&mut self, _now: SimTime, _port: PortId, _rate: Rate) {}
 
-    /// `host` stopped without a trace of its state.
+    /// `host` crashed and lost its state.
     #[inline]
     fn crashed(&mut self, _now: SimTime, _host: HostId) {}
 
-    /// `host` runs a new transport.
+    /// `host` restarted with a new transport.
     #[inline]
     fn restarted(&mut self, _now: SimTime, _host: HostId) {}
 }
@@ -183,7 +182,7 @@ macro_rules! maybe {
     };
 }
 
-/// All methods of [`Probe`], forwarded by a macro.
+/// Lists all methods of [`Probe`] for a macro that forwards them.
 macro_rules! forwarded {
     ($forward:ident) => {
         $forward! {
@@ -212,17 +211,17 @@ macro_rules! forwarded {
     };
 }
 
-/// Two probes see the same.
+/// Two probes that observe the same run.
 impl<T: Transport, A: Probe<T>, B: Probe<T>> Probe<T> for (A, B) {
     forwarded!(both);
 }
 
-/// A probe that is there or not, as the run decides.
+/// A probe that a run may leave out.
 impl<T: Transport, A: Probe<T>> Probe<T> for Option<A> {
     forwarded!(maybe);
 }
 
-/// A probe that is asked for its findings when the simulation is gone.
+/// A borrowed probe, whose results outlive the simulation.
 impl<T: Transport, A: Probe<T>> Probe<T> for &mut A {
     forwarded!(behind);
 }

@@ -1,4 +1,4 @@
-//! The loop: one handler per kind of event.
+//! The event loop, with one handler per kind of event.
 
 use crate::fabric::NONE;
 use crate::fabric::queue::PortQueue;
@@ -6,7 +6,7 @@ use crate::time::SimTime;
 use crate::topology::{HostId, NodeId};
 use crate::transport::Transport;
 
-use super::agenda::Event;
+use super::agenda::NetEvent;
 use super::application::Application;
 use super::net::{Incident, Wake};
 use super::probe::{LossCause, Probe};
@@ -14,8 +14,8 @@ use super::world::World;
 use super::{Halt, Simulation};
 
 impl<W: World> Simulation<W> {
-    /// Runs everything that is due up to `end`, at most `max_events` events. Then it is `end`,
-    /// unless something else ended the run.
+    /// Runs all events that are due up to `end`, at most `max_events`. The time is `end`
+    /// afterwards, unless the run ended for another reason.
     pub fn run_until(&mut self, end: SimTime, max_events: u64) -> Halt {
         let last = self.net.counters.events.saturating_add(max_events);
         while self.net.counters.events < last {
@@ -35,7 +35,7 @@ impl<W: World> Simulation<W> {
                 }
                 Some(_) => {
                     if self.net.events.begins_batch() {
-                        self.net.fetch();
+                        self.net.prefetch();
                     }
                     self.step()
                 }
@@ -48,12 +48,12 @@ impl<W: World> Simulation<W> {
         Halt::Events
     }
 
-    /// Runs until nothing is pending or the application stops it.
+    /// Runs until no event is pending or the application stops the run.
     pub fn run_to_drain(&mut self) -> Halt {
         self.run_until(SimTime::MAX, u64::MAX)
     }
 
-    /// The next event; false when nothing is pending.
+    /// Runs the next event; false if none is pending.
     pub fn step(&mut self) -> bool {
         let net = &mut self.net;
         let Some((at, ticket)) = net.events.pop() else { return false };
@@ -61,31 +61,31 @@ impl<W: World> Simulation<W> {
         net.now = at;
         net.counters.events += 1;
         match ticket.event() {
-            Event::Arrival(port) => {
+            NetEvent::Arrival(port) => {
                 if let Some((slot, node)) = net.on_arrival(port) {
                     self.on_effect(slot, node);
                 }
             }
-            Event::WireFree(host) => self.on_wire_free(host),
-            Event::Timer(host) => self.on_timer(host),
-            Event::Deferred(slot) => {
+            NetEvent::WireFree(host) => self.on_wire_free(host),
+            NetEvent::Timer(host) => self.on_timer(host),
+            NetEvent::Deferred(slot) => {
                 let node = net.deferred(slot);
                 self.on_effect(slot, node);
             }
-            Event::Wake(index) => {
+            NetEvent::Wake(index) => {
                 let wake = net.take_wake(index);
                 self.on_wake(wake);
             }
-            Event::Served(port) => net.on_served(port),
-            Event::LookedUp(slot) => net.on_looked_up(slot),
-            Event::Crossed(link) => net.on_crossed(link),
-            Event::Sent(port) => net.on_sent(port),
-            Event::Paused(code) => {
+            NetEvent::Served(port) => net.on_served(port),
+            NetEvent::LookedUp(slot) => net.on_looked_up(slot),
+            NetEvent::Crossed(link) => net.on_crossed(link),
+            NetEvent::Sent(port) => net.on_sent(port),
+            NetEvent::Paused(code) => {
                 if let Some(host) = net.on_paused(code) {
                     self.settle(host);
                 }
             }
-            Event::Incident(index) => {
+            NetEvent::Incident(index) => {
                 let incident = net.incident(index);
                 self.on_incident(incident);
             }
@@ -123,7 +123,7 @@ impl<W: World> Simulation<W> {
         let host = &mut self.net.hosts[id as usize];
         if self.net.now < host.paused_until {
             let until = host.paused_until;
-            return self.net.schedule(until, Event::WireFree(id));
+            return self.net.schedule(until, NetEvent::WireFree(id));
         }
         host.wire_awaited = false;
         if host.up {
@@ -134,7 +134,7 @@ impl<W: World> Simulation<W> {
     fn on_timer(&mut self, id: u32) {
         let net = &mut self.net;
         let host = &mut net.hosts[id as usize];
-        // Superseded by an earlier deadline, or of an earlier life.
+        // A newer deadline replaced this event, or it belongs to an earlier life.
         if host.timer != net.now || !host.up {
             return;
         }
@@ -143,12 +143,13 @@ impl<W: World> Simulation<W> {
             let until = host.paused_until;
             host.timer = until;
             host.timer_waited = true;
-            return net.schedule(until, Event::Timer(id));
+            return net.schedule(until, NetEvent::Timer(id));
         }
         if std::mem::take(&mut host.timer_waited) {
-            // Behind the packets that wait for the same moment.
+            // Packets that were delayed to the same time come first, so queue the timer behind
+            // them.
             host.timer = net.now;
-            return net.schedule(net.now, Event::Timer(id));
+            return net.schedule(net.now, NetEvent::Timer(id));
         }
         net.transports[id as usize].expire(net.now.protocol());
         self.settle(id);
@@ -197,7 +198,7 @@ impl<W: World> Simulation<W> {
                 let transport = &mut net.transports[id.0 as usize];
                 *transport = (self.make)(id, host.life);
                 transport.expire(net.now.protocol());
-                net.tell_paused(id);
+                net.inform_paused(id);
                 net.probe.restarted(net.now, id);
                 self.application.restarted(net, id);
                 self.settle(id.0);
@@ -206,7 +207,7 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// Hosts that applications gave input to.
+    /// Settles the hosts that applications gave input to.
     #[inline]
     fn settle_dirty(&mut self) {
         while let Some(id) = self.net.dirty.pop() {
@@ -215,14 +216,15 @@ impl<W: World> Simulation<W> {
         }
     }
 
-    /// After an input to `id`.
+    /// Settles a host after an input to it.
     #[inline]
     fn settle(&mut self, id: u32) {
         self.settle_one(id);
         self.settle_dirty();
     }
 
-    /// Events out, wire offered, until neither changes anything; then wire and timer are awaited.
+    /// Reports events and offers the wire until neither has an effect; then schedules the wire and
+    /// the timer.
     #[inline]
     fn settle_one(&mut self, id: u32) {
         loop {
@@ -241,14 +243,14 @@ impl<W: World> Simulation<W> {
         let rearmed = host.rearm(net.now, transport.deadline());
         if busy_until > net.now && !host.wire_awaited && (held || transport.has_packet()) {
             host.wire_awaited = true;
-            net.schedule(busy_until, Event::WireFree(id));
+            net.schedule(busy_until, NetEvent::WireFree(id));
         }
         if let Some(at) = rearmed {
-            self.net.schedule(at, Event::Timer(id));
+            self.net.schedule(at, NetEvent::Timer(id));
         }
     }
 
-    /// Hands events to the application.
+    /// Hands pending events to the application.
     #[inline]
     fn drain(&mut self, id: u32) {
         let net = &mut self.net;

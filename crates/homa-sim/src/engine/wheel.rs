@@ -1,15 +1,15 @@
-//! Pending events in a total order, time and then first in first out, in constant time.
+//! Pending events in a total order, by time and then first in, first out, in constant time.
 //!
-//! A calendar of buckets, each `1 << shift` picoseconds wide, with a bitmap of those that hold
-//! something. The bucket being emptied is sorted and stands aside (`active`); what is further ahead
-//! than the calendar reaches waits in a heap. The events of a bucket are linked through a slab,
-//! seven to a line of the cache, so that nothing is allocated once it has grown. Width and number
-//! of buckets follow the density of events: a calendar that is too coarse sorts, one that is too
-//! short falls back on the heap.
+//! This is a calendar queue: buckets that are `1 << shift` picoseconds wide, with a bitmap of the
+//! nonempty ones. The bucket being emptied is sorted and kept apart (`active`). Events beyond the
+//! reach of the calendar wait in a heap. The events of a bucket are linked through a slab, seven
+//! per cache line, so that nothing is allocated once the slab has grown. Width and number of
+//! buckets follow the density of events, because a calendar that is too coarse has to sort and one
+//! that is too short falls back on the heap.
 //!
 //! Invariants: `active` holds everything up to the bucket `cursor` in order; a bucket's list is in
-//! the order of pushing, because what the heap held for it moves in before anything newer can; the
-//! order of events does not depend on width or number of buckets.
+//! the order of pushing, because the heap's events for a bucket move in before any newer event can;
+//! the order of events does not depend on the width or number of buckets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,21 +17,21 @@ use std::collections::BinaryHeap;
 use crate::time::SimTime;
 
 const NONE: u32 = u32::MAX;
-/// Buckets at the start.
+/// Number of buckets at the start.
 const MIN_SLOTS: usize = 4_096;
 const MAX_SLOTS: usize = 1 << 20;
 /// Widths of buckets: 16 ps to 1 ms.
 const FINEST: u32 = 4;
 const COARSEST: u32 = 30;
-/// Pending events from which on what they need is not in the cache, and buckets hold more, to fetch
-/// it together.
-pub(super) const MANY: usize = 2_000;
-/// Events that a bucket should hold: a node's worth, or as many as are worth fetching together.
+/// If at least this many events are pending, their memory is outside the cache, and buckets hold
+/// more events so that it can be prefetched together.
+pub(super) const PREFETCH_FROM: usize = 2_000;
+/// Events that a bucket should hold: one node, or enough to be worth prefetching together.
 const FEW_TO_SORT: u32 = 7;
 const MANY_TO_FETCH: u32 = 64;
-/// Events of a node, which is a line of the cache.
+/// Events per node, which is a cache line.
 const ROOM: usize = 7;
-/// Pops between two looks at the density.
+/// Pops between two reviews of the density.
 const REVIEW: u32 = 16_384;
 
 /// Adds a free node.
@@ -42,36 +42,36 @@ fn grow<E: Copy>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
     nodes.push(Node { next: NONE, count: 0, after: [0; ROOM], events: [event; ROOM] });
 }
 
-/// See the module's description.
+/// The pending events; see the [module](self).
 #[derive(Debug)]
 pub struct Wheel<E> {
-    active: Vec<Due<E>>,
-    /// The first of `active` that has not been taken.
+    active: Vec<DueEvent<E>>,
+    /// The first event of `active` that has not been popped.
     taken: usize,
-    /// Number of the bucket that `active` was: time shifted right by `shift`.
+    /// Number of the bucket that became `active`: its time shifted right by `shift`.
     cursor: u64,
     shift: u32,
-    /// By bucket: the node pushed last, which names the one before.
+    /// By bucket: the node pushed last, which links to the one before.
     slots: Vec<u32>,
-    /// Bit set: the bucket holds something.
+    /// A bit is set if the bucket holds events.
     bits: Vec<u64>,
     nodes: Vec<Node<E>>,
     free: u32,
-    far: BinaryHeap<Reverse<Far<E>>>,
-    /// Bucket of the first of `far`.
+    far: BinaryHeap<Reverse<FarEvent<E>>>,
+    /// Bucket of the first event in `far`.
     far_first: u64,
     far_pushed: u64,
     len: usize,
     peak: usize,
-    /// A node of the bucket that comes next: every pop reads one, so that they are in the cache
-    /// when the bucket is emptied.
+    /// A node of the next bucket. Every pop reads one, so that they are in the cache when the
+    /// bucket is emptied.
     scout: u32,
-    /// Since the last review.
+    /// Counts since the last review.
     seen: Density,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Due<E> {
+struct DueEvent<E> {
     at: SimTime,
     event: E,
 }
@@ -82,33 +82,33 @@ struct Node<E> {
     /// The node filled before it, or the next free one.
     next: u32,
     count: u32,
-    /// Picoseconds from the beginning of the bucket.
+    /// Picoseconds from the start of the bucket.
     after: [u32; ROOM],
     events: [E; ROOM],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Far<E> {
+struct FarEvent<E> {
     at: SimTime,
     order: u64,
     event: E,
 }
 
-impl<E> PartialEq for Far<E> {
+impl<E> PartialEq for FarEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.order) == (other.at, other.order)
     }
 }
 
-impl<E> Eq for Far<E> {}
+impl<E> Eq for FarEvent<E> {}
 
-impl<E> PartialOrd for Far<E> {
+impl<E> PartialOrd for FarEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Far<E> {
+impl<E> Ord for FarEvent<E> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
@@ -117,9 +117,9 @@ impl<E> Ord for Far<E> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Density {
     pops: u32,
-    /// Events that had to be put in order within their bucket.
+    /// Events that had to be sorted within their bucket.
     sorted: u32,
-    /// Events that the calendar did not reach.
+    /// Events beyond the reach of the calendar.
     far: u32,
     /// Buckets emptied.
     buckets: u32,
@@ -175,7 +175,7 @@ impl<E: Copy> Wheel<E> {
         if self.taken == self.active.len() && !self.refill() {
             return None;
         }
-        let Due { at, event } = self.active[self.taken];
+        let DueEvent { at, event } = self.active[self.taken];
         self.taken += 1;
         self.len -= 1;
         self.seen.pops += 1;
@@ -185,7 +185,7 @@ impl<E: Copy> Wheel<E> {
         Some((at, event))
     }
 
-    /// When the earliest event is due.
+    /// Time of the earliest event.
     #[inline]
     pub fn peek(&mut self) -> Option<SimTime> {
         if self.taken == self.active.len() && !self.refill() {
@@ -194,7 +194,8 @@ impl<E: Copy> Wheel<E> {
         Some(self.active[self.taken].at)
     }
 
-    /// True when the next event begins a bucket: then [`Wheel::batch`] is worth a look.
+    /// True if the next event is the first of a bucket, so that [`Wheel::batch`] should be
+    /// prefetched.
     #[inline]
     pub fn begins_batch(&self) -> bool {
         self.taken == 0 && self.active.len() > 1
@@ -206,12 +207,12 @@ impl<E: Copy> Wheel<E> {
         self.len
     }
 
-    /// Most pending events, as seen whenever a bucket was empty.
+    /// Largest number of pending events, sampled each time a bucket was empty.
     pub fn peak(&self) -> usize {
         self.peak
     }
 
-    /// True without pending events.
+    /// True if no event is pending.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -224,7 +225,7 @@ impl<E: Copy> Wheel<E> {
             place -= 1;
         }
         self.seen.sorted += u32::from(place < self.active.len());
-        self.active.insert(place, Due { at, event });
+        self.active.insert(place, DueEvent { at, event });
     }
 
     #[inline]
@@ -257,16 +258,17 @@ impl<E: Copy> Wheel<E> {
     fn push_far(&mut self, at: SimTime, event: E) {
         self.far_pushed += 1;
         self.far_first = self.far_first.min(at.0 >> self.shift);
-        self.far.push(Reverse(Far { at, order: self.far_pushed, event }));
+        self.far.push(Reverse(FarEvent { at, order: self.far_pushed, event }));
     }
 
-    /// How many buckets ahead the next one with something is.
+    /// Distance in buckets to the next nonempty one.
     #[inline]
     fn distance(&self) -> Option<u64> {
         let start = (self.cursor + 1) & (self.slots.len() as u64 - 1);
         let (first, many) = ((start / 64) as usize, self.bits.len());
         let mut word = self.bits[first] & (u64::MAX << (start % 64));
-        // Round the calendar to the buckets of the first word that come last.
+        // The last iteration covers the buckets that precede the start in its word, because the
+        // calendar wraps around.
         for ahead in 1..=many as u64 {
             if word != 0 {
                 let bit = (ahead - 1) * 64 + u64::from(word.trailing_zeros());
@@ -277,7 +279,7 @@ impl<E: Copy> Wheel<E> {
         (word != 0).then(|| many as u64 * 64 + u64::from(word.trailing_zeros()) + 1 - start % 64)
     }
 
-    /// Makes the next bucket the active one; false when nothing is pending.
+    /// Activates the next bucket; false if no event is pending.
     fn refill(&mut self) -> bool {
         self.active.clear();
         self.taken = 0;
@@ -300,26 +302,26 @@ impl<E: Copy> Wheel<E> {
         }
         self.load();
         self.seen.buckets += 1;
-        if self.len >= MANY {
+        if self.len >= PREFETCH_FROM {
             self.look_ahead();
         }
         true
     }
 
-    /// Lets the pops to come read the next bucket.
+    /// Makes the following pops read the nodes of the next bucket.
     fn look_ahead(&mut self) {
         let next = self.distance().map(|ahead| self.cursor + ahead);
         let place = |number: u64| number as usize & (self.slots.len() - 1);
         self.scout = next.map_or(NONE, |number| self.slots[place(number)]);
     }
 
-    /// Moves into the calendar what it now reaches.
+    /// Moves events from the heap into the calendar if it reaches them now.
     #[cold]
     fn approach(&mut self) {
         let end = self.cursor + self.slots.len() as u64;
         self.far_first = u64::MAX;
         while let Some(Reverse(far)) = self.far.peek() {
-            let Far { at, event, .. } = *far;
+            let FarEvent { at, event, .. } = *far;
             let number = at.0 >> self.shift;
             if number >= end {
                 self.far_first = number;
@@ -341,14 +343,14 @@ impl<E: Copy> Wheel<E> {
             let node = &mut self.nodes[index as usize];
             for i in (0..(node.count as usize).min(ROOM)).rev() {
                 let at = SimTime(begin + u64::from(node.after[i]));
-                self.active.push(Due { at, event: node.events[i] });
+                self.active.push(DueEvent { at, event: node.events[i] });
             }
             let next = std::mem::replace(&mut node.next, self.free);
             self.free = index;
             index = next;
         }
         if self.active.len() > 1 {
-            // The list begins with what was pushed last.
+            // The list begins with the event pushed last.
             self.active.reverse();
             if !self.active.is_sorted_by_key(|due| due.at) {
                 self.seen.sorted += self.active.len() as u32;
@@ -357,14 +359,14 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Fits width and number of buckets to the density seen.
+    /// Adapts width and number of buckets to the density.
     #[cold]
     fn review(&mut self) {
         let Density { pops, sorted, far, buckets } = std::mem::take(&mut self.seen);
         let slots = self.slots.len();
-        let aim = if self.len < MANY { FEW_TO_SORT } else { MANY_TO_FETCH };
+        let aim = if self.len < PREFETCH_FROM { FEW_TO_SORT } else { MANY_TO_FETCH };
         if pops > 2 * aim * buckets && sorted > pops / 4 && self.shift > FINEST {
-            // The same reach with finer buckets, as long as the calendar may grow.
+            // If the calendar may grow, keep its reach with finer buckets.
             let more = self.len > slots / 8 && slots < MAX_SLOTS;
             self.rebuild(self.shift - 1, if more { 2 * slots } else { slots });
         } else if (far > pops / 8 || 2 * pops < aim * buckets) && self.shift < COARSEST {
@@ -372,8 +374,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// The events of the bucket being emptied that are still to come, so that what they need can be
-    /// fetched together.
+    /// The events of the active bucket that have not been popped, for prefetching.
     #[inline]
     pub fn batch(&self) -> impl Iterator<Item = E> + '_ {
         self.active[self.taken..].iter().map(|due| due.event)
@@ -381,7 +382,7 @@ impl<E: Copy> Wheel<E> {
 
     fn rebuild(&mut self, shift: u32, slots: usize) {
         let mut fresh = Self::with(shift, slots);
-        // Everything pending is later than the bucket that was active.
+        // Every pending event is later than the bucket that was active.
         fresh.cursor = ((self.cursor + 1) << self.shift) >> shift;
         fresh.peak = self.peak;
         while let Some(ahead) = self.distance() {
@@ -403,7 +404,7 @@ mod tests {
     use crate::engine::EventQueue;
     use homa_workload::rng::Rng;
 
-    /// Pushes and pops at random; delays up to `reach` ps, some equal, some far.
+    /// Pushes and pops at random, with delays up to `reach` ps; some are equal and some far.
     fn agrees_with_the_heap(seed: u64, reach: u64, pending: usize, steps: u32) {
         let mut rng = Rng::stream(seed, "wheel");
         let (mut wheel, mut heap) = (Wheel::default(), EventQueue::default());
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_a_heap_at_every_density() {
+    fn events_come_in_the_order_of_a_heap_at_every_density() {
         agrees_with_the_heap(1, 2_000_000, 400, 200_000);
         agrees_with_the_heap(2, 1_000, 300, 100_000);
         agrees_with_the_heap(3, 1_000_000, 20_000, 300_000);
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_ahead_does_not_keep_earlier_events_out() {
+    fn a_peek_does_not_keep_earlier_events_out() {
         let mut wheel = Wheel::default();
         wheel.push(SimTime(10_000_000), 'b');
         assert_eq!(wheel.peek(), Some(SimTime(10_000_000)));
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn width_and_length_follow_the_density() {
+    fn bucket_width_and_number_follow_the_density() {
         let dense = |pending: u64, gap: u64| {
             let mut wheel = Wheel::default();
             (0..pending).for_each(|i| wheel.push(SimTime(i * gap % 1_000_000), 0));

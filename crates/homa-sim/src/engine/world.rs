@@ -1,29 +1,29 @@
-//! What a simulation is made of, as one type parameter.
+//! The parts of a simulation as one type parameter.
 
 use crate::fabric::PortQueue;
 use crate::transport::Transport;
 
 use super::{Application, Fault, Probe};
 
-/// The parts of a simulation, chosen at compile time: no call per packet is virtual. A tuple
-/// (hosts, queues, application, probe, faults) is one.
+/// The parts of a simulation. They are chosen at compile time so that no call per packet is
+/// virtual. For example, the tuple (transport, queue, application, probe, faults) is a world.
 pub trait World {
-    /// What hosts run.
+    /// The transport of hosts.
     type Host: Transport;
-    /// What the ports of switches do with frames that wait.
+    /// The queueing discipline of the switches' ports.
     type Queue: PortQueue;
-    /// What submits messages.
+    /// The application, which submits messages.
     type App: Application;
-    /// What observes.
+    /// The observer.
     type Probe: Probe<Self::Host>;
-    /// What goes wrong on links.
+    /// The faults of links.
     type Fault: Fault<PacketOf<Self>>;
 }
 
-/// What travels in a world.
+/// The packet type of a world's transport.
 pub type PacketOf<W> = <<W as World>::Host as Transport>::Packet;
 
-/// What the queues of a world keep of each packet.
+/// What the queues of a world store per packet.
 pub type TagOf<W> = <<W as World>::Queue as PortQueue>::Tag;
 
 impl<T, Q, A, P, F> World for (T, Q, A, P, F)

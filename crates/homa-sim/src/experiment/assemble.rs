@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{PauseReport, Stuck};
+use crate::engine::{PauseReport, StuckLevels};
 use crate::measure::ideal::Alone;
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
@@ -329,7 +329,7 @@ fn workflow_times(scenario: &Scenario, generator: &Generator) -> Vec<WorkflowTim
 fn pauses(network: &ScenarioNetwork, report: &PauseReport) -> Pauses {
     let name = |port: &PortId| network.port_name(*port);
     let micros = |ps: u64| ps as f64 / 1e6;
-    let stuck = |stuck: &Stuck| StuckPort {
+    let stuck = |stuck: &StuckLevels| StuckPort {
         port: name(&stuck.port),
         levels: (0..8).filter(|level| stuck.levels >> level & 1 != 0).collect(),
         since_us: micros(stuck.since.0),

@@ -15,10 +15,10 @@ use crate::scenario::{
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::flows;
-use crate::traffic::open_loop::{Arrival, OpenLoop, Pairs};
+use crate::traffic::open_loop::{OpenLoop, Pairs, ScheduledMessage};
 use crate::traffic::rate;
 use crate::traffic::{
-    Closed, Kinds, Limits, Listed, LongFlows, Pattern, Probing, Source, Workflows,
+    Closed, Kinds, Limits, LongFlows, MessageList, Pattern, Probing, Source, Workflows,
 };
 
 use super::beside;
@@ -43,7 +43,7 @@ pub(crate) struct Demand {
 enum Kind {
     Open(Pairs),
     List {
-        arrivals: Vec<Arrival>,
+        arrivals: Vec<ScheduledMessage>,
         response_bytes: Option<u32>,
         /// If set, `arrivals` are responses, and their requests have this many bytes.
         request_bytes: Option<u32>,
@@ -207,7 +207,7 @@ impl Demand {
         }
     }
 
-    fn list(name: String, list: Vec<Arrival>, hosts: u32) -> Result<Self, ScenarioError> {
+    fn list(name: String, list: Vec<ScheduledMessage>, hosts: u32) -> Result<Self, ScenarioError> {
         if let Some(flow) = list.iter().find(|flow| flow.src.max(flow.dst) >= hosts) {
             let must = format!(
                 "have hosts for every flow: {} to {} but only {hosts} hosts",
@@ -244,7 +244,7 @@ impl Demand {
 
     /// Traffic of a list in memory.
     pub fn given(
-        list: Vec<Arrival>,
+        list: Vec<ScheduledMessage>,
         exchange: Exchange,
         hosts: u32,
     ) -> Result<Self, ScenarioError> {
@@ -252,7 +252,11 @@ impl Demand {
     }
 
     /// The same demand with a list instead of its traffic, to measure idle times.
-    pub fn replaced_by(&self, arrivals: Vec<Arrival>, response_bytes: Option<u32>) -> Self {
+    pub fn replaced_by(
+        &self,
+        arrivals: Vec<ScheduledMessage>,
+        response_bytes: Option<u32>,
+    ) -> Self {
         let kind = Kind::List { arrivals, response_bytes, request_bytes: self.request_bytes() };
         Self { kind, ..self.clone() }
     }
@@ -391,9 +395,9 @@ impl Demand {
                 Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
             }
             Kind::List { arrivals, request_bytes, .. } => {
-                let listed = Listed::new(arrivals);
+                let listed = MessageList::new(arrivals);
                 Box::new(match request_bytes {
-                    Some(bytes) => listed.asked_for_by(bytes),
+                    Some(bytes) => listed.as_responses_to(bytes),
                     None => listed,
                 })
             }
@@ -483,7 +487,7 @@ fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, Sce
             // The text of these errors names the path, too, which would then appear twice.
             WorkloadError::Table { source, .. } => source.to_string(),
             WorkloadError::Read { source, .. } => source.to_string(),
-            other => other.to_string(),
+            other => return ScenarioError::unfit("traffic.workload", other.to_string()),
         };
         ScenarioError::File { path: workload.to_owned(), reason }
     };
@@ -491,7 +495,7 @@ fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, Sce
     Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
 }
 
-fn read_flows(file: &str) -> Result<Vec<Arrival>, ScenarioError> {
+fn read_flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     flows::parse(&text).map_err(|error| failed(error.to_string()))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use homa_workload::rng::Rng;
 
-use crate::engine::{Fault, Link, LinkChange, Verdict};
+use crate::engine::{DirectedLink, Fault, LinkChange, PacketFate};
 use crate::scenario::{Impaired, Paused, Scenario, ScenarioError};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Wiring};
@@ -179,11 +179,11 @@ impl LinkFaults {
     }
 
     /// The loss rate of this link, including that of all links.
-    fn loss_ppm(&self, now: SimTime, link: Link) -> u32 {
+    fn loss_ppm(&self, now: SimTime, link: DirectedLink) -> u32 {
         let port = match link {
-            Link::Up(host) => host.0,
-            Link::Down(host) => self.hosts + host.0,
-            Link::Between(port) => port.0,
+            DirectedLink::Up(host) => host.0,
+            DirectedLink::Down(host) => self.hosts + host.0,
+            DirectedLink::Between(port) => port.0,
         };
         let here = |lossy: &&Lossy| lossy.port == port && lossy.from <= now && now < lossy.until;
         let extra: u32 = self.lossy.iter().filter(here).map(|lossy| lossy.ppm).sum();
@@ -193,20 +193,20 @@ impl LinkFaults {
 }
 
 impl<K> Fault<K> for LinkFaults {
-    fn verdict(&mut self, now: SimTime, link: Link, _: &K) -> Verdict {
+    fn fate(&mut self, now: SimTime, link: DirectedLink, _: &K) -> PacketFate {
         let loss_ppm = self.loss_ppm(now, link);
         let draw = self.rng.uniform_below(1_000_000);
         if draw < loss_ppm {
-            return Verdict::Lose;
+            return PacketFate::Lose;
         }
         let rest = draw - loss_ppm;
         if now >= self.until || rest >= self.duplicate_ppm + self.reorder_ppm {
-            Verdict::Pass
+            PacketFate::Pass
         } else if rest < self.duplicate_ppm {
-            Verdict::Duplicate(SimDuration::ZERO)
+            PacketFate::Duplicate(SimDuration::ZERO)
         } else {
             let extra = self.rng.uniform_below(self.reorder_by) + 1;
-            Verdict::Delay(SimDuration::nanos(u64::from(extra)))
+            PacketFate::Delay(SimDuration::nanos(u64::from(extra)))
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::measure::ideal::Alone;
 use crate::scenario::{Exchange, Scenario, ScenarioError, SlowdownBy, Span, Stop};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
-use crate::traffic::open_loop::Arrival;
+use crate::traffic::open_loop::ScheduledMessage;
 use crate::transport::parts::WireFormat;
 
 use super::Experiment;
@@ -63,7 +63,7 @@ impl Experiment<'_> {
         let mut at = SimTime::ZERO;
         let list = kinds.iter().map(|&(bytes, path)| {
             let (src, dst) = self.network.paths.example(path, hosts);
-            let arrival = Arrival { at, src, dst, bytes };
+            let arrival = ScheduledMessage { at, src, dst, bytes };
             // Leave three times the serialisation of request and response plus a round trip or two,
             // so that the previous message has surely left the network.
             let (there, back) = self.demand.call_bytes(bytes);

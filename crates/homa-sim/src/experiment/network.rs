@@ -15,7 +15,7 @@ use crate::time::SimDuration;
 use crate::topology::{
     FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
 };
-use crate::traffic::{Classes, Distance, Paths};
+use crate::traffic::{Classes, Distance, HostPaths};
 
 use super::beside::check_forwarding;
 use super::faults::{Change, Lossy, Pause, impair, pauses};
@@ -25,7 +25,7 @@ use super::faults::{Change, Lossy, Pause, impair, pauses};
 pub(crate) struct ScenarioNetwork {
     pub wiring: Wiring,
     pub config: FabricConfig,
-    pub paths: Paths,
+    pub paths: HostPaths,
     /// Rate of a host's link; in a graph that of the slowest one.
     pub link: Rate,
     /// RTTbytes: bytes that a host sends until a grant comes back to it over the longest path.
@@ -47,7 +47,7 @@ pub(crate) struct ScenarioNetwork {
 /// The wiring of a shape, with the names of its switches.
 struct NamedWiring {
     wiring: Wiring,
-    paths: Paths,
+    paths: HostPaths,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
 }
@@ -77,7 +77,7 @@ impl ScenarioNetwork {
         }
         let formula =
             matches!(scenario.slowdown, SlowdownBy::Authors | SlowdownBy::AuthorsCorrected);
-        if matches!(paths, Paths::Listed(_)) && formula {
+        if matches!(paths, HostPaths::Listed(_)) && formula {
             let must = "be \"idle\" or \"best\" for a graph: the authors' formula only \
                         describes their network";
             return Err(ScenarioError::field("slowdown", must));
@@ -337,21 +337,21 @@ fn graph(file: &str) -> Result<NamedWiring, ScenarioError> {
     }
     let nodes = (wiring.hosts()..).map(NodeId);
     let names = graph.switches().iter().cloned().zip(nodes).collect();
-    let paths = Paths::Listed(Arc::new(Classes::of(&wiring)));
+    let paths = HostPaths::Listed(Arc::new(Classes::of(&wiring)));
     Ok(NamedWiring { wiring, paths, names })
 }
 
 /// RTTbytes (Homa §3.2): the link rate times the time of a grant in one direction plus that of a
 /// full frame in the other, over the longest path.
-fn rtt_bytes(wiring: &Wiring, paths: &Paths, link: Rate) -> u32 {
+fn rtt_bytes(wiring: &Wiring, paths: &HostPaths, link: Rate) -> u32 {
     let round_trip = |a, b| {
         let there = wiring.ideal(HostId(a), HostId(b), &[MIN_FRAME as u32]);
         let back = wiring.ideal(HostId(b), HostId(a), &[FULL_FRAME]);
         there.0 + back.0
     };
     let picos = match paths {
-        Paths::Regular(_) => round_trip(0, wiring.hosts() - 1),
-        Paths::Listed(classes) => {
+        HostPaths::Regular(_) => round_trip(0, wiring.hosts() - 1),
+        HostPaths::Listed(classes) => {
             let all = classes.examples.iter().map(|&(a, b)| round_trip(a, b));
             all.max().unwrap_or_default()
         }

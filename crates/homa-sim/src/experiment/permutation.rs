@@ -1,11 +1,11 @@
 //! A permutation: every host sends one message to one other host, all at the start.
 
 use crate::time::SimTime;
-use crate::traffic::open_loop::Arrival;
+use crate::traffic::open_loop::ScheduledMessage;
 
 /// Every host sends to the next one in a random cycle of all hosts, so that no host sends to
 /// itself.
-pub(super) fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<Arrival> {
+pub(super) fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<ScheduledMessage> {
     let mut rng = homa_workload::rng::Rng::stream(seed, "permutation");
     let mut circle: Vec<u32> = (0..hosts).collect();
     for i in (1..hosts).rev() {
@@ -13,7 +13,7 @@ pub(super) fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<Arrival> {
     }
     let next = circle.iter().cycle().skip(1);
     let pairs = circle.iter().zip(next);
-    pairs.map(|(&src, &dst)| Arrival { at: SimTime::ZERO, src, dst, bytes }).collect()
+    pairs.map(|(&src, &dst)| ScheduledMessage { at: SimTime::ZERO, src, dst, bytes }).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::trace::{Capture, Checked, Recorder, Verifier, Violation};
 use crate::traffic::Generator;
-use crate::traffic::open_loop::Arrival;
+use crate::traffic::open_loop::ScheduledMessage;
 
 use super::Experiment;
 use super::assemble::{Ideals, MeasurementWindow, assemble};
@@ -137,7 +137,7 @@ pub fn run_sampled(
 /// order of time.
 pub fn replay(
     scenario: &Scenario,
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<ScheduledMessage>,
     exchange: Exchange,
     progress: &mut dyn FnMut(RunProgress),
 ) -> Result<Replay, ScenarioError> {

@@ -11,7 +11,7 @@ use crate::nic::NicCounters;
 use crate::scenario::ScenarioOutcome;
 use crate::time::SimTime;
 use crate::topology::PortId;
-use crate::trace::{Capture, Listener, Recorder};
+use crate::trace::{Capture, Recorder, TraceListener};
 use crate::traffic::Generator;
 use crate::transport::{Timeouts, Transport};
 
@@ -33,7 +33,7 @@ impl Measure for () {}
 
 impl<W: Write> Measure for Capture<W> {}
 
-impl<L: Listener> Measure for Recorder<L> {}
+impl<L: TraceListener> Measure for Recorder<L> {}
 
 impl Measure for &mut MessageChecker {}
 

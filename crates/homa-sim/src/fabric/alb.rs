@@ -1,11 +1,15 @@
-//! Adaptive load balancing (DeTail §4.2.3): of the ports on shortest paths one whose egress queue
-//! is short. Drain bytes are not compared with each other but with thresholds: a port is favoured
-//! while its counter is below one, the smallest threshold with a favoured port decides, and among
-//! favoured ports chance does, or turns. Where none is favoured, all acceptable ones are.
+//! Adaptive load balancing (DeTail §4.2.3): of the ports on shortest paths, choose one with a short
+//! egress queue.
+//!
+//! Drain bytes are compared with thresholds instead of with each other. A port is favoured if its
+//! counter is below a threshold; the smallest threshold with a favoured port decides, and one of
+//! the favoured ports is chosen at random or in turn. For example, with thresholds of 16 and 64 KB,
+//! a port with 20 KB is chosen only if every port has 16 KB or more. If no port is favoured, all
+//! acceptable ports are.
 
 use super::Chooser;
 
-/// Most thresholds.
+/// Largest number of thresholds.
 pub const MOST: usize = 8;
 
 /// How one of several favoured ports is chosen.
@@ -13,16 +17,16 @@ pub const MOST: usize = 8;
 pub enum AlbPick {
     /// At random.
     Random,
-    /// In turn, switch by switch.
+    /// In turn, separately at each switch.
     RoundRobin,
 }
 
-/// See the module's description.
+/// Thresholds, and the choice among favoured ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alb {
     thresholds: [u32; MOST],
     count: u8,
-    /// Among favoured ports.
+    /// Choice among favoured ports.
     pub pick: AlbPick,
 }
 
@@ -31,7 +35,7 @@ impl Alb {
     pub const DETAIL: Self =
         Self { thresholds: [16_384, 65_536, 0, 0, 0, 0, 0, 0], count: 2, pick: AlbPick::Random };
 
-    /// With thresholds in ascending order, at most [`MOST`]; `None` when they are not.
+    /// With thresholds in ascending order, at most [`MOST`]; otherwise `None`.
     pub fn new(thresholds: &[u32], pick: AlbPick) -> Option<Self> {
         if thresholds.len() > MOST || !thresholds.is_sorted_by(|a, b| a < b) {
             return None;
@@ -41,7 +45,7 @@ impl Alb {
         Some(alb)
     }
 
-    /// One of `n` acceptable ports by their drain bytes; `turn` remembers the last one.
+    /// Chooses one of `n` acceptable ports by their drain bytes; `turn` stores the last choice.
     pub(crate) fn choose(
         &self,
         n: u32,

@@ -1,27 +1,27 @@
-//! Packets in flight: 16 bytes that every hop reads, and the packet itself, which rests.
+//! Packets in flight: 16 bytes that every hop reads, and the packet itself, which stays in place.
 //!
-//! A packet is named by its slot from the sender's wire to the receiver. Its [`Frame`] is what
-//! queues and pipes link together; the packet lies in a second array that is read at both ends
-//! only. Freed slots are used again first, so that few cache lines are in use. Nothing is allocated
-//! once the arrays have grown to the largest number of packets in flight.
+//! From the sender's wire to the receiver, a packet is named by its slot. Queues and pipes link its
+//! [`Frame`]; the packet is in a second array, which is read only at both ends. Freed slots are
+//! reused first, so that few cache lines are in use. Nothing is allocated once the arrays have
+//! grown to the largest number of packets in flight.
 
 use crate::transport::Label;
 
-/// No slot.
+/// Marks the absence of a slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a hop needs to know of a packet.
+/// The part of a packet that every hop reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The frame behind it in its list.
+    /// The next frame in its list.
     pub(crate) next: u32,
-    /// In a pipe: picoseconds from the arrival before to its own.
+    /// In a pipe: picoseconds since the previous arrival.
     pub(crate) gap: u32,
-    /// From the low end: the receiver, the priority, the marks.
+    /// From the low end: receiver, priority, marks.
     header: u32,
-    /// On the wire; less when the frame was interrupted and the rest has yet to go.
+    /// Wire bytes; fewer if the frame was interrupted and the rest is still to be sent.
     pub bytes: u16,
-    /// Decides the path under ECMP.
+    /// Selects the path under ECMP.
     pub(crate) flow: u16,
 }
 
@@ -30,32 +30,32 @@ pub struct Frame {
 pub struct Marks(u8);
 
 impl Marks {
-    /// None.
+    /// No mark.
     pub const NONE: Self = Self(0);
     /// ECN-capable transport (RFC 3168 §5): switches may mark instead of dropping.
     pub const ECT: Self = Self(1);
     /// Congestion experienced (RFC 3168 §5).
     pub const CE: Self = Self(2);
-    /// A switch cut the payload off (NDP §3.1).
+    /// A switch trimmed the payload (NDP §3.1).
     pub const TRIMMED: Self = Self(4);
-    /// The sender can do without it: a switch may drop it before others.
+    /// The sender can do without it, so that a switch may drop it before others.
     pub const DROPPABLE: Self = Self(8);
-    /// A switch sent it back to its sender (NDP §3.2.4).
+    /// A switch returned it to its sender (NDP §3.2.4).
     pub const RETURNED: Self = Self(16);
 
-    /// True when all marks of `other` are set.
+    /// True if all marks of `other` are set.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// As a number below 32; 0: none.
+    /// The marks as a number below 32; 0 if none is set.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// These, and another if `set`.
+    /// These marks, and `other` if `set`.
     #[inline]
     #[must_use]
     pub const fn with(self, other: Self, set: bool) -> Self {
@@ -81,7 +81,7 @@ impl Frame {
         }
     }
 
-    /// The host it goes to.
+    /// The destination host.
     #[inline]
     pub const fn to(self) -> u32 {
         self.header & ((1 << PRIORITY_SHIFT) - 1)
@@ -93,7 +93,7 @@ impl Frame {
         (self.header >> PRIORITY_SHIFT) as u8 & 7
     }
 
-    /// Its marks.
+    /// Marks of the frame.
     #[inline]
     pub const fn marks(self) -> Marks {
         Marks((self.header >> MARKS_SHIFT) as u8)
@@ -105,14 +105,14 @@ impl Frame {
         self.header |= (marks.0 as u32) << MARKS_SHIFT;
     }
 
-    /// Turns it round: it goes to `to`, marked as returned.
+    /// Sends the frame back: it goes to `to`, with the mark RETURNED.
     pub(crate) fn send_back(&mut self, to: u32) {
         self.header = self.header >> PRIORITY_SHIFT << PRIORITY_SHIFT | to;
         self.set(Marks::RETURNED);
     }
 }
 
-/// First in, first out, through [`Frame::next`].
+/// A first-in, first-out list through [`Frame::next`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     pub head: u32,
@@ -127,7 +127,7 @@ impl List {
         self.head == NONE
     }
 
-    /// Appends a frame that has none behind it.
+    /// Appends a frame whose `next` is [`NONE`].
     #[inline]
     pub fn append(&mut self, frames: &mut [Frame], slot: u32) {
         if self.head == NONE {
@@ -139,19 +139,19 @@ impl List {
     }
 }
 
-/// A packet at rest.
+/// A packet with its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parcel<K> {
     pub packet: K,
-    /// The sender.
+    /// The sending host.
     pub from: u32,
 }
 
-/// See the module's description.
+/// All packets in flight, by slot.
 #[derive(Debug)]
 pub(crate) struct Flights<K, Tag> {
     pub frames: Vec<Frame>,
-    /// What the queues of switches keep of each packet.
+    /// Data that the switches' queues keep per packet.
     pub tags: Vec<Tag>,
     parcels: Vec<Parcel<K>>,
     free: u32,
@@ -181,7 +181,7 @@ impl<K: Copy, Tag: Copy> Flights<K, Tag> {
         slot
     }
 
-    /// A second frame with the same packet.
+    /// Inserts a copy of a frame with the same packet.
     pub fn copy(&mut self, slot: u32) -> u32 {
         let at = slot as usize;
         self.insert(self.frames[at], self.tags[at], self.parcels[at])

@@ -1,13 +1,14 @@
-//! The sending end of a link: waiting frames, serialisation, and the pipe behind it.
-//! Which frame waits where, and which one is next, the queue decides (`queue/`).
+//! The sending end of a link: waiting frames, serialisation, and the pipe behind it. The discipline
+//! (`queue/`) decides where frames wait and which one is next.
 //!
-//! A port needs no event of its own for "transmission finished". Whoever looks at it first lets the
-//! waiting frames [`start`](Port::start) up to the present: back to back, in the queue's order
-//! among those that had arrived by then, at exactly the times at which they would have entered
-//! service. The only event of a port is the arrival of the first frame in its pipe at the
-//! far end, and as long as a frame waits there is one in the pipe. Invariants: service is back to
-//! back while frames wait; frames leave the pipe in the order of their service; `queued` is the sum
-//! over all levels.
+//! A port needs no event for "transmission finished". When an event touches it, waiting frames
+//! [`start`](OutputPort::start) as they would have up to now: back to back, in the queue's order
+//! among the frames that had arrived by then, at exactly the times of their service. The only event
+//! of a port is the arrival of the first frame in its pipe at the far end; as long as a frame
+//! waits, the pipe holds one.
+//!
+//! Invariants: service is back to back while frames wait; frames leave the pipe in the order of
+//! their service; `queued` is the sum over all levels.
 
 use homa_proto::Rate;
 
@@ -16,39 +17,39 @@ use crate::topology::{NodeId, PortSpec, Tier};
 
 use super::frames::{Frame, List, NONE};
 
-/// What every hop touches: one cache line.
+/// The data of a port that every hop reads, in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Port {
-    /// When the frame in service will have left.
+pub(crate) struct OutputPort {
+    /// When the frame in service has left.
     pub(crate) free_at: SimTime,
     /// When the last frame of the pipe arrives.
     last_at: SimTime,
     pub(crate) delay: SimDuration,
-    /// Wire bytes of all frames that entered service, without the rests of interrupted ones.
+    /// Wire bytes of all frames that entered service, without the rests of interrupted frames.
     pub(crate) sent_bytes: u64,
-    /// Frames in service and on the way.
+    /// Frames in service and on the link.
     pipe: List,
-    /// Picoseconds per byte; 0 when that is not a whole number.
+    /// Picoseconds per byte; 0 if that is not a whole number.
     per_byte: u32,
     /// Rate in Mbit/s.
     pub(crate) mbps: u32,
     pub(crate) to: NodeId,
-    /// Wire bytes waiting, the frame in service not included.
+    /// Wire bytes that wait, without the frame in service.
     queued: u32,
-    /// Most wire bytes held, the frame in service included; `MAX`: no limit.
+    /// Most wire bytes held, including the frame in service; `MAX` if unlimited.
     pub(crate) limit: u32,
     /// Bit `n` set: list `n` holds a frame.
     occupied: u8,
     pub(crate) tier: Tier,
-    /// The far end may act when it has a header.
+    /// The far end may forward a frame after its header.
     pub(crate) cut_through: bool,
-    /// The link is down: what arrives is lost.
+    /// The link is down, so that arriving frames are lost.
     pub(crate) failed: bool,
 }
 
-/// The frames that wait, in lists; most queues have one for each level. Apart from [`Port`]: many
-/// hops find no queue.
+/// The frames that wait, in lists; most disciplines use one per level. They are apart from
+/// [`OutputPort`], because many hops find an empty queue.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Levels([List; 8]);
@@ -57,10 +58,10 @@ impl Levels {
     pub const EMPTY: Self = Self([List::EMPTY; 8]);
 }
 
-/// Bytes a switch must have seen before it sends a frame on: preamble, Ethernet, IP, some of UDP.
+/// Bytes that a switch needs before it forwards a frame: preamble, Ethernet, IP, part of UDP.
 const HEADER: u32 = 64;
 
-impl Port {
+impl OutputPort {
     pub(crate) fn new(spec: &PortSpec, limit: u32) -> Self {
         let mut port = Self {
             free_at: SimTime::ZERO,
@@ -82,14 +83,14 @@ impl Port {
         port
     }
 
-    /// From the next frame on. Rates count in whole Mbit/s, at least one.
+    /// Sets the rate from the next frame on, in whole Mbit/s and at least one.
     pub(crate) fn set_rate(&mut self, rate: Rate) {
         self.mbps = u32::try_from(rate.0 / 1_000_000).unwrap_or(u32::MAX).max(1);
         let whole = 8_000_000 % self.mbps == 0;
         self.per_byte = if whole { 8_000_000 / self.mbps } else { 0 };
     }
 
-    /// Picoseconds that `bytes` take, rounded up.
+    /// Picoseconds to serialise `bytes`, rounded up.
     #[inline(always)]
     fn serialisation(&self, bytes: u32) -> u64 {
         if self.per_byte != 0 {
@@ -113,7 +114,8 @@ impl Port {
         }
     }
 
-    /// The same, and the last waiting frame of a level, if the level is not empty.
+    /// The waiting frame that enters service next, and the last one of a level, each [`NONE`] if
+    /// absent.
     #[inline]
     pub(crate) fn waiting(&self, levels: &Levels, level: u8) -> (u32, u32) {
         if self.occupied == 0 {
@@ -122,19 +124,19 @@ impl Port {
         (self.first_waiting(levels), levels.0[usize::from(level & 7)].tail)
     }
 
-    /// Wire bytes waiting.
+    /// Wire bytes that wait.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.queued
     }
 
-    /// True when a waiting frame should have entered service before `now` (or at `now`, too).
+    /// True if a waiting frame should have entered service by `now`.
     #[inline]
     pub(crate) fn is_due(&self, now: SimTime) -> bool {
         (self.occupied != 0) & (self.free_at <= now)
     }
 
-    /// True when a frame that comes at `now` has to wait.
+    /// True if a frame that arrives at `now` has to wait.
     #[inline]
     pub(crate) fn is_busy(&self, now: SimTime) -> bool {
         (self.occupied != 0) | (self.free_at > now)
@@ -146,21 +148,21 @@ impl Port {
         (self.free_at > now && !self.pipe.is_empty()).then(|| frames[self.pipe.tail as usize])
     }
 
-    /// Wire bytes of the frame in service that have not left yet, if it leaves at `mbps` Mbit/s.
+    /// Wire bytes of the frame in service that have not left, if it leaves at `mbps` Mbit/s.
     #[inline]
     pub(crate) fn residual(&self, now: SimTime, mbps: u32) -> u32 {
         (self.free_at.since(now).0 * u64::from(mbps)).div_ceil(8_000_000) as u32
     }
 
-    /// True when a frame waits and no arrival will bring the port back to mind: the frame in
-    /// service was cut through and is there already.
+    /// True if a frame waits and no arrival will touch the port again, because the frame in service
+    /// was cut through and has already arrived.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.pipe.is_empty() & (self.occupied != 0)
     }
 
-    /// A frame enters service. Gives its arrival when it is alone in the pipe: the port's next
-    /// event.
+    /// Puts a frame into service. Returns its arrival if the pipe was empty, because the port then
+    /// needs an event.
     #[inline(always)]
     pub(crate) fn start(
         &mut self,
@@ -173,7 +175,7 @@ impl Port {
         self.launch(frames, slot)
     }
 
-    /// The wire is taken for `bytes` more; until when?
+    /// Occupies the wire for `bytes` more; returns when it is free.
     #[inline(always)]
     pub(crate) fn occupy(&mut self, at: SimTime, bytes: u16) -> SimTime {
         self.sent_bytes += u64::from(bytes);
@@ -181,8 +183,8 @@ impl Port {
         self.free_at
     }
 
-    /// A frame whose last bit leaves at `free_at` enters the pipe. Gives its arrival as
-    /// [`Port::start`] does.
+    /// Puts a frame whose last bit leaves at `free_at` into the pipe. Returns its arrival as
+    /// [`OutputPort::start`] does.
     #[inline(always)]
     pub(crate) fn launch(&mut self, frames: &mut [Frame], slot: u32) -> Option<SimTime> {
         let mut arrival = SimTime(self.free_at.0 + self.delay.0);
@@ -193,7 +195,7 @@ impl Port {
         self.launch_to(frames, slot, arrival)
     }
 
-    /// The same of a frame that the far end hears of at `arrival`.
+    /// As [`OutputPort::launch`], for a frame that takes effect at the far end at `arrival`.
     #[inline(always)]
     pub(crate) fn launch_to(
         &mut self,
@@ -210,7 +212,7 @@ impl Port {
         alone.then_some(self.last_at)
     }
 
-    /// A frame waits behind those of a list.
+    /// Appends a frame to a list of waiting frames.
     #[inline(always)]
     pub(crate) fn wait(
         &mut self,
@@ -226,12 +228,12 @@ impl Port {
         levels.0[usize::from(level)].append(frames, slot);
     }
 
-    /// Takes the first waiting frame of the highest level, if any waits.
+    /// Takes the first waiting frame of the highest level, if any.
     pub(crate) fn take_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> Option<u32> {
         (self.occupied != 0).then(|| self.remove_first(levels, frames))
     }
 
-    /// The same; some frame must wait.
+    /// As [`OutputPort::take_first`]; some frame must wait.
     #[inline(always)]
     pub(crate) fn remove_first(&mut self, levels: &mut Levels, frames: &[Frame]) -> u32 {
         let level = (7 - self.occupied.leading_zeros()) & 7;
@@ -244,7 +246,7 @@ impl Port {
         slot
     }
 
-    /// An interrupted frame waits before those of its level.
+    /// Puts an interrupted frame before the others of its level.
     pub(crate) fn wait_first(&mut self, levels: &mut Levels, frames: &mut [Frame], slot: u32) {
         let level = frames[slot as usize].priority() & 7;
         let list = &mut levels.0[usize::from(level)];
@@ -257,7 +259,7 @@ impl Port {
         }
     }
 
-    /// The highest list that holds a frame.
+    /// The highest nonempty list.
     #[inline]
     pub(crate) fn highest(&self) -> Option<u8> {
         self.occupied.checked_ilog2().map(|list| list as u8)
@@ -280,7 +282,7 @@ impl Port {
         std::iter::successors(self.first_of(levels, list), follow)
     }
 
-    /// Takes a frame out of a list, wherever it is; false when it is not there.
+    /// Takes a frame out of a list, at any position; false if it is not in the list.
     pub(crate) fn remove(
         &mut self,
         levels: &mut Levels,
@@ -315,9 +317,9 @@ impl Port {
         true
     }
 
-    /// The first frame of the pipe arrives now; when will the next one? Let waiting frames enter
-    /// service before. `None` when the pipe is empty or its only frame, on which the port was woken
-    /// to begin, is still on its way.
+    /// Takes the first frame of the pipe, which arrives now, and returns the arrival of the next
+    /// one. Waiting frames should enter service before. `None` if the pipe is empty, or if its only
+    /// frame is still on the link and the event only had to start service.
     #[inline]
     pub(crate) fn arrive(
         &mut self,

@@ -1,5 +1,5 @@
-//! Which of several equal paths: a fresh uniform choice per packet, a hash of the flow, the
-//! sender's choice, or the switch's by what waits at its ports (`alb.rs`).
+//! Choice among paths of equal length: a fresh random choice per packet, a hash of the flow, the
+//! sender's choice, or the switch's choice by its queues (`alb.rs`).
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ pub enum Forwarding {
     /// Uniformly at random for each packet.
     #[default]
     Spray,
-    /// By a hash of source, destination and flow label: per-flow ECMP.
+    /// By a hash of source, destination and flow label, which is per-flow ECMP.
     Ecmp,
-    /// By the sender: the flow label numbers the path (NDP §3.1.1). In trees each switch on the way
-    /// up takes its digit of the number, so that as many consecutive numbers as there are paths
-    /// name each once; elsewhere switches choose by a hash of it.
+    /// By the sender: the flow label numbers the path (NDP §3.1.1). In trees, each switch on the
+    /// way up takes its digit of the number, so that consecutive numbers, as many as there are
+    /// paths, select each path once. In other networks, switches choose by a hash of the number.
     Source,
-    /// By the switch, for each packet: a port where little waits (DeTail §4.2.3).
+    /// By the switch, per packet, for a port with a short queue (DeTail §4.2.3).
     Adaptive(Alb),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Forwarding {
     }
 }
 
-/// Uniform choices that use up random bits sparingly.
+/// Uniform choices that use few random bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Chooser {
     rng: Rng,
@@ -49,7 +49,7 @@ impl Chooser {
         Self { rng: Rng::stream(seed, "spray"), bits: 0, left: 0 }
     }
 
-    /// Uniform below `n`, which is at least 1.
+    /// A uniform number below `n`, which is at least 1.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         if !n.is_power_of_two() {
@@ -67,7 +67,7 @@ impl Chooser {
     }
 }
 
-/// The choice of a sender that numbers paths, among `n` ports of `tier` at `switch`.
+/// The port that a sender selects by a path number, among `n` ports of `tier` at `switch`.
 #[inline]
 pub(crate) fn by_sender(n: u32, (switch, tier): (u32, Tier), path: u32) -> u32 {
     match tier {
@@ -77,7 +77,7 @@ pub(crate) fn by_sender(n: u32, (switch, tier): (u32, Tier), path: u32) -> u32 {
     }
 }
 
-/// The choice of per-flow ECMP among `n` ports at `switch`: independent between switches.
+/// The port that per-flow ECMP selects among `n` ports at `switch`, independently at each switch.
 #[inline]
 pub(crate) fn ecmp(n: u32, switch: u32, (from, to, flow): (u32, u32, u32)) -> u32 {
     let pair = u64::from(from) << 32 | u64::from(to);

@@ -1,47 +1,48 @@
-//! Whether a load is sustained: the backlog of incomplete messages, sampled while traffic lasts.
+//! Decides if a load is sustained, from the backlog of incomplete messages sampled while traffic
+//! lasts.
 //!
-//! The rule (Homa §5.2 raises an open-loop load until the backlog grows without bound; when that is
-//! the case is for us to say): let q2, q3, q4 be the mean backlog in bytes over the second, third
-//! and fourth quarter of traffic. The load diverges when the rise from q3 to q4 exceeds
-//! [`GROWTH_LIMIT`] of the bytes offered in a quarter, so that at least this share of the traffic
-//! piles up, and is more than [`STEADY`] of the rise before: a network that fills up, which takes
-//! long when the largest messages last long, fills ever more slowly; one that is overloaded does
-//! not. The first quarter does not count.
+//! Homa §5.2 raises an open-loop load until the backlog grows without bound, but does not define
+//! when it does. Our rule: let q2, q3, q4 be the mean backlog in bytes over the second, third and
+//! fourth quarter of traffic. The load diverges if the rise from q3 to q4 exceeds [`GROWTH_LIMIT`]
+//! of the bytes offered in a quarter, so that at least this share of the traffic accumulates, and
+//! also exceeds [`STEADY`] of the previous rise. The second condition is needed because a network
+//! that only fills up, which takes long if the largest messages last long, fills ever more slowly,
+//! but an overloaded one does not. The first quarter does not count.
 //!
 //! Filling up takes long: a single link at load L forgets its start in about E(S^2) / E(S) / rate /
-//! (1 - L)^2, S being a message's size. The rule speaks from six of these on (of 0.9, for loads
-//! above it), from fifty round trips on, and when chance, with a standard deviation of
-//! sqrt(n E(S^2)) among n messages, moves a quarter by no more than [`GROWTH_LIMIT`]. Then a rise
-//! of [`PLAIN_GROWTH`] is enough, however it came about. Even so, of runs within three points of
-//! the limit some are judged wrongly (independent links with W5's sizes and shortest-first service
-//! at 0.97: one in three; at 0.93: none). For shorter traffic `growth` shows how far from decided
-//! it is.
+//! (1 - L)^2, if S is a message's size. The verdict is reliable after six of these times (with L
+//! capped at 0.9), after fifty round trips, and if chance, with a standard deviation of sqrt(n
+//! E(S^2)) among n messages, moves a quarter by no more than [`GROWTH_LIMIT`]. A rise of
+//! [`PLAIN_GROWTH`] then suffices alone. Even so, of runs within three points of the limit some are
+//! judged wrongly: for example, of independent links with W5's sizes and shortest-first service one
+//! in three at 0.97, and none at 0.93. For shorter traffic `growth` shows how clear the result is.
 
 use homa_workload::sizes::SizeDistribution;
 
 use crate::scenario::outcome::Backlog;
 use crate::time::SimDuration;
 
-/// Share of the offered bytes that may pile up.
+/// Share of the offered bytes that may accumulate.
 pub const GROWTH_LIMIT: f64 = 0.01;
 
-/// Least ratio of the last rise to the one before that is no filling up.
+/// Smallest ratio of the last rise to the previous one that is not mere filling up.
 pub const STEADY: f64 = 0.7;
 
-/// Share of the offered bytes whose piling up says enough where the rule speaks.
+/// Share of the offered bytes whose accumulation suffices alone, if traffic was long enough.
 pub const PLAIN_GROWTH: f64 = 0.03;
 
-/// Times that a single link takes to forget its start, before the rule speaks.
+/// Relaxation times of a single link before the verdict is reliable.
 const RELAXATIONS: f64 = 6.0;
 
-/// Round trips of a full packet before it speaks: what is under way is no backlog.
+/// Round trips of a full packet before the verdict is reliable, because messages in flight are not
+/// a backlog.
 const ROUND_TRIPS: f64 = 50.0;
 
-/// The load beyond which nearly full links are reckoned as overloaded ones, which never forget.
+/// Load above which links count as if they had this load. Overloaded links never relax.
 const NEARLY_FULL: f64 = 0.9;
 
-/// Seconds of traffic that show whether a load is sustained: of `per_second` messages of `sizes`,
-/// on links of `bps` bits per second with `rtt_bytes`.
+/// Seconds of traffic that show if a load is sustained: `per_second` messages of `sizes` on links
+/// of `bps` bits per second with `rtt_bytes`.
 pub fn needs_seconds(
     (sizes, per_second): (&SizeDistribution, f64),
     load: f64,
@@ -51,9 +52,9 @@ pub fn needs_seconds(
     let left = 1.0 - load.min(NEARLY_FULL);
     let per_byte = 8.0 / bps as f64;
     let filled = RELAXATIONS * square / mean * per_byte / (left * left);
-    let under_way = ROUND_TRIPS * f64::from(rtt_bytes) * per_byte;
+    let round_trips = ROUND_TRIPS * f64::from(rtt_bytes) * per_byte;
     let by_chance = 4.0 * square / (mean * GROWTH_LIMIT).powi(2) / per_second;
-    filled.max(under_way).max(by_chance)
+    filled.max(round_trips).max(by_chance)
 }
 
 /// Samples of the backlog.
@@ -70,8 +71,8 @@ impl BacklogSeries {
         self.messages.push(messages);
     }
 
-    /// Applies the rule. `entered_bytes` were added to the backlog while the samples were taken;
-    /// the rule speaks when they span `needs_seconds`.
+    /// Applies the rule. `entered_bytes` joined the backlog while the samples were taken. The
+    /// verdict is reliable if the samples span `needs_seconds`.
     pub fn judge(
         self,
         interval: SimDuration,
@@ -89,10 +90,10 @@ impl BacklogSeries {
         let grows = enough && q3 > q2 && growth > GROWTH_LIMIT;
         let steady = q4 - q3 > STEADY * (q3 - q2);
         let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
-        let speaks = needs_seconds.is_some_and(|needs| spans >= needs);
+        let reliable = needs_seconds.is_some_and(|needs| spans >= needs);
         Backlog {
             interval_seconds: interval.0 as f64 / 1e12,
-            diverges: grows && (steady || speaks && growth > PLAIN_GROWTH),
+            diverges: grows && (steady || reliable && growth > PLAIN_GROWTH),
             growth,
             needs_seconds,
             bytes: self.bytes,
@@ -127,10 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn filling_up_and_ups_and_downs_do_not() {
+    fn filling_up_and_fluctuation_do_not_diverge() {
         assert!(!judged(|n| 1_000_000 * n.min(90)).diverges);
         let filling = |n: u64| (1e8 * (1.0 - (-(n as f64) / 150.0).exp())) as u64;
-        // Less than three time constants: for a verdict it takes six.
+        // Less than three time constants; a verdict needs six.
         let filling = judged_by(filling, 0.9);
         assert!(filling.growth > GROWTH_LIMIT && !filling.diverges);
         assert!(!judged(|n| if n / 100 % 2 == 1 { 9_000_000 } else { 0 }).diverges);
@@ -138,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn short_traffic_shows_nothing() {
+    fn short_traffic_gives_no_verdict() {
         let growing = judged(|n| 5_000_000 + 20_000 * n);
         assert_eq!(growing.is_sustained(), Some(false));
         assert_eq!(judged(|_| 5_000_000).is_sustained(), Some(true));
         let asked = |needs_seconds| Backlog { needs_seconds, ..growing.clone() }.is_sustained();
         assert_eq!((asked(Some(0.41)), asked(None)), (None, None));
-        // Homa Figure 12's runs of W5 last 9 s, and W2's 220 ms.
+        // The runs of Homa's Figure 12 last 9 s for W5 and 220 ms for W2.
         let needs = |name, load, per_second| {
             let sizes = Workload::parse(name).unwrap().sizes().unwrap();
             needs_seconds((&sizes, per_second), load, (10_000_000_000, 9_680))
@@ -153,7 +154,7 @@ mod tests {
         assert!((8.0..9.0).contains(&w5(0.9)), "{}", w5(0.9));
         assert!(w5(0.8) < w5(0.9) && w5(0.9) == w5(1.2), "{}", w5(0.8));
         assert!(needs("w2", 0.94, 144.0 * 2e6) < 0.22);
-        // Messages of one packet: many round trips, or 40,000 of them.
+        // Messages of one packet need many round trips, or 40,000 messages.
         let short = SizeDistribution::constant(100).unwrap();
         let needs =
             |per_second| needs_seconds((&short, per_second), 0.3, (10_000_000_000, 1_000_000));
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_rule_speaks_a_plain_rise_is_enough() {
+    fn after_enough_traffic_a_plain_rise_suffices() {
         // 5 % in the last quarter after 10 % in the third.
         let slowing = |n: u64| 1_000_000 * (n.min(200) / 20 + n.saturating_sub(200).min(100) / 10);
         let slowing = |n| slowing(n) + 50_000 * n.saturating_sub(300);

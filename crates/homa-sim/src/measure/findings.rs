@@ -1,4 +1,4 @@
-//! From journeys to two findings: what delays messages near p99 (Homa Figure 11), and the ledger.
+//! Two findings from journeys: the delays of messages near p99 (Homa Figure 11), and the ledger.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use crate::scenario::outcome::{HopDelay, Ledger, LedgerParts, RanksDelay, TailDe
 
 use super::journey::{HOPS, Journey, Wait};
 
-/// The ranks of the messages that count as near p99, as shares.
+/// Ranks of the messages that count as near p99, as shares.
 const NEAR: (f64, f64) = (0.985, 0.995);
-/// Other ranks that "near p99" could mean.
+/// Alternative definitions of "near p99".
 const AROUND: [(f64, f64); 3] = [(0.98, 1.0), (0.99, 0.999), (0.99, 1.0)];
 
-/// What delays the messages near p99 of their bin, over the bins of sizes up to `max_bytes`. `bin`
-/// numbers the sizes' bins.
+/// The delays of the messages near p99 of their bin, over the bins of sizes up to `max_bytes`.
+/// `bin` numbers the bins of sizes.
 pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usize) -> TailDelay {
     let short = || journeys.iter().filter(|journey| journey.bytes <= max_bytes);
     let count = short().count();
@@ -59,8 +59,8 @@ pub fn tail_delay(journeys: &[Journey], max_bytes: u32, bin: &dyn Fn(u32) -> usi
     }
 }
 
-/// Of each bin, sorted by latency, the messages of these ranks; without those of a batch, if one is
-/// given, whose messages then have no rank either.
+/// The messages of these ranks in each bin, sorted by latency. If a batch is given, its messages
+/// are left out before ranking.
 fn between<'a>(
     bins: &[Vec<(usize, &'a Journey)>],
     (from, to): (f64, f64),
@@ -76,7 +76,7 @@ fn between<'a>(
     bins.iter().flat_map(of_bin).collect()
 }
 
-/// Mean preemption lag and queueing at some places together, microseconds.
+/// Mean preemption lag and queueing, summed over some places, in microseconds.
 fn mean_waits(journeys: &[&Journey], hops: Range<usize>) -> (f64, f64) {
     let mean = |of: fn(&Wait) -> u64| {
         let waits = journeys.iter().flat_map(|journey| &journey.waits[hops.clone()]);
@@ -85,7 +85,7 @@ fn mean_waits(journeys: &[&Journey], hops: Range<usize>) -> (f64, f64) {
     (mean(|wait| wait.lag), mean(|wait| wait.queueing))
 }
 
-/// Means of the parts of the latency: of all messages, of the slowest 1 % of each bin, and by bin.
+/// Mean parts of the latency: over all messages, over the slowest 1 % of each bin, and by bin.
 pub fn ledger(
     journeys: &[Journey],
     unbalanced: u64,
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_what_lies_around_p99() {
-        // Ranks 985 to 994 of 1000 waited for 2 us, the others not.
+    fn the_tail_consists_of_ranks_around_p99() {
+        // Ranks 985 to 994 of 1000 waited for 2 us, the others did not.
         let journeys: Vec<Journey> = (0..1000)
             .map(|n| journey(n * 1_000_000, if (985..995).contains(&n) { 2_000_000 } else { 0 }))
             .collect();
         let tail = tail_delay(&journeys, 10, &|_| 0);
         assert_eq!((tail.messages, tail.preemption_lag_us, tail.queueing_us), (10, 2.0, 0.0));
         assert_eq!(tail.by_hop[3].preemption_lag_us, 2.0);
-        // They are of one batch: without it there are none, which says how little is known.
+        // All of these are in one batch. Without it none remain, so the interval is wide.
         let [low, high] = tail.preemption_lag_ci.map(Option::unwrap);
         assert!(low < 2.0 && high > 2.0 && tail.queueing_ci == [Some(0.0); 2], "{low} {high}");
         let steady: Vec<Journey> = (0..1000).map(|n| journey(n, 2_000_000)).collect();
@@ -158,7 +158,7 @@ mod tests {
             (ranks.messages, all.round())
         };
         let around = tail.around.iter().map(waited);
-        // Of ranks 980 to 999 ten waited, of 990 to 998 and 990 to 999 five.
+        // Ten of the ranks 980 to 999 waited, and five each of 990 to 998 and 990 to 999.
         let expected = [(20, 20.0), (9, 10.0), (10, 10.0)];
         assert_eq!(around.collect::<Vec<_>>(), expected);
         assert_eq!(tail_delay(&journeys, 9, &|_| 0).messages, 0, "larger than asked for");

@@ -1,29 +1,29 @@
-//! HULL's two rules of thumb (NSDI 2012): what bandwidth that is given away costs long flows (§3.2,
-//! eq. 3), and how much must be given away so that none queue (§6.1, eq. 5).
+//! HULL's two rules of thumb (NSDI 2012): the cost to long flows of giving up bandwidth (§3.2, eq.
+//! 3), and the bandwidth that must be given up so that nothing queues (§6.1, eq. 5).
 //!
-//! Both are arithmetic on a single link. Left out: how far a congestion control stays below the
-//! rate at which it is told to slow down, which the paper finds to be 8 % of the link with DCTCP
-//! ([`DCTCP_SHORTFALL`]) and subtracts from gamma before it compares.
+//! Both are arithmetic on a single link. Left out: the margin by which congestion control stays
+//! below its target rate. The paper measures 8 % of the link with DCTCP ([`DCTCP_SHORTFALL`]) and
+//! subtracts it from gamma before it compares.
 
 use homa_proto::{Duration, Rate};
 
-/// By how much of the link DCTCP's throughput stays below the drain rate of a phantom queue (HULL
-/// §3.1, §6.2).
+/// Share of the link by which DCTCP's throughput stays below the drain rate of a phantom queue
+/// (HULL §3.1, §6.2).
 pub const DCTCP_SHORTFALL: f64 = 0.08;
 
-/// How many times as long a flow takes on average when flows may use the share `gamma` of a link
-/// instead of all of it, while their traffic takes the share `load` (eq. 3): `(1 - load) / (gamma -
-/// load)`, the quotient of two M/G/1 queues under processor sharing. The size does not matter.
-/// `None`: such a load is not carried (`load` is not below `gamma`), or a share is none.
+/// Factor by which a flow takes longer on average if flows may use only the share `gamma` of a link
+/// while their traffic needs the share `load` (eq. 3): `(1 - load) / (gamma - load)`, the quotient
+/// of two M/G/1 queues under processor sharing. It does not depend on the size. `None` if the load
+/// cannot be carried (`load` is not below `gamma`), or if an argument is not a share.
 pub fn slowdown(gamma: f64, load: f64) -> Option<f64> {
     let shares = (0.0..=1.0).contains(&gamma) && (0.0..1.0).contains(&load);
     (shares && load < gamma).then(|| (1.0 - load) / (gamma - load))
 }
 
-/// The share of a link that `flows` in congestion avoidance overshoot their target by, one
-/// packet of `packet` bytes per round trip each, before they hear of it: more than this has to
-/// be given away (eq. 5): `flows / (link x rtt)` with the product in packets. May be above 1: no
-/// headroom suffices.
+/// Share of a link by which `flows` in congestion avoidance exceed their target before they learn
+/// of it, because each adds one packet of `packet` bytes per round trip. More than this must be
+/// given up (eq. 5): `flows / (link x rtt)` with the product in packets. It may exceed 1, and then
+/// no headroom suffices.
 pub fn needed(flows: u32, link: Rate, rtt: Duration, packet: u32) -> f64 {
     f64::from(flows) / packets_in_flight(link, rtt, packet)
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slowdowns_are_those_that_the_paper_prints() {
+    fn slowdowns_equal_the_printed_ones() {
         // §3.2: gamma 0.8 at loads of 20, 40, 60 %.
         let printed = [(0.2, 1.33), (0.4, 1.50), (0.6, 2.00)];
         for (load, expected) in printed {
@@ -58,7 +58,8 @@ mod tests {
         assert!((at(2, 1, 1_500) - 0.08).abs() < 1e-9);
         assert!((at(4, 1, 1_500) - 0.16).abs() < 1e-9);
         assert!((at(2, 10, 1_500) - 0.008).abs() < 1e-9);
-        // Packets of a fifth are as a link five times as fast (§6.1, Figure 9).
+        // Packets of a fifth of the size are equivalent to a link five times as fast (§6.1, Figure
+        // 9).
         assert!((at(2, 1, 300) - at(2, 5, 1_500)).abs() < 1e-9);
         assert!(at(1_000, 1, 1_500) > 1.0);
     }

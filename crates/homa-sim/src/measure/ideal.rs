@@ -1,27 +1,28 @@
-//! What a latency is divided by to give a slowdown.
+//! The idle time that a latency is divided by to give a slowdown.
 //!
 //! The authors' formula (Homa §5.2 as coded in their simulator) sends a message alone: all frames
-//! back to back on the host's link, then the first frame's way through the fabric. It differs from
-//! the network it is applied to in two ways, both kept: frames carry 1472 message bytes, as if the
-//! transport had no header (so long messages cannot get below 1.011); and within a rack the switch
-//! delay is lost to an assignment that should have been a sum (so tiny messages within a rack
-//! cannot get below 1.153). The corrected form restores the switch delay only.
+//! back to back on the host's link, then the first frame's path through the fabric. It differs from
+//! the network that it applies to in two ways, and both are kept. Frames carry 1472 message bytes,
+//! as if the transport had no header, so long messages cannot get below 1.011. Within a rack the
+//! switch delay is lost, because an assignment should have been a sum, so tiny messages within a
+//! rack cannot get below 1.153. The corrected form restores only the switch delay.
 
 use homa_proto::Rate;
 
 use crate::time::{LinkRate, SimDuration};
 
-/// What a message takes alone.
+/// The time of a message alone in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone {
-    /// Until it is delivered.
+    /// Time until its delivery.
     pub time: SimDuration,
-    /// After that, until its end by the scenario's definition: added to latencies, too.
+    /// Time from its delivery to its end by the scenario's definition. It is added to latencies,
+    /// too.
     pub after: SimDuration,
 }
 
 impl Alone {
-    /// How many times as long a message took that was delivered after `latency`.
+    /// The slowdown of a message that was delivered after `latency`.
     pub fn slowdown(self, latency: SimDuration) -> f64 {
         let whole = (self.time + self.after).0.max(1);
         (latency + self.after).0 as f64 / whole as f64
@@ -34,27 +35,27 @@ impl From<SimDuration> for Alone {
     }
 }
 
-/// Message bytes in a frame of the authors' formula.
+/// Message bytes per frame in the authors' formula.
 const PAYLOAD: u32 = 1472;
-/// IP, UDP, Ethernet, preamble and gap around them.
+/// Bytes of IP, UDP, Ethernet, preamble and gap per frame.
 const HEADERS: u32 = 28 + 38;
 /// Wire bytes of the shortest frame.
 const SHORTEST: u32 = 84;
 
-/// The delays and rates the formula needs.
+/// Delays and rates of the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formula {
     /// Rate of a host's link.
     pub host: Rate,
     /// Rate between switches.
     pub fabric: Rate,
-    /// Both hosts' software and the sender's NIC.
+    /// Delay of both hosts' software and the sender's NIC.
     pub fixed: SimDuration,
-    /// Along each cable: one more than there are switches.
+    /// Delay of each cable; there is one more cable than switches.
     pub propagation: SimDuration,
-    /// Inside each switch.
+    /// Delay of each switch.
     pub switch: SimDuration,
-    /// Count the switch within a rack, too.
+    /// Count the switch within a rack as well.
     pub corrected: bool,
 }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_authors_formula() {
+    fn times_follow_the_authors_formula() {
         let table: [(u32, u64); 9] = [
             (1, 2_418_000),
             (100, 2_582_000),

@@ -1,16 +1,16 @@
-//! Where a message's time went: one probe that follows every packet, for one-way messages.
+//! The time of one-way messages, divided by cause. One probe follows every packet.
 //!
-//! The packet that completes a message is its last in every sense that matters: the message's
-//! latency is the time until that packet's first bit left, and its way through the fabric. The
-//! first part divides into the message's own packets on the wire, times when every byte that might
-//! be sent had been sent (waiting for a grant), and the rest: waiting behind other messages. The
-//! second into waits in the fabric's ports and everything else. When the packet was sent again, the
-//! time from the end of the message's first transmission on is recovery. So the parts sum to the
-//! latency exactly, in picoseconds; a message for which they do not is counted.
+//! The latency of a message consists of the time until its completing packet's first bit left, and
+//! that packet's path through the fabric. The first part divides into the message's own packets on
+//! the wire, times when all permitted bytes had been sent (waiting for a grant), and the rest,
+//! which is waiting behind other messages. The second part divides into waits at the fabric's ports
+//! and everything else. If the completing packet was a retransmission, the time from the end of the
+//! message's first transmission on is recovery. The parts therefore sum to the latency exactly, in
+//! picoseconds; a message for which they do not is counted.
 //!
-//! Waits divide once more, as Homa Figure 11 does: while a frame of lower priority that was being
-//! sent has its rest to go, it is preemption lag; all other waiting is queueing, that of a frame
-//! which was interrupted too. At the sender a packet of a message with more bytes left counts as
+//! Waits divide further as in Homa's Figure 11. While a frame of lower priority in transmission has
+//! bytes left, the wait is preemption lag; all other waiting is queueing, including that of an
+//! interrupted frame. At the sender, a packet counts as lower if its message has more bytes left.
 //! lower.
 
 use homa_proto::{Event, MessageKind, Rate, Receipt, Submit, SubmitError, Submitted};
@@ -18,14 +18,15 @@ use homa_proto::{Event, MessageKind, Rate, Receipt, Submit, SubmitError, Submitt
 use crate::engine::{AtPort, Backlog, Probe};
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
-use crate::traffic::Numbered;
-use crate::transport::{Content, DataContent, Label, Transport, message_number};
+use crate::transport::Numbered;
+use crate::transport::{DataContent, Label, PacketContent, Transport, message_number};
 
-/// The places where a packet waits on a path of two tiers. With three, ports up count together,
-/// and so do ports down above the last one; all ports between the switches of a graph are up.
+/// The places at which a packet waits on a path of two tiers. With three tiers, all ports up count
+/// together, and so do all ports down except the last. Ports between the switches of a graph count
+/// as up.
 pub const HOPS: [&str; 4] = ["nic", "tor_up", "aggr_down", "tor_down"];
 
-/// The place of a port in [`HOPS`].
+/// Index of a port's tier in [`HOPS`].
 const fn hop(tier: Tier) -> usize {
     match tier {
         Tier::HostUp => 0,
@@ -40,86 +41,86 @@ const fn hop(tier: Tier) -> usize {
 pub struct Wait {
     /// For the rest of a frame of lower priority.
     pub lag: u64,
-    /// For everything else.
+    /// For any other reason.
     pub queueing: u64,
 }
 
-/// A message that arrived. Times in picoseconds.
+/// The parts of a delivered message's latency, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Journey {
     /// Message bytes.
     pub bytes: u32,
-    /// From submission to delivery.
+    /// Time from submission to delivery.
     pub latency: u64,
-    /// Behind other messages at the sender.
+    /// Waiting behind other messages at the sender.
     pub sender_queue: u64,
-    /// Nothing left that might be sent.
+    /// Waiting for a grant, with all permitted bytes sent.
     pub grant_wait: u64,
     /// Serialisation and fixed delays.
     pub wire: u64,
-    /// In the fabric's ports.
+    /// Waiting at the fabric's ports.
     pub fabric_queue: u64,
-    /// Until a lost packet was sent again.
+    /// Time until a lost packet was retransmitted.
     pub recovery: u64,
-    /// Waits of the completing packet at [`HOPS`].
+    /// Waits of the completing packet, by [`HOPS`].
     pub waits: [Wait; HOPS.len()],
 }
 
-/// A message that is being sent.
+/// A message in transmission.
 #[derive(Clone, Copy, Debug)]
-struct Outgoing {
+struct SentMessage {
     submitted: SimTime,
     bytes: u32,
     measured: bool,
-    /// Rest of the packet on the wire at submission, if of a longer message, ps.
+    /// Rest in ps of the packet on the wire at submission, if its message had more bytes left.
     lag: u64,
-    /// Bytes that may be sent.
+    /// Bytes that the sender may send.
     permitted: u32,
-    /// Own packets on the wire so far, ps.
+    /// Time of its own packets on the wire so far, in ps.
     own: u64,
     grant_wait: u64,
     blocked: Option<SimTime>,
-    /// When the last byte had been sent for the first time.
+    /// When its last byte had been sent for the first time.
     sent_whole: Option<SimTime>,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
-    /// Filled in up to the present.
+    /// The parts known so far.
     journey: Journey,
     submitted: SimTime,
     sent: SimTime,
     measured: bool,
-    /// Since when it waits at a port.
+    /// Start of its wait at a port.
     arrived: SimTime,
-    /// Rest of the frame being sent at the port it waits at, when of lower priority, ps.
+    /// Rest in ps of the frame in service at the port where it waits, if of lower priority.
     residual: u64,
 }
 
-/// See the module's description.
+/// The probe that records journeys.
 #[derive(Debug)]
 pub struct Journeys {
     open: bool,
-    /// By port; those of hosts first.
+    /// Rates by port; those of hosts come first.
     rates: Vec<LinkRate>,
-    outgoing: Vec<Numbered<Outgoing>>,
-    /// By host: the packet on its wire: when it ends, bytes its message has left.
+    outgoing: Vec<Numbered<SentMessage>>,
+    /// By host: end of the packet on its wire, and the bytes its message has left.
     on_wire: Vec<(SimTime, u32)>,
     flights: Vec<Flight>,
     /// By host: the packet received last.
     last: Vec<Flight>,
-    /// Largest message whose journey is kept, bytes.
+    /// Size in bytes of the largest message whose journey is kept.
     kept: u32,
-    /// Measured messages up to that size that arrived, in the order of delivery.
+    /// Journeys of the measured messages up to that size, in the order of delivery.
     pub done: Vec<Journey>,
-    /// Messages whose parts did not sum to their latency.
+    /// Number of messages whose parts did not sum to their latency.
     pub unbalanced: u64,
 }
 
 impl Journeys {
-    /// A closed probe which keeps the journeys of messages up to `kept` bytes; `rates` of all
-    /// ports, those of hosts first.
+    /// A closed probe, which keeps the journeys of messages up to `kept` bytes. `rates` covers all
+    /// ports; those of hosts come first.
     pub fn new(hosts: u32, rates: Vec<LinkRate>, kept: u32) -> Self {
         Self {
             open: false,
@@ -139,7 +140,7 @@ impl Journeys {
         self.open = true;
     }
 
-    /// Messages that start from now on are not.
+    /// Messages that start from now on are not measured.
     pub fn close(&mut self) {
         self.open = false;
     }
@@ -199,13 +200,13 @@ impl Journeys {
         }
     }
 
-    /// A frame that waited at a port goes on.
+    /// A frame that waited at a port enters service.
     fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {
         let flight = self.flight(frame.slot);
         let wait = at.since(flight.arrived).0;
         flight.journey.fabric_queue += wait;
         let lag = wait.min(flight.residual);
-        // The NIC's wait is known since the packet left its transport.
+        // The wait at the NIC was recorded when the packet left its transport.
         if frame.tier != Tier::HostUp {
             let at = &mut flight.journey.waits[hop(frame.tier)];
             at.lag += lag;
@@ -250,7 +251,7 @@ impl<T: Transport> Probe<T> for Journeys {
         }
         let (ends, left) = self.on_wire[host.0 as usize];
         let lag = if left > length { ends.since(now).0 } else { 0 };
-        self.outgoing[host.0 as usize].push(Outgoing {
+        self.outgoing[host.0 as usize].push(SentMessage {
             submitted: now,
             bytes: length,
             measured: self.open,
@@ -279,7 +280,7 @@ impl<T: Transport> Probe<T> for Journeys {
         packet: &T::Packet,
         label: &Label,
     ) {
-        let flight = if let Content::Data(data) = T::content(packet) {
+        let flight = if let PacketContent::Data(data) = T::content(packet) {
             self.on_data(now, host, &data, label)
         } else {
             let end = now + self.rates[host.0 as usize].serialisation(label.wire_bytes);
@@ -326,9 +327,11 @@ impl<T: Transport> Probe<T> for Journeys {
         _receipt: &Receipt,
     ) {
         match T::content(packet) {
-            Content::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
-            Content::Permit { message, offset } => self.on_permit(now, host, (message, offset)),
-            Content::Other => {}
+            PacketContent::Data(_) => self.last[host.0 as usize] = *self.flight(slot),
+            PacketContent::Permit { message, offset } => {
+                self.on_permit(now, host, (message, offset))
+            }
+            PacketContent::Other => {}
         }
     }
 }

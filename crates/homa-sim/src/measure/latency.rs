@@ -1,12 +1,12 @@
-//! Latency by message size: every measured message is kept, percentiles are exact.
+//! Latency by message size. Every measured message is kept, so that percentiles are exact.
 //!
-//! Bins follow from the distribution, not from what was measured: 1 % of the messages each, or one
-//! size where it alone holds more. Within a bin messages lie in the order of their delivery, which
-//! is what the confidence intervals need to see how neighbours resemble each other.
+//! Bins follow from the distribution of sizes, not from the measured messages: each has 1 % of the
+//! messages, or one size that alone has more. Within a bin, messages are in the order of their
+//! delivery, which confidence intervals need to see the correlation of neighbours.
 //!
-//! Beside the percentiles over all messages stands the one that the Homa authors' analysis takes:
-//! each receiver's own p99, averaged ([`ByReceiver`]). With many messages a receiver the two agree;
-//! with few they do not, and the second says less about the slowest ones.
+//! Besides the percentiles over all messages there is the one of the Homa authors' analysis: each
+//! receiver's own p99, averaged ([`ByReceiver`]). The two agree if every receiver has many
+//! messages; with few, the average shows less of the slowest messages.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +24,15 @@ use super::ideal::Alone;
 /// One measured message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// From submission to delivery.
+    /// Time from submission to delivery.
     pub latency: SimDuration,
     /// Message bytes.
     pub bytes: u32,
-    /// What the idle time depends on besides the size: the switches on the way.
+    /// Switches on its path, on which the idle time depends besides the size.
     pub switches: u32,
-    /// The host it went to; of an RPC, the server.
+    /// The receiving host; for an RPC, the server.
     pub receiver: u32,
-    /// Its kind, as its source numbers them.
+    /// Its class, as numbered by its source.
     pub class: u8,
 }
 
@@ -67,13 +67,13 @@ impl Latencies {
         self.samples.len()
     }
 
-    /// Enters a message.
+    /// Adds a message.
     pub fn record(&mut self, sample: Sample) {
         let bin = self.bin(sample.bytes);
         self.samples[bin].push(sample);
     }
 
-    /// Messages entered.
+    /// Number of messages.
     pub fn count(&self) -> u64 {
         self.samples.iter().map(|samples| samples.len() as u64).sum()
     }
@@ -83,7 +83,7 @@ impl Latencies {
         &self.samples
     }
 
-    /// The samples, which leave no others behind.
+    /// Takes all samples out.
     pub fn take_samples(&mut self) -> Vec<Vec<Sample>> {
         let none = vec![Vec::new(); self.samples.len()];
         std::mem::replace(&mut self.samples, none)
@@ -97,7 +97,7 @@ impl Latencies {
         Self { samples: self.samples.iter().map(own).collect(), ..self.clone() }
     }
 
-    /// Slowdowns: each latency by what its bytes and switches take `alone`.
+    /// Slowdowns: each latency, divided by the idle time `alone` for its bytes and switches.
     pub fn slowdown(&self, by: SlowdownBy, alone: &dyn Fn(u32, u32) -> Alone) -> Slowdown {
         let of = |sample: &Sample| alone(sample.bytes, sample.switches).slowdown(sample.latency);
         let mut all = Vec::with_capacity(self.count() as usize);
@@ -119,7 +119,8 @@ impl Latencies {
         }
     }
 
-    /// Latency over ranges of sizes, by class, then by size; ranges without messages are left out.
+    /// Latency over ranges of sizes, by class and then by size. Ranges without messages are left
+    /// out.
     pub fn groups(&self, wanted: &Groups, alone: &dyn Fn(u32, u32) -> Alone) -> Vec<SizeGroup> {
         let mut members: BTreeMap<(u8, usize), Vec<(f64, u64)>> = BTreeMap::new();
         for sample in self.samples.iter().flatten() {
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(percentiles.collect::<Vec<_>>(), [(50.0, 2.0, 4.0), (99.9, 4.0, 8.0)]);
     }
 
-    /// The bin of messages of one size to these receivers, with slowdowns of these.
+    /// The bin of messages of one size, by receiver and slowdown.
     fn bin(messages: impl Iterator<Item = (u32, u64)>) -> SizeBucket {
         let mut latencies = Latencies::new(&SizeDistribution::constant(10).unwrap());
         for (receiver, slowdown) in messages {
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_by_receiver_is_the_mean_of_each_ones_own() {
+    fn a_percentile_by_receiver_is_a_mean_of_percentiles() {
         // One receiver with 1 to 200, one with a single message.
         let two = bin((1..=200).map(|n| (4, n)).chain([(7, 1000)]));
         assert_eq!((two.p50, two.p99), (Some(101.0), Some(199.0)));
@@ -263,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn one_message_a_receiver_gives_the_mean_of_all() {
+    fn with_one_message_per_receiver_it_is_the_mean_of_all() {
         let own = bin((0..100).map(|n| (n, u64::from(n) + 1))).by_receiver.unwrap();
         assert_eq!((own.p99, own.receivers), (50.5, 100));
-        // Off by 2.9, the standard deviation of 1 to 100 over 10, times Student's 1.98.
+        // A margin of 2.9: the standard deviation of 1 to 100 over 10, times Student's 1.98.
         let [low, high] = own.p99_ci.map(Option::unwrap);
         assert!((high - low - 2.0 * 1.987 * 2.901).abs() < 0.01, "{low} to {high}");
     }

@@ -1,20 +1,20 @@
-//! Measures: what is read off a run, each as its paper defines it.
+//! Measures: the results of a run, each as its paper defines it.
 //!
 //! | module | what it measures |
 //! |---|---|
 //! | [`latency`] | exact percentiles of slowdown and latency, by bins of 1 % of the messages |
-//! | [`ideal`] | what a latency is divided by: three named choices |
-//! | [`backlog`] | incomplete messages over time, and whether they grow without bound |
+//! | [`ideal`] | the divisor of latencies, by three named definitions |
+//! | [`backlog`] | incomplete messages over time, and if they grow without bound |
 //! | [`wasted`] | links that idle although senders wait for grants |
-//! | [`journey`], [`findings`] | where messages' time went: the ledger, the tail's delays |
-//! | [`workflows`] | how long workflows of requests took |
-//! | [`probes`] | how long messages waited that were sent for nothing else |
-//! | [`nics`] | what network cards and processors did |
-//! | [`headroom`] | HULL's two rules: what bandwidth given away costs, how much is needed |
+//! | [`journey`], [`findings`] | the parts of latencies: the ledger, the delays of the tail |
+//! | [`workflows`] | the times of workflows of requests |
+//! | [`probes`] | the waits of messages sent only to measure them |
+//! | [`nics`] | the work of network cards and processors |
+//! | [`headroom`] | HULL's two rules: the cost of giving up bandwidth, and the amount needed |
 //! | [`queue_probe`] | queue lengths, priority use |
 //! | [`cost`] | CPU time and memory of the run itself |
 //!
-//! A measure that watches packets is a [`crate::engine::Probe`]; one that is off is compiled out.
+//! A measure that observes packets is a [`crate::engine::Probe`]; if it is off, it is compiled out.
 
 pub mod backlog;
 pub mod cost;

@@ -1,5 +1,5 @@
-//! What network cards and processors did while traffic was measured (HULL §4.1): how busy
-//! processors were, what an acknowledgement stands for, how packets bunch.
+//! The work of network cards and processors while traffic was measured (HULL §4.1): load of
+//! processors, data per acknowledgement, and bursts of packets.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use crate::nic::trains::Trains;
 use crate::scenario::outcome::NicReport;
 use crate::time::SimDuration;
 
-/// From what the hosts' cards had counted at the start and at the end; `None` where they only send.
+/// Computes the report from the counters of the hosts' cards at the start and at the end; `None` if
+/// hosts have no counters.
 pub fn report(
     (start, end): (&[NicCounters], &[NicCounters]),
     receivers: Range<u32>,
@@ -60,11 +61,11 @@ pub fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::coalescing::Received;
+    use crate::nic::coalescing::RingCounts;
 
     #[test]
-    fn shares_are_of_the_time_that_was_measured() {
-        let received = Received { interrupts: 10, frames: 80, deliveries: 20 };
+    fn shares_refer_to_the_measured_time() {
+        let received = RingCounts { interrupts: 10, frames: 80, deliveries: 20 };
         let counted = |busy, data_bytes, control_sent| NicCounters {
             received,
             busy,

@@ -1,10 +1,10 @@
-//! How long rounds took; and how long probes waited: their latency beyond what the same message
-//! takes alone in the network (HULL §5.2 measures it at the switch; the rest of the way is the same
-//! for every probe).
+//! Times of rounds, and waits of probes: their latency beyond that of the same message alone in the
+//! network. HULL §5.2 measures the wait at the switch; the rest of the path is the same for every
+//! probe.
 //!
-//! A probe that is lost is sent again by its transport and, in a stream, holds up those behind it;
-//! the paper's instrument, at the switch, sees nothing of that. Who names a time after which probes
-//! are lost has them counted apart.
+//! If a probe is lost, its transport retransmits it and, in a stream, delays the probes behind it;
+//! the paper's instrument at the switch does not see that. A scenario may therefore name a time
+//! after which probes count as lost, separately.
 
 use homa_workload::interval;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -12,8 +12,8 @@ use homa_workload::quantile::{Percentile, Sorted};
 use crate::scenario::outcome::{ProbeDelays, Rounds};
 use crate::time::SimDuration;
 
-/// Of latencies in the order of arrival, with the number of those that were lost; `None` without
-/// any.
+/// Statistics of latencies in the order of arrival, and the number of lost probes; `None` if there
+/// are no latencies.
 pub fn delays((latencies, lost): (&[SimDuration], u64), idle: SimDuration) -> Option<ProbeDelays> {
     let waited = latencies.iter().map(|latency| latency.0.saturating_sub(idle.0));
     let waited: Vec<f64> = waited.map(|picos| picos as f64 / 1e6).collect();
@@ -32,7 +32,7 @@ pub fn delays((latencies, lost): (&[SimDuration], u64), idle: SimDuration) -> Op
     })
 }
 
-/// Of rounds; `None` without any.
+/// Statistics of rounds; `None` if there are none.
 pub fn rounds(took: &[SimDuration]) -> Option<Rounds> {
     let took: Vec<f64> = took.iter().map(|took| took.0 as f64 / 1e6).collect();
     let mean_us = took.iter().sum::<f64>() / took.len().max(1) as f64;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_idle_network_takes_is_no_delay() {
+    fn the_time_of_the_idle_network_is_not_a_delay() {
         let latencies: Vec<_> = (0..100).map(|n| SimDuration::micros(30 + n)).collect();
         let delays = delays((&latencies, 2), SimDuration::micros(30)).unwrap();
         assert_eq!((delays.count, delays.p50_us, delays.p90_us), (100, 49.0, 89.0));

@@ -1,11 +1,12 @@
-//! Queue lengths and priority use: one probe, on while it is open.
+//! Queue lengths and priority use: one probe, active while it is open.
 //!
-//! Queue lengths (Homa Table 1) as the authors sampled them: what each arriving frame finds, over
-//! all ports of a tier. Their text leaves frames in transmission out, their code adds the part of
-//! the frame in service that has not left; both are kept. The mean over time is exact: the sum of
-//! bytes x waiting time of all frames. What waits at all ports of a tier at once is known to a
-//! frame per port: one that enters service at once, or is dropped, counts until the next one comes.
-//! Priority use (Homa Figure 14) counts the wire bytes that begin to leave towards receivers.
+//! Queue lengths (Homa Table 1) are sampled as the authors did: the queue that each arriving frame
+//! finds, over all ports of a tier. Their text excludes the frame in transmission, but their code
+//! adds the part of it that has not left; both values are kept. The mean over time is exact,
+//! because it is the sum of bytes x waiting time of all frames. The total at all ports of a tier at
+//! one time is exact to one frame per port, because a frame that enters service at once, or is
+//! dropped, counts until the next one arrives. Priority use (Homa Figure 14) counts the wire bytes
+//! that begin to leave towards receivers.
 
 use std::ops::Range;
 
@@ -15,48 +16,48 @@ use crate::time::SimTime;
 use crate::topology::{PortId, Tier};
 use crate::transport::Transport;
 
-/// See the module's description.
+/// The probe of queue lengths and priority use.
 #[derive(Debug)]
 pub struct QueueProbe {
     open: bool,
     opened: SimTime,
     closed: SimTime,
     queues: bool,
-    tiers: Vec<Seen>,
-    /// By slot: since when the frame waits at its port.
+    tiers: Vec<TierQueues>,
+    /// By slot: start of the frame's wait at its port.
     arrived: Vec<SimTime>,
     /// By port: bytes that wait, as known from arrivals and departures.
     waiting: Vec<u64>,
     /// The ports to receivers.
     receivers: Range<PortId>,
-    /// Their queues are measured apart, too.
+    /// Measure the queues of these ports separately as well.
     apart: bool,
     level_bytes: [u64; 8],
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct TierQueues {
     frames: u64,
     queued: u64,
     max_queued: u64,
     with_residual: u64,
     max_with_residual: u64,
-    /// Bytes x picoseconds of waiting.
+    /// Sum of bytes x picoseconds of waiting.
     area: u128,
-    /// Frames by what they found, in cells of [`CELL`] bytes.
+    /// Number of frames by the queue they found, in cells of [`CELL`] bytes.
     found: Vec<u64>,
-    /// What waits at all ports together, and the most of it.
+    /// Bytes that wait at all ports together, and their maximum.
     together: u64,
     max_together: u64,
 }
 
-/// Bytes.
+/// Bytes per cell.
 const CELL: u64 = 64;
 
-/// Behind those of the tiers.
+/// Index of the receivers' ports, behind the tiers.
 const RECEIVERS: usize = Tier::ALL.len();
 
-impl Seen {
+impl TierQueues {
     fn on_arrival(&mut self, backlog: &Backlog) {
         let with_residual = backlog.queued_bytes + u64::from(backlog.residual_bytes);
         self.frames += 1;
@@ -72,7 +73,7 @@ impl Seen {
         self.found[cell] += 1;
     }
 
-    /// Over so many ports and picoseconds; `None` where nothing came.
+    /// Statistics over `time` picoseconds and `ports` ports; `None` if no frame arrived.
     fn length(&self, time: u64, ports: u64) -> Option<QueueLength> {
         let frames = self.frames.max(1) as f64;
         (self.frames > 0).then(|| QueueLength {
@@ -89,7 +90,7 @@ impl Seen {
         })
     }
 
-    /// What a share of the frames found at most, to a cell.
+    /// The largest queue that a share of the frames found, rounded to a cell.
     fn quantile(&self, share: f64) -> u64 {
         let rank = (self.frames as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -102,15 +103,15 @@ impl Seen {
 }
 
 impl QueueProbe {
-    /// A closed probe that counts by level what leaves at the ports to `receivers`; `queues`: look
-    /// at queues, too, those of the receivers' ports also `apart`.
+    /// A closed probe that counts, by level, bytes that leave at the ports to `receivers`. With
+    /// `queues` it also measures queues, those of the receivers' ports separately if `apart`.
     pub fn new(queues: bool, receivers: Range<PortId>, apart: bool) -> Self {
         Self {
             open: false,
             opened: SimTime::ZERO,
             closed: SimTime::ZERO,
             queues,
-            tiers: vec![Seen::default(); RECEIVERS + 1],
+            tiers: vec![TierQueues::default(); RECEIVERS + 1],
             apart,
             arrived: Vec::new(),
             waiting: Vec::new(),
@@ -131,12 +132,12 @@ impl QueueProbe {
         }
     }
 
-    /// Wire bytes towards receivers per level, lowest first.
+    /// Wire bytes towards receivers by level, lowest first.
     pub fn level_bytes(&self) -> [u64; 8] {
         self.level_bytes
     }
 
-    /// Queue lengths; `ports` of each tier, in the order of [`Tier::ALL`].
+    /// Queue lengths, for a number of `ports` of each tier in the order of [`Tier::ALL`].
     pub fn queues(&self, ports: [u64; Tier::ALL.len()]) -> Option<Queues> {
         if !self.queues {
             return None;
@@ -156,8 +157,8 @@ impl QueueProbe {
         })
     }
 
-    /// Where a frame is counted: with its tier, and with the receivers' ports.
-    fn seen(&mut self, frame: &AtPort) -> impl Iterator<Item = &mut Seen> {
+    /// The statistics that count a frame: those of its tier, and those of the receivers' ports.
+    fn seen(&mut self, frame: &AtPort) -> impl Iterator<Item = &mut TierQueues> {
         let own = self.apart && self.receivers.contains(&frame.port);
         let tier = frame.tier as usize;
         let tiers = self.tiers.iter_mut().enumerate();
@@ -166,7 +167,7 @@ impl QueueProbe {
         })
     }
 
-    /// From now on `bytes` wait at the port of a frame.
+    /// From now on `bytes` wait at a frame's port.
     #[inline]
     fn set_waiting(&mut self, frame: &AtPort, bytes: u64) {
         let port = frame.port.0 as usize;
@@ -177,7 +178,7 @@ impl QueueProbe {
         self.seen(frame).for_each(|seen| seen.together = seen.together + bytes - before);
     }
 
-    /// A frame, or the rest of one, that waited at a port goes on.
+    /// A frame, or the rest of one, that waited at a port enters service.
     #[inline]
     fn on_wait_over(&mut self, at: SimTime, frame: &AtPort) {
         if !self.queues {
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_what_frames_find() {
+    fn percentiles_of_queues_that_frames_find() {
         let mut probe = QueueProbe::new(true, PortId(7)..PortId(8), true);
         probe.open(SimTime(0));
         (0..100).for_each(|n| enqueue(&mut probe, n, 0, (n * 640, 0)));
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!((down.p1_bytes, down.p50_bytes, down.p99_bytes), (0, 49 * 640, 98 * 640));
         assert_eq!(down.max_bytes, 99 * 640);
         assert_eq!(probe.queues([1; Tier::ALL.len()]).unwrap().receivers, Some(down));
-        // The last one and what it found.
+        // The last frame and the queue it found.
         assert_eq!(down.together_max_bytes, 99 * 640 + 1000);
     }
 }

@@ -1,11 +1,11 @@
-//! How steadily traffic flows: what receivers' links carried and how many measured messages
-//! arrived, read at equal steps of time, so that rates have intervals (batch means).
+//! Steadiness of traffic: bytes on receivers' links and the number of measured messages delivered,
+//! sampled in equal steps of time, so that rates have confidence intervals (batch means).
 
 use homa_workload::interval::{self, GroupMean};
 
 use crate::time::{SimDuration, SimTime};
 
-/// See the module's description.
+/// Samples of throughput.
 #[derive(Clone, Debug)]
 pub struct Throughput {
     every: SimDuration,
@@ -14,11 +14,11 @@ pub struct Throughput {
     delivered: Vec<f64>,
 }
 
-/// What was counted so far: wire bytes on receivers' links, measured messages that arrived.
+/// Counts so far: wire bytes on receivers' links, and measured messages delivered.
 pub type Counted = (f64, u64);
 
 impl Throughput {
-    /// Begins with what was counted up to `now`; a step takes `every`.
+    /// Begins with the counts up to `now`; a step lasts `every`.
     pub fn new(now: SimTime, every: SimDuration, counted: Counted) -> Self {
         let mut throughput = Self { every, next: now, received: Vec::new(), delivered: Vec::new() };
         throughput.record(counted);
@@ -42,7 +42,7 @@ impl Throughput {
         self.per_second(&self.received)
     }
 
-    /// Measured messages that arrived per second.
+    /// Measured messages delivered per second.
     pub fn delivered(&self) -> Option<GroupMean> {
         self.per_second(&self.delivered)
     }
@@ -65,7 +65,7 @@ mod tests {
         let mut throughput = Throughput::new(SimTime(5), every, (100.0, 7));
         for n in 1..=40 {
             assert_eq!(throughput.next(), SimTime(5) + SimDuration::millis(n));
-            // Every other step is twice as busy: batches of two are alike.
+            // Every other step is twice as busy, so that batches of two are alike.
             throughput.record((100.0 + n as f64 * 30.0 + (n % 2) as f64 * 10.0, 7 + n));
         }
         let [received, delivered] =

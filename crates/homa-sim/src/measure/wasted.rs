@@ -1,8 +1,8 @@
 //! Wasted bandwidth (Homa Figure 13): receivers' links that idle although senders wait for grants.
 //!
-//! A sender wants grants from a receiver while one of its messages there has bytes that were not
-//! granted. While more senders want grants than the degree of overcommitment, the receiver
-//! withholds grants; what its link could have carried in that time and did not is wasted.
+//! A sender wants grants from a receiver while one of its messages to it has ungranted bytes. While
+//! more senders want grants than the degree of overcommitment, the receiver withholds grants. Bytes
+//! that its link could have carried in that time and did not are wasted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use homa_workload::interval::{GroupMean, mean};
 use crate::engine::{AtPort, Probe};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, Tier};
-use crate::transport::{Content, Label, Transport};
+use crate::transport::{Label, PacketContent, Transport};
 
-/// See the module's description.
+/// The probe of wasted bandwidth.
 #[derive(Debug)]
 pub struct Wasted {
     degree: usize,
@@ -27,11 +27,11 @@ pub struct Wasted {
 
 #[derive(Clone, Debug, Default)]
 struct Receiver {
-    /// By sender: its messages with bytes to grant, by number, and their lengths.
+    /// By sender: its messages with ungranted bytes, by number, and their lengths.
     wanting: BTreeMap<u32, Vec<(u32, u32)>>,
     withholding: Option<SimTime>,
     withheld: SimDuration,
-    /// Wire bytes that began to arrive while withholding.
+    /// Wire bytes that began to arrive while grants were withheld.
     bytes: u64,
 }
 
@@ -60,9 +60,9 @@ impl Wasted {
         self.closed = now;
     }
 
-    /// Share of the receivers' links that was wasted, of links of `bytes_per_second`: the mean over
-    /// `receivers`, by host. Its interval takes them for independent, as each has its own messages,
-    /// although they share senders. `None` when no time was measured.
+    /// Share of the receivers' links, of `bytes_per_second`, that was wasted: the mean over
+    /// `receivers`, by host. Its interval treats them as independent, because each has its own
+    /// messages, although they share senders. `None` if no time was measured.
     pub fn share(&self, bytes_per_second: f64, receivers: &Range<u32>) -> Option<GroupMean> {
         let time = self.closed.since(self.open?).0 as f64 / 1e12;
         if time <= 0.0 {
@@ -106,8 +106,9 @@ impl<T: Transport> Probe<T> for Wasted {
         packet: &T::Packet,
         label: &Label,
     ) {
-        // A grant may name an earlier message of the sender twice; only the end matters.
-        let Content::Permit { message, offset } = T::content(packet) else { return };
+        // A grant may name an earlier message of the sender again; only the end of a message
+        // matters.
+        let PacketContent::Permit { message, offset } = T::content(packet) else { return };
         let sender = label.to.0;
         let wanting = &mut self.receivers[host.0 as usize].wanting;
         let Some(messages) = wanting.get_mut(&sender) else { return };
@@ -142,7 +143,7 @@ impl<T: Transport> Probe<T> for Wasted {
         packet: &T::Packet,
         _receipt: &Receipt,
     ) {
-        let Content::Data(data) = T::content(packet) else { return };
+        let PacketContent::Data(data) = T::content(packet) else { return };
         let first = data.offset == 0 && !data.resent;
         if first && data.total > data.permitted {
             let wanting = &mut self.receivers[host.0 as usize].wanting;

@@ -1,5 +1,5 @@
-//! How long workflows took, from their first request to their last response (DeTail §6.5): by
-//! class, and within a class by fan-out. Percentiles are exact.
+//! Times of workflows, from their first request to their last response (DeTail §6.5), by class and
+//! within a class by fan-out. Percentiles are exact.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use homa_workload::quantile::{Percentile, Sorted};
 use crate::scenario::outcome::{LatencyPercentile, WorkflowTimes};
 use crate::traffic::{ClassCount, Workflows};
 
-/// The percentiles where a plan asks for none.
+/// The percentiles, if a plan sets none.
 pub const USUAL: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// Of every class: all of its workflows, then those of each fan-out if there are several.
+/// For every class: all of its workflows, then those of each fan-out if there are several.
 pub fn times(workflows: &Workflows, percents: &[f64]) -> Vec<WorkflowTimes> {
     let percents = if percents.is_empty() { &USUAL[..] } else { percents };
     let mut found = Vec::new();
     for (class, (name, counts)) in workflows.counts().enumerate() {
         let mut by_fan_out: BTreeMap<u32, Vec<u64>> =
             counts.keys().map(|fan_out| (*fan_out, Vec::new())).collect();
-        for through in workflows.through().iter().filter(|it| usize::from(it.class) == class) {
-            by_fan_out.entry(through.fan_out).or_default().push(through.took.0);
+        for finished in workflows.finished().iter().filter(|it| usize::from(it.class) == class) {
+            by_fan_out.entry(finished.fan_out).or_default().push(finished.took.0);
         }
         let count = counts.values().fold(ClassCount::default(), |all, one| ClassCount {
             begun: all.begun + one.begun,

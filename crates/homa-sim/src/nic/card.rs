@@ -1,29 +1,30 @@
-//! What a network card holds while priority flow control keeps levels from leaving: a queue per
+//! Packets that a network card holds while priority flow control pauses their levels: a queue per
 //! level, as the cards of lossless fabrics have.
 //!
-//! Transports that know pauses ([`Transport::pause`](crate::transport::Transport::pause)) are not
-//! asked for packets of paused levels, and leave this empty. Others do not say which level comes
-//! next: what they give of a paused level lies here, so that it holds up neither other levels nor
-//! control packets. It leaves in the order in which such a transport would have sent it, that of
-//! the bytes that its message has left (Homa §3.2), together with what became ready meanwhile.
+//! If a transport supports pauses ([`Transport::pause`](crate::transport::Transport::pause)), it is
+//! not asked for packets of paused levels, and the card stays empty. Other transports do not
+//! announce the level of their next packet. Packets of a paused level therefore wait here, so that
+//! they block neither other levels nor control packets. They leave in the order in which such a
+//! transport would have sent them, by the bytes that their message has left (Homa §3.2), together
+//! with packets that became ready meanwhile.
 //!
-//! Invariants: a level's control packets keep their order and go first; of bytes that are here no
-//! second copy is taken, however often a receiver that waits asks for them again. Left out: a limit
-//! on memory. Windows and grants bound what a transport gives.
+//! Invariants: a level's control packets keep their order and go first; the card never holds two
+//! copies of the same bytes, however often a waiting receiver asks for them. Left out: a limit on
+//! memory, because windows and grants bound the packets that a transport sends.
 
 use std::collections::BTreeMap;
 
-use crate::switch::LEVELS;
-use crate::transport::{Content, DataContent, Label};
+use crate::transport::{DataContent, Label, PacketContent};
+use homa_proto::LEVELS;
 
 /// Bytes that the message has left, then receiver and message, first byte, and order of arrival.
 type Place = (u32, u64, u32, u64);
 
-/// See the module's description.
+/// The held packets, by level.
 #[derive(Debug)]
 pub struct Card<P> {
     held: [BTreeMap<Place, (P, Label)>; LEVELS],
-    /// Bit `n` set: level `n` holds a packet.
+    /// Bit `n` is set if level `n` holds a packet.
     occupied: u8,
     arrived: u64,
 }
@@ -36,18 +37,18 @@ impl<P> Default for Card<P> {
 }
 
 impl<P> Card<P> {
-    /// The levels of which packets are here, as bits.
+    /// The levels that hold packets, as bits.
     #[inline]
     pub fn levels(&self) -> u8 {
         self.occupied
     }
 
-    /// Holds a packet, unless it is one that was sent again and lies here already.
-    pub fn hold(&mut self, packet: P, label: Label, content: Content) {
+    /// Holds a packet, unless it is a retransmission of one that is already held.
+    pub fn hold(&mut self, packet: P, label: Label, content: PacketContent) {
         self.arrived += 1;
         let held = &mut self.held[usize::from(label.priority) % LEVELS];
         let place = match content {
-            Content::Data(DataContent { message, offset, total, resent, .. }) => {
+            PacketContent::Data(DataContent { message, offset, total, resent, .. }) => {
                 let left = total.saturating_sub(offset).max(1);
                 let whose = u64::from(label.to.0) << 32 | u64::from(message);
                 let same = (left, whose, offset, 0)..=(left, whose, offset, u64::MAX);
@@ -56,13 +57,13 @@ impl<P> Card<P> {
                 }
                 (left, whose, offset, self.arrived)
             }
-            Content::Permit { .. } | Content::Other => (0, 0, 0, self.arrived),
+            PacketContent::Permit { .. } | PacketContent::Other => (0, 0, 0, self.arrived),
         };
         held.insert(place, (packet, label));
         self.occupied |= 1 << (label.priority & 7);
     }
 
-    /// Takes the packet whose message has the fewest bytes left of these levels, as bits.
+    /// Takes the packet whose message has the fewest bytes left, of the levels given as bits.
     pub fn take(&mut self, levels: u8) -> Option<(P, Label)> {
         let open = self.occupied & levels;
         let first = |level: &usize| self.held[*level].first_key_value().map(|(place, _)| *place);
@@ -80,9 +81,9 @@ mod tests {
     use super::*;
     use crate::topology::HostId;
 
-    fn data(message: u32, offset: u32, resent: bool) -> Content {
+    fn data(message: u32, offset: u32, resent: bool) -> PacketContent {
         let (len, total, permitted) = (1_000, 10_000, 10_000);
-        Content::Data(DataContent { message, offset, len, total, permitted, resent })
+        PacketContent::Data(DataContent { message, offset, len, total, permitted, resent })
     }
 
     #[test]
@@ -94,8 +95,8 @@ mod tests {
         hold("long", 3, data(1, 0, false));
         hold("its end", 3, data(1, 9_000, false));
         hold("middle", 5, data(2, 5_000, false));
-        hold("grant", 3, Content::Other);
-        hold("second grant", 3, Content::Other);
+        hold("grant", 3, PacketContent::Other);
+        hold("second grant", 3, PacketContent::Other);
         hold("middle again", 5, data(2, 5_000, true));
         assert_eq!(card.levels(), 1 << 3 | 1 << 5);
         let mut take = |levels| card.take(levels).map(|(name, _)| name);

@@ -1,49 +1,49 @@
-//! Interrupt coalescing and receive offload (HULL §2.3, §4.1): a card lets frames collect before it
-//! interrupts its host, and neighbours of one flow reach the network stack as one.
+//! Interrupt coalescing and receive offload (HULL §2.3, §4.1): a card collects frames before it
+//! interrupts its host, and consecutive frames of one flow reach the network stack as one.
 //!
-//! An interrupt comes with the `frames`-th frame, or `delay` after the first one, and no earlier
-//! than `gap` after the last: the first two are ethtool's rx-frames and rx-usecs, the third is the
-//! interrupt throttling of Intel's cards. The processor ([`Cpu`]) then takes what came until the
-//! interrupt out of the ring, one delivery after the other: frames of one flow with equal marks and
-//! together at most `merge` bytes are one, of which TCP acknowledges only the end. Each interrupt
-//! costs, also one that comes while the processor still works. Invariant: whatever waits is counted
-//! by [`ReceiveRing::due`]. Left out: a ring that is full (senders' windows are shorter), polling
-//! without interrupts under load (NAPI).
+//! An interrupt comes with the `frames`-th frame or `delay` after the first one, and no earlier
+//! than `gap` after the previous interrupt. The first two are ethtool's rx-frames and rx-usecs; the
+//! third is the interrupt throttling of Intel's cards. The processor ([`Cpu`]) then takes the
+//! frames that arrived before the interrupt out of the ring, one delivery after the other. A
+//! delivery consists of frames of one flow with equal marks and at most `merge` bytes in total, and
+//! TCP acknowledges only its end. Every interrupt has a cost, even if the processor is still
+//! working. Invariant: [`ReceiveRing::due`] covers everything that waits. Left out: a full ring
+//! (senders' windows are shorter), and polling without interrupts under load (NAPI).
 
 use std::collections::VecDeque;
 
 use homa_proto::{Duration, Time};
 
-use crate::transport::Arrival;
+use crate::transport::PacketMeta;
 
 use super::cpu::Cpu;
 
-/// See the module's description.
+/// Configuration of a receive ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoalescingConfig {
-    /// Frames until an interrupt (rx-frames); 0 and 1: each frame interrupts; `None`: no matter how
-    /// many.
+    /// Frames until an interrupt (rx-frames); with 0 or 1 each frame interrupts, and with `None`
+    /// the number is irrelevant.
     pub frames: Option<u32>,
-    /// From the first frame to the interrupt (rx-usecs), whatever `frames` says.
+    /// Time from the first frame to the interrupt (rx-usecs), regardless of `frames`.
     pub delay: Duration,
     /// Least time between interrupts.
     pub gap: Duration,
-    /// Most wire bytes of one delivery; 0: every frame is one.
+    /// Most wire bytes of one delivery; 0 delivers every frame separately.
     pub merge: u32,
 }
 
 /// A frame in the ring.
 #[derive(Clone, Copy, Debug)]
-struct Frame<P> {
+struct RingEntry<P> {
     packet: P,
-    arrival: Arrival,
+    arrival: PacketMeta,
     flow: u32,
     bytes: u32,
 }
 
-/// What the ring counted.
+/// Counts of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct RingCounts {
     /// Interrupts.
     pub interrupts: u64,
     /// Frames.
@@ -52,29 +52,29 @@ pub struct Received {
     pub deliveries: u64,
 }
 
-/// See the module's description.
+/// Frames between their arrival and their delivery.
 #[derive(Debug)]
 pub struct ReceiveRing<P> {
     config: CoalescingConfig,
-    frames: VecDeque<Frame<P>>,
-    /// Frames at the head of the ring whose interrupt has come.
+    frames: VecDeque<RingEntry<P>>,
+    /// Frames at the head of the ring that an interrupt has announced.
     announced: usize,
-    /// When the first frame came whose interrupt has not.
+    /// Arrival of the first frame that no interrupt has announced.
     first: Time,
-    /// When the next interrupt comes; `MAX`: nothing waits for one.
+    /// Time of the next interrupt; `MAX` if no frame waits for one.
     interrupt: Time,
-    /// The last one.
+    /// Time of the last interrupt.
     last: Option<Time>,
-    /// Interrupts that the processor has yet to pay for.
+    /// Interrupts whose cost the processor has not paid yet.
     owed: u32,
-    /// Frames of the delivery under way, and when it is done.
+    /// Number of frames of the present delivery, and its end.
     delivery: (usize, Time),
-    /// What was counted.
-    pub counted: Received,
+    /// The counts so far.
+    pub counted: RingCounts,
 }
 
 impl<P: Copy> ReceiveRing<P> {
-    /// Empty.
+    /// An empty ring.
     pub fn new(config: CoalescingConfig) -> Self {
         Self {
             config,
@@ -85,14 +85,19 @@ impl<P: Copy> ReceiveRing<P> {
             last: None,
             owed: 0,
             delivery: (0, Time::MAX),
-            counted: Received::default(),
+            counted: RingCounts::default(),
         }
     }
 
-    /// A frame comes; [`ReceiveRing::take`] what is ready then.
-    pub fn push(&mut self, now: Time, (packet, arrival): (P, Arrival), (flow, bytes): (u32, u32)) {
+    /// A frame arrives. Call [`ReceiveRing::take`] afterwards.
+    pub fn push(
+        &mut self,
+        now: Time,
+        (packet, arrival): (P, PacketMeta),
+        (flow, bytes): (u32, u32),
+    ) {
         self.counted.frames += 1;
-        self.frames.push_back(Frame { packet, arrival, flow, bytes });
+        self.frames.push_back(RingEntry { packet, arrival, flow, bytes });
         let waiting = (self.frames.len() - self.announced) as u32;
         if waiting == 1 {
             self.first = now;
@@ -103,15 +108,15 @@ impl<P: Copy> ReceiveRing<P> {
         self.interrupt = raised.min(self.interrupt).max(earliest);
     }
 
-    /// When something is to be taken or an interrupt comes.
+    /// Time of the next delivery or interrupt.
     pub fn due(&self) -> Option<Time> {
         let due = self.interrupt.min(self.delivery.1);
         (due != Time::MAX).then_some(due)
     }
 
-    /// A frame that the network stack is given now; with it, whether the next one belongs to the
-    /// same delivery. Ask until there is none.
-    pub fn take(&mut self, now: Time, cpu: &mut Cpu) -> Option<(P, Arrival)> {
+    /// A frame for the network stack, marked as merged if the next one belongs to the same
+    /// delivery. Call it until `None`.
+    pub fn take(&mut self, now: Time, cpu: &mut Cpu) -> Option<(P, PacketMeta)> {
         loop {
             if self.delivery.1 <= now && self.delivery.0 > 0 {
                 let frame = self.frames.pop_front()?;
@@ -121,9 +126,9 @@ impl<P: Copy> ReceiveRing<P> {
                 if !merged {
                     self.delivery.1 = Time::MAX;
                 }
-                return Some((frame.packet, Arrival { merged, ..frame.arrival }));
+                return Some((frame.packet, PacketMeta { merged, ..frame.arrival }));
             }
-            // Interrupts and the ends of deliveries take effect in their order.
+            // Interrupts and ends of deliveries take effect in the order of time.
             if self.interrupt <= now && self.interrupt <= self.delivery.1 {
                 self.announced = self.frames.len();
                 self.owed += 1;
@@ -148,10 +153,10 @@ impl<P: Copy> ReceiveRing<P> {
         self.delivery = (frames, cpu.work(now, Duration(cost)));
     }
 
-    /// Frames at the head of the ring that make one delivery.
+    /// Number of frames at the head of the ring that form one delivery.
     fn merged(&self) -> usize {
         let mut bytes = 0;
-        let alike = |a: &Frame<P>, b: &Frame<P>| {
+        let alike = |a: &RingEntry<P>, b: &RingEntry<P>| {
             (a.arrival.from, a.flow, a.arrival.ce, a.arrival.priority)
                 == (b.arrival.from, b.flow, b.arrival.ce, b.arrival.priority)
         };
@@ -173,13 +178,13 @@ mod tests {
 
     const DATA: u32 = 1_538;
 
-    /// When each of the frames that come at these times is delivered, and whether the next one
+    /// For frames that arrive at these times: when each is delivered, and whether the next one
     /// belongs to the same delivery.
     fn deliveries(
         config: CoalescingConfig,
         costs: CpuConfig,
         arrivals: &[u64],
-    ) -> (Vec<(u64, bool)>, Received) {
+    ) -> (Vec<(u64, bool)>, RingCounts) {
         let (mut ring, mut cpu) = (ReceiveRing::new(config), Cpu::new(costs));
         let mut given = Vec::new();
         let mut arrivals = arrivals.iter().copied().peekable();
@@ -189,7 +194,7 @@ mod tests {
             let Some(now) = now else { return (given, ring.counted) };
             if next == Some(now) {
                 arrivals.next();
-                ring.push(now, (0, Arrival::new(HostId(1), 0)), (7, DATA));
+                ring.push(now, (0, PacketMeta::new(HostId(1), 0)), (7, DATA));
             }
             while let Some((_, arrival)) = ring.take(now, &mut cpu) {
                 given.push((now.0, arrival.merged));
@@ -205,7 +210,7 @@ mod tests {
     };
 
     #[test]
-    fn frames_collect_until_there_are_enough_or_the_first_is_old() {
+    fn an_interrupt_comes_by_number_of_frames_or_by_age() {
         let config = CoalescingConfig {
             frames: Some(3),
             delay: Duration(1_000),
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_keep_their_distance_and_a_lone_frame_does_not_wait() {
+    fn interrupts_keep_a_gap_but_a_lone_frame_does_not_wait() {
         let config =
             CoalescingConfig { frames: Some(1), gap: Duration(500), ..CoalescingConfig::default() };
         let (given, counted) = deliveries(config, FREE, &[0, 10, 20, 600, 2_000]);
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_a_flow_are_delivered_as_one_up_to_a_size() {
+    fn consecutive_frames_of_a_flow_merge_up_to_a_size() {
         let config = CoalescingConfig {
             frames: Some(5),
             delay: Duration(9_999),
@@ -257,8 +262,8 @@ mod tests {
 
     #[test]
     fn an_interrupt_per_frame_saturates_the_processor() {
-        // HULL §4.1, Table 2: with rx-frames 8 the processor keeps up; without coalescing it does
-        // not, although it then merges what piles up.
+        // HULL §4.1, Table 2: with rx-frames 8 the processor keeps up. Without coalescing it does
+        // not, although it then merges the frames that accumulate.
         let (eight, all) = saturated(8);
         assert!((7.0..10.0).contains(&eight) && all < 1.01, "{eight} {all}");
         let (none, late) = saturated(0);

@@ -1,25 +1,25 @@
 //! The egress queue of a host that marks its own packets (DeTail §4.2.4): strict priorities, drain
-//! bytes per level, and a mark on what finds more than a threshold in front of it, so that the
-//! transport slows down where no switch drops and back-pressure has reached the source.
+//! bytes per level, and a mark on packets that find more drain bytes than a threshold. The
+//! transport then slows down, although no switch drops and back-pressure has reached the source.
 //!
-//! Everything that the transport may send lies here, as in an operating system's queue. Invariants:
-//! packets of a level keep their order; the counters are those of what lies here. Left out: a limit
-//! on its memory, which transports' windows have.
+//! All packets that the transport may send wait here, as in an operating system's queue.
+//! Invariants: packets of a level keep their order; the counters equal the queue. Left out: a limit
+//! on its memory, because transports' windows have one.
 
 use std::collections::VecDeque;
 
-use crate::switch::LEVELS;
-use crate::switch::drain_bytes::DrainBytes;
+use crate::fabric::cioq::drain_bytes::DrainBytes;
 use crate::transport::Label;
+use homa_proto::LEVELS;
 
-/// See the module's description.
+/// Packets that wait for the wire, by level.
 #[derive(Debug)]
 pub struct Egress<P> {
     queues: [VecDeque<(P, u32)>; LEVELS],
     drain: DrainBytes,
     /// Drain bytes above which a packet is marked.
     threshold: u32,
-    /// Levels that may not leave, as bits.
+    /// Paused levels, as bits.
     pub paused: u8,
 }
 
@@ -30,19 +30,19 @@ impl<P: Copy> Egress<P> {
         Self { queues, drain: DrainBytes::default(), threshold, paused: 0 }
     }
 
-    /// Whether a packet that comes now is to be marked.
+    /// True if an arriving packet should be marked.
     pub fn marks(&self, label: &Label) -> bool {
         label.ect && self.drain.at(label.priority) > self.threshold
     }
 
-    /// A packet comes.
+    /// Appends a packet.
     pub fn push(&mut self, packet: P, label: &Label) {
         self.drain.arrive(label.priority, label.wire_bytes);
         let level = usize::from(label.priority).min(LEVELS - 1);
         self.queues[level].push_back((packet, label.wire_bytes));
     }
 
-    /// The oldest of the highest level that may leave.
+    /// Takes the oldest packet of the highest level that is not paused.
     pub fn pop(&mut self) -> Option<P> {
         let may_leave = |level: &usize| self.paused >> level & 1 == 0;
         let holds = |level: &usize| !self.queues[*level].is_empty();
@@ -52,7 +52,7 @@ impl<P: Copy> Egress<P> {
         Some(packet)
     }
 
-    /// True without packets that may leave.
+    /// True if no packet may leave.
     pub fn is_idle(&self) -> bool {
         (0..LEVELS).all(|level| self.paused >> level & 1 != 0 || self.queues[level].is_empty())
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_marked_for_what_is_in_front_of_it_at_its_level_and_above() {
+    fn a_packet_is_marked_by_the_bytes_at_its_level_and_above() {
         let mut egress = Egress::new(3_000);
         for number in 0..3 {
             assert!(!egress.marks(&label(0)));

@@ -1,5 +1,5 @@
-//! What a network card does between a host's transport and its wire, as a wrapper around the
-//! transport: the fabric sees one [`Transport`].
+//! A network card between a host's transport and its wire. It wraps the transport, so that the
+//! fabric works with one [`Transport`].
 //!
 //! ```text
 //! transport -> large sends (segmentation) -> pacer, or past it -> wire
@@ -7,13 +7,13 @@
 //! transport <- deliveries (processor) <- interrupts (coalescing) <- wire
 //! ```
 //!
-//! A packet of a flow that the [`pacer`] knows waits for tokens; any other overtakes it. Where
-//! both have a packet for the wire they take turns. A host without pacer and offloads may mark
-//! what finds much in front of it in its [`egress`] queue. Under priority flow control a [`card`]
-//! between all of this and the wire holds what may not leave. Invariant: whatever waits here for a
-//! time is counted by `deadline` until then, and what may be sent by `has_packet`. Left out: the
-//! queue behind the pacer, which is the wire itself; receipts of frames that wait for an
-//! interrupt, so that measures that follow single packets into their messages see nothing there.
+//! A packet of a flow that the [`pacer`] has associated waits for tokens, and any other packet
+//! overtakes it. If both have a packet for the wire, they take turns. A host without pacer and
+//! offloads may mark packets in its [`egress`] queue if it is long. Under priority flow control, a
+//! [`card`] between all of this and the wire holds packets of paused levels. Invariant: `deadline`
+//! covers everything that waits here for a time, and `has_packet` everything that may be sent. Left
+//! out: the queue behind the pacer, which is the wire itself; receipts of frames that wait for an
+//! interrupt, so that measures that follow packets into their messages do not work here.
 
 pub mod card;
 pub mod coalescing;
@@ -27,71 +27,71 @@ use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
 use homa_workload::rng::Rng;
 
 use crate::topology::HostId;
-use crate::transport::{Arrival, Content, Label, Timeouts, Transport};
+use crate::transport::{Label, PacketContent, PacketMeta, Timeouts, Transport};
 
-use coalescing::{CoalescingConfig, ReceiveRing, Received};
+use coalescing::{CoalescingConfig, ReceiveRing, RingCounts};
 use cpu::{Cpu, CpuConfig};
 use egress::Egress;
-use pacer::{Pacer, PacerConfig, Released};
+use pacer::{NicPacer, PacerConfig, Released};
 use segmentation::{SegmentationConfig, SendQueue};
 use trains::Trains;
 
-/// Preamble, gap and check sequence, which the pacer's hardware does not see: two full frames are
-/// 3028 bytes, and fit into its bucket of 3 KB. Were they 3076, one frame a tick of 16 us would be
-/// all, 769 Mbit/s.
+/// Preamble, gap and check sequence do not count in the pacer, because its hardware does not see
+/// them. Two full frames are then 3028 bytes, and fit into its bucket of 3 KB. If they were 3076,
+/// only one frame could leave per tick of 16 us, which is 769 Mbit/s.
 const UNCOUNTED: u32 = 24;
 
-/// What a NIC does besides taking a packet when the wire is free.
+/// Features of a NIC besides sending a packet when the wire is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NicConfig {
-    /// It spaces the packets of flows that met congestion (HULL §4.2).
+    /// Spaces the packets of flows that met congestion (HULL §4.2).
     pub pacer: Option<PacerConfig>,
-    /// It takes large pieces from the host (HULL §4.1).
+    /// Takes large pieces from the host (HULL §4.1).
     pub segmentation: Option<SegmentationConfig>,
-    /// It lets frames collect before it interrupts the host (HULL §4.1).
+    /// Collects frames before it interrupts the host (HULL §4.1).
     pub coalescing: Option<CoalescingConfig>,
-    /// What the host's processor spends on packets; `None`: nothing.
+    /// Processor time that packets cost the host; `None` if they cost nothing.
     pub cpu: Option<CpuConfig>,
-    /// It marks packets above so many drain bytes in its egress queue (DeTail §4.2.4); with none
-    /// of the others.
+    /// Marks packets above this many drain bytes in an egress queue (DeTail §4.2.4). It excludes
+    /// the other features.
     pub mark_above: Option<u32>,
-    /// The host whose frames measure the network (HULL §5.2 has an instrument at the switch): they
-    /// reach the transport as they come.
+    /// The host whose frames measure the network; they reach the transport as they arrive. HULL
+    /// §5.2 has an instrument at the switch for this.
     pub instrument: Option<HostId>,
 }
 
 impl NicConfig {
-    /// It does nothing.
+    /// True if no feature is on.
     pub fn is_plain(&self) -> bool {
         *self == Self { instrument: self.instrument, ..Self::default() }
     }
 }
 
-/// What a NIC counted since the start.
+/// Counts of a NIC since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicCounters {
     /// Frames, interrupts, deliveries.
-    pub received: Received,
-    /// What the pacer let go.
+    pub received: RingCounts,
+    /// Packets that the pacer released.
     pub paced: Released,
-    /// Nanoseconds for which the processor was busy with packets.
+    /// Nanoseconds that the processor spent on packets.
     pub busy: u64,
-    /// Message bytes that came.
+    /// Message bytes received.
     pub data_bytes: u64,
-    /// Packets without message bytes that were sent: acknowledgements, grants.
+    /// Packets without message bytes that were sent: acknowledgements and grants.
     pub control_sent: u64,
-    /// Bursts of packets with message bytes that were sent.
+    /// Bursts of sent packets with message bytes.
     pub data_trains: Trains,
-    /// Bursts of packets without that came.
+    /// Bursts of received packets without message bytes.
     pub control_trains: Trains,
 }
 
-/// What offloads keep.
+/// State of the offloads.
 #[derive(Debug)]
 struct Offloads<P> {
     ring: Option<ReceiveRing<P>>,
     queue: Option<SendQueue<P>>,
-    /// Every packet is handed over by itself.
+    /// Every packet is handed over separately.
     single: bool,
     instrument: Option<HostId>,
     cpu: Cpu,
@@ -104,7 +104,7 @@ impl<P: Copy> Offloads<P> {
         if segmentation.is_none() && coalescing.is_none() && cpu.is_none() {
             return None;
         }
-        // A processor takes time also where every frame interrupts.
+        // A processor takes time even if every frame interrupts.
         let every = CoalescingConfig { frames: Some(1), ..CoalescingConfig::default() };
         let coalescing = coalescing.or(cpu.map(|_| every));
         let alone = SegmentationConfig { bytes: 0, ..SegmentationConfig::LINUX };
@@ -119,8 +119,8 @@ impl<P: Copy> Offloads<P> {
         })
     }
 
-    /// The host hands over what it may send while its processor is idle; what may be sent
-    /// meanwhile collects to larger pieces, acknowledgements with it.
+    /// The host hands over its packets while its processor is idle. Packets that become ready while
+    /// it is busy form larger pieces, and their acknowledgements merge.
     fn refill<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) {
         let Self { queue: Some(queue), cpu, single, .. } = self else { return };
         let mut prepare = |queue: &mut SendQueue<P>| {
@@ -131,7 +131,7 @@ impl<P: Copy> Offloads<P> {
         while idle && queue.has_room() {
             let Some(packet) = inner.transmit(now) else { break };
             let Label { to, flow, wire_bytes, .. } = inner.label(&packet);
-            let data = matches!(T::content(&packet), Content::Data(_));
+            let data = matches!(T::content(&packet), PacketContent::Data(_));
             queue.hand_over((to.0, flow), (packet, wire_bytes), data);
             if *single {
                 idle = prepare(queue);
@@ -149,7 +149,7 @@ impl<P: Copy> Offloads<P> {
         }
     }
 
-    /// When the first packet that waits may leave, or the host may hand over another one.
+    /// When the first waiting packet may leave, or when the host may hand over another one.
     fn send_due(&self, now: Time, wants: bool) -> Option<Time> {
         let queue = self.queue.as_ref()?;
         let free_at = Some(self.cpu.free_at()).filter(|_| wants);
@@ -157,41 +157,41 @@ impl<P: Copy> Offloads<P> {
     }
 
     fn counters(&self, now: Time) -> NicCounters {
-        let received = self.ring.as_ref().map_or_else(Received::default, |ring| ring.counted);
+        let received = self.ring.as_ref().map_or_else(RingCounts::default, |ring| ring.counted);
         NicCounters { received, busy: self.cpu.busy_until(now), ..self.counters }
     }
 }
 
-/// See the module's description.
+/// A transport behind a network card.
 #[derive(Debug)]
 pub struct Nic<T: Transport> {
     inner: T,
-    pacer: Option<Pacer<T::Packet>>,
+    pacer: Option<NicPacer<T::Packet>>,
     offloads: Option<Box<Offloads<T::Packet>>>,
     egress: Option<Egress<T::Packet>>,
-    /// Whose turn it is when both have a packet.
+    /// The pacer's turn, if both have a packet.
     paced_turn: bool,
-    /// When the first packet that waits may leave, if that is to come.
+    /// When the first waiting packet may leave, if that is in the future.
     due: Option<Time>,
 }
 
 impl<T: Transport> Nic<T> {
-    /// Around a transport; what is drawn depends on the seed and the host.
+    /// Wraps a transport. The random stream depends on the seed, the host and its life.
     pub fn new(inner: T, config: NicConfig, host: HostId, (life, seed): (u32, u64)) -> Self {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
-        let pacer = config.pacer.map(|config| Pacer::new(config, rng()));
+        let pacer = config.pacer.map(|config| NicPacer::new(config, rng()));
         let offloads = Offloads::new(&config).map(Box::new);
         let egress = config.mark_above.map(Egress::new);
         Self { inner, pacer, offloads, egress, paced_turn: false, due: None }
     }
 
-    /// The transport behind it.
+    /// The wrapped transport.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
     /// The pacer.
-    pub fn pacer(&self) -> Option<&Pacer<T::Packet>> {
+    pub fn pacer(&self) -> Option<&NicPacer<T::Packet>> {
         self.pacer.as_ref()
     }
 
@@ -207,7 +207,8 @@ impl<T: Transport> Nic<T> {
         }
     }
 
-    /// The next packet of the host that bypasses the bucket; those before it wait for tokens.
+    /// The next packet of the host that bypasses the bucket. Earlier packets of associated flows
+    /// are queued for tokens.
     fn unpaced(&mut self, now: Time) -> Option<T::Packet> {
         let Self { inner, pacer: Some(pacer), offloads, .. } = self else { return None };
         while pacer.has_room() {
@@ -222,7 +223,7 @@ impl<T: Transport> Nic<T> {
         None
     }
 
-    /// The next packet of the egress queue, behind everything that the transport may send.
+    /// The next packet of the egress queue, after all packets of the transport have joined it.
     fn queued(&mut self, now: Time) -> Option<T::Packet> {
         let Self { inner, egress: Some(egress), .. } = self else { return None };
         while let Some(mut packet) = inner.transmit(now) {
@@ -252,32 +253,32 @@ impl<T: Transport> Nic<T> {
         packet
     }
 
-    /// What the processor has taken out of the ring reaches the transport.
+    /// Delivers the frames that the processor has taken out of the ring to the transport.
     fn deliver(&mut self, now: Time) {
         let Self { inner, offloads: Some(offloads), .. } = self else { return };
         let Offloads { ring: Some(ring), cpu, .. } = &mut **offloads else { return };
         while let Some((packet, arrival)) = ring.take(now, cpu) {
-            // The fabric was told when the frame came.
+            // The fabric already got a receipt when the frame arrived.
             let _ = inner.receive(now, &packet, arrival);
         }
     }
 
-    /// What a trace at the wire shows of a packet that is sent.
+    /// Counts a sent packet as a trace at the wire would.
     #[cold]
     fn count_sent(&mut self, now: Time, packet: &T::Packet) {
         let Some(offloads) = &mut self.offloads else { return };
         match T::content(packet) {
-            Content::Data(data) => offloads.counters.data_trains.pass(now, data.len),
+            PacketContent::Data(data) => offloads.counters.data_trains.pass(now, data.len),
             _ => offloads.counters.control_sent += 1,
         }
     }
 
     #[cold]
-    fn receive_later(&mut self, now: Time, packet: &T::Packet, arrival: Arrival) {
+    fn receive_later(&mut self, now: Time, packet: &T::Packet, arrival: PacketMeta) {
         let label = self.inner.label(packet);
         let Some(offloads) = &mut self.offloads else { return };
         match T::content(packet) {
-            Content::Data(data) => offloads.counters.data_bytes += u64::from(data.len),
+            PacketContent::Data(data) => offloads.counters.data_bytes += u64::from(data.len),
             _ => offloads.counters.control_trains.pass(now, 0),
         }
         let waits = offloads.instrument != Some(arrival.from);
@@ -313,7 +314,7 @@ impl<T: Transport> Transport for Nic<T> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, packet: &T::Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &T::Packet, arrival: PacketMeta) -> Receipt {
         if let Some(pacer) = &mut self.pacer
             && T::echoes_congestion(packet)
         {
@@ -349,7 +350,7 @@ impl<T: Transport> Transport for Nic<T> {
         self.inner.label(packet)
     }
 
-    fn content(packet: &T::Packet) -> Content {
+    fn content(packet: &T::Packet) -> PacketContent {
         T::content(packet)
     }
 
@@ -418,7 +419,7 @@ impl<T: Transport> Transport for Nic<T> {
         }
         let offloads = self.offloads.as_ref();
         let counted = offloads.map_or_else(NicCounters::default, |it| it.counters(now));
-        let paced = self.pacer.as_ref().map_or_else(Released::default, Pacer::released);
+        let paced = self.pacer.as_ref().map_or_else(Released::default, NicPacer::released);
         Some(NicCounters { paced, ..counted })
     }
 }

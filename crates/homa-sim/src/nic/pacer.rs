@@ -1,68 +1,71 @@
-//! The pacer of a NIC (HULL, NSDI 2012, §4.2 and §5.1): a token bucket whose rate follows what the
-//! host sends, and the table of the flows whose packets go through it.
+//! The pacer of a NIC (HULL, NSDI 2012, §4.2 and §5.1): a token bucket whose rate follows the
+//! traffic of its host, and the table of the flows whose packets pass through it.
 //!
 //! Every `period` the rate becomes (1 - gain) x rate + gain x offered / period + backlog_gain x
-//! backlog (eq. 4), all in bytes and seconds. Nothing happens at those times: the state is
-//! brought up to the present when somebody looks, and when the first packet may leave is
-//! computed through all changes of the rate that come before; what arrives in between computes
-//! it anew, so that a packet that was first in line at a low rate does not wait for what that
-//! rate would have taken. `offered` are the bytes that come to the bucket; those of flows that
-//! bypass it say nothing about it. An acknowledgement that echoes congestion associates its flow
-//! with some probability, for `expiry` from then on; each further one that is drawn renews that.
-//! A flow whose packets still wait stays associated, or later packets would overtake them, which
-//! its sender took for losses (the paper does not say). Where the table is full, nothing is
-//! entered. Invariants: tokens never exceed the depth, the rate stays between floor and ceiling,
-//! `backlog` is the sum over `waiting`. Left out: packets that are dropped when the FIFO is full
-//! (the NIC takes no more from its host then), several buckets (remark 4).
+//! backlog (eq. 4), all in bytes and seconds. No event happens at those times. The state is updated
+//! when it is read, and the departure of the first packet is computed through all changes of the
+//! rate before it. An arrival computes it anew, because otherwise a packet that became first at a
+//! low rate would wait as long as that rate needed. `offered` counts the bytes that enter the
+//! bucket, not those of flows that bypass it.
+//!
+//! If an acknowledgement echoes congestion, its flow is associated for `expiry` with some
+//! probability; later echoes renew that with the same probability. A flow whose packets still wait
+//! stays associated, because later packets would otherwise overtake them and its sender would
+//! assume losses (the paper does not cover this). If the table is full, no flow is added.
+//!
+//! Invariants: tokens never exceed the depth, the rate stays between floor and ceiling, `backlog`
+//! is the sum over `waiting`. Left out: drops if the FIFO is full (the NIC then takes no more
+//! packets from its host), and several buckets (remark 4).
 
 use std::collections::VecDeque;
 
 use homa_proto::{Duration, Time};
 use homa_workload::rng::Rng;
 
-/// See the module's description; rates in bytes per second.
+/// Configuration of a pacer; rates in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacerConfig {
-    /// Between changes of the rate (T_r).
+    /// Time between changes of the rate (T_r).
     pub period: Duration,
     /// Weight of the latest period (eta).
     pub gain: f64,
     /// Weight of the backlog, per second (beta).
     pub backlog_gain: f64,
-    /// That an echo associates its flow (p_a).
+    /// Probability that an echo associates its flow (p_a).
     pub probability: f64,
-    /// How long a flow stays associated (T_i).
+    /// Time that a flow stays associated (T_i).
     pub expiry: Duration,
     /// Most tokens, bytes.
     pub depth: u32,
-    /// Tokens come at multiples of this time, whole bytes and at least one; `None`: continuously.
+    /// Tokens arrive at multiples of this time, in whole bytes and at least one; `None` adds them
+    /// continuously.
     pub tick: Option<Duration>,
-    /// Bytes that wait for tokens beyond which the NIC takes none from the host.
+    /// Bytes that may wait for tokens before the NIC takes no more from the host.
     pub fifo: u32,
-    /// Flows in the table.
+    /// Largest number of flows in the table.
     pub entries: u32,
     /// Lowest rate.
     pub floor: f64,
-    /// Highest rate, and the first.
+    /// Highest rate, and the initial one.
     pub ceiling: f64,
 }
 
-/// Rate and tokens at a moment.
+/// Rate and tokens at a time.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     rate: f64,
     tokens: f64,
-    /// Bytes that came in the present period.
+    /// Bytes that arrived in the present period.
     offered: f64,
-    /// Nanoseconds.
+    /// The time, in nanoseconds.
     at: u64,
 }
 
-/// Tokens are counted in floating point: so much may be missing.
+/// Tolerance for missing tokens, because they are counted in floating point.
 const ROUNDING: f64 = 1e-6;
 
 impl Bucket {
-    /// Goes on to `to` while `backlog` bytes wait.
+    /// Advances to `to` while `backlog` bytes wait.
     fn advance(&mut self, to: u64, backlog: f64, config: &PacerConfig) {
         let period = config.period.0.max(1);
         while self.at < to {
@@ -77,7 +80,7 @@ impl Bucket {
         }
     }
 
-    /// Tokens come at the present rate until `to`.
+    /// Adds tokens at the present rate until `to`.
     fn fill(&mut self, to: u64, config: &PacerConfig) {
         let came = match config.tick {
             Some(tick) => (to / tick.0 - self.at / tick.0) as f64 * self.per_tick(tick),
@@ -91,7 +94,7 @@ impl Bucket {
         (self.rate * tick.0 as f64 * 1e-9).floor().max(1.0)
     }
 
-    /// Equation 4.
+    /// Updates the rate by equation 4.
     fn estimate(&mut self, backlog: f64, config: &PacerConfig) {
         let sample = self.offered / (config.period.0.max(1) as f64 * 1e-9);
         let rate =
@@ -100,7 +103,7 @@ impl Bucket {
         self.offered = 0.0;
     }
 
-    /// When there are tokens for a packet, if nothing comes before and `backlog` bytes wait.
+    /// When tokens suffice for a packet, if no other packet arrives and `backlog` bytes wait.
     fn departure(mut self, bytes: u32, backlog: f64, config: &PacerConfig) -> u64 {
         let needed = f64::from(bytes.min(config.depth));
         let period = config.period.0.max(1);
@@ -125,28 +128,28 @@ impl Bucket {
     }
 }
 
-/// What left a bucket.
+/// Packets that left a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Nanoseconds for which they waited, all together.
+    /// Sum of their waiting times in nanoseconds.
     pub waited: u64,
 }
 
-/// A flow: the other end, and what tells it from others to there.
+/// A flow: the other end, and a label that distinguishes it from other flows to that end.
 pub type Flow = (u32, u32);
 
 /// An associated flow.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct AssociatedFlow {
     flow: Flow,
     until: Time,
-    /// Its packets that wait.
+    /// Number of its packets that wait.
     waiting: u32,
 }
 
-impl Entry {
+impl AssociatedFlow {
     fn holds(&self, now: Time) -> bool {
         self.until > now || self.waiting > 0
     }
@@ -154,28 +157,28 @@ impl Entry {
 
 /// A packet that waits for tokens.
 #[derive(Clone, Copy, Debug)]
-struct Waiting<P> {
+struct PacedPacket<P> {
     packet: P,
     bytes: u32,
     flow: Flow,
-    /// Nanoseconds.
+    /// Start of the wait in nanoseconds.
     since: u64,
 }
 
-/// See the module's description.
+/// The token bucket, its queue and the associated flows.
 #[derive(Debug)]
-pub struct Pacer<P> {
+pub struct NicPacer<P> {
     config: PacerConfig,
     bucket: Bucket,
-    waiting: VecDeque<Waiting<P>>,
+    waiting: VecDeque<PacedPacket<P>>,
     backlog: u32,
     released: Released,
-    table: Vec<Entry>,
+    table: Vec<AssociatedFlow>,
     rng: Rng,
 }
 
-impl<P: Copy> Pacer<P> {
-    /// Full of tokens, at the highest rate.
+impl<P: Copy> NicPacer<P> {
+    /// A pacer with a full bucket, at the highest rate.
     pub fn new(config: PacerConfig, rng: Rng) -> Self {
         let (rate, tokens) = (config.ceiling, f64::from(config.depth));
         Self {
@@ -189,7 +192,7 @@ impl<P: Copy> Pacer<P> {
         }
     }
 
-    /// Congestion was echoed to a flow.
+    /// An acknowledgement echoed congestion to a flow.
     pub fn echoed(&mut self, flow: Flow, now: Time) {
         if !self.rng.chance(self.config.probability) {
             return;
@@ -200,35 +203,35 @@ impl<P: Copy> Pacer<P> {
         match self.table.iter_mut().find(|entry| entry.flow == flow) {
             Some(entry) => entry.until = until,
             None if has_room => {
-                self.table.push(Entry { flow, until, waiting: 0 });
+                self.table.push(AssociatedFlow { flow, until, waiting: 0 });
             }
             None => {}
         }
     }
 
-    /// True when packets of a flow go through the bucket.
+    /// True if packets of a flow pass through the bucket.
     pub fn is_associated(&self, flow: Flow, now: Time) -> bool {
         self.table.iter().any(|entry| entry.flow == flow && entry.holds(now))
     }
 
-    /// Brings the state up to the present.
+    /// Advances the state to `now`.
     pub fn advance(&mut self, now: Time) {
         self.bucket.advance(now.0, f64::from(self.backlog), &self.config);
     }
 
-    /// A packet of an associated flow waits for tokens.
+    /// Queues a packet of an associated flow for tokens.
     pub fn offer(&mut self, flow: Flow, packet: P, bytes: u32) {
         if let Some(entry) = self.table.iter_mut().find(|entry| entry.flow == flow) {
             entry.waiting += 1;
         }
         self.bucket.offered += f64::from(bytes);
         self.backlog += bytes;
-        self.waiting.push_back(Waiting { packet, bytes, flow, since: self.bucket.at });
+        self.waiting.push_back(PacedPacket { packet, bytes, flow, since: self.bucket.at });
     }
 
-    /// The first packet, if there are tokens for it.
+    /// Takes the first packet, if tokens suffice for it.
     pub fn release(&mut self) -> Option<P> {
-        let &Waiting { packet, bytes, flow, since } = self.waiting.front()?;
+        let &PacedPacket { packet, bytes, flow, since } = self.waiting.front()?;
         let needed = f64::from(bytes.min(self.config.depth));
         if self.bucket.tokens + ROUNDING < needed {
             return None;
@@ -244,29 +247,29 @@ impl<P: Copy> Pacer<P> {
         Some(packet)
     }
 
-    /// When there will be tokens for the first packet, as things are.
+    /// When tokens will suffice for the first packet, if no other arrives.
     pub fn due(&self) -> Option<Time> {
         let bytes = self.waiting.front()?.bytes;
         let backlog = f64::from(self.backlog);
         Some(Time(self.bucket.departure(bytes, backlog, &self.config)))
     }
 
-    /// What left the bucket so far.
+    /// The packets that left the bucket so far.
     pub fn released(&self) -> Released {
         self.released
     }
 
-    /// The FIFO takes another packet.
+    /// True if the FIFO takes another packet.
     pub fn has_room(&self) -> bool {
         self.backlog < self.config.fifo
     }
 
-    /// No packet waits.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The rate, bytes per second.
+    /// The rate in bytes per second.
     pub fn rate(&self) -> f64 {
         self.bucket.rate
     }
@@ -297,12 +300,12 @@ mod tests {
     };
     const FLOWING: PacerConfig = PacerConfig { tick: None, ..TESTBED };
 
-    fn pacer(config: PacerConfig) -> Pacer<u32> {
-        Pacer::new(config, Rng::stream(1, "pacer"))
+    fn pacer(config: PacerConfig) -> NicPacer<u32> {
+        NicPacer::new(config, Rng::stream(1, "pacer"))
     }
 
-    /// The times at which packets offered at these times leave, nanoseconds; the wire is free.
-    fn departures(pacer: &mut Pacer<u32>, offers: &[(u64, u32)], end: u64) -> Vec<u64> {
+    /// Departure times in nanoseconds of packets offered at these times, if the wire is free.
+    fn departures(pacer: &mut NicPacer<u32>, offers: &[(u64, u32)], end: u64) -> Vec<u64> {
         let mut offers = offers.iter().peekable();
         let mut left = Vec::new();
         let mut now = 0;
@@ -329,7 +332,7 @@ mod tests {
         pacer.bucket.rate = 50e6;
         pacer.bucket.tokens = 0.0;
         pacer.offer((1, 7), 1, 1_500);
-        // Not yet at the end of the period.
+        // Not yet the end of the period.
         pacer.advance(Time(63_999));
         assert_eq!(pacer.rate(), 50e6);
         pacer.advance(Time(64_000));
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_stream_keeps_a_backlog_of_nothing_and_leaves_at_its_own_rate() {
+    fn a_steady_stream_has_no_backlog_and_keeps_its_rate() {
         // 1538 bytes every 24.608 us: 500 Mbit/s.
         let offers: Vec<(u64, u32)> = (0..2_000).map(|n| (n * 24_608, 1_538)).collect();
         let mut pacer = pacer(FLOWING);
@@ -364,13 +367,13 @@ mod tests {
         let waits: Vec<u64> =
             left.iter().zip(&offers).map(|(left, (at, _))| left - at).skip(1_000).collect();
         // In steady state the rate is the input and beta / eta times the backlog, and a backlog of
-        // a packet is 0.2 Mbit/s of that.
+        // one packet adds 0.2 Mbit/s.
         assert!(waits.iter().all(|wait| *wait < 200_000), "{:?}", waits.iter().max());
     }
 
     #[test]
     fn a_burst_is_spread_at_the_rate_of_the_periods_before() {
-        // 16 packets at once every 393.7 us (500 Mbit/s): 24.6 us each instead of 12.3.
+        // 16 packets at once every 393.7 us (500 Mbit/s) leave 24.6 us apart instead of 12.3.
         let offers: Vec<(u64, u32)> =
             (0..200).flat_map(|burst| (0..16).map(move |_| (burst * 393_728, 1_538))).collect();
         let left = departures(&mut pacer(FLOWING), &offers, 200_000_000);
@@ -382,24 +385,24 @@ mod tests {
 
     #[test]
     fn tokens_come_at_ticks_in_whole_bytes() {
-        // A megabyte per second and a bit: 16 and a fraction bytes per tick.
+        // Slightly over one megabyte per second, which is 16 bytes and a fraction per tick.
         let slow = PacerConfig { floor: 1.05e6, ceiling: 1.05e6, ..TESTBED };
         let mut pacer = pacer(slow);
-        // The bucket is full: 3000 bytes, less 1538, leave 76 missing: 5 ticks of 16.
+        // The full bucket of 3000 bytes, less 1538, leaves 76 missing: 5 ticks of 16.
         let left = departures(&mut pacer, &[(1_000, 1_538), (1_000, 1_538)], 10_000_000);
         assert_eq!(left, [1_000, 5 * 16_000]);
     }
 
     #[test]
-    fn the_first_packet_is_not_held_to_the_rate_at_which_it_came() {
+    fn the_first_packet_leaves_sooner_if_the_rate_rises() {
         let mut pacer = pacer(FLOWING);
         pacer.advance(Time(1_000_000_000));
         for _ in 0..3 {
             pacer.offer((1, 7), 0, 1_538);
         }
         assert_eq!(pacer.release(), Some(0));
-        // 76 bytes are missing for the second, 1614 for the third. At 1.25 MB/s, where the rate has
-        // fallen to, that would take 1.3 ms.
+        // 76 bytes are missing for the second packet, 1614 for the third. At 1.25 MB/s, the rate
+        // that has been reached, that would take 1.3 ms.
         let alone = pacer.due().unwrap().0 - 1_000_000_000;
         assert_eq!(alone, 60_800);
         pacer.advance(Time(1_000_060_800));
@@ -408,7 +411,7 @@ mod tests {
         assert!(estimated > 10e6);
         let third = pacer.due().unwrap().0 - 1_000_060_800;
         assert!((100_000..400_000).contains(&third), "{third}");
-        // More packets make it sooner.
+        // More packets arrive, so that the rate rises and the first packet leaves sooner.
         for _ in 0..20 {
             pacer.offer((1, 7), 0, 1_538);
         }

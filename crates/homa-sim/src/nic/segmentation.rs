@@ -1,12 +1,12 @@
 //! Large send offload (HULL §2.3, §4.1): the host hands large pieces of a flow to the network card,
-//! which cuts them into frames that leave back to back.
+//! which splits them into frames that leave back to back.
 //!
-//! The host hands over all it may send as soon as it may, so that the card's queue is where packets
-//! of all flows wait, first in, first out by the large sends; what joins it there is late for any
-//! choice of the transport. Of what is handed over at a time, up to `bytes` of one flow make one
-//! large send. Invariant: `held` is the sum over what waits. Left out: that TCP waits for a larger
-//! piece while acknowledgements are on their way (`tcp_tso_win_divisor`), bounds per flow on what a
-//! card may hold (TCP small queues came later).
+//! The host hands over all packets as soon as it may, so that packets of all flows wait in the
+//! card's queue, first in, first out by large sends. A transport cannot reorder packets once they
+//! are there. Of the packets that are handed over at a time, up to `bytes` of one flow form one
+//! large send. Invariant: `held` is the sum over the packets that wait. Left out: TCP's wait for a
+//! larger piece while acknowledgements are in flight (`tcp_tso_win_divisor`), and limits per flow
+//! on the bytes in a card (TCP small queues came later).
 
 use std::collections::VecDeque;
 
@@ -14,23 +14,24 @@ use homa_proto::Time;
 
 use super::pacer::Flow;
 
-/// See the module's description.
+/// Configuration of large send offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentationConfig {
-    /// Most wire bytes of a large send; 0: every packet is handed over by itself.
+    /// Most wire bytes of a large send; 0 hands every packet over separately.
     pub bytes: u32,
-    /// Wire bytes that wait in the card beyond which it takes no more from the host.
+    /// Wire bytes that may wait in the card before it takes no more from the host.
     pub queue: u32,
 }
 
 impl SegmentationConfig {
-    /// Linux' largest send of its time, 64 KB (HULL §4.1), and a queue of a thousand full packets.
+    /// The largest send of Linux at that time, 64 KB (HULL §4.1), and a queue of a thousand full
+    /// packets.
     pub const LINUX: Self = Self { bytes: 65_536, queue: 1_538_000 };
 }
 
-/// A packet in the card, and since when it may leave.
+/// A packet in the card, and when it may leave.
 #[derive(Clone, Copy, Debug)]
-struct Held<P> {
+struct HeldPacket<P> {
     packet: P,
     bytes: u32,
     from: Time,
@@ -41,7 +42,7 @@ struct Held<P> {
 struct LargeSend<P> {
     flow: Flow,
     bytes: u32,
-    /// Some of it are message bytes.
+    /// Some of its bytes are message bytes.
     data: bool,
     packets: Vec<(P, u32)>,
 }
@@ -50,24 +51,24 @@ struct LargeSend<P> {
 #[derive(Debug)]
 pub struct SendQueue<P> {
     config: SegmentationConfig,
-    waiting: VecDeque<Held<P>>,
+    waiting: VecDeque<HeldPacket<P>>,
     held: u32,
-    /// Being handed over.
+    /// Large sends that are still being handed over.
     open: Vec<LargeSend<P>>,
 }
 
 impl<P: Copy> SendQueue<P> {
-    /// Empty.
+    /// An empty queue.
     pub fn new(config: SegmentationConfig) -> Self {
         Self { config, waiting: VecDeque::new(), held: 0, open: Vec::new() }
     }
 
-    /// The card takes another packet.
+    /// True if the card takes another packet.
     pub fn has_room(&self) -> bool {
         self.held < self.config.queue
     }
 
-    /// The host hands a packet and its wire bytes over, with message bytes or without.
+    /// Takes a packet with its wire bytes from the host; `data` if it has message bytes.
     pub fn hand_over(&mut self, flow: Flow, (packet, bytes): (P, u32), data: bool) {
         self.held += bytes;
         let limit = self.config.bytes;
@@ -85,17 +86,17 @@ impl<P: Copy> SendQueue<P> {
         }
     }
 
-    /// What was handed over joins the queue; `ready` says for each large send, with message
-    /// bytes or without, from when on it may leave.
+    /// Appends the large sends to the queue. `ready` returns, for a large send with or without
+    /// message bytes, when it may leave.
     pub fn close(&mut self, mut ready: impl FnMut(bool) -> Time) {
         for send in self.open.drain(..) {
             let from = ready(send.data);
-            let held = |(packet, bytes)| Held { packet, bytes, from };
+            let held = |(packet, bytes)| HeldPacket { packet, bytes, from };
             self.waiting.extend(send.packets.into_iter().map(held));
         }
     }
 
-    /// The first packet, if it may leave.
+    /// Takes the first packet, if it may leave now.
     pub fn take(&mut self, now: Time) -> Option<P> {
         let first = self.waiting.front().filter(|held| held.from <= now)?;
         let (packet, bytes) = (first.packet, first.bytes);
@@ -104,12 +105,12 @@ impl<P: Copy> SendQueue<P> {
         Some(packet)
     }
 
-    /// From when on the first packet may leave.
+    /// When the first packet may leave.
     pub fn due(&self) -> Option<Time> {
         self.waiting.front().map(|held| held.from)
     }
 
-    /// Nothing waits.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -123,7 +124,7 @@ mod tests {
     fn packets_of_a_flow_leave_together_up_to_a_large_send() {
         let config = SegmentationConfig { bytes: 3_000, queue: 10_000 };
         let mut queue = SendQueue::new(config);
-        // Two flows in turns, as a transport gives them.
+        // Packets of two flows in turns, as a transport sends them.
         for n in 0..4 {
             queue.hand_over((1, 7), (('a', n), 1_500), true);
             queue.hand_over((2, 7), (('b', n), 1_500), true);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_until_the_host_has_prepared_it() {
+    fn a_packet_leaves_after_the_host_has_prepared_it() {
         let mut queue = SendQueue::new(SegmentationConfig { bytes: 0, queue: 10_000 });
         for n in 0..2 {
             queue.hand_over((1, 7), (n, 1_500), true);

@@ -1,4 +1,4 @@
-//! HULL's three parts together on one switch: DCTCP, phantom queue, pacer.
+//! Claims about HULL's three parts together on one switch: DCTCP, phantom queue, pacer.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::transport::tcp::config::TcpConfig;
 
 const BYTES: u32 = 20_000_000;
 
-/// A message from each of two hosts to host 0.
+/// Sends a message from each of two hosts to host 0.
 #[derive(Default)]
 struct Two {
     delivered: Vec<SimTime>,
@@ -37,14 +37,14 @@ impl Application for Two {
     }
 }
 
-/// The mean of what frames of any port find, after the start.
+/// The mean queue that frames find at any port, after the start.
 #[derive(Default)]
-struct Found {
+struct MeanBacklog {
     frames: u64,
     bytes: u64,
 }
 
-impl<T: Transport> Probe<T> for Found {
+impl<T: Transport> Probe<T> for MeanBacklog {
     fn enqueued(&mut self, now: SimTime, _: &AtPort, backlog: &crate::engine::Backlog) {
         if now.0 > 50_000_000_000 {
             self.frames += 1;
@@ -53,7 +53,7 @@ impl<T: Transport> Probe<T> for Found {
     }
 }
 
-/// Mean queue found, bytes, and seconds until both messages are there.
+/// Mean queue in bytes, and seconds until both messages have arrived.
 fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
     let physics = Physics {
         host_rate: Rate::gbps(1),
@@ -70,12 +70,12 @@ fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
     let make = Box::new(move |host, life| {
         Nic::new(Tcp::new(tcp.clone(), host, (life, 1)), nic, host, (life, 1))
     });
-    // Without a phantom queue: DCTCP at its own 30 KB.
+    // Without a phantom queue, DCTCP marks at its own 30 KB.
     let threshold = if phantom.is_some() { u32::MAX } else { 30_000 };
     let mut queue = |_, port: &PortSpec| {
         Phantom::new(EcnThreshold::new(threshold, EcnScope::Queue), phantom, port.rate)
     };
-    let parts = (Two::default(), Found::default(), NoFaults);
+    let parts = (Two::default(), MeanBacklog::default(), NoFaults);
     let mut sim = Simulation::with_queues(wiring, config, (make, &mut queue), parts);
     sim.wake_at(SimTime::ZERO, 0);
     sim.run_until(SimTime(20_000_000_000_000), 5_000_000);
@@ -108,7 +108,7 @@ const PACED: NicConfig = NicConfig {
 };
 
 #[test]
-fn a_phantom_queue_gives_bandwidth_away_for_a_short_queue() {
+fn a_phantom_queue_trades_bandwidth_for_a_short_queue() {
     let (dctcp, dctcp_seconds) = run(None, NicConfig::default());
     let (hull, hull_seconds) = run(Some(PhantomConfig::PAPER), PACED);
     // 40 MB at a gigabit take 0.34 s with headers.
@@ -123,8 +123,8 @@ fn only_flows_that_met_marks_wait_for_tokens() {
         let pacer = PACED.pacer.map(|pacer| PacerConfig { probability, ceiling: 12.5e6, ..pacer });
         run(Some(PhantomConfig::PAPER), NicConfig { pacer, ..PACED }).1
     };
-    // A tenth of the link each.
+    // Each host sends at a tenth of the link's rate.
     let (none, all) = (slow(0.0), slow(1.0));
-    assert!(none < 0.6, "nobody is associated, and 40 MB take {none} s");
-    assert!(all > 1.5, "everybody is, and 20 MB from each host take {all} s");
+    assert!(none < 0.6, "no flow is associated, and 40 MB take {none} s");
+    assert!(all > 1.5, "every flow is, and 20 MB from each host take {all} s");
 }

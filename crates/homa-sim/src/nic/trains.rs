@@ -1,30 +1,30 @@
-//! Bursts, as a trace of packets shows them (HULL §4.1, Figure 3): packets of one kind with less
-//! than [`PAUSE`] between neighbours are one train.
+//! Bursts as a trace of packets shows them (HULL §4.1, Figure 3): packets of one kind with less
+//! than [`PAUSE`] between neighbours form one train.
 
 use homa_proto::{Duration, Time};
 
-/// What parts two trains.
+/// The gap that separates two trains.
 pub const PAUSE: Duration = Duration::micros(50);
 
-/// What was counted of trains; times in nanoseconds.
+/// Counts of trains; times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trains {
-    /// Trains that ended.
+    /// Trains that have ended.
     pub count: u64,
-    /// Their packets.
+    /// Packets of these trains.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these trains.
     pub bytes: u64,
-    /// From each one's first packet to its last.
+    /// Sum of the times from each train's first packet to its last.
     pub length: u64,
-    /// From the first packet of each to that of the next.
+    /// Sum of the times from each train's first packet to that of the next.
     pub period: u64,
-    /// The present one: since when, until when, its packets and bytes.
+    /// The present train: start, end, packets and bytes.
     present: Option<(Time, Time, u64, u64)>,
 }
 
 impl Trains {
-    /// A packet passes.
+    /// Counts a packet that passes.
     pub fn pass(&mut self, now: Time, bytes: u32) {
         match &mut self.present {
             Some((_, last, packets, total)) if now < *last + PAUSE => {
@@ -45,7 +45,7 @@ impl Trains {
         }
     }
 
-    /// What was counted here and there.
+    /// The sum of two counts.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Trains {
         }
     }
 
-    /// What was counted since an earlier state.
+    /// The counts since an earlier state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_parts_two_trains() {
+    fn a_pause_separates_two_trains() {
         let mut trains = Trains::default();
         for start in [0, 500_000, 1_000_000] {
             (0..3).for_each(|n| trains.pass(Time(start + n * 10_000), 1_000));

@@ -181,14 +181,14 @@ fn as_share(number: f64) -> f64 {
 
 /// Reads the table of a load. If there is a number instead, the error suggests the key.
 pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OfferedLoad, D::Error> {
-    struct Table;
+    struct LoadKeys;
 
     fn key<E: Error>(number: f64) -> Result<OfferedLoad, E> {
         let share = as_share(number);
         Err(E::custom(format!("a load is a table of keys: write `load.fraction = {share}`")))
     }
 
-    impl<'de> Visitor<'de> for Table {
+    impl<'de> Visitor<'de> for LoadKeys {
         type Value = OfferedLoad;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,7 +212,7 @@ pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Offered
         }
     }
 
-    deserializer.deserialize_any(Table)
+    deserializer.deserialize_any(LoadKeys)
 }
 
 /// Which bytes a load counts. The same fraction means different traffic for each basis.

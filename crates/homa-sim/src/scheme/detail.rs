@@ -3,13 +3,13 @@
 
 use homa_proto::Duration;
 
+use crate::fabric::cioq::pfc::{PfcThresholds, ResponseTime};
 use crate::fabric::{CioqConfig, PfcConfig};
 use crate::scenario::{Buffer, ScenarioError, SchemeOptions, SwitchKind, SwitchOptions};
-use crate::switch::LEVELS;
-use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::SimDuration;
 use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
+use homa_proto::LEVELS;
 
 use super::{Environment, SwitchQueue};
 

@@ -81,13 +81,13 @@ pub(crate) trait HostScheme: fmt::Debug {
 
     /// The format of data packets; for Homa of those that need no grant.
     fn frames(&self) -> WireFormat {
-        let mtu = crate::Framing::MTU;
+        let mtu = crate::Headers::MTU;
         let headers = mtu.saturating_sub(self.framing().max_payload());
         WireFormat::ethernet(mtu, headers, headers)
     }
 
     /// The headers of a packet, if packets have a format in which they can be captured.
-    fn packet_framing(&self) -> Option<crate::Framing> {
+    fn packet_framing(&self) -> Option<crate::Headers> {
         None
     }
 

@@ -1,9 +1,10 @@
 //! Random scenarios for any scheme of the table: a network, options of the scheme, messages and
-//! faults, all drawn from one seed, under the checker that knows messages in and messages out.
+//! faults, all drawn from one seed, with the checker that sees only messages.
 //!
-//! Faults end; then everything that has no nearer deadline must arrive. Where a scheme cannot bring
-//! back what a network loses ([`Scheme::resends_one_way`]), either its messages are RPCs or nothing
-//! is lost. Left out: hosts that lose their state, of which rivals' papers say nothing.
+//! Faults end; after that, every message without an earlier deadline must arrive. If a scheme
+//! cannot recover what a network loses ([`Scheme::resends_one_way`]), its messages are RPCs or
+//! nothing is lost. Left out: hosts that lose their state, because the papers of other schemes do
+//! not cover them.
 
 use homa_proto::Duration;
 use homa_workload::rng::Rng;
@@ -20,7 +21,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::PlannedCall;
 
-use super::Outcome;
+use super::SwarmOutcome;
 use super::draw::Draw;
 use super::scenario::WARM_UP;
 
@@ -31,15 +32,15 @@ pub struct Trial {
     pub scenario: Scenario,
     /// The messages, by cookie.
     pub calls: Vec<PlannedCall>,
-    /// When the network is whole again, and at rest.
+    /// When the network has healed, and when it should be at rest.
     pub times: Times,
 }
 
-/// From the last fault or message on: longer than any timeout backs off to.
+/// Time after the last fault or message: longer than any timeout after backoff.
 const LONG_ENOUGH: SimDuration = SimDuration::millis(300_000);
 
 impl Trial {
-    /// The trial of `seed` for a row of the table.
+    /// The trial of `seed` for a scheme of the table.
     pub fn draw(scheme: &Scheme, seed: u64) -> Self {
         let stream = |what| Rng::stream(seed, what);
         let network = network(&mut stream("trial/network"));
@@ -58,7 +59,7 @@ impl Trial {
     }
 }
 
-/// What is drawn, or as much of it as this scheme knows.
+/// The scenario as drawn, or as much of it as this scheme supports.
 fn scenario(scheme: &Scheme, seed: u64, (fabric, options): (Fabric, SchemeOptions)) -> Scenario {
     let exchange = if scheme.one_way_only { Exchange::OneWay } else { Exchange::Echo };
     let whole = Scenario {
@@ -76,7 +77,7 @@ fn scenario(scheme: &Scheme, seed: u64, (fabric, options): (Fabric, SchemeOption
     candidates.find(|candidate| validate(candidate).is_ok()).unwrap_or(known)
 }
 
-/// A network of that shape that every scheme knows, with the same faults.
+/// A network of the same shape that every scheme supports, with the same faults.
 fn gentle(fabric: &Fabric) -> Fabric {
     let Fabric { host_link, fabric_link, send_delay, switch_delay, propagation, .. } =
         Fabric::default();
@@ -84,7 +85,8 @@ fn gentle(fabric: &Fabric) -> Fabric {
     for link in &mut impaired {
         if let Some(rate) = &mut link.rate {
             *rate = Bandwidth(rate.0.min(host_link.0));
-            // Pauses take as long as data: switches that lose nothing need no more memory.
+            // Slow both ways, because lossless switches need more memory if only PAUSE frames are
+            // slow.
             link.one_way = false;
         }
     }
@@ -170,7 +172,7 @@ fn with_faults(rng: &mut Rng, scheme: &Scheme, network: Fabric, span_ns: u64) ->
     faulty
 }
 
-/// A network that brings every packet once: pauses and slow links are left.
+/// A network that delivers every packet once: only pauses and slow links remain.
 fn without_loss(mut fabric: Fabric) -> Fabric {
     fabric.impaired.retain(|link| link.rate.is_some());
     let (loss_ppm, duplicate_ppm, reorder_ppm) = (0, 0, 0);
@@ -232,7 +234,7 @@ fn faults_end(fabric: &Fabric) -> SimTime {
 
 fn calls(rng: &mut Rng, scheme: &Scheme, (hosts, span_ns): (u32, u64)) -> Vec<PlannedCall> {
     let count = rng.log_between(1, 80);
-    // Some scenarios are incasts: one server, or one client.
+    // Some scenarios are incasts, with one server or one client.
     let (one_server, one_client) = (rng.chance(0.15), rng.chance(0.15));
     let largest = *rng.one_of(&[100, 1_400, 10_000, 100_000, 400_000]);
     let (cancels, short_deadlines) = (rng.chance(0.3), rng.chance(0.3));
@@ -249,7 +251,7 @@ fn calls(rng: &mut Rng, scheme: &Scheme, (hosts, span_ns): (u32, u64)) -> Vec<Pl
         let at = if burst { 0 } else { rng.between(0, span_ns) };
         let delayed = rng.chance(0.3);
         let refused = cancels && rng.chance(0.1);
-        // Of a call that nobody answers, some ask again and again.
+        // A refused call gets a short deadline because some schemes retry it until then.
         let hurried = refused || short_deadlines && rng.chance(0.3);
         PlannedCall {
             at: WARM_UP + SimDuration::nanos(at),
@@ -281,7 +283,7 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
     let has = |table| scheme.host.options().contains(&table);
     if has("options.tcp") {
         let drawn = tcp(rng);
-        // A pause of one level comes in time for one level.
+        // PFC with one priority can pause only one level in time, so use no others.
         let (size_classes, demotion) = match scheme.queue {
             SwitchQueue::Combined(CioqConfig {
                 pfc: Some(PfcConfig { priorities: 1, .. }),
@@ -304,7 +306,7 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
     options
 }
 
-/// One of the values, or none of them.
+/// One of the values, or `None`.
 fn some<T: Copy>(rng: &mut Rng, choices: &[T]) -> Option<T> {
     rng.chance(0.5).then(|| *rng.one_of(choices))
 }
@@ -371,21 +373,21 @@ fn ndp(rng: &mut Rng) -> NdpOptions {
     }
 }
 
-/// Runs a trial to its end and judges it.
-pub fn try_out(trial: &Trial) -> Outcome {
+/// Runs a trial to its end and checks it.
+pub fn run_trial(trial: &Trial) -> SwarmOutcome {
     match rehearse(&trial.scenario, trial.calls.clone(), trial.times) {
         Ok(rehearsal) => {
             let checker = &rehearsal.checker;
-            Outcome {
+            SwarmOutcome {
                 violations: checker.violations().to_vec(),
                 calls: checker.accepted(),
                 answered: checker.arrived(),
                 failed: checker.failed(),
                 packets: checker.packets(),
                 trace_hash: rehearsal.trace_hash,
-                ..Outcome::default()
+                ..SwarmOutcome::default()
             }
         }
-        Err(error) => Outcome::broken("what is drawn can be run", error.to_string()),
+        Err(error) => SwarmOutcome::broken("drawn scenarios are valid", error.to_string()),
     }
 }

@@ -1,16 +1,16 @@
-//! Drawing whole numbers: uniform and log-uniform.
+//! Random whole numbers, uniform and log-uniform.
 
 use homa_workload::rng::Rng;
 
-/// Extends a random stream.
+/// Draws for a random stream.
 pub(super) trait Draw {
     /// Uniform from `low` to `high`, both included; at most 2^32 values apart.
     fn between(&mut self, low: u64, high: u64) -> u64;
 
-    /// From `low` (at least 1) to `high`, every octave equally likely.
+    /// From `low` (at least 1) to `high`, both included, with every octave equally likely.
     fn log_between(&mut self, low: u64, high: u64) -> u64;
 
-    /// One of several.
+    /// One of the choices, each equally likely.
     fn one_of<'a, T>(&mut self, choices: &'a [T]) -> &'a T;
 }
 

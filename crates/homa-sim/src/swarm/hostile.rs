@@ -1,18 +1,17 @@
-//! A hostile host among the hosts of the swarm, beside the path of all others: it sends what it
-//! likes, from its own address and in the name of others, and sees only what is sent to itself.
+//! A hostile host among the hosts of the swarm. It is not on the path of others: it sends any
+//! packet, from its real address or with a forged one, but it sees only packets sent to itself.
 //!
-//! It knows what anybody may know: addresses, ports, the wire's format, and what servers told it
-//! when it asked. It opens requests and lets them lie, announces what never comes, speaks about
-//! RPCs that it opened, guessed or heard of, asks hosts in the name of their servers who they are,
-//! repeats what it got, and may answer for its own address. Everything is drawn from the
-//! scenario's seed and bounded in number.
+//! It has public knowledge: addresses, ports, the wire format, and what servers answered when it
+//! asked. It opens requests and abandons them, announces bytes that never come, sends control
+//! packets about RPCs that it opened, guessed or learned, challenges hosts in the name of their
+//! servers, replays packets it received, and may answer challenges to its real address. Everything
+//! is drawn from the scenario's seed and limited in number.
 //!
-//! Its packets say in [`Packet::peer`] which host they claim to be from; their label says where
-//! they go. The hosts of a scenario are numbered first, then its own address, then those of
-//! nobody, in whose name it asks: what is sent there takes the way to its link and is not seen.
+//! Its packets claim in [`Packet::peer`] which host they are from; their label says where they go.
+//! The hosts of a scenario are numbered first, then its real address, then unused addresses that it
+//! forges. Packets to the unused addresses take the path to its link, but it does not see them.
 //!
-//! Left out: what somebody on the path can do, and servers that turn on the clients which call
-//! them.
+//! Left out: attackers on the path, and servers that attack their clients.
 
 use std::collections::VecDeque;
 
@@ -22,7 +21,7 @@ use homa_proto::{
 };
 use homa_workload::rng::Rng;
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
@@ -31,25 +30,25 @@ use crate::transport::{Label, as_received};
 use super::draw::Draw;
 use super::scenario::WARM_UP;
 
-/// Packets that it keeps to send them again, and requests that it may go on with.
+/// Packets that it keeps to replay, and requests that it may continue.
 const KEPT: usize = 64;
 
-/// A hostile host. See the module's description.
+/// The plan of a hostile host; see the module's description.
 #[derive(Clone, Copy, Debug)]
 pub struct Hostile {
-    /// Its own address: the first number that no host of the scenario has.
+    /// Its real address: the first number that no host of the scenario has.
     pub address: HostId,
-    /// The numbers behind it, so many, are addresses where nobody is.
+    /// How many unused addresses follow; packets to them are never answered.
     pub silent: u32,
-    /// It sends at most so many packets.
+    /// It sends at most this many packets.
     pub packets: u32,
-    /// Not before, but for answers.
+    /// It sends nothing earlier, except answers to challenges.
     pub from: SimTime,
-    /// And nothing later, but what waits for its link.
+    /// It sends nothing later, except packets that wait for its link.
     pub until: SimTime,
-    /// It answers for its own address when a server asks who it is.
+    /// It answers challenges of servers that validate its real address.
     pub answers: bool,
-    /// It makes up requests no longer than this, and some that are longer.
+    /// Most requests that it invents are no longer than this; some are longer.
     pub max_message: u32,
 }
 
@@ -60,7 +59,7 @@ impl Hostile {
     }
 }
 
-/// A request that it opened in some name.
+/// A request that it opened, under its real address or a forged one.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     at: HostId,
@@ -69,27 +68,27 @@ struct Opened {
     first: Packet,
 }
 
-/// What the hostile host does.
+/// The state of the hostile host.
 #[derive(Debug)]
 pub struct Attacker {
     plan: Hostile,
     rng: Rng,
     /// Message bytes in a full packet.
     payload: u32,
-    /// When it thinks of something again.
+    /// When it acts next.
     next: Time,
-    /// Packets that it may still think of.
+    /// Packets that it may still send.
     left: u32,
     ready: VecDeque<(HostId, Packet)>,
-    /// Where the packet goes that was sent last.
+    /// Destination of the packet that was sent last.
     to: HostId,
     opened: Vec<Opened>,
-    /// As they came, and from whom.
-    heard: Vec<Packet>,
+    /// Packets it received, as it sees them.
+    received: Vec<Packet>,
 }
 
 impl Attacker {
-    /// The host of a plan, with packets of so many message bytes.
+    /// The attacker of a plan, with packets of `payload` message bytes.
     pub(super) fn new(plan: Hostile, seed: u64, payload: u32) -> Self {
         Self {
             plan,
@@ -100,64 +99,64 @@ impl Attacker {
             ready: VecDeque::new(),
             to: plan.address,
             opened: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
-    /// What it sends next.
+    /// The next packet to send.
     pub(super) fn send(&mut self) -> Option<Packet> {
         let (to, packet) = self.ready.pop_front()?;
         self.to = to;
         Some(packet)
     }
 
-    /// What the network needs to know of what it sent last.
+    /// The label of the packet that it sent last.
     pub(super) fn label(&self, packet: &Packet) -> Label {
         let priority = packet.priority;
-        Label { priority, ..Label::new(self.to, Framing::Udp.wire_bytes(packet)) }
+        Label { priority, ..Label::new(self.to, Headers::Udp.wire_bytes(packet)) }
     }
 
-    /// A packet arrived; those to addresses of nobody are not seen.
-    pub(super) fn hear(&mut self, packet: &Packet, from: HostId) {
+    /// A packet arrived. It does not see packets to unused addresses.
+    pub(super) fn on_packet(&mut self, packet: &Packet, from: HostId) {
         if packet.peer.0 != self.plan.address.0 {
             return;
         }
-        let heard = as_received(from, packet);
+        let received = as_received(from, packet);
         if let Body::Challenge { .. } = packet.body
             && self.plan.answers
             && self.left > 0
             && self.rng.chance(0.8)
         {
             let proof = self.proof();
-            let ports = (heard.local_port, heard.remote_port);
-            let (own, id) = (self.plan.address, heard.id.client());
+            let ports = (received.local_port, received.remote_port);
+            let (own, id) = (self.plan.address, received.id.client());
             self.queue((from, own), ports, id, Body::Proof(proof));
         }
-        if self.heard.len() == KEPT {
+        if self.received.len() == KEPT {
             let place = self.rng.uniform_below(KEPT as u32) as usize;
-            self.heard.swap_remove(place);
+            self.received.swap_remove(place);
         }
-        self.heard.push(heard);
+        self.received.push(received);
     }
 
-    /// When it thinks of something next.
+    /// When it acts next.
     pub(super) fn deadline(&self) -> Option<Time> {
         Some(self.next).filter(|&at| at != Time::MAX)
     }
 
-    /// Something is to be sent.
+    /// It has a packet to send.
     pub(super) fn has_packet(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Thinks of something, if it is time.
+    /// Acts, if it is time.
     pub(super) fn act(&mut self, now: Time) {
         while self.next <= now && self.left > 0 {
             let burst = if self.rng.chance(0.2) { self.rng.between(2, 16) } else { 1 };
             let kind = self.rng.between(0, 19);
             let pair = self.pair();
             for _ in 0..burst {
-                self.think(kind, pair);
+                self.act_once(kind, pair);
             }
             let time = (self.plan.until.0 - self.plan.from.0) / 1_000;
             let gap = 2 * time / u64::from(self.plan.packets) + 2;
@@ -168,7 +167,7 @@ impl Attacker {
         }
     }
 
-    /// A host, and an address to speak in the name of.
+    /// A host to attack, and the address to claim.
     fn pair(&mut self) -> (HostId, HostId) {
         let hosts = self.plan.address.0;
         let to = self.rng.uniform_below(hosts);
@@ -185,18 +184,18 @@ impl Attacker {
             return;
         }
         self.left -= 1;
-        // No host takes a packet that claims to be its own.
+        // Hosts discard packets that claim to come from themselves.
         let name = if name == to { self.plan.address } else { name };
         let (local_port, remote_port) = (ports.0.max(1), ports.1.max(1));
         let (peer, priority) = (PeerId(name.0), self.rng.between(0, 7) as u8);
         self.ready.push_back((to, Packet { peer, priority, local_port, remote_port, id, body }));
     }
 
-    /// One packet of a kind.
-    fn think(&mut self, kind: u64, pair: (HostId, HostId)) {
+    /// Queues one packet of a kind.
+    fn act_once(&mut self, kind: u64, pair: (HostId, HostId)) {
         match kind {
             0..=4 => self.open(pair),
-            5..=7 => self.go_on(pair),
+            5..=7 => self.continue_request(pair),
             8..=13 => self.control(pair),
             14 | 15 => self.ask(pair),
             16 => {
@@ -208,7 +207,7 @@ impl Attacker {
         }
     }
 
-    /// A request, or the first packet of one.
+    /// Opens a request, with all of it or its first packet.
     fn open(&mut self, pair: (HostId, HostId)) {
         let most = u64::from(self.plan.max_message);
         let length = match self.rng.between(0, 9) {
@@ -245,8 +244,8 @@ impl Attacker {
         self.opened.push(opened);
     }
 
-    /// More of a request that it opened, in that name or another.
-    fn go_on(&mut self, (_, other): (HostId, HostId)) {
+    /// Sends more of a request that it opened, in the same name or another.
+    fn continue_request(&mut self, (_, other): (HostId, HostId)) {
         if self.opened.is_empty() {
             return;
         }
@@ -279,7 +278,7 @@ impl Attacker {
         })
     }
 
-    /// Anything but DATA, about something.
+    /// Sends any packet but DATA, about any RPC.
     fn control(&mut self, pair: (HostId, HostId)) {
         let known = self.rng.chance(0.6) && !self.opened.is_empty();
         let (pair, id, ports) = if known {
@@ -334,9 +333,9 @@ impl Attacker {
         Body::Ack(acks)
     }
 
-    /// Asks a host, in the name of another, who it is: with that one's boot id, if it is known.
+    /// Challenges a host in the name of another, with that one's boot id if it knows it.
     fn ask(&mut self, (to, name): (HostId, HostId)) {
-        let mut boots = self.heard.iter().filter_map(|packet| match packet.body {
+        let mut boots = self.received.iter().filter_map(|packet| match packet.body {
             Body::Challenge { boot, .. } if packet.peer.0 == name.0 => Some(boot),
             _ => None,
         });
@@ -348,7 +347,7 @@ impl Attacker {
         self.queue((to, name), ports, id, Body::Challenge { boot, remembered });
     }
 
-    /// Who it says it is.
+    /// An answer to a challenge.
     fn proof(&mut self) -> Proof {
         let (epoch, counter) = match self.opened.last() {
             Some(last) if self.rng.chance(0.8) => {
@@ -359,7 +358,7 @@ impl Attacker {
         };
         let token = match self.rng.chance(0.2) {
             true => 0,
-            // Few, so that it comes again under the same name.
+            // Few values, so that a token occurs again under the same name.
             false => self.rng.between(1, 3),
         };
         let first = if self.rng.chance(0.7) { 0 } else { counter };
@@ -367,30 +366,30 @@ impl Attacker {
         Proof { token, epoch, first, next }
     }
 
-    /// What it got once, to anybody, in any name.
+    /// Replays a packet that it received, to any host and in any name.
     fn repeat(&mut self, (to, name): (HostId, HostId)) {
-        if self.heard.is_empty() {
+        if self.received.is_empty() {
             return;
         }
-        let heard = *self.rng.one_of(&self.heard);
-        let to = if self.rng.chance(0.5) { HostId(heard.peer.0) } else { to };
+        let old = *self.rng.one_of(&self.received);
+        let to = if self.rng.chance(0.5) { HostId(old.peer.0) } else { to };
         let ports = match self.rng.chance(0.5) {
-            true => (heard.local_port, heard.remote_port),
-            false => (heard.remote_port, heard.local_port),
+            true => (old.local_port, old.remote_port),
+            false => (old.remote_port, old.local_port),
         };
-        self.queue((to, name), ports, heard.id, heard.body);
+        self.queue((to, name), ports, old.id, old.body);
     }
 
-    /// The id of something: heard of, near what it opened, or guessed.
+    /// An RPC id: received, equal to that of a request it opened, or guessed.
     fn id(&mut self) -> RpcId {
         match self.rng.between(0, 9) {
-            0..=3 if !self.heard.is_empty() => self.rng.one_of(&self.heard).id,
+            0..=3 if !self.received.is_empty() => self.rng.one_of(&self.received).id,
             4..=7 if !self.opened.is_empty() => self.rng.one_of(&self.opened).first.id,
             _ => RpcId(self.rng.next_u64()),
         }
     }
 
-    /// Ports, its own side's first.
+    /// Local and remote port, as the attacker sees them.
     fn ports(&mut self, id: RpcId) -> (u16, u16) {
         let client = 1_000 + self.rng.uniform_below(80) as u16;
         let client = if self.rng.chance(0.1) { self.rng.next_u64() as u16 } else { client };
@@ -398,7 +397,7 @@ impl Attacker {
     }
 }
 
-/// A hostile host, in half of the scenarios where hosts have to prove their addresses.
+/// A hostile host, in half of the scenarios in which hosts validate addresses.
 pub(super) fn hostile(
     rng: &mut Rng,
     (hosts, span_ns): (u32, u64),

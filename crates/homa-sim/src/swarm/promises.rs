@@ -1,18 +1,18 @@
-//! What a scenario's profile owes its users in the scenario's circumstances.
+//! What a scenario's profile guarantees its users, given the scenario's faults.
 //!
-//! A call has no excuse to miss a deadline that is later than [`Promises::healthy_from`]: the last
-//! fault is over, and everything that was asked for had time to be done twice, one thing after the
-//! other. Three circumstances leave nothing to promise before something ends that no fault ends:
-//! * A host that died, a client whose address changed, or a hostile host that showed where it is,
-//!   leaves messages and RPCs at its peers, which forget them after seconds. While these fill a
-//!   small memory, or all of a small `max_rpcs` (half of it, where hosts have shares), requests of
-//!   others are turned away. In the paper's profile, which has no acks, so does the response of a
-//!   request that was executed again when its client had the first: it keeps its place until the
-//!   server gives it up.
-//! * Where nothing tells a client that its call was refused (Homa §3.8; and idempotent calls), the
-//!   request is sent and run again about every RESEND interval until the call's deadline, and what
-//!   is sent again goes before other data (§3.7). Where that takes half of the time, or takes the
-//!   places of a small `max_rpcs` at the same beat as others ask for one, others wait.
+//! A call must meet its deadline if the deadline is later than [`Promises::healthy_from`]. By then
+//! the last fault is over, and there was time to do everything that was asked for twice, one thing
+//! after the other. In three cases no such time exists, because something outlasts the faults:
+//! * A host that died, a client whose address changed, or a hostile host that answered for its
+//!   address leaves messages and RPCs at its peers, which forget them only after seconds. While
+//!   these fill a small memory, or all of a small `max_rpcs` (half of it, if hosts have quotas),
+//!   requests of others are refused.
+//! * In the paper's profile, which has no acks, a request may be executed again although its client
+//!   already has the response. The second response keeps its place until the server gives it up.
+//! * If nothing tells a client that its call was refused (Homa §3.8; also idempotent calls), it
+//!   resends the request, which runs again, about every RESEND interval until the call's deadline,
+//!   and retransmissions go before other data (§3.7). If that takes half of the time, or takes the
+//!   places of a small `max_rpcs` whenever others ask for one, others wait.
 
 use homa_proto::{Completion, Config, Profile, UnscheduledLimit};
 
@@ -24,19 +24,20 @@ use crate::topology::HostId;
 use crate::traffic::PlannedCall;
 
 use super::hostile::Hostile;
-use super::scenario::{HostFault, Impaired, Rack, WARM_UP};
+use super::scenario::{HostFault, Impaired, SwarmNetwork, WARM_UP};
 
 /// Timers of the protocol may be this coarse.
 const TICK: SimDuration = SimDuration::millis(2);
 
-/// Headers, control packets and the like of a call, and a turn of the longest RESEND timer.
+/// Headers, control packets and similar overhead of a call, plus a period of the longest RESEND
+/// timer.
 const CALL_OVERHEAD: SimDuration = SimDuration::millis(5);
 
-/// More than the messages of any scenario take together.
+/// More than the messages of any scenario need together.
 const AMPLE_MEMORY: u64 = 100_000_000;
 
-/// All that goes wrong.
-pub(super) struct Faults<'a> {
+/// All faults of a scenario.
+pub(super) struct ScenarioFaults<'a> {
     pub links: &'a RandomFaults,
     pub impaired: &'a [Impaired],
     pub hosts: &'a [HostFault],
@@ -44,7 +45,7 @@ pub(super) struct Faults<'a> {
     pub hostile: Option<&'a Hostile>,
 }
 
-impl Faults<'_> {
+impl ScenarioFaults<'_> {
     /// When each of them is over.
     fn ends(&self) -> impl Iterator<Item = SimTime> {
         let hosts = self.hosts.iter().map(|fault| match *fault {
@@ -57,7 +58,7 @@ impl Faults<'_> {
         hosts.chain(links).chain(moves).chain(hostile).chain([self.links.heals_at])
     }
 
-    /// When hosts stand still; times that overlap are one.
+    /// When hosts pause; overlapping pauses are merged.
     fn pauses(&self) -> Vec<(HostId, SimTime, SimTime)> {
         let pauses = self.hosts.iter().filter_map(|fault| match *fault {
             HostFault::Pause(host, at, length) => Some((host, at, at + length)),
@@ -75,35 +76,35 @@ impl Faults<'_> {
         pauses
     }
 
-    /// Somebody answers for an address, and then leaves what it began.
-    fn someone_is_greedy(&self) -> bool {
+    /// The hostile host validates its address, and later abandons the requests that it started.
+    fn has_greedy_host(&self) -> bool {
         self.hostile.is_some_and(|hostile| hostile.answers)
     }
 
-    fn someone_dies(&self) -> bool {
+    fn has_dead_host(&self) -> bool {
         self.hosts.iter().any(|fault| matches!(fault, HostFault::Crash(_, _, None)))
     }
 }
 
-/// The server turns the call down, or its response is too long.
+/// The server refuses the call, or its response is too long.
 fn is_refused(config: &Config, call: &PlannedCall) -> bool {
     call.refused || call.response_bytes > config.max_message
 }
 
-/// See the module's description.
+/// When deadlines have to be met again; see the module's description.
 fn healthy_from(
     config: &Config,
-    network: &Rack,
-    faults: &Faults<'_>,
+    network: &SwarmNetwork,
+    faults: &ScenarioFaults<'_>,
     calls: &[PlannedCall],
 ) -> SimTime {
-    // A greedy host gets no more than is left for all others.
-    let places = config.max_rpcs as usize / if faults.someone_is_greedy() { 2 } else { 1 };
-    // Of a call whose client moves in its midst, a server may keep one part for each address.
+    // The quota of a greedy host leaves at least half of the places to all others.
+    let places = config.max_rpcs as usize / if faults.has_greedy_host() { 2 } else { 1 };
+    // If a client moves during a call, its server may keep one part of the call for each address.
     let few_places = places < calls.len() * (1 + faults.moves.len());
     let unwanted = few_places && config.completion == Completion::AtLeastOnce;
     let small = few_places || config.memory_budget < AMPLE_MEMORY;
-    let left = faults.someone_dies() || faults.someone_is_greedy() || !faults.moves.is_empty();
+    let left = faults.has_dead_host() || faults.has_greedy_host() || !faults.moves.is_empty();
     if unwanted || small && left {
         return SimTime::MAX;
     }
@@ -114,7 +115,7 @@ fn healthy_from(
     let runs_again = |call: &&PlannedCall| {
         is_refused(config, call) && (config.profile != Profile::Default || call.idempotent)
     };
-    // A message is as fast as its link, or as a window per round trip.
+    // The bound on a message is either its link or one window per round trip.
     let packet = network.rate.serialisation(network.mtu);
     let trip = 4 * network.propagation.0 + 2 * (network.software_delay.0 + packet.0);
     let window = u64::from(config.rtt_bytes.max(1));
@@ -127,24 +128,24 @@ fn healthy_from(
         if crowded && runs_again(&call) { given_up } else { call.at }
     };
     let calm = calls.iter().map(last).chain(faults.ends()).max().unwrap_or(WARM_UP);
-    // What strangers ask for makes room for others, and for nobody after a second; what a hostile
-    // host sends takes its time.
+    // Requests from unvalidated addresses give way to others, and are dropped after a second. The
+    // packets of a hostile host take time on the links.
     let hostile = faults.hostile.map_or(0, |hostile| {
         SimDuration::millis(1_000).0 + u64::from(hostile.packets) * twice(network.mtu)
     });
     calm + SimDuration(all + hostile) + SimDuration::millis(500)
 }
 
-/// `slowest`: the rate that links have at their worst.
+/// The promises of a scenario. `slowest` is the lowest rate that a link has at any time.
 pub(super) fn promises(
     config: &Config,
-    (network, slowest): (&Rack, LinkRate),
-    faults: &Faults<'_>,
+    (network, slowest): (&SwarmNetwork, LinkRate),
+    faults: &ScenarioFaults<'_>,
     calls: &[PlannedCall],
 ) -> Promises {
-    // The kernel module executes again what arrives after it forgot: late copies, packets that a
-    // RESEND overtook because a queue held them longer than the resend timer, requests its server
-    // refused.
+    // The kernel module forgets an RPC and executes again whatever arrives afterwards: late copies,
+    // packets that a RESEND overtook because a queue held them longer than the resend timer, and
+    // requests that its server refused.
     let late = slowest.serialisation(network.buffer_bytes as u32) > SimDuration::millis(1);
     let refusals = calls.iter().any(|call| is_refused(config, call));
     let copies = faults.links.duplicate_ppm + faults.links.delay_ppm > 0;
@@ -162,7 +163,7 @@ pub(super) fn promises(
         unreachable_after: config.loss.timeout,
         pauses: faults.pauses(),
         moves: faults.moves.to_vec(),
-        strangers: faults.hostile.map_or(0, Hostile::addresses),
+        foreign_addresses: faults.hostile.map_or(0, Hostile::addresses),
         indeterminate: config.profile == Profile::Default,
         deadline_slack: SimDuration(pauses.sum::<u64>() + TICK.0),
         max_message: config.max_message,
@@ -171,7 +172,7 @@ pub(super) fn promises(
             UnscheduledLimit::RttBytes => config.rtt_bytes_max,
             UnscheduledLimit::Fixed(bytes) => bytes,
         },
-        // One message may exceed the budget, so that one always becomes whole.
+        // One message may exceed the budget, so that one message can always complete.
         memory_budget: config.memory_budget + u64::from(config.max_message),
         max_rpcs: config.max_rpcs,
     }

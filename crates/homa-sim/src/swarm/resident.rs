@@ -1,25 +1,26 @@
-//! What a host of the swarm runs: the protocol, or in one of some scenarios a hostile mind.
+//! What a host of the swarm runs: the protocol or, at the hostile host of some scenarios, an
+//! attacker.
 //!
-//! A packet of the hostile host says in [`Packet::peer`] whom it claims to be from, and honest
-//! hosts take it so. What they send to its address, or to those of nobody, goes to its link.
+//! A packet of the hostile host claims in [`Packet::peer`] whom it is from, and honest hosts
+//! believe it. Packets that they send to its address, or to unused addresses, go to its link.
 
 use homa_proto::{Event, Packet, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::topology::HostId;
-use crate::transport::{Arrival, Homa, Label, Transport};
+use crate::transport::{Homa, Label, PacketMeta, Transport};
 
 use super::hostile::Attacker;
 
 /// What a host of the swarm runs.
 #[derive(Debug)]
-pub enum Resident {
+pub enum SwarmHost {
     /// The protocol, and the hostile host's number if there is one.
     Honest(Box<Homa>, Option<HostId>),
-    /// Whatever comes to mind.
+    /// The attacker.
     Hostile(Box<Attacker>),
 }
 
-impl Resident {
+impl SwarmHost {
     /// The protocol, if this host runs it.
     pub fn honest(&self) -> Option<&Homa> {
         match self {
@@ -29,7 +30,7 @@ impl Resident {
     }
 }
 
-impl Transport for Resident {
+impl Transport for SwarmHost {
     type Packet = Packet;
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
@@ -46,15 +47,15 @@ impl Transport for Resident {
         }
     }
 
-    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         match self {
             Self::Honest(homa, hostile) if *hostile == Some(arrival.from) => {
                 let from = HostId(packet.peer.0);
-                homa.receive(now, packet, Arrival { from, ..arrival })
+                homa.receive(now, packet, PacketMeta { from, ..arrival })
             }
             Self::Honest(homa, _) => homa.receive(now, packet, arrival),
             Self::Hostile(attacker) => {
-                attacker.hear(packet, arrival.from);
+                attacker.on_packet(packet, arrival.from);
                 Receipt::Consumed
             }
         }

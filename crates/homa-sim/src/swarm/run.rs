@@ -1,8 +1,8 @@
-//! Running one scenario: every host an endpoint, the checker watching, then silence.
+//! Runs one scenario: every host is an endpoint, the checker observes, and silence must follow.
 
 use homa_proto::{Config, Coverage, Credit, Endpoint};
 
-use crate::checker::{Checker, Ending, Violation};
+use crate::checker::{CallEnding, Checker, Violation};
 use crate::engine::{Halt, Probe, RandomFaults, Simulation};
 use crate::fabric::StrictPriority;
 use crate::time::{SimDuration, SimTime};
@@ -12,18 +12,18 @@ use crate::traffic::{Planned, SERVER_PORT};
 use crate::transport::{Homa, Moves};
 
 use super::hostile::Attacker;
-use super::resident::Resident;
-use super::scenario::{HostFault, Rack, Scenario};
+use super::resident::SwarmHost;
+use super::scenario::{HostFault, Scenario, SwarmNetwork};
 
-/// More events than any scenario needs: a run that has more is going round in circles.
+/// More events than any scenario needs: a run with more of them is in a loop.
 const MAX_EVENTS: u64 = 20_000_000;
 
-/// How a scenario went.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct SwarmOutcome {
     /// There was a hostile host.
     pub hostile: bool,
-    /// Broken promises; empty when all is well.
+    /// Broken promises; empty if there are none.
     pub violations: Vec<Violation>,
     /// Calls accepted.
     pub calls: u64,
@@ -33,26 +33,26 @@ pub struct Outcome {
     pub failed: u64,
     /// Packets sent.
     pub packets: u64,
-    /// Two runs of a seed have the same.
+    /// Hash of the trace, equal in two runs of a seed.
     pub trace_hash: u64,
-    /// What the endpoints counted, over all hosts alive at the end, by name.
+    /// Counters of the endpoints, by name, summed over all hosts that are alive at the end.
     pub counters: Vec<(&'static str, u64)>,
-    /// Which inputs met which states, over the same hosts.
+    /// Which inputs occurred in which states, over the same hosts.
     pub coverage: Coverage,
 }
 
-impl Outcome {
-    /// A run that could not be judged otherwise.
+impl SwarmOutcome {
+    /// The outcome of a run that could not be completed.
     pub(super) fn broken(rule: &'static str, detail: String) -> Self {
         let violation = Violation { at: SimTime::ZERO, host: None, rule, detail };
         Self { violations: vec![violation], ..Self::default() }
     }
 }
 
-type Swarm<P> = Simulation<(Resident, StrictPriority, Planned, (Checker, P), RandomFaults)>;
+type Swarm<P> = Simulation<(SwarmHost, StrictPriority, Planned, (Checker, P), RandomFaults)>;
 
-/// Runs a scenario to its end and judges it; `watcher` may look on.
-pub fn run<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Outcome {
+/// Runs a scenario to its end and checks it; `watcher` observes it as well.
+pub fn run<P: Probe<SwarmHost>>(scenario: &Scenario, watcher: P) -> SwarmOutcome {
     let mut network = build(scenario, watcher);
     let finished = advance(&mut network, scenario);
     let now = network.now();
@@ -63,10 +63,10 @@ pub fn run<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Outcome {
         let detail = format!("{MAX_EVENTS} events by {now:?}");
         network.probe_mut().0.report(now, HostId(0), "a run comes to rest", detail);
     }
-    Outcome { hostile: scenario.hostile.is_some(), ..outcome(&network) }
+    SwarmOutcome { hostile: scenario.hostile.is_some(), ..outcome(&network) }
 }
 
-fn build<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
+fn build<P: Probe<SwarmHost>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let (config, rack) = (scenario.config.clone(), scenario.network);
     let (seed, hosts) = (scenario.seed, scenario.hosts);
     let hostile = scenario.hostile;
@@ -78,9 +78,10 @@ fn build<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     let payload = rack.framing.payload_at(rack.mtu);
     let make = Box::new(move |host: HostId, life: u32| {
         if let Some(plan) = hostile.filter(|hostile| hostile.address == host) {
-            return Resident::Hostile(Box::new(Attacker::new(plan, seed, payload)));
+            return SwarmHost::Hostile(Box::new(Attacker::new(plan, seed, payload)));
         }
-        // Far apart for every host and life, so that RPC ids of two lives never meet.
+        // Seeds are far apart for every host and life, so that the RPC ids of two lives never
+        // collide.
         let own = (u64::from(host.0) << 32 | u64::from(life)) + 1;
         let seed = seed ^ own.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let transport = transport(config.clone().seed(seed), &rack);
@@ -88,7 +89,7 @@ fn build<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
             Some(moves) => transport.with_moves(moves.clone()),
             None => transport,
         };
-        Resident::Honest(Box::new(transport), hostile.map(|hostile| hostile.address))
+        SwarmHost::Honest(Box::new(transport), hostile.map(|hostile| hostile.address))
     });
     let checker = Checker::new(hosts, scenario.promises.clone());
     let parts = (Planned::new(scenario.calls.clone()), (checker, watcher), scenario.links.clone());
@@ -116,7 +117,7 @@ fn build<P: Probe<Resident>>(scenario: &Scenario, watcher: P) -> Swarm<P> {
     network
 }
 
-fn transport(config: Config, rack: &Rack) -> Homa {
+fn transport(config: Config, rack: &SwarmNetwork) -> Homa {
     let config = match config.validate() {
         Ok(config) => config,
         Err(error) => unreachable!("scenarios draw valid configurations: {error}"),
@@ -126,8 +127,9 @@ fn transport(config: Config, rack: &Rack) -> Homa {
     Homa::new(endpoint, rack.framing).with_mtu(rack.mtu)
 }
 
-/// Runs until every call ended, then until the endpoints had time to forget, then through silence.
-fn advance<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
+/// Runs until every call ended, then until the endpoints had time to forget them, then checks for
+/// silence.
+fn advance<P: Probe<SwarmHost>>(network: &mut Swarm<P>, scenario: &Scenario) -> bool {
     let step = SimDuration::millis(20);
     let run_until =
         |network: &mut Swarm<P>, end| network.run_until(end, MAX_EVENTS) != Halt::Events;
@@ -138,8 +140,8 @@ fn advance<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) -> b
         end += step;
         fine = run_until(network, end);
     }
-    // Servers forget silent clients, give up responses that nobody acknowledges (2 s); restarted
-    // hosts are back.
+    // By then servers have forgotten silent clients and given up responses without acknowledgement
+    // (2 s), and restarted hosts are back.
     let loss = scenario.config.loss.server_silence;
     end += SimDuration::from_protocol(loss) + SimDuration::millis(15_000);
     fine = fine && run_until(network, end);
@@ -148,11 +150,11 @@ fn advance<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) -> b
     fine && run_until(network, end)
 }
 
-/// What only the endpoints themselves can say: nothing left, nothing planned.
-fn look_inside<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) {
+/// Checks what only the endpoints can tell: nothing is left, and nothing is planned.
+fn look_inside<P: Probe<SwarmHost>>(network: &mut Swarm<P>, scenario: &Scenario) {
     let now = network.now();
     for host in (0..scenario.hosts).map(HostId) {
-        let resident = network.transport(host).and_then(Resident::honest);
+        let resident = network.transport(host).and_then(SwarmHost::honest);
         let Some(endpoint) = resident.map(Homa::endpoint) else { continue };
         let (clients, servers) = endpoint.rpcs();
         let deadline = endpoint.deadline().map(SimTime::from_protocol);
@@ -177,14 +179,14 @@ fn look_inside<P: Probe<Resident>>(network: &mut Swarm<P>, scenario: &Scenario) 
     }
 }
 
-fn outcome<P: Probe<Resident>>(network: &Swarm<P>) -> Outcome {
+fn outcome<P: Probe<SwarmHost>>(network: &Swarm<P>) -> SwarmOutcome {
     let checker = &network.probe().0;
-    let count = |wanted: fn(&Ending) -> bool| {
+    let count = |wanted: fn(&CallEnding) -> bool| {
         checker.calls().filter(|(_, call)| wanted(&call.ending)).count() as u64
     };
     let mut counters: Vec<(&'static str, u64)> = Vec::new();
     let mut coverage = Coverage::default();
-    for endpoint in network.transports().filter_map(Resident::honest).map(Homa::endpoint) {
+    for endpoint in network.transports().filter_map(SwarmHost::honest).map(Homa::endpoint) {
         coverage.merge(endpoint.coverage());
         for (index, (name, value)) in endpoint.counters().iter().enumerate() {
             match counters.get_mut(index) {
@@ -193,12 +195,12 @@ fn outcome<P: Probe<Resident>>(network: &Swarm<P>) -> Outcome {
             }
         }
     }
-    Outcome {
+    SwarmOutcome {
         hostile: false,
         violations: checker.violations().to_vec(),
         calls: checker.calls().count() as u64,
-        answered: count(|ending| *ending == Ending::Answered),
-        failed: count(|ending| matches!(ending, Ending::Failed(_))),
+        answered: count(|ending| *ending == CallEnding::Answered),
+        failed: count(|ending| matches!(ending, CallEnding::Failed(_))),
         packets: checker.packets(),
         trace_hash: network.trace_hash(),
         counters,

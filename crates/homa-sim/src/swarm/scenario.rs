@@ -1,8 +1,8 @@
-//! One random scenario: a network, a configuration, calls and faults, all drawn from one seed.
+//! A random scenario: a network, a configuration, calls and faults, all drawn from one seed.
 //!
-//! Sizes are small on purpose: rare interleavings come from many short runs, not from long ones.
-//! Bounds that the protocol's promises rest on are kept: a crashed host stays down longer than any
-//! packet of its old life can live.
+//! Sizes are small on purpose, because rare interleavings come from many short runs rather than
+//! from long ones. The limits that the protocol's promises depend on are respected: for example, a
+//! crashed host stays down longer than any packet of its former life can live.
 
 use homa_proto::{Config, Duration, IncastConfig, Overcommitment, Profile, Rate, UnscheduledLimit};
 use homa_workload::rng::Rng;
@@ -10,17 +10,17 @@ use homa_workload::rng::Rng;
 use crate::checker::Promises;
 use crate::engine::{LinkChange, RandomFaults};
 use crate::fabric::{Buffers, FabricConfig};
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, SingleSwitch, Wiring};
 use crate::traffic::PlannedCall;
 
 use super::draw::Draw;
 use super::hostile::{Hostile, hostile};
-use super::promises::{Faults, promises};
+use super::promises::{ScenarioFaults, promises};
 
-/// Hosts run this long before the first call: longer than any packet lives, so that a server may
-/// say of every call that it never heard of it.
+/// Hosts run this long before the first call. This is longer than any packet lives, so that a
+/// server may answer for every call that it never received it.
 pub(super) const WARM_UP: SimTime = SimTime(1_000_000_000_000);
 
 /// Links have at least this rate.
@@ -28,22 +28,22 @@ const SLOWEST_MBPS: u64 = 20;
 
 /// The physics of hosts around one switch.
 #[derive(Clone, Copy, Debug)]
-pub struct Rack {
+pub struct SwarmNetwork {
     /// Rate of every link.
     pub rate: LinkRate,
     /// Propagation delay of every cable.
     pub propagation: SimDuration,
-    /// From a packet's last bit at a host to the transport's having it.
+    /// Time from a packet's last bit at a host until the transport has it.
     pub software_delay: SimDuration,
     /// Buffer of each output port in wire bytes, shared by all priorities.
     pub buffer_bytes: u64,
     /// The headers around packets.
-    pub framing: Framing,
+    pub framing: Headers,
     /// Largest IP packet, bytes.
     pub mtu: u32,
 }
 
-impl Rack {
+impl SwarmNetwork {
     pub(super) fn wire(&self, hosts: u32) -> Wiring {
         let rate = self.rate.rate();
         let uniform = Physics::uniform(rate, rate, self.propagation);
@@ -59,12 +59,12 @@ impl Rack {
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Everything else follows from it.
+    /// The seed, which determines everything else.
     pub seed: u64,
     /// Number of hosts.
     pub hosts: u32,
     /// The physics.
-    pub network: Rack,
+    pub network: SwarmNetwork,
     /// The protocol; each life of each host gets its own seed.
     pub config: Config,
     /// Faults of every link.
@@ -73,13 +73,13 @@ pub struct Scenario {
     pub impaired: Vec<Impaired>,
     /// Faults of hosts.
     pub host_faults: Vec<HostFault>,
-    /// Clients that get another address.
+    /// Clients that get another address, and when.
     pub moves: Vec<(HostId, SimTime)>,
-    /// Somebody who wishes them ill.
+    /// The hostile host, if there is one.
     pub hostile: Option<Hostile>,
     /// The calls, by cookie.
     pub calls: Vec<PlannedCall>,
-    /// What the checker demands.
+    /// The promises that the checker verifies.
     pub promises: Promises,
 }
 
@@ -88,27 +88,27 @@ pub struct Scenario {
 pub enum HostFault {
     /// Frozen for a while.
     Pause(HostId, SimTime, SimDuration),
-    /// State lost; back after the downtime, or never.
+    /// State lost; the host is back after the downtime, or never.
     Crash(HostId, SimTime, Option<SimDuration>),
 }
 
 /// One direction of a host's link is down or slow for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct Impaired {
-    /// Whose link.
+    /// The host whose link it is.
     pub host: HostId,
-    /// From the host to the switch; else the other way.
+    /// The direction from the host to the switch; otherwise from the switch to the host.
     pub up: bool,
-    /// Its rate meanwhile; `None`: it is down.
+    /// The rate during that time; `None` if the link is down.
     pub rate: Option<Rate>,
-    /// From when on.
+    /// Start time.
     pub at: SimTime,
-    /// Until when.
+    /// End time.
     pub until: SimTime,
 }
 
 impl Impaired {
-    /// What happens to a link of this rate when it begins, and when it ends.
+    /// The changes of a link with full rate `whole`, when the impairment starts and when it ends.
     pub(super) fn changes(&self, whole: Rate) -> [(SimTime, LinkChange); 2] {
         match self.rate {
             Some(rate) => {
@@ -126,13 +126,14 @@ impl Scenario {
         let rng = &mut rng;
         let hosts = rng.between(2, 8) as u32;
         let rate = Rate(*rng.one_of(&[100, 1_000, 10_000, 25_000, 100_000]) * 1_000_000);
-        // Options that came later have a stream of their own, so that seeds keep their meaning.
+        // Options that were added later have separate streams, so that old seeds keep their
+        // meaning.
         let options = &mut Rng::stream(seed, "options");
         let network = with_datagrams(options, network(rng, rate));
         let config = with_options(options, protocol(rng, rate));
         let proofs = &mut Rng::stream(seed, "proofs");
         let config = with_proofs(proofs, config, network.framing);
-        // Time for some tens of full messages at this rate.
+        // Enough time for some tens of full messages at this rate.
         let span_ns = (rate.time_for(300_000).0).clamp(200_000, 20_000_000);
         let calls = calls(rng, hosts, span_ns, &config);
         let impaired = impaired(options, (hosts, rate), span_ns);
@@ -142,7 +143,7 @@ impl Scenario {
         let host_faults = host_faults(rng, hosts, span_ns, life);
         let moves = moves(&mut Rng::stream(seed, "moves"), hosts, span_ns, &config);
         let hostile = hostile(&mut Rng::stream(seed, "hostile"), (hosts, span_ns), &config);
-        let faults = Faults {
+        let faults = ScenarioFaults {
             links: &links,
             impaired: &impaired,
             hosts: &host_faults,
@@ -166,24 +167,28 @@ impl Scenario {
     }
 }
 
-fn network(rng: &mut Rng, rate: Rate) -> Rack {
-    Rack {
+fn network(rng: &mut Rng, rate: Rate) -> SwarmNetwork {
+    SwarmNetwork {
         rate: LinkRate::new(rate),
         propagation: SimDuration::nanos(rng.between(10, 5_000)),
         software_delay: SimDuration::nanos(rng.between(0, 5_000)),
         buffer_bytes: rng.log_between(8_000, 1_000_000),
-        framing: *rng.one_of(&[Framing::Ip146, Framing::Udp]),
-        mtu: Framing::MTU,
+        framing: *rng.one_of(&[Headers::Ip146, Headers::Udp]),
+        mtu: Headers::MTU,
     }
 }
 
-/// Other sizes of datagrams than Ethernet's, for some; a buffer holds three.
-fn with_datagrams(rng: &mut Rng, network: Rack) -> Rack {
+/// In some scenarios, datagrams of another size than Ethernet's; a buffer holds three of them.
+fn with_datagrams(rng: &mut Rng, network: SwarmNetwork) -> SwarmNetwork {
     if rng.chance(0.6) {
         return network;
     }
     let mtu = *rng.one_of(&[576, 1_280, 4_000, 9_000]);
-    Rack { mtu, buffer_bytes: network.buffer_bytes.max(3 * u64::from(mtu) + 200), ..network }
+    SwarmNetwork {
+        mtu,
+        buffer_bytes: network.buffer_bytes.max(3 * u64::from(mtu) + 200),
+        ..network
+    }
 }
 
 /// Options that only some users set.
@@ -209,13 +214,14 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
     config
 }
 
-/// Proofs of address, where senders can be forged and packets can say so.
-fn with_proofs(rng: &mut Rng, config: Config, framing: Framing) -> Config {
-    let proves = config.profile == Profile::Default && framing == Framing::Udp && rng.chance(0.5);
+/// Address validation, if senders can be forged and the wire format supports challenges.
+fn with_proofs(rng: &mut Rng, config: Config, framing: Headers) -> Config {
+    let proves = config.profile == Profile::Default && framing == Headers::Udp && rng.chance(0.5);
     config.validate_addresses(proves).unguessable_ids(proves)
 }
 
-/// Clients get another address, in a third of the scenarios where that makes no call run twice.
+/// Moves of clients to another address, in a third of the scenarios in which a move cannot make a
+/// call run twice.
 fn moves(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<(HostId, SimTime)> {
     let count = if config.validate_addresses && rng.chance(0.3) { rng.between(1, 3) } else { 0 };
     let mut one = || {
@@ -260,7 +266,7 @@ fn protocol(rng: &mut Rng, rate: Rate) -> Config {
 
 fn calls(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<PlannedCall> {
     let count = rng.log_between(1, 80);
-    // Some scenarios are incasts: one server, or one client.
+    // Some scenarios are incasts, with one server or one client.
     let (one_server, one_client) = (rng.chance(0.15), rng.chance(0.15));
     let largest = *rng.one_of(&[100, 1_400, 10_000, 100_000, u64::from(config.max_message) + 5]);
     let (cancels, short_deadlines) = (rng.chance(0.3), rng.chance(0.3));
@@ -326,14 +332,14 @@ fn impaired(rng: &mut Rng, (hosts, whole): (u32, Rate), span_ns: u64) -> Vec<Imp
     (0..count).map(|_| one()).collect()
 }
 
-/// The rate that a link of `whole` has at its worst.
+/// The lowest rate that a link of rate `whole` has at any time.
 fn slowest(whole: Rate, impaired: &[Impaired]) -> Rate {
     impaired.iter().filter_map(|one| one.rate).fold(whole, |least, rate| Rate(least.0.min(rate.0)))
 }
 
-/// The longest a packet can live, pauses of hosts apart: a full buffer, every extra delay, and a
-/// second.
-fn packet_life(network: &Rack, slowest: LinkRate, links: &RandomFaults) -> SimDuration {
+/// The longest time that a packet can live, pauses of hosts apart: a full buffer, every extra
+/// delay, and a second.
+fn packet_life(network: &SwarmNetwork, slowest: LinkRate, links: &RandomFaults) -> SimDuration {
     let buffer = slowest.serialisation(network.buffer_bytes as u32);
     let extra = SimDuration::nanos(u64::from(links.max_delay_ns));
     SimDuration(buffer.0 + 4 * extra.0 + 1_000_000_000)
@@ -356,7 +362,7 @@ fn host_faults(rng: &mut Rng, hosts: u32, span_ns: u64, life: SimDuration) -> Ve
         let at = WARM_UP + SimDuration::nanos(rng.between(0, 2 * span_ns));
         let more = SimDuration::nanos(rng.log_between(1_000, 200_000_000));
         let downtime = (!rng.chance(0.3)).then_some(life + more);
-        // A host that is frozen while it crashes would keep its old packets for its new life.
+        // A host that was paused during its crash would keep old packets for its new life.
         faults.retain(|fault| !matches!(fault, HostFault::Pause(h, ..) if *h == host));
         faults.push(HostFault::Crash(host, at, downtime));
     }

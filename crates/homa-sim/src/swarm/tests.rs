@@ -1,10 +1,10 @@
-//! The swarm's own claims; long runs are `homa swarm`'s business.
+//! Tests of the swarm itself; `homa swarm` does the long runs.
 
 use homa_proto::{Config, Duration, Rate};
 
-use super::promises::{Faults, promises};
+use super::promises::{ScenarioFaults, promises};
 use super::*;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::PlannedCall;
@@ -23,7 +23,7 @@ fn a_hundred_scenarios_keep_every_promise() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn a_seed_determines_a_run() {
     let traces = |seed| run(&Scenario::draw(seed), ()).trace_hash;
     for seed in 1..20 {
         assert_eq!(traces(seed), traces(seed));
@@ -31,10 +31,11 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Requests that are refused again and again fill a link; a dead host's response holds the only RPC
-/// that its server may have; responses that nobody wants hold the places of the paper's profile.
+/// The cases: requests that are refused again and again fill a link; a dead host's response holds
+/// the only RPC that its server may have; responses that no client wants hold the places of the
+/// paper's profile.
 #[test]
-fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it() {
+fn lasting_obstacles_are_promised_no_deadline() {
     for seed in [518_657, 31_160, 50_282_580] {
         let mut scenario = Scenario::draw(seed);
         assert_eq!(run(&scenario, ()).violations, []);
@@ -45,16 +46,16 @@ fn no_deadline_is_promised_where_something_lasting_keeps_others_from_meeting_it(
     }
 }
 
-/// Grants that were never worth a packet; responses that nobody wanted, which held their servers'
-/// only RPCs; refused requests that a window far below the round trip made slow; requests for which
-/// there was no memory, sent again and again before what would have freed some; the one message
-/// that may go beyond the memory budget not granted, since others came first; requests that
-/// overtook the proof of their client's address; a request whose client moved in its midst, which
-/// was granted what had come already; responses whose client moved, and did not believe the server
-/// that it knew nothing of them; beside a hostile host, calls that its CUTOFFS in a server's name
-/// stopped, that the client disowned after its questions in a server's name, and that found no room
-/// besides its own; a call that began while its server did; one whose client moved, and left its
-/// server's only RPC to its former address.
+/// The cases, in words: grants that were smaller than a packet forever; responses without a client
+/// that held their servers' only RPCs; refused requests that a window far below the round trip made
+/// slow; requests without memory, resent again and again before anything could free some; the one
+/// message that may exceed the memory budget not granted because others came first; requests that
+/// overtook the validation of their client's address; a request whose client moved in its midst,
+/// which was granted bytes that had already arrived; responses whose client moved and did not
+/// accept the server's RPC_UNKNOWN; next to a hostile host, calls that its CUTOFFS in a server's
+/// name stopped, that the client disowned after challenges in a server's name, and that found no
+/// place because of its requests; a call that started while its server did; and one whose client
+/// moved and left its server's only RPC to its former address.
 #[test]
 fn scenarios_that_once_broke_a_promise_keep_it() {
     for seed in [
@@ -66,16 +67,16 @@ fn scenarios_that_once_broke_a_promise_keep_it() {
     }
 }
 
-/// A client that stands still five times for 150 ms, longer than `linux` waits for anybody, while
-/// it makes 16 calls of 1 MB. Its server does not, and nothing is lost.
+/// A client that pauses five times for 150 ms, longer than `linux` waits for a peer, while it makes
+/// 16 calls of 1 MB. Its server does not pause, and nothing is lost.
 fn stalls(config: Config) -> Scenario {
     let drawn = Scenario::draw(1);
     let (client, server) = (HostId(0), HostId(1));
-    let network = Rack {
+    let network = SwarmNetwork {
         rate: LinkRate::new(Rate::gbps(1)),
         buffer_bytes: 4_000_000,
-        framing: Framing::Ip146,
-        mtu: Framing::MTU,
+        framing: Headers::Ip146,
+        mtu: Headers::MTU,
         ..drawn.network
     };
     let call = |n: u64| PlannedCall {
@@ -102,14 +103,14 @@ fn stalls(config: Config) -> Scenario {
     scenario.moves.clear();
     scenario.hostile = None;
     let Scenario { links, impaired, host_faults, moves, .. } = &scenario;
-    let faults = Faults { links, impaired, hosts: host_faults, moves, hostile: None };
+    let faults = ScenarioFaults { links, impaired, hosts: host_faults, moves, hostile: None };
     let physics = (&scenario.network, scenario.network.rate);
     scenario.promises = promises(&scenario.config, physics, &faults, &scenario.calls);
     scenario
 }
 
 #[test]
-fn a_client_that_stands_still_loses_no_call_whatever_its_profile() {
+fn a_client_that_pauses_loses_no_call_in_any_profile() {
     let rate = Rate::gbps(1);
     let linux = Config::linux().link_rate(rate);
     for config in [Config::sigcomm18(rate), linux, Config::for_users(rate)] {

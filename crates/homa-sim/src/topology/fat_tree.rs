@@ -2,9 +2,8 @@
 
 use super::{Physics, Pods, Wiring};
 
-/// `k` pods of `k/2` TOR and `k/2` aggregation switches each, `k²/4` core switches. With
-/// `oversubscription` 1 every TOR switch has `k/2` hosts and the network is non-blocking; with `n`
-/// it has `n k/2`.
+/// `k` pods of `k/2` TOR and `k/2` aggregation switches each, and `k²/4` core switches. Every TOR
+/// switch has `oversubscription` x `k/2` hosts; if that factor is 1, the network is non-blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FatTree {
     /// Ports of a switch; even, at least 2.
@@ -16,7 +15,7 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// Its pods. An odd `k` counts as the even number below, at least 2.
+    /// The pods of this tree. An odd `k` counts as the even number below, at least 2.
     pub fn pods(&self) -> Pods {
         let half = (self.k / 2).max(1);
         Pods {
@@ -35,7 +34,7 @@ impl FatTree {
         self.pods().hosts()
     }
 
-    /// Compiles.
+    /// Compiles the topology.
     pub fn wire(&self) -> Wiring {
         self.pods().wire()
     }

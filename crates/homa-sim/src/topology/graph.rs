@@ -1,10 +1,10 @@
-//! Any topology, from a list of links.
+//! Any topology, read from a list of links.
 //!
-//! One link per line, both directions alike: `from,to,gbps,delay_ns`, for example
-//! `h0,s3,100,500`. `h` and a number is a host, any other name a switch. Hosts are numbered from 0
-//! without gaps and have one link each, to a switch; switches have two or more, and none stands
-//! apart. Blanks and quotes around fields mean nothing. Lines that begin with `#`, empty lines and
-//! the header are skipped. Frames take shortest paths (fewest links), all of them.
+//! Each line is a link with equal directions: `from,to,gbps,delay_ns`, for example `h0,s3,100,500`.
+//! A name of `h` and a number is a host; any other name is a switch. Hosts are numbered from 0
+//! without gaps and have one link each, to a switch. Switches have two or more links, and every
+//! switch can reach a host. Blanks and quotes around fields are ignored. Lines that begin with `#`,
+//! empty lines and the header are skipped. Frames take all shortest paths (fewest links).
 
 use std::collections::BTreeMap;
 
@@ -12,61 +12,62 @@ use homa_proto::Rate;
 
 use crate::time::SimDuration;
 
-use super::{NodeId, PortSpec, Routes, Table, Tier, Wiring};
+use super::{NodeId, PortSpec, RouteTable, Routes, Tier, Wiring};
 
 /// A list of links that passed all checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     /// By host: its link.
-    access: Vec<Link>,
-    between: Vec<Link>,
+    access: Vec<NamedLink>,
+    between: Vec<NamedLink>,
     /// Names of the switches, by number.
     switches: Vec<String>,
 }
 
-/// Two nodes, hosts and switches numbered apart; for hosts the switch is `b`.
+/// A link between two nodes; hosts and switches are numbered separately. If it has a host, the
+/// switch is `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Link {
+struct NamedLink {
     a: u32,
     b: u32,
     rate: Rate,
     delay: SimDuration,
 }
 
-/// What is wrong with a list of links, and where.
+/// An error in a list of links, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphError {
-    /// Line of the text, 1 the first; 0: of the list as a whole.
+    /// Line of the text, from 1; 0 if the error concerns the whole list.
     pub line: usize,
-    /// What.
+    /// The error.
     pub fault: GraphFault,
 }
 
-/// What may be wrong with a list of links.
+/// Errors in a list of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphFault {
-    /// Not four fields.
+    /// The line does not have four fields.
     Fields,
-    /// Not a rate from 0.02 Gbit/s on.
+    /// The rate is not a number of at least 0.02 Gbit/s.
     Rate(String),
-    /// Not a delay from 0 to 500,000 ns.
+    /// The delay is not a number from 0 to 500,000 ns.
     Delay(String),
-    /// A link between two hosts, or from a node to itself.
+    /// A link joins two hosts, or a node with itself.
     Ends,
     /// A host has a second link.
     SecondLink(String),
-    /// No host has this number although one has a higher.
+    /// No host has this number, although one has a higher number.
     Gap(u32),
-    /// A host's number begins with zeros.
+    /// A host's number has leading zeros.
     Zeros(String),
-    /// A switch has a single link, so that nothing goes through it.
+    /// A switch has a single link, so that no frame can pass through it.
     Stub(String),
     /// No host reaches this switch.
     Island(String),
-    /// There is no way between these hosts.
+    /// No path joins these hosts.
     Apart(u32, u32),
-    /// No hosts at all.
+    /// The list has no hosts.
     Empty,
 }
 
@@ -77,50 +78,53 @@ impl std::fmt::Display for GraphError {
         }
         match &self.fault {
             GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
-            GraphFault::Rate(text) => write!(f, "`{text}` is no rate in Gbit/s, at least 0.02"),
-            GraphFault::Delay(text) => {
-                write!(f, "`{text}` is no delay in ns, at most 500,000")
+            GraphFault::Rate(text) => {
+                write!(f, "`{text}` is not a rate in Gbit/s of at least 0.02")
             }
-            GraphFault::Ends => write!(f, "a link joins two switches, or a host and a switch"),
-            GraphFault::SecondLink(name) => write!(f, "`{name}` has a link already"),
+            GraphFault::Delay(text) => {
+                write!(f, "`{text}` is not a delay from 0 to 500,000 ns")
+            }
+            GraphFault::Ends => write!(f, "a link must join two switches, or a host and a switch"),
+            GraphFault::SecondLink(name) => {
+                write!(f, "`{name}` already has a link: a host has one")
+            }
             GraphFault::Gap(number) => {
                 write!(f, "host `h{number}` is missing: number hosts from 0 without gaps")
             }
-            GraphFault::Zeros(name) => write!(f, "write `{name}` without zeros in front"),
-            GraphFault::Stub(name) => write!(
-                f,
-                "`{name}` is a switch with a single link: hosts are named h0, h1, h2, ..."
-            ),
+            GraphFault::Zeros(name) => write!(f, "write `{name}` without leading zeros"),
+            GraphFault::Stub(name) => {
+                write!(f, "`{name}` is a switch with a single link; name hosts h0, h1, h2, ...")
+            }
             GraphFault::Island(name) => write!(f, "no host reaches the switch `{name}`"),
-            GraphFault::Apart(a, b) => write!(f, "there is no way from `h{a}` to `h{b}`"),
-            GraphFault::Empty => write!(f, "there are no hosts"),
+            GraphFault::Apart(a, b) => write!(f, "no path from `h{a}` to `h{b}`: add a link"),
+            GraphFault::Empty => write!(f, "no hosts: list links such as `h0,s0,10,500`"),
         }
     }
 }
 
 impl std::error::Error for GraphError {}
 
-/// A name of the list.
-enum Name {
+/// A node's name.
+enum NodeName {
     Host(u32),
     Switch(u32),
 }
 
-/// Numbers switches in the order they appear.
+/// Numbers switches in the order of appearance.
 #[derive(Default)]
 struct Names {
     numbers: BTreeMap<String, u32>,
-    /// By switch: links, and the line of the first.
+    /// By switch: number of links, and the line of the first.
     links: Vec<(u32, usize)>,
 }
 
 impl Names {
-    fn read(&mut self, text: &str, line: usize) -> Result<Name, GraphFault> {
+    fn read(&mut self, text: &str, line: usize) -> Result<NodeName, GraphFault> {
         let digits = text.strip_prefix('h').unwrap_or("");
         if let Ok(number) = digits.parse::<u32>() {
             let plain = digits == number.to_string();
             return if plain {
-                Ok(Name::Host(number))
+                Ok(NodeName::Host(number))
             } else {
                 Err(GraphFault::Zeros(text.into()))
             };
@@ -131,7 +135,7 @@ impl Names {
             self.links.push((0, line));
         }
         self.links[number as usize].0 += 1;
-        Ok(Name::Switch(number))
+        Ok(NodeName::Switch(number))
     }
 
     /// The first switch with a single link.
@@ -146,7 +150,7 @@ impl Graph {
     /// Reads a list of links.
     pub fn from_csv(text: &str) -> Result<Self, GraphError> {
         let mut names = Names::default();
-        let mut access: BTreeMap<u32, Link> = BTreeMap::new();
+        let mut access: BTreeMap<u32, NamedLink> = BTreeMap::new();
         let mut between = Vec::new();
         for (line, content) in (1..).zip(text.lines().map(str::trim)) {
             if content.is_empty()
@@ -159,13 +163,13 @@ impl Graph {
             let fields: Vec<&str> = content.split(',').map(bare).collect();
             let [from, to, gbps, delay] = fields[..] else { return Err(wrong(GraphFault::Fields)) };
             let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
-            let link = |a, b| Link { a, b, rate, delay };
+            let link = |a, b| NamedLink { a, b, rate, delay };
             let ends =
                 (names.read(from, line).map_err(wrong)?, names.read(to, line).map_err(wrong)?);
             match ends {
-                (Name::Switch(a), Name::Switch(b)) if a != b => between.push(link(a, b)),
-                (Name::Host(host), Name::Switch(switch))
-                | (Name::Switch(switch), Name::Host(host)) => {
+                (NodeName::Switch(a), NodeName::Switch(b)) if a != b => between.push(link(a, b)),
+                (NodeName::Host(host), NodeName::Switch(switch))
+                | (NodeName::Switch(switch), NodeName::Host(host)) => {
                     if access.insert(host, link(host, switch)).is_some() {
                         return Err(wrong(GraphFault::SecondLink(format!("h{host}"))));
                     }
@@ -195,13 +199,13 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Every switch has a way to some host's.
+    /// Checks that every switch has a path to a host's switch.
     fn check_reached(&self) -> Result<(), GraphFault> {
         let mut reached = vec![false; self.switches.len()];
         self.access.iter().for_each(|link| reached[link.b as usize] = true);
         loop {
-            let apart = |link: &&Link| reached[link.a as usize] != reached[link.b as usize];
-            let Some(&Link { a, b, .. }) = self.between.iter().find(apart) else { break };
+            let apart = |link: &&NamedLink| reached[link.a as usize] != reached[link.b as usize];
+            let Some(&NamedLink { a, b, .. }) = self.between.iter().find(apart) else { break };
             (reached[a as usize], reached[b as usize]) = (true, true);
         }
         match reached.iter().position(|reached| !reached) {
@@ -224,15 +228,15 @@ impl Graph {
         Ok(())
     }
 
-    /// The switches by name; as nodes they follow the hosts in this order.
+    /// Names of the switches. As nodes, they follow the hosts in this order.
     pub fn switches(&self) -> &[String] {
         &self.switches
     }
 
-    /// Compiles.
+    /// Compiles the topology.
     pub fn wire(&self) -> Wiring {
         let hosts = self.access.len() as u32;
-        let port = |tier, from, to, link: &Link| PortSpec {
+        let port = |tier, from, to, link: &NamedLink| PortSpec {
             from: NodeId(from),
             to: NodeId(to),
             tier,
@@ -249,12 +253,12 @@ impl Graph {
         }
         let alive = vec![true; ports.len()];
         let switches = self.switches.len() as u32;
-        let table = Table::new((hosts, switches), &ports, &alive);
+        let table = RouteTable::new((hosts, switches), &ports, &alive);
         Wiring::new(hosts, switches, ports, Routes::Table(table))
     }
 }
 
-/// A field without the blanks and quotes around it.
+/// A field without surrounding blanks and quotes.
 fn bare(field: &str) -> &str {
     field.trim().trim_matches('"').trim()
 }

@@ -1,4 +1,4 @@
-//! How long a message takes in an empty network: the denominator of slowdowns.
+//! The time of a message in an empty network, which is the denominator of slowdowns.
 
 use crate::time::{LinkRate, SimDuration, SimTime};
 
@@ -21,8 +21,8 @@ impl Wiring {
         }
     }
 
-    /// From the first frame's first bit at the sender to the last frame's being acted upon at the
-    /// receiver, store and forward, frames of these wire bytes back to back on one path.
+    /// Time from the first bit at the sender to the processing of the last frame at the receiver:
+    /// store and forward, with frames of these wire bytes back to back on one path.
     pub fn ideal(&self, from: HostId, to: HostId, frames: &[u32]) -> SimDuration {
         let mut arrivals = vec![SimTime::ZERO; frames.len()];
         for PortId(port) in self.path(from, to) {

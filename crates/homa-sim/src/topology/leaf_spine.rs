@@ -1,14 +1,14 @@
-//! Two tiers: every TOR switch has one link to every spine. And one tier: a single switch.
+//! Two tiers, in which every TOR switch has one link to every spine; and one tier, a single switch.
 
 use super::{Physics, PortSpec, Routes, Tier, TreeSwitch, Wiring};
 
-/// Racks of hosts under TOR switches, joined by spine (aggregation) switches. Oversubscribed when
-/// `hosts_per_rack * host_rate > spines * fabric_rate`.
+/// Racks of hosts under TOR switches, joined by spine (aggregation) switches. The network is
+/// oversubscribed if `hosts_per_rack * host_rate > spines * fabric_rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSpine {
     /// TOR switches.
     pub racks: u32,
-    /// Hosts below each.
+    /// Hosts per rack.
     pub hosts_per_rack: u32,
     /// Spine switches.
     pub spines: u32,
@@ -22,7 +22,7 @@ impl LeafSpine {
         Self { racks: 9, hosts_per_rack: 16, spines: 4, physics: Physics::homa() }
     }
 
-    /// Compiles. Counts of zero count as one.
+    /// Compiles the topology. Counts of zero count as one.
     pub fn wire(&self) -> Wiring {
         let (racks, each) = (self.racks.max(1), self.hosts_per_rack.max(1));
         let spines = self.spines.max(1);
@@ -65,14 +65,14 @@ impl LeafSpine {
 /// Hosts around one switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleSwitch {
-    /// How many.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Rates and delays; `fabric_rate` is not used.
+    /// Rates and delays; `fabric_rate` is unused.
     pub physics: Physics,
 }
 
 impl SingleSwitch {
-    /// Compiles. Zero hosts count as one.
+    /// Compiles the topology. Zero hosts count as one.
     pub fn wire(&self) -> Wiring {
         let hosts = self.hosts.max(1);
         let ups = (0..hosts).map(|host| self.physics.host_up(host, hosts));

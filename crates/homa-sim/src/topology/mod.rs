@@ -1,10 +1,9 @@
-//! Who is wired to whom, how fast, how far: descriptions that compile into [`Wiring`].
+//! Topologies: nodes, links, rates and delays, as descriptions that compile into [`Wiring`].
 //!
 //! A cable is two directed links; a *port* is the sending end of one. Each link has a rate and one
-//! fixed delay, into which everything that is pure latency is folded: propagation, the switch's
-//! traversal at its far end, the software and NIC of hosts. Invariants of every wiring: port `h` is
-//! host `h`'s uplink and port `hosts + h` the link down to it; routes never loop and reach every
-//! host.
+//! fixed delay, which includes all pure latency: propagation, the traversal of the switch at its
+//! far end, and software and NICs of hosts. Invariants of every wiring: port `h` is host `h`'s
+//! uplink, and port `hosts + h` is the downlink to it; routes never loop and reach every host.
 
 mod fat_tree;
 mod graph;
@@ -17,13 +16,13 @@ pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
 pub use pods::Pods;
-pub(crate) use routes::{Choices, Routes, Table, TreeSwitch};
+pub(crate) use routes::{Choices, RouteTable, Routes, TreeSwitch};
 
 use homa_proto::Rate;
 
 use crate::time::{LinkRate, SimDuration};
 
-/// A host's number, also its [`homa_proto::PeerId`] as applications and probes see it.
+/// A host's number, which is also its [`homa_proto::PeerId`] for applications and probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
@@ -35,7 +34,7 @@ pub struct PortId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// Where in the hierarchy a port sends: the rows of queue-length tables (Homa §5.2 Table 1).
+/// A port's place in the hierarchy: the rows of queue-length tables (Homa §5.2 Table 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// A host's NIC to its TOR switch.
@@ -55,7 +54,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// All tiers, from sender to receiver.
+    /// All tiers, in the order from sender to receiver.
     pub const ALL: [Self; 7] = [
         Self::HostUp,
         Self::TorUp,
@@ -83,46 +82,46 @@ impl Tier {
 /// A directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// Who sends.
+    /// The sending node.
     pub from: NodeId,
-    /// Who receives.
+    /// The receiving node.
     pub to: NodeId,
-    /// Where in the hierarchy.
+    /// Place in the hierarchy.
     pub tier: Tier,
     /// Rate.
     pub rate: Rate,
-    /// From the last bit's leaving the port to its being acted upon at the other end.
+    /// Time from the last bit leaving the port to its processing at the other end.
     pub delay: SimDuration,
 }
 
 impl PortSpec {
-    /// False when the engine cannot carry the link: see [`Wiring::unfit`].
+    /// False if the engine cannot simulate the link; see [`Wiring::unfit`].
     pub fn fits(&self) -> bool {
         let serialisation = LinkRate::new(self.rate).serialisation(JUMBO);
         serialisation.0.saturating_add(self.delay.0) <= u64::from(u32::MAX)
     }
 }
 
-/// The delays and rates from which regular topologies make their links.
+/// Rates and delays of the links of regular topologies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Physics {
-    /// Between hosts and switches.
+    /// Rate between hosts and switches.
     pub host_rate: Rate,
-    /// Between switches.
+    /// Rate between switches.
     pub fabric_rate: Rate,
-    /// Of the sending host: software and NIC.
+    /// Delay of the sending host: software and NIC.
     pub sender_delay: SimDuration,
-    /// Of each switch traversed.
+    /// Delay of each switch traversed.
     pub switch_delay: SimDuration,
-    /// Of the receiving host.
+    /// Delay of the receiving host.
     pub receiver_delay: SimDuration,
-    /// Of each cable.
+    /// Delay of each cable.
     pub propagation: SimDuration,
 }
 
 impl Physics {
-    /// Homa §5.2 as its authors simulated it: 10 and 40 Gbit/s; 0.5 us of software at either host
-    /// and 0.5 us in the sender's NIC; 0.25 us per switch; no propagation.
+    /// Homa §5.2 as its authors simulated it: 10 and 40 Gbit/s; 0.5 us of software at each host and
+    /// 0.5 us in the sender's NIC; 0.25 us per switch; no propagation delay.
     pub const fn homa() -> Self {
         Self {
             host_rate: Rate::gbps(10),
@@ -134,7 +133,7 @@ impl Physics {
         }
     }
 
-    /// Every link has the same delay and nothing else takes time.
+    /// Every link has the same delay, and there are no other delays.
     pub const fn uniform(host_rate: Rate, fabric_rate: Rate, delay: SimDuration) -> Self {
         Self {
             host_rate,
@@ -177,7 +176,7 @@ impl Physics {
     }
 }
 
-/// Wire bytes of the longest frame that Ethernet switches commonly take.
+/// Wire bytes of the longest frame that Ethernet switches usually accept.
 const JUMBO: u32 = 9_038;
 
 /// A compiled topology.
@@ -209,20 +208,20 @@ impl Wiring {
         &self.ports
     }
 
-    /// How switches choose.
+    /// The routing of switches.
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// The first port, if any, whose link is too slow or too long for the engine: a frame of 9,038
-    /// bytes (jumbo) must be there after 4.29 ms, which is 2^32 ps.
+    /// The first port whose link is too slow or too long for the engine, if any: a frame of 9,038
+    /// bytes (jumbo) must arrive within 4.29 ms, which is 2^32 ps.
     pub fn unfit(&self) -> Option<PortId> {
         self.ports.iter().position(|port| !port.fits()).map(|at| PortId(at as u32))
     }
 
-    /// Finds new routes that use only the ports that are `alive`.
+    /// Recomputes the routes over the ports that are `alive`.
     pub(crate) fn reroute(&mut self, alive: &[bool]) {
-        let table = Table::new((self.hosts, self.switches), &self.ports, alive);
+        let table = RouteTable::new((self.hosts, self.switches), &self.ports, alive);
         self.routes = Routes::Table(table);
     }
 
@@ -236,9 +235,9 @@ impl Wiring {
         PortId(self.hosts + host.0)
     }
 
-    /// Shortest paths between distant hosts, as senders that number them count
-    /// ([`crate::fabric::Forwarding::Source`]): all of a tree's; in other networks, where switches
-    /// hash the number, enough numbers to reach most.
+    /// Number of shortest paths between distant hosts, for senders that number them
+    /// ([`crate::fabric::Forwarding::Source`]). In trees these are all paths; in other networks,
+    /// whose switches hash the number, enough numbers to reach most paths.
     pub fn paths(&self) -> u32 {
         let ups = |tier| {
             let of_tier = self.ports.iter().filter(|port| port.tier == tier);

@@ -5,23 +5,24 @@ use homa_proto::Rate;
 use super::{Physics, PortSpec, Routes, Tier, TreeSwitch, Wiring};
 
 /// Pods in which every TOR switch is connected to every aggregation switch. Aggregation switches
-/// of the same number in their pods share `cores` core switches, which no others reach.
+/// with the same number in their pods share `cores` core switches, which no other switch reaches.
 ///
-/// HULL's simulation (NSDI 2012 §6.3) has 8 pods of 4 TORs and 2 aggregation switches, 6 hosts per
-/// TOR and 4 core switches above each aggregation switch: 192 hosts, 56 switches of 8 ports.
+/// For example, HULL's simulation (NSDI 2012 §6.3) has 8 pods of 4 TORs and 2 aggregation switches,
+/// 6 hosts per TOR and 4 core switches above each aggregation switch: 192 hosts and 56 switches of
+/// 8 ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pods {
-    /// Pods; at least 1, as all that follow.
+    /// Number of pods; at least 1, like all counts below.
     pub pods: u32,
-    /// TOR switches in each.
+    /// TOR switches per pod.
     pub racks: u32,
-    /// Hosts at each TOR switch.
+    /// Hosts per TOR switch.
     pub hosts_per_rack: u32,
-    /// Aggregation switches in each pod.
+    /// Aggregation switches per pod.
     pub aggrs: u32,
-    /// Core switches above each aggregation switch; in all `aggrs` times as many.
+    /// Core switches above each aggregation switch, so `aggrs` times as many in total.
     pub cores: u32,
-    /// Between aggregation and core switches; `None`: as between other switches.
+    /// Rate between aggregation and core switches; if `None`, that of `physics` between switches.
     pub core_rate: Option<Rate>,
     /// Rates and delays.
     pub physics: Physics,
@@ -45,7 +46,7 @@ impl Pods {
         self.hosts() + self.tors() + pod * self.aggrs + j
     }
 
-    /// Core switch `i` of the group that aggregation switches number `j` of all pods share.
+    /// Core switch `i` of the group shared by the aggregation switches with number `j` in all pods.
     fn core(&self, j: u32, i: u32) -> u32 {
         self.hosts() + self.tors() + self.pods * self.aggrs + j * self.cores + i
     }
@@ -59,7 +60,7 @@ impl Pods {
         2 * self.hosts() + before[tier as usize]
     }
 
-    /// Compiles.
+    /// Compiles the topology.
     pub fn wire(&self) -> Wiring {
         let switches = self.tors() + self.aggrs * (self.pods + self.cores);
         Wiring::new(self.hosts(), switches, self.ports(), Routes::Tree(self.tree()))

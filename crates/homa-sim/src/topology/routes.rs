@@ -1,14 +1,14 @@
-//! Which ports lead to a host: by arithmetic in trees, by a table of all shortest paths elsewhere
-//! and where links have failed.
+//! Routes to a host: computed in trees, and looked up in a table of all shortest paths in other
+//! networks and after a link has failed.
 
 use super::PortSpec;
 
-/// A switch of a tree: hosts below it have one way down, all others any way up.
+/// A switch of a tree: one port leads down to each host below it, and any port up to all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeSwitch {
     /// The first host below.
     pub first_host: u32,
-    /// How many hosts are below.
+    /// Number of hosts below.
     pub hosts: u32,
     /// Hosts below each port down.
     pub stride: u32,
@@ -16,19 +16,19 @@ pub(crate) struct TreeSwitch {
     pub down: u32,
     /// The first port up.
     pub up: u32,
-    /// How many ports up.
+    /// Number of ports up.
     pub ups: u32,
 }
 
-/// The ports that a switch may choose from: consecutive numbers, or consecutive entries of the
-/// table.
+/// The ports among which a switch may choose: consecutive numbers, or consecutive entries of the
+/// route table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choices {
-    /// The first.
+    /// The first port or entry.
     pub first: u32,
-    /// How many; 0: no way.
+    /// Number of ports; 0 if no path exists.
     pub count: u32,
-    /// Entries of the table.
+    /// These are entries of the table.
     pub listed: bool,
 }
 
@@ -36,30 +36,30 @@ impl Choices {
     const NONE: Self = Self { first: 0, count: 0, listed: false };
 }
 
-/// How switches choose. See [`super::Wiring::routes`].
+/// The routing of switches; see [`super::Wiring::routes`].
 #[derive(Clone, Debug)]
 pub(crate) enum Routes {
-    /// By arithmetic.
+    /// Computed from numbers.
     Tree(Vec<TreeSwitch>),
-    /// By look-up.
-    Table(Table),
+    /// Looked up.
+    Table(RouteTable),
 }
 
-/// For every switch and every switch that has hosts, the ports on shortest paths.
+/// The ports on shortest paths, for every pair of a switch and a switch with hosts (leaf).
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    /// By host: the number of its switch among those that have hosts.
+pub(crate) struct RouteTable {
+    /// By host: the number of its leaf.
     leaf_of: Vec<u32>,
-    /// By leaf: which switch it is.
+    /// By leaf: its switch.
     leaves: Vec<u32>,
-    /// By host: the port down to it, unless that has failed.
+    /// By host: the port down to it, unless its link is down.
     down: Vec<Option<u32>>,
-    /// By switch and leaf: where its entries begin in `ports`; one more at the end.
+    /// By switch and leaf: start of its entries in `ports`, and the end of the last.
     starts: Vec<u32>,
     ports: Vec<u32>,
 }
 
-impl Table {
+impl RouteTable {
     /// All shortest paths over the ports that are `alive`.
     pub fn new((hosts, switches): (u32, u32), ports: &[PortSpec], alive: &[bool]) -> Self {
         let up = |host: u32| ports[host as usize].to.0 - hosts;
@@ -69,7 +69,7 @@ impl Table {
         let leaf_of = (0..hosts).map(|host| leaves.partition_point(|&l| l < up(host)) as u32);
         let leaf_of = leaf_of.collect();
         let down = (0..hosts).map(|h| alive[(hosts + h) as usize].then_some(hosts + h)).collect();
-        // Between switches, by sender.
+        // Links between switches, by sender.
         let between: Vec<(u32, u32, u32)> = (0..)
             .zip(ports)
             .skip(2 * hosts as usize)
@@ -109,7 +109,7 @@ impl Table {
     }
 }
 
-/// Links from every switch to `leaf`; `MAX`: no way.
+/// Number of links from every switch to `leaf`; `MAX` if no path exists.
 fn distances(leaf: u32, switches: u32, links: &[(u32, u32, u32)]) -> Vec<u32> {
     let mut backwards: Vec<Vec<u32>> = vec![Vec::new(); switches as usize];
     for &(from, to, _) in links {
@@ -132,7 +132,7 @@ fn distances(leaf: u32, switches: u32, links: &[(u32, u32, u32)]) -> Vec<u32> {
 }
 
 impl Routes {
-    /// The ports of `switch` (0 the first) on shortest paths to host `to`.
+    /// The ports of `switch` (numbered from 0) on shortest paths to host `to`.
     #[inline]
     pub(crate) fn choices(&self, switch: u32, to: u32) -> Choices {
         match self {

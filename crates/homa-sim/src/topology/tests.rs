@@ -1,4 +1,5 @@
-//! Routes reach every host by shortest paths; lists of links are read, and errors name their line.
+//! Claims about topologies: routes reach every host by shortest paths, and errors in lists of links
+//! name their line.
 
 use super::*;
 
@@ -6,7 +7,7 @@ fn physics() -> Physics {
     Physics::uniform(Rate::gbps(100), Rate::gbps(100), SimDuration::nanos(500))
 }
 
-/// Links from host to host, by the wiring's own routes.
+/// Number of links from host to host, by the wiring's routes.
 fn lengths(wiring: &Wiring) -> Vec<usize> {
     let hosts = wiring.hosts();
     let pairs = (0..hosts).flat_map(|a| (0..hosts).map(move |b| (a, b))).filter(|(a, b)| a != b);
@@ -24,7 +25,7 @@ fn lengths(wiring: &Wiring) -> Vec<usize> {
 }
 
 #[test]
-fn arithmetic_finds_paths_as_short_as_a_search_does() {
+fn computed_routes_are_as_short_as_searched_ones() {
     let leaf_spine = LeafSpine { racks: 3, hosts_per_rack: 5, spines: 2, physics: physics() };
     let tree = |k, oversubscription| FatTree { k, oversubscription, physics: physics() }.wire();
     for wiring in [leaf_spine.wire(), tree(4, 1), tree(4, 3), tree(6, 1)] {
@@ -39,7 +40,7 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
     let tree = FatTree { k: 16, oversubscription: 1, physics: physics() };
     let wiring = tree.wire();
     assert_eq!((tree.hosts(), wiring.hosts(), wiring.switches()), (1_024, 1_024, 320));
-    // Every tier has as many links as there are hosts, both ways.
+    // Every tier has as many links as there are hosts, in each direction.
     assert_eq!(wiring.ports().len(), 6 * 1_024);
     for tier in Tier::ALL.into_iter().filter(|tier| *tier != Tier::Fabric) {
         assert_eq!(wiring.ports().iter().filter(|port| port.tier == tier).count(), 1_024);
@@ -49,7 +50,7 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
 }
 
 #[test]
-fn links_too_slow_or_too_long_for_the_engine_are_found() {
+fn links_that_the_engine_cannot_simulate_are_found() {
     let rack = |mbps, delay| {
         let physics = Physics::uniform(Rate::mbps(mbps), Rate::mbps(mbps), delay);
         SingleSwitch { hosts: 2, physics }.wire().unfit()
@@ -60,7 +61,7 @@ fn links_too_slow_or_too_long_for_the_engine_are_found() {
 }
 
 #[test]
-fn all_equal_paths_are_found_where_a_table_decides() {
+fn a_route_table_has_all_equal_paths() {
     let mut wiring = LeafSpine::homa().wire();
     wiring.reroute(&vec![true; wiring.ports().len()]);
     let choices = wiring.routes().choices(0, 100);
@@ -81,26 +82,26 @@ fn a_list_of_links_becomes_a_network() {
 }
 
 #[test]
-fn what_is_wrong_with_a_list_is_said_with_its_line() {
+fn errors_in_a_list_of_links_name_their_line() {
     let error = |text: &str| Graph::from_csv(text).unwrap_err().to_string();
-    assert_eq!(error(""), "there are no hosts");
+    assert_eq!(error(""), "no hosts: list links such as `h0,s0,10,500`");
     assert_eq!(error("h0,a,10"), "line 1: write `from,to,gbps,delay_ns`");
-    assert_eq!(error("\nh0,a,fast,0"), "line 2: `fast` is no rate in Gbit/s, at least 0.02");
-    assert_eq!(error("h0,a,0,0"), "line 1: `0` is no rate in Gbit/s, at least 0.02");
-    assert!(error("h0,a,1,-1").starts_with("line 1: `-1` is no delay"));
-    assert!(error("h0,h1,1,1").starts_with("line 1: a link joins"));
-    assert_eq!(error("h0,a,1,1\nh0,b,1,1"), "line 2: `h0` has a link already");
+    assert_eq!(error("\nh0,a,fast,0"), "line 2: `fast` is not a rate in Gbit/s of at least 0.02");
+    assert_eq!(error("h0,a,0,0"), "line 1: `0` is not a rate in Gbit/s of at least 0.02");
+    assert!(error("h0,a,1,-1").starts_with("line 1: `-1` is not a delay"));
+    assert!(error("h0,h1,1,1").starts_with("line 1: a link must join"));
+    assert_eq!(error("h0,a,1,1\nh0,b,1,1"), "line 2: `h0` already has a link: a host has one");
     assert!(error("h0,a,1,1\nh2,a,1,1").starts_with("host `h1` is missing"));
     let apart = "h0,a,1,1\nh1,a,1,1\nh2,b,1,1\nh3,b,1,1";
-    assert_eq!(error(apart), "there is no way from `h0` to `h2`");
+    assert_eq!(error(apart), "no path from `h0` to `h2`: add a link");
     let island = "h0,a,1,1\nh1,a,1,1\nb,c,1,1\nc,b,1,1";
     assert_eq!(error(island), "no host reaches the switch `b`");
-    // What was meant for a host.
+    // Mistyped hosts.
     for typo in ["H1", "host1", "h 1", "h-1"] {
         let text = format!("h0,a,1,1\n{typo},a,1,1");
         assert!(error(&text).starts_with(&format!("line 2: `{typo}` is a switch with")), "{typo}");
     }
-    assert_eq!(error("h0,a,1,1\nh01,a,1,1"), "line 2: write `h01` without zeros in front");
+    assert_eq!(error("h0,a,1,1\nh01,a,1,1"), "line 2: write `h01` without leading zeros");
     let quoted = "\"from\",\"to\",gbps,delay_ns\n\"h0\", \"a\" ,1,\"1\"\nh1,a,1,1";
     assert_eq!(Graph::from_csv(quoted).unwrap().wire().hosts(), 2);
 }

@@ -1,11 +1,11 @@
-//! What a [`Verifier`](super::Verifier) found.
+//! The result of a [`Verifier`](super::Verifier).
 
 use std::fmt;
 
 /// A law of physics that a trace breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The event, counted from 0.
+    /// Index of the event, from 0.
     pub event: u64,
     /// What is wrong.
     pub what: String,
@@ -33,19 +33,19 @@ impl Count {
     }
 }
 
-/// What was checked.
+/// How much was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Events.
+    /// Events read.
     pub events: u64,
-    /// Sent by hosts.
+    /// Frames that hosts sent.
     pub sent: Count,
-    /// Made by links that duplicate.
+    /// Extra copies made by links that duplicate.
     pub copied: Count,
-    /// Given to receivers.
+    /// Frames delivered to receivers.
     pub received: Count,
-    /// Lost.
+    /// Frames lost on the way.
     pub lost: Count,
-    /// Neither, at the end of the run.
-    pub under_way: Count,
+    /// Frames neither received nor lost when the run ended.
+    pub in_flight: Count,
 }

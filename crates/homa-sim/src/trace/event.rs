@@ -1,7 +1,7 @@
-//! Typed events of packets, in the order in which the engine reported them.
+//! Typed events of packets, in the order in which the engine reports them.
 //!
-//! Events of one port and of one packet come in the order of time; between ports a departure may be
-//! reported late, with its own time.
+//! Events of one port, and those of one packet, are in order of time. Across ports a departure may
+//! be reported late; it then carries the time at which it happened.
 
 use homa_proto::{Rate, Receipt};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub enum TraceEvent {
         /// The port.
         port: u32,
     },
-    /// A switch cut off its payload.
+    /// A switch trimmed its payload.
     Trimmed {
         /// When.
         at_ps: u64,
@@ -80,7 +80,7 @@ pub enum TraceEvent {
         /// Bytes on the wire that are left.
         left_bytes: u32,
     },
-    /// A switch turned it round, to its sender.
+    /// A switch returned it to its sender.
     Returned {
         /// When.
         at_ps: u64,
@@ -95,16 +95,16 @@ pub enum TraceEvent {
         at_ps: u64,
         /// The packet.
         slot: u32,
-        /// The second one.
+        /// The copy.
         copy: u32,
     },
-    /// It was held up where a link ends.
+    /// It was delayed at the end of a link.
     Deferred {
         /// When.
         at_ps: u64,
         /// The packet.
         slot: u32,
-        /// When it goes on.
+        /// When it continues.
         until_ps: u64,
     },
     /// It was given to a transport.
@@ -124,14 +124,14 @@ pub enum TraceEvent {
         at_ps: u64,
         /// The packet.
         slot: u32,
-        /// It found a full buffer (otherwise: a fault or a dead host).
+        /// True if a buffer was full; otherwise the cause is a fault or a dead host.
         overflow: bool,
     },
-    /// A link has another rate from the next frame on.
+    /// The rate of a link changed, from its next frame on.
     RateChanged {
         /// When.
         at_ps: u64,
-        /// The port that sends over it.
+        /// The port that sends over this link.
         port: u32,
         /// The new rate, bits per second.
         bits_per_second: u64,
@@ -158,32 +158,32 @@ impl TraceEvent {
     }
 }
 
-/// Who is told of events.
-pub trait Listener {
-    /// The next event.
-    fn hear(&mut self, event: &TraceEvent);
+/// A consumer of events.
+pub trait TraceListener {
+    /// Takes the next event.
+    fn on_event(&mut self, event: &TraceEvent);
 }
 
-/// Keeps all events of a run.
-impl Listener for Vec<TraceEvent> {
-    fn hear(&mut self, event: &TraceEvent) {
+/// Keeps every event of a run.
+impl TraceListener for Vec<TraceEvent> {
+    fn on_event(&mut self, event: &TraceEvent) {
         self.push(*event);
     }
 }
 
-impl<L: Listener> Listener for &mut L {
-    fn hear(&mut self, event: &TraceEvent) {
-        (**self).hear(event);
+impl<L: TraceListener> TraceListener for &mut L {
+    fn on_event(&mut self, event: &TraceEvent) {
+        (**self).on_event(event);
     }
 }
 
-/// Tells a listener what happens to packets.
+/// A probe that reports packet events to a listener.
 #[derive(Clone, Debug)]
 pub struct Recorder<L>(pub L);
 
-impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
+impl<T: Transport, L: TraceListener> Probe<T> for Recorder<L> {
     fn transmitted(&mut self, now: SimTime, host: HostId, slot: u32, _: &T::Packet, label: &Label) {
-        self.0.hear(&TraceEvent::Transmitted {
+        self.0.on_event(&TraceEvent::Transmitted {
             at_ps: now.0,
             slot,
             host: host.0,
@@ -194,7 +194,7 @@ impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
     }
 
     fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
-        self.0.hear(&TraceEvent::Enqueued {
+        self.0.on_event(&TraceEvent::Enqueued {
             at_ps: now.0,
             slot: frame.slot,
             port: frame.port.0,
@@ -204,11 +204,11 @@ impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
 
     fn departed(&mut self, at: SimTime, frame: &AtPort) {
         let port = frame.port.0;
-        self.0.hear(&TraceEvent::Departed { at_ps: at.0, slot: frame.slot, port });
+        self.0.on_event(&TraceEvent::Departed { at_ps: at.0, slot: frame.slot, port });
     }
 
     fn interrupted(&mut self, now: SimTime, frame: &AtPort) {
-        self.0.hear(&TraceEvent::Interrupted {
+        self.0.on_event(&TraceEvent::Interrupted {
             at_ps: now.0,
             slot: frame.slot,
             port: frame.port.0,
@@ -218,25 +218,25 @@ impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
 
     fn resumed(&mut self, now: SimTime, frame: &AtPort) {
         let port = frame.port.0;
-        self.0.hear(&TraceEvent::Resumed { at_ps: now.0, slot: frame.slot, port });
+        self.0.on_event(&TraceEvent::Resumed { at_ps: now.0, slot: frame.slot, port });
     }
 
     fn trimmed(&mut self, now: SimTime, frame: &AtPort) {
         let (slot, left_bytes) = (frame.slot, frame.wire_bytes);
-        self.0.hear(&TraceEvent::Trimmed { at_ps: now.0, slot, left_bytes });
+        self.0.on_event(&TraceEvent::Trimmed { at_ps: now.0, slot, left_bytes });
     }
 
     fn returned(&mut self, now: SimTime, slot: u32, wire_bytes: u16) {
         let left_bytes = u32::from(wire_bytes);
-        self.0.hear(&TraceEvent::Returned { at_ps: now.0, slot, left_bytes });
+        self.0.on_event(&TraceEvent::Returned { at_ps: now.0, slot, left_bytes });
     }
 
     fn copied(&mut self, now: SimTime, slot: u32, copy: u32) {
-        self.0.hear(&TraceEvent::Copied { at_ps: now.0, slot, copy });
+        self.0.on_event(&TraceEvent::Copied { at_ps: now.0, slot, copy });
     }
 
     fn deferred(&mut self, now: SimTime, slot: u32, until: SimTime) {
-        self.0.hear(&TraceEvent::Deferred { at_ps: now.0, slot, until_ps: until.0 });
+        self.0.on_event(&TraceEvent::Deferred { at_ps: now.0, slot, until_ps: until.0 });
     }
 
     fn received(
@@ -249,16 +249,16 @@ impl<T: Transport, L: Listener> Probe<T> for Recorder<L> {
         _: &Receipt,
     ) {
         let (host, from) = (host.0, from.0);
-        self.0.hear(&TraceEvent::Received { at_ps: now.0, slot, host, from });
+        self.0.on_event(&TraceEvent::Received { at_ps: now.0, slot, host, from });
     }
 
     fn lost(&mut self, now: SimTime, _: HostId, slot: u32, _: &T::Packet, cause: LossCause) {
         let overflow = cause == LossCause::Overflow;
-        self.0.hear(&TraceEvent::Lost { at_ps: now.0, slot, overflow });
+        self.0.on_event(&TraceEvent::Lost { at_ps: now.0, slot, overflow });
     }
 
     fn rate_changed(&mut self, now: SimTime, port: PortId, rate: Rate) {
         let (port, bits_per_second) = (port.0, rate.0);
-        self.0.hear(&TraceEvent::RateChanged { at_ps: now.0, port, bits_per_second });
+        self.0.on_event(&TraceEvent::RateChanged { at_ps: now.0, port, bits_per_second });
     }
 }

@@ -1,13 +1,13 @@
-//! Traces: what happened to every packet, for eyes, for Wireshark, and for a judge.
+//! Traces record what happened to every packet: for reading, for Wireshark and for a checker.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`event`] | typed events and the probe that tells of them |
+//! | [`event`] | typed events, and the probe that reports them |
 //! | [`pcapng`] | the packets as a capture file with real Homa headers |
-//! | [`checked`] | what was checked, and what is wrong |
-//! | [`verify`] | hears events and checks that physics holds |
+//! | [`checked`] | how much was checked, and the violations found |
+//! | [`verify`] | reads events and checks that they obey physics |
 //!
-//! Kept in memory, a trace holds every packet of a run: keep small ones.
+//! A trace in memory holds every packet of a run, so keep such runs short.
 
 pub mod checked;
 pub mod event;
@@ -15,6 +15,6 @@ pub mod pcapng;
 pub mod verify;
 
 pub use checked::{Checked, Count, Violation};
-pub use event::{Listener, Recorder, TraceEvent};
+pub use event::{Recorder, TraceEvent, TraceListener};
 pub use pcapng::Capture;
 pub use verify::Verifier;

@@ -1,24 +1,25 @@
-//! The packets of a run as a capture file that Wireshark opens: one interface per host, each packet
-//! where and when its sender's NIC begins it.
+//! Writes the packets of a run to a capture file that Wireshark opens. Each host is an interface,
+//! and each packet is recorded when its sender's NIC starts to send it.
 //!
-//! Headers are real: Ethernet, IPv4 with the priority as DSCP class selector, then Homa exactly as
-//! the Linux kernel module writes it (protocol 146), or in UDP datagrams. Payload bytes do not
-//! exist in a simulator; each record holds the headers and says how long the frame was (its
-//! simulated size without preamble, checksum and gap). The authors' framing has shorter headers
-//! than real Homa: where a frame was shorter than its headers, the record says their length.
+//! The headers are real: Ethernet, IPv4 with the priority as DSCP class selector, then Homa, either
+//! exactly as the Linux kernel module encodes it (protocol 146) or in UDP datagrams. A simulator
+//! has no payload bytes, so each record holds only the headers and states the original length of
+//! the frame (its simulated size without preamble, checksum and gap). The authors' framing has
+//! shorter headers than real Homa: if a simulated frame is shorter than the real headers, the
+//! record states the length of those headers.
 //!
-//! One-way messages (Homa §5.2) are not on the wire of real Homa, which only has RPCs: their
-//! packets have the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
+//! One-way messages (Homa §5.2) do not exist on the wire of real Homa, which only has RPCs. Their
+//! packets therefore carry the comment [`ONE_WAY`], which Wireshark shows and `homa pcap` reads.
 //!
 //! Format: the pcapng draft of the IETF (section header, interface description and enhanced packet
-//! blocks, nanoseconds).
+//! blocks; time stamps in nanoseconds).
 
 use std::io::{self, Write};
 
 use homa_proto::{Body, Packet, wire};
 
 use crate::engine::Probe;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
@@ -26,36 +27,38 @@ use crate::transport::{Label, Transport};
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
-/// Homa's port in UDP captures, and that of one-way messages, which have none: the wire reserves 0.
+/// Homa's UDP port. It also stands for the port of one-way messages, which have none, because the
+/// wire format reserves 0.
 const PORT: u16 = 4000;
 /// The comment of a packet of a one-way message: no response follows, and no acknowledgement.
 pub const ONE_WAY: &str = "one-way message";
-/// Preamble, frame check sequence and gap: on the wire, in no capture.
+/// Preamble, frame check sequence and gap: they take time on the wire but no capture holds them.
 const NOT_CAPTURED: u32 = 8 + 4 + 12;
 
-/// Writes packets as they are transmitted. The first error ends the capture and is kept.
+/// A probe that writes packets as they are transmitted. After the first error it writes nothing
+/// more, and [`Capture::finish`] returns that error.
 #[derive(Debug)]
 pub struct Capture<W> {
     out: W,
-    framing: Framing,
+    framing: Headers,
     packets: u64,
     limit: u64,
     error: Option<io::Error>,
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture of at most `limit` packets between `hosts` hosts.
-    pub fn new(mut out: W, hosts: u32, framing: Framing, limit: u64) -> io::Result<Self> {
+    /// Starts a capture of at most `limit` packets between `hosts` hosts.
+    pub fn new(mut out: W, hosts: u32, framing: Headers, limit: u64) -> io::Result<Self> {
         let mut section = Vec::new();
         section.extend(0x1A2B_3C4D_u32.to_le_bytes());
         section.extend([1, 0, 0, 0]);
         section.extend(u64::MAX.to_le_bytes());
         write_block(&mut out, 0x0A0D_0D0A, &section)?;
         for host in 0..hosts {
-            // Link type Ethernet, no limit of the captured length.
+            // Link type Ethernet, captured length not limited.
             let mut interface = vec![1, 0, 0, 0, 0, 0, 0, 0];
             option(&mut interface, 2, format!("host{host}").as_bytes());
-            // Time stamps in nanoseconds.
+            // Time stamps are in nanoseconds.
             option(&mut interface, 9, &[9]);
             interface.extend([0; 4]);
             write_block(&mut out, 1, &interface)?;
@@ -68,7 +71,7 @@ impl<W: Write> Capture<W> {
         self.packets
     }
 
-    /// Ends the capture; yields the writer, or the first error.
+    /// Ends the capture and returns the writer, or the first error.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error {
             return Err(error);
@@ -123,7 +126,7 @@ fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
     block.resize(block.len().next_multiple_of(4), 0);
 }
 
-/// Part of a one-way message, or about one: those are between no ports. Cutoffs are about hosts.
+/// Whether a packet is about a one-way message: those have no ports. Cutoffs belong to hosts.
 fn is_one_way(packet: &Packet) -> bool {
     let of_message = !matches!(packet.body, Body::Cutoffs { .. } | Body::Freeze);
     of_message && (packet.local_port, packet.remote_port) == (0, 0)
@@ -134,19 +137,19 @@ fn headers(
     from: u32,
     packet: &Packet,
     label: &Label,
-    (framing, number): (Framing, u64),
+    (framing, number): (Headers, u64),
 ) -> Vec<u8> {
     let mut homa = [0; 256];
     let port = |port: u16| if port == 0 { PORT } else { port };
     let (local_port, remote_port) = (port(packet.local_port), port(packet.remote_port));
     let packet = &Packet { local_port, remote_port, ..*packet };
     let encoded = match framing {
-        Framing::Udp => wire::datagram::encode(packet, number, &mut homa),
-        Framing::Ip146 | Framing::Authors => wire::encode(packet, &mut homa),
+        Headers::Udp => wire::datagram::encode(packet, number, &mut homa),
+        Headers::Ip146 | Headers::Authors => wire::encode(packet, &mut homa),
     };
-    // 256 bytes hold every header.
+    // The buffer of 256 bytes is larger than any header, so encoding does not fail.
     let homa = &homa[..encoded.unwrap_or(0)];
-    let udp = if framing == Framing::Udp { UDP } else { 0 };
+    let udp = if framing == Headers::Udp { UDP } else { 0 };
     let least = IPV4 + udp + homa.len();
     let payload = if let Body::Data(data) = packet.body { data.span.len } else { 0 };
     let total = (least + payload as usize) as u16;
@@ -159,20 +162,20 @@ fn headers(
         frame.extend(PORT.to_be_bytes());
         frame.extend(PORT.to_be_bytes());
         frame.extend((total - IPV4 as u16).to_be_bytes());
-        // No checksum: there is no payload to sum over.
+        // No checksum because there is no payload to sum.
         frame.extend([0, 0]);
     }
     frame.extend(homa);
     frame
 }
 
-/// A locally administered address.
+/// A locally administered MAC address.
 fn mac(host: u32) -> [u8; 6] {
     let [a, b, c, d] = host.to_be_bytes();
     [2, 0, a, b, c, d]
 }
 
-/// 10.0.0.1 is host 0.
+/// Hosts are numbered from 10.0.0.1, the address of host 0.
 fn address(host: u32) -> [u8; 4] {
     (0x0A00_0001 + host).to_be_bytes()
 }

@@ -1,4 +1,4 @@
-//! Claims about captures and about the judge of traces.
+//! Tests of captures and of the trace verifier.
 
 use super::*;
 use crate::engine::{NoFaults, Simulation};
@@ -9,14 +9,14 @@ use crate::scenario::{Exchange, TrafficEnding};
 use crate::scheme::{Environment, HomaConfig, homa};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{LeafSpine, Physics, SingleSwitch, Wiring};
-use crate::trace::{Checked, Count, Listener, Recorder, TraceEvent, Verifier, Violation};
+use crate::trace::{Checked, Count, Recorder, TraceEvent, TraceListener, Verifier, Violation};
 use crate::traffic::open_loop::{OpenLoop, Pairs};
 use crate::traffic::{Distance, Generator, Limits, Pattern};
 use homa_proto::{Body, PeerId, Rate};
 use homa_workload::sizes::Workload;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-/// Eight hosts in two racks under load: capture and trace of the same run.
+/// Simulates eight hosts in two racks under load; returns the trace and the capture of that run.
 fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let physics = Physics::homa();
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2, physics }.wire();
@@ -38,7 +38,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let pattern = Pattern { source, exchange: Exchange::Echo, response_bytes: None };
     let distance = Distance { rack: 4, pod: 8 };
     let generator = Generator::new(8, pattern, limits, (distance, Latencies::new(&sizes)));
-    let capture = Capture::new(Vec::new(), 8, Framing::Ip146, u64::MAX).unwrap();
+    let capture = Capture::new(Vec::new(), 8, Headers::Ip146, u64::MAX).unwrap();
     let probes = (Recorder(Vec::new()), Some(capture));
     let make = Box::new(move |host, life| stack.host(host, life, 5));
     let parts = (generator, probes, NoFaults);
@@ -53,10 +53,10 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     (wiring, std::mem::take(&mut recorder.0), bytes)
 }
 
-/// The verdict on the trace of a run after which the network is empty.
+/// The verdict on the trace of a run that leaves the network empty.
 fn judge(wiring: &Wiring, events: &[TraceEvent]) -> Result<Checked, Vec<Violation>> {
     let mut verifier = Verifier::new(wiring, &FabricConfig::default(), Order::Strict);
-    events.iter().for_each(|event| verifier.hear(event));
+    events.iter().for_each(|event| verifier.on_event(event));
     verifier.finish(0)
 }
 
@@ -88,21 +88,21 @@ fn a_run_obeys_physics_and_its_capture_reads_back() {
     assert_eq!(original, sent, "lengths are the simulated ones");
 }
 
-/// What the judge says first.
+/// The first violation that the verifier reports.
 fn blame(wiring: &Wiring, config: &FabricConfig, events: &[TraceEvent]) -> String {
     let mut verifier = Verifier::new(wiring, config, Order::Strict);
-    events.iter().for_each(|event| verifier.hear(event));
+    events.iter().for_each(|event| verifier.on_event(event));
     let violations = verifier.finish(0).unwrap_err();
     violations[0].what.clone()
 }
 
-/// Two hosts, numbers 0 and 1, at switch 2; the first two ports are theirs. 10 Gbit/s, 250 ns.
+/// Two hosts (nodes 0 and 1) at switch 2, which own the first two ports. 10 Gbit/s, 250 ns.
 fn pair() -> Wiring {
     let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::nanos(250));
     SingleSwitch { hosts: 2, physics }.wire()
 }
 
-/// A frame of 1000 B from host 0 to the switch, where it is at 1050 ns, and on to host 1.
+/// A frame of 1000 B from host 0 to host 1. It reaches the switch after 1050 ns.
 fn passage(slot: u32, at_ps: u64, priority: u8) -> [TraceEvent; 4] {
     let there = at_ps + 1_050_000;
     [
@@ -135,17 +135,17 @@ fn every_law_that_a_trace_breaks_is_named() {
         (whole[..3].to_vec(), "did not end"),
         ([&whole[..], &whole[3..]].concat(), "comes from nowhere"),
         ([&whole[..1], &second[..1]].concat(), "while it sends another"),
-        ([&whole[..1], &whole[..]].concat(), "begins while it is under way"),
+        ([&whole[..1], &whole[..]].concat(), "starts while it is in flight"),
         (change(1, enqueued(1_049_999, 3, 0)), "due at 1050000"),
         (change(1, enqueued(1_050_000, 0, 0)), "jumps from port 0"),
-        (change(1, enqueued(1_050_000, 3, 7)), "7 B are said to wait"),
+        (change(1, enqueued(1_050_000, 3, 7)), "reports 7 B waiting"),
         (change(2, departed(1_050_001)), "idles while"),
         (change(2, departed(1_049_999)), "out of order"),
-        (change(3, received(2_100_000, 0)), "was sent otherwise"),
+        (change(3, received(2_100_000, 0)), "wrong host"),
         (change(3, received(2_099_999, 1)), "due at 2100000"),
         (change(2, lost(true)), "has room"),
         (change(0, passage(0, 1, 3)[0]), "due at 1050001"),
-        ([&second[..], &whole[..1]].concat(), "is told at"),
+        ([&second[..], &whole[..1]].concat(), "is reported at"),
     ] {
         let said = blame(&wiring, &plain, &events);
         assert!(said.contains(what), "{what}: {said}");
@@ -166,7 +166,7 @@ fn order_buffers_and_interruptions_are_judged() {
     let at =
         |slot, at_ps, queued_bytes| TraceEvent::Enqueued { at_ps, slot, port: 3, queued_bytes };
     let leaves = |slot, at_ps| TraceEvent::Departed { at_ps, slot, port: 3 };
-    // Host 1 sends to itself: two frames meet at the switch.
+    // Host 1 sends to itself, so two frames meet at the switch.
     let meet = [
         frame(0, 0, 0, 3),
         frame(1, 1, 400_000, 5),
@@ -187,8 +187,8 @@ fn order_buffers_and_interruptions_are_judged() {
         (&plain, told(&[interrupted(1_450_000, 500)]), "must not interrupt"),
         (&preempts, told(&[leaves(1, 1_850_000)]), "does not interrupt"),
         (&preempts, told(&[interrupted(1_450_000, 499)]), "500 B to go, not 499"),
-        (&plain, meet[..1].iter().chain(&late).copied().collect(), "does not come"),
-        (&plain, vec![meet[0], meet[2], late[0]], "idles for ever"),
+        (&plain, meet[..1].iter().chain(&late).copied().collect(), "never arrives"),
+        (&plain, vec![meet[0], meet[2], late[0]], "idle although"),
     ] {
         let said = blame(&wiring, config, &events);
         assert!(said.contains(what), "{what}: {said}");
@@ -196,7 +196,7 @@ fn order_buffers_and_interruptions_are_judged() {
 }
 
 #[test]
-fn a_run_with_a_missing_event_is_found_out() {
+fn a_trace_with_a_missing_event_is_rejected() {
     let (wiring, events, _) = run();
     for missing in [0, events.len() / 2, events.len() - 1] {
         let mut forged = events.clone();

@@ -1,24 +1,23 @@
-//! Checks that the events of a run obey physics, knowing nothing but the wiring and what switches
-//! may do (cut through, interrupt, hold in their buffers).
+//! Checks that the events of a run obey physics. It uses only the wiring and the abilities of the
+//! switches: cut-through, preemption and buffer sizes.
 //!
-//! * Time: what happens is told in its order; only a departure may be told late.
-//! * Conservation: a packet is sent once and ends once, at the host it was sent to, or is lost, or
-//!   is under way at the end; no byte comes from nowhere.
-//! * Causality and rate: it is at the next port, or host, exactly its serialisation and the link's
-//!   delay after it left the last, leaves through neighbouring links only, and its last bit leaves
-//!   no earlier than it came. It passes no more switches than there are, and gets stuck at none.
-//! * Capacity: a link carries one frame at a time, and does not idle while a frame waits for it.
-//! * Order, where queues are in strict order of priority: a port sends first in, first out within a
-//!   level, and never a frame while one of a higher level waits. With preemption one of a higher
-//!   level does not wait for it either.
-//! * Queues: what an arriving frame finds waiting is the sum of the frames that wait; where ports
-//!   have buffers of their own and queues are in strict order, it is dropped when it does not fit,
-//!   and only then.
+//! * Time: events come in order of time; only a departure may be reported late.
+//! * Conservation: a packet is sent once and ends once. It is delivered to the host it was sent to,
+//!   is lost, or is still in flight at the end; no byte appears from nowhere.
+//! * Causality and rate: a packet arrives at the next port, or host, exactly its serialisation time
+//!   plus the link's delay after it left the last. It crosses adjacent links only, its last bit
+//!   leaves no earlier than it came, and it neither loops nor gets stuck.
+//! * Capacity: a link carries one frame at a time and is never idle while a frame waits for it.
+//! * Order (only if queues are in strict priority order): a port serves each level first in, first
+//!   out, and serves no frame while one of a higher level waits. With preemption, a frame of a
+//!   higher level does not wait for one in service either.
+//! * Queues: an arriving frame finds a backlog equal to the sum of waiting frames. If ports have
+//!   separate buffers and strict order, a frame is dropped if and only if it does not fit.
 //!
-//! Not judged: which of several ways a packet takes, frames that cross a link that is down, losses
-//! for other reasons than a full buffer, and buffers that ports share.
+//! Not checked: which of several paths a packet takes, frames that cross a link that is down,
+//! losses for reasons other than a full buffer, and buffers that ports share.
 //!
-//! Events are judged as they come: only packets under way are in memory.
+//! Events are checked as they come, so that memory holds only the packets in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,39 +29,39 @@ use crate::time::LinkRate;
 use crate::topology::{HostId, NodeId, Wiring};
 
 use super::checked::{Checked, Violation};
-use super::event::{Listener, TraceEvent};
+use super::event::{TraceEvent, TraceListener};
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
-struct Packet {
+struct InFlight {
     from: u32,
     to: u32,
     wire_bytes: u32,
     priority: u8,
-    /// The port it left last, and when its last bit (for a switch that cuts through, its header) is
-    /// at the other end.
+    /// The port it left last, and when it has crossed that link: its last bit, or its header if
+    /// the switch there cuts through.
     left: u32,
     arrives: u64,
     /// When its last bit is there.
     whole_at: u64,
     /// Switches it passed.
     hops: u32,
-    /// The port it waits at.
+    /// The port where it waits.
     waits_at: Option<u32>,
-    /// Since when.
+    /// When it started to wait.
     since: u64,
-    /// What it sends, or has still to send, at its port: less than all once it was interrupted.
+    /// Bytes to send at its port; fewer than all after an interruption.
     rest: u32,
     /// Its first bit has left its port.
     begun: bool,
 }
 
-/// What must follow the arrival of a frame at a port.
+/// The event that must follow the arrival of a frame at a port.
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     slot: u32,
     port: u32,
-    /// It is dropped, or not; `None`: that is not known.
+    /// Whether it is dropped; `None` if the model cannot tell.
     drop: Option<bool>,
     /// It interrupts the frame in service.
     interrupts: bool,
@@ -70,7 +69,7 @@ struct Owed {
 
 /// Violations that are kept.
 const MOST: usize = 10;
-/// Bytes that a switch must have seen before it sends a frame on.
+/// Bytes that a switch must have received before it forwards a frame.
 const HEADER: u32 = 64;
 
 /// See the module's description.
@@ -80,43 +79,43 @@ pub struct Verifier {
     interrupts: bool,
     cut_through: bool,
     order: Order,
-    /// Bytes that switches cut off.
+    /// Bytes that switches trimmed.
     cut: u64,
-    /// By port: its far end sends on what is still arriving.
+    /// By port: whether the node at its far end forwards frames that are still arriving.
     cuts: Vec<bool>,
     rates: Vec<LinkRate>,
     busy_until: Vec<u64>,
-    /// By port: level, bytes and rate of the frame that left last, or leaves.
+    /// By port: level, bytes and rate of the frame that left last, or is leaving.
     serving: Vec<(u8, u32, u64)>,
-    /// Wire bytes a port may hold, the frame that leaves included.
+    /// Wire bytes that a port may hold, including the frame that is leaving.
     limit: Option<u64>,
-    /// The latest event.
+    /// Time of the latest event.
     now: u64,
-    /// What the next event but for departures must be.
+    /// What the next event must be, departures apart.
     owed: Option<Owed>,
-    /// By port: wire bytes that wait.
+    /// By port: wire bytes waiting.
     queued: Vec<u64>,
-    /// By port and level: packets that wait.
+    /// By port and level: packets waiting.
     queues: BTreeMap<(u32, u8), VecDeque<u32>>,
-    packets: Vec<Option<Packet>>,
+    packets: Vec<Option<InFlight>>,
     checked: Checked,
     violations: Vec<Violation>,
 }
 
-impl Listener for Verifier {
-    fn hear(&mut self, event: &TraceEvent) {
+impl TraceListener for Verifier {
+    fn on_event(&mut self, event: &TraceEvent) {
         self.check(event);
         self.checked.events += 1;
     }
 }
 
-/// Links have rates of whole Mbit/s, at least one.
+/// The simulator rounds link rates to whole Mbit/s, with a minimum of one.
 fn link_rate(rate: Rate) -> LinkRate {
     LinkRate::new(Rate::mbps((rate.0 / 1_000_000).max(1)))
 }
 
 impl Verifier {
-    /// A judge for one network, the queues of which keep an order.
+    /// A verifier for one network, whose queues serve in `order`.
     pub fn new(wiring: &Wiring, config: &FabricConfig, order: Order) -> Self {
         let ports = wiring.ports();
         let mut verifier = Self {
@@ -147,36 +146,36 @@ impl Verifier {
         verifier
     }
 
-    /// A switch sends on what is still arriving from links as fast as its fastest port.
+    /// A switch cuts through if the incoming link is at least as fast as its fastest port.
     fn choose_cuts(&mut self) {
         let ports = self.wiring.ports();
         let mut fastest: BTreeMap<NodeId, u64> = BTreeMap::new();
         for (port, rate) in ports.iter().zip(&self.rates) {
-            let known = fastest.entry(port.from).or_default();
-            *known = rate.rate().0.max(*known);
+            let seen = fastest.entry(port.from).or_default();
+            *seen = rate.rate().0.max(*seen);
         }
         let hosts = self.wiring.hosts();
         let cuts = ports.iter().zip(&self.rates).map(|(port, rate)| {
-            let hears_early = self.cut_through && rate.rate().0 >= fastest[&port.to];
-            port.to.0 >= hosts && (hears_early || self.order == Order::Combined)
+            let cuts_through = self.cut_through && rate.rate().0 >= fastest[&port.to];
+            port.to.0 >= hosts && (cuts_through || self.order == Order::Combined)
         });
         self.cuts = cuts.collect();
     }
 
-    /// The verdict at the end of a run that leaves `in_flight` packets in the network; of the
-    /// violations the first ones.
-    pub fn finish(mut self, in_flight: u64) -> Result<Checked, Vec<Violation>> {
+    /// The verdict at the end of a run that leaves `expected` packets in the network: the first
+    /// violations, if there are any.
+    pub fn finish(mut self, expected: u64) -> Result<Checked, Vec<Violation>> {
         self.settle(None);
         self.blame_stuck();
         for packet in self.packets.iter().flatten() {
-            self.checked.under_way.add(packet.wire_bytes);
+            self.checked.in_flight.add(packet.wire_bytes);
         }
-        let Checked { sent, copied, received, lost, under_way, .. } = self.checked;
-        if under_way.frames != in_flight {
-            let frames = under_way.frames;
-            self.blame(format!("{frames} packets did not end, {in_flight} are in the network"));
+        let Checked { sent, copied, received, lost, in_flight, .. } = self.checked;
+        if in_flight.frames != expected {
+            let frames = in_flight.frames;
+            self.blame(format!("{frames} packets did not end, {expected} are in the network"));
         }
-        let ended = received.bytes + lost.bytes + under_way.bytes + self.cut;
+        let ended = received.bytes + lost.bytes + in_flight.bytes + self.cut;
         if sent.bytes + copied.bytes != ended {
             self.blame(format!("bytes are not conserved: {:?}", self.checked));
         }
@@ -189,26 +188,26 @@ impl Verifier {
         }
     }
 
-    /// What is later at its port, or on its link, than it can be.
+    /// Reports packets that should have left their port, or arrived, by now.
     fn blame_stuck(&mut self) {
-        let late = |packet: &Packet| packet.waits_at.is_none() && packet.arrives < self.now;
+        let late = |packet: &InFlight| packet.waits_at.is_none() && packet.arrives < self.now;
         let stuck = self.packets.iter().flatten().find(|packet| late(packet));
-        if let Some(Packet { from, to, arrives, .. }) = stuck.copied() {
-            self.blame(format!("a packet from {from} to {to}, due at {arrives} ps, does not come"));
+        if let Some(InFlight { from, to, arrives, .. }) = stuck.copied() {
+            self.blame(format!("a packet from {from} to {to}, due at {arrives} ps, never arrives"));
         }
-        // Whoever waits leaves at the latest when the frame before is at the other end, unless it
-        // can be paused.
+        // If the port cannot be paused, a waiting frame leaves no later than the frame ahead of it
+        // reaches the far end of the link.
         let idle = |port: u32| {
             let delay = self.wiring.ports()[port as usize].delay.0;
             self.order != Order::Combined && self.busy_until[port as usize] + delay < self.now
         };
         let port = self.queues.keys().map(|(port, _)| *port).find(|port| idle(*port));
         if let Some(port) = port {
-            self.blame(format!("port {port} idles for ever while a packet waits"));
+            self.blame(format!("port {port} stays idle although a packet waits"));
         }
     }
 
-    /// What had to follow the last arrival at a port has, or has not.
+    /// Checks that the event that the last arrival at a port called for has happened.
     fn settle(&mut self, event: Option<&TraceEvent>) {
         let Some(Owed { slot, port, drop, interrupts }) = self.owed.take() else { return };
         let dropped = matches!(event,
@@ -230,7 +229,7 @@ impl Verifier {
         }
     }
 
-    /// Time goes on, but for departures, which may be told late.
+    /// Advances the time. Departures may be reported late, so they do not move it.
     fn tick(&mut self, event: &TraceEvent) {
         let (at, before) = (event.at_ps(), self.now);
         self.now = at.max(before);
@@ -239,7 +238,7 @@ impl Verifier {
             self.settle(Some(event));
         }
         if at < before && !departure {
-            self.blame(format!("an event of {at} ps is told at {before} ps"));
+            self.blame(format!("an event of {at} ps is reported at {before} ps"));
         }
     }
 
@@ -247,7 +246,7 @@ impl Verifier {
         self.tick(event);
         match *event {
             TraceEvent::Transmitted { at_ps, slot, host, to, wire_bytes, priority } => {
-                let packet = Packet {
+                let packet = InFlight {
                     from: host,
                     to,
                     wire_bytes,
@@ -284,9 +283,9 @@ impl Verifier {
                 self.put(copy, packet);
             }
             TraceEvent::Deferred { at_ps, slot, until_ps } => {
-                let Some(packet) = self.due(at_ps, slot, "is held up") else { return };
+                let Some(packet) = self.due(at_ps, slot, "is delayed") else { return };
                 let arrives = until_ps.max(at_ps);
-                self.packets[slot as usize] = Some(Packet { arrives, ..packet });
+                self.packets[slot as usize] = Some(InFlight { arrives, ..packet });
             }
             TraceEvent::Received { at_ps, slot, host, from } => {
                 let Some(packet) = self.due(at_ps, slot, "is received") else { return };
@@ -294,7 +293,7 @@ impl Verifier {
                 self.checked.received.add(packet.wire_bytes);
                 let last = self.wiring.downlink(HostId(host)).0;
                 if (packet.to, packet.from, packet.left) != (host, from, last) {
-                    self.blame(format!("packet {slot} at host {host} was sent otherwise"));
+                    self.blame(format!("packet {slot} arrives at host {host}, the wrong host"));
                 }
             }
             TraceEvent::Lost { at_ps, slot, .. } => self.on_lost(at_ps, slot),
@@ -305,17 +304,17 @@ impl Verifier {
         }
     }
 
-    fn put(&mut self, slot: u32, packet: Packet) {
+    fn put(&mut self, slot: u32, packet: InFlight) {
         let index = slot as usize;
         if self.packets.len() <= index {
             self.packets.resize(index + 1, None);
         }
         if self.packets[index].replace(packet).is_some() {
-            self.blame(format!("packet {slot} begins while it is under way"));
+            self.blame(format!("packet {slot} starts while it is in flight"));
         }
     }
 
-    fn packet(&mut self, slot: u32) -> Option<Packet> {
+    fn packet(&mut self, slot: u32) -> Option<InFlight> {
         let packet = self.packets.get(slot as usize).copied().flatten();
         if packet.is_none() {
             self.blame(format!("packet {slot} comes from nowhere"));
@@ -323,8 +322,8 @@ impl Verifier {
         packet
     }
 
-    /// The packet, which something happens to where its link ends.
-    fn due(&mut self, at: u64, slot: u32, what: &str) -> Option<Packet> {
+    /// The packet, which must be at the end of its link at time `at`.
+    fn due(&mut self, at: u64, slot: u32, what: &str) -> Option<InFlight> {
         let mut packet = self.packet(slot)?;
         if packet.waits_at.is_some() || packet.arrives != at {
             let due = packet.arrives;
@@ -344,21 +343,22 @@ impl Verifier {
         }
         let waiting = self.queued[port as usize];
         if waiting != queued_bytes {
-            self.blame(format!("{queued_bytes} B are said to wait at port {port}, not {waiting}"));
+            self.blame(format!("port {port} reports {queued_bytes} B waiting, not {waiting}"));
         }
         self.owed = Some(self.owed(at, slot, (port, &packet)));
         let hops = packet.hops + 1;
         if hops > self.wiring.switches() {
-            self.blame(format!("packet {slot} goes round in circles"));
+            self.blame(format!("packet {slot} loops"));
         }
         let (waits_at, since, rest, begun) = (Some(port), at, packet.wire_bytes, false);
-        self.packets[slot as usize] = Some(Packet { hops, waits_at, since, rest, begun, ..packet });
+        self.packets[slot as usize] =
+            Some(InFlight { hops, waits_at, since, rest, begun, ..packet });
         self.queues.entry((port, packet.priority)).or_default().push_back(slot);
         self.queued[port as usize] += u64::from(rest);
     }
 
-    /// What must follow the arrival of a packet at a port.
-    fn owed(&self, at: u64, slot: u32, (port, packet): (u32, &Packet)) -> Owed {
+    /// The event that must follow the arrival of a packet at a port.
+    fn owed(&self, at: u64, slot: u32, (port, packet): (u32, &InFlight)) -> Owed {
         let waiting = self.queued[port as usize];
         let busy = self.busy_until[port as usize] > at;
         let (level, leaving, _) = self.serving[port as usize];
@@ -370,23 +370,24 @@ impl Verifier {
         Owed { slot, port, drop, interrupts: self.interrupts && busy && level < packet.priority }
     }
 
-    /// A packet that waits has fewer bytes than it had.
+    /// A switch trimmed a waiting packet.
     fn on_trimmed(&mut self, slot: u32, left_bytes: u32) {
         let Some(packet) = self.packet(slot) else { return };
         let Some(port) = packet.waits_at.filter(|_| left_bytes <= packet.wire_bytes) else {
             return self
-                .blame(format!("packet {slot} is cut to {left_bytes} B where it cannot be"));
+                .blame(format!("packet {slot} is trimmed to {left_bytes} B where it cannot be"));
         };
         let cut = u64::from(packet.wire_bytes - left_bytes);
         self.cut += cut;
         self.queued[port as usize] = self.queued[port as usize].saturating_sub(cut);
         let (wire_bytes, rest) = (left_bytes, left_bytes);
-        // A switch that cuts through acts when the headers are there, and these are what is left.
+        // A switch that cuts through acts as soon as the headers are there, and the headers are all
+        // that is left.
         let whole_at = packet.whole_at.min(packet.since);
-        self.packets[slot as usize] = Some(Packet { wire_bytes, rest, whole_at, ..packet });
+        self.packets[slot as usize] = Some(InFlight { wire_bytes, rest, whole_at, ..packet });
     }
 
-    /// A packet that waits leaves the queue and begins its way back, at the same switch.
+    /// A switch takes a waiting packet out of its queue and sends it back to its sender.
     fn on_returned(&mut self, at: u64, slot: u32) {
         let Some(packet) = self.packet(slot) else { return };
         if packet.waits_at.is_none() || packet.to == packet.from {
@@ -394,7 +395,7 @@ impl Verifier {
         }
         self.unqueue(slot, packet);
         let (to, hops, waits_at, arrives) = (packet.from, 0, None, at);
-        self.packets[slot as usize] = Some(Packet { to, hops, waits_at, arrives, ..packet });
+        self.packets[slot as usize] = Some(InFlight { to, hops, waits_at, arrives, ..packet });
     }
 
     fn on_interrupted(&mut self, at: u64, slot: u32, (port, left_bytes): (u32, u32)) {
@@ -412,13 +413,13 @@ impl Verifier {
             self.blame(format!("packet {slot} has {left} B to go, not {left_bytes}"));
         }
         let (waits_at, rest, whole_at) = (Some(port), left_bytes, packet.since);
-        self.packets[slot as usize] = Some(Packet { waits_at, rest, whole_at, ..packet });
+        self.packets[slot as usize] = Some(InFlight { waits_at, rest, whole_at, ..packet });
         self.queues.entry((port, packet.priority)).or_default().push_front(slot);
         self.queued[port as usize] += u64::from(rest);
         self.busy_until[port as usize] = at;
     }
 
-    /// The first bit of a packet, or of its rest, leaves a port of a switch.
+    /// The first bit of a packet, or of the rest of an interrupted one, leaves a port of a switch.
     fn on_leaving(&mut self, at: u64, slot: u32, port: u32, whole: bool) {
         let Some(packet) = self.packet(slot) else { return };
         if packet.waits_at != Some(port) || whole == packet.begun {
@@ -431,7 +432,7 @@ impl Verifier {
         let here = self.queues.range((port, 0)..=(port, u8::MAX));
         let waited_since = here.filter_map(|(_, queue)| oldest(queue)).min().unwrap_or(at);
         let higher = self.queues.range((port, packet.priority + 1)..=(port, u8::MAX));
-        // One that came at this very moment may be too late.
+        // A frame that arrived at this very moment may be too late to be served first.
         let overtaken = higher.filter_map(|(_, queue)| oldest(queue)).any(|since| since < at);
         let first = self.queues.get(&(port, packet.priority)).and_then(VecDeque::front);
         let strict = self.order == Order::Strict;
@@ -446,8 +447,8 @@ impl Verifier {
         self.serve(at, slot, port);
     }
 
-    /// A packet waits no more.
-    fn unqueue(&mut self, slot: u32, packet: Packet) {
+    /// Takes a packet out of its queue.
+    fn unqueue(&mut self, slot: u32, packet: InFlight) {
         let Some(port) = packet.waits_at else { return };
         let key = (port, packet.priority);
         if let Some(queue) = self.queues.get_mut(&key) {
@@ -473,7 +474,7 @@ impl Verifier {
         self.checked.lost.add(packet.wire_bytes);
     }
 
-    /// A packet, or its rest, is on the wire behind a port.
+    /// Puts a packet, or the rest of it, on the wire of a port.
     fn serve(&mut self, at: u64, slot: u32, port: u32) {
         if self.busy_until[port as usize] > at {
             self.blame(format!("port {port} sends packet {slot} while it sends another"));
@@ -487,9 +488,9 @@ impl Verifier {
         self.busy_until[port as usize] = end;
         self.serving[port as usize] = (packet.priority, packet.rest, rate.rate().0);
         let header = if self.order == Order::Combined { 0 } else { HEADER };
-        let heard = if self.cuts[port as usize] { packet.rest.min(header) } else { packet.rest };
+        let needed = if self.cuts[port as usize] { packet.rest.min(header) } else { packet.rest };
         packet.left = port;
-        packet.arrives = at + time(heard) + delay;
+        packet.arrives = at + time(needed) + delay;
         packet.whole_at = end + delay;
         packet.waits_at = None;
         packet.begun = true;

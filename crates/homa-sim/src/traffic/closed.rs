@@ -1,28 +1,28 @@
-//! A closed loop: host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn (Homa §5.1, Figure 9),
-//! or calls again when all of them have ended: rounds, as those of a client whose file is striped
-//! over servers (DCTCP §4.2.1).
+//! A closed loop: host 0 keeps RPCs outstanding with hosts 1, 2, ... in turn (Homa §5.1, Figure 9).
+//! It may also call in rounds, where the next calls begin if all of a round have ended, like a
+//! client whose file is striped over servers (DCTCP §4.2.1).
 
 use crate::time::SimTime;
 
-use super::source::{Asked, Ended, Round, Source, Start};
+use super::source::{EndedMessage, Round, Source, SourceActions, Start};
 
-/// See the module's description.
+/// The source of a closed loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
     servers: u32,
     concurrent: u32,
     request_bytes: u32,
-    /// The next calls begin together.
+    /// Call in rounds.
     together: bool,
-    /// Calls so far.
+    /// Number of calls so far.
     calls: u32,
-    /// Of the round.
+    /// Outstanding calls of the round.
     outstanding: u32,
     began: SimTime,
 }
 
 impl Closed {
-    /// `concurrent` calls at a time to `servers` servers, at least one each.
+    /// `concurrent` calls at a time to `servers` servers; both should be at least 1.
     pub const fn new(
         (servers, concurrent): (u32, u32),
         request_bytes: u32,
@@ -38,28 +38,28 @@ impl Closed {
         Start::new(0, dst, self.request_bytes)
     }
 
-    fn round(&mut self, now: SimTime, asked: &mut Asked) {
+    fn round(&mut self, now: SimTime, actions: &mut SourceActions) {
         (self.outstanding, self.began) = (self.concurrent, now);
-        asked.starts.extend((0..self.concurrent).map(|_| self.call()));
+        actions.starts.extend((0..self.concurrent).map(|_| self.call()));
     }
 }
 
 impl Source for Closed {
-    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
-        self.round(now, asked);
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions) {
+        self.round(now, actions);
     }
 
-    fn due(&mut self, _: SimTime, _: u32, _: &mut Asked) {}
+    fn due(&mut self, _: SimTime, _: u32, _: &mut SourceActions) {}
 
-    fn ended(&mut self, now: SimTime, _: Ended, asked: &mut Asked) {
+    fn ended(&mut self, now: SimTime, _: EndedMessage, actions: &mut SourceActions) {
         if !self.together {
-            asked.starts.push(self.call());
+            actions.starts.push(self.call());
             return;
         }
         self.outstanding -= 1;
         if self.outstanding == 0 {
-            asked.rounds.push(Round { began: self.began, took: now.since(self.began) });
-            self.round(now, asked);
+            actions.rounds.push(Round { began: self.began, took: now.since(self.began) });
+            self.round(now, actions);
         }
     }
 }

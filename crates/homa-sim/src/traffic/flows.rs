@@ -1,4 +1,4 @@
-//! A list of messages: lines of `id,src,dst,bytes,start_ns`, with a header line, in any order.
+//! A list of messages: lines of `id,src,dst,bytes,start_ns`, with an optional header, in any order.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use homa_workload::sizes::MAX_BYTES;
 
 use crate::time::SimTime;
 
-use super::open_loop::Arrival;
+use super::open_loop::ScheduledMessage;
 
-/// The latest start, 104 days: half of what simulated time can count.
+/// The latest start, 104 days, which is half of the range of simulated time.
 const LAST_NS: u64 = u64::MAX / 2_000;
 
-/// A list that cannot be used.
+/// An error in a list of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowError {
     /// Line, from 1.
     pub line: usize,
-    /// What is expected there.
+    /// The expected content of the line.
     pub expected: String,
 }
 
@@ -28,9 +28,9 @@ impl fmt::Display for FlowError {
 
 impl std::error::Error for FlowError {}
 
-/// Reads a list; messages come by start time, equals in the order of the list. Lines that start
-/// with `#` are comments.
-pub fn parse(text: &str) -> Result<Vec<Arrival>, FlowError> {
+/// Reads a list. Messages are sorted by start time, equals in the order of the list. Lines that
+/// start with `#` are comments.
+pub fn parse(text: &str) -> Result<Vec<ScheduledMessage>, FlowError> {
     let mut arrivals = Vec::new();
     let mut header = true;
     for (index, line) in text.lines().enumerate() {
@@ -67,9 +67,9 @@ pub fn parse(text: &str) -> Result<Vec<Arrival>, FlowError> {
                 format!("start_ns must be at most {LAST_NS}: count from the list's beginning");
             return Err(wrong(&from));
         }
-        arrivals.push(Arrival { at: SimTime(start_ns * 1_000), src, dst, bytes });
+        arrivals.push(ScheduledMessage { at: SimTime(start_ns * 1_000), src, dst, bytes });
     }
-    // Stable: the list's order decides between equals.
+    // The sort is stable, so the list's order decides between equals.
     arrivals.sort_by_key(|arrival| arrival.at);
     Ok(arrivals)
 }
@@ -82,7 +82,7 @@ mod tests {
     fn lists_are_read_by_start_time() {
         let text = "id,src,dst,bytes,start_ns\n# later first\n0,107,139,56940,13243\n1,1,2,7,9\n";
         let arrivals = parse(text).unwrap();
-        assert_eq!(arrivals[0], Arrival { at: SimTime(9_000), src: 1, dst: 2, bytes: 7 });
+        assert_eq!(arrivals[0], ScheduledMessage { at: SimTime(9_000), src: 1, dst: 2, bytes: 7 });
         assert_eq!(arrivals[1].at, SimTime(13_243_000));
         assert_eq!(parse("").unwrap(), []);
     }
@@ -96,7 +96,7 @@ mod tests {
         }
         let says = |text: &str| parse(text).unwrap_err().to_string();
         assert!(says("0,1,1,3,4").contains("same host"));
-        // What a transport takes, and what simulated time can count.
+        // Limits of transports and of simulated time.
         assert!(says("0,1,2,2147483648,4").contains("1 to 2147483647"));
         assert!(says("0,1,2,3,1700000000000000000").contains("start_ns"));
         assert_eq!(parse("0,1,2,2147483647,9000000000000000").unwrap()[0].bytes, 2_147_483_647);

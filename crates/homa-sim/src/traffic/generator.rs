@@ -1,9 +1,9 @@
-//! The application on all hosts: submits what the pattern says, answers requests, and notes when
-//! messages arrive.
+//! The application on all hosts: it submits the messages of a pattern, answers requests, and
+//! records when messages arrive.
 //!
-//! Invariant: every message is submitted once and struck from the [`Book`] once, when it is
-//! delivered or fails. The end of traffic stops the run, so that the caller can read counters at
-//! that moment and decide how to go on.
+//! Invariant: every message is submitted once and removed from the [`Book`] once, when it is
+//! delivered or fails. The end of traffic stops the run, so that the caller can read counters then
+//! and decide how to continue.
 
 use homa_proto::{Event, MessageKind, PeerId, Request, Submit, Time};
 
@@ -16,63 +16,63 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::message_number;
 
-use super::book::{Book, Message};
-use super::paths::Paths;
-use super::source::{Asked, Ended, PROBE, Round, Source, Start};
+use super::book::{Book, OpenMessage};
+use super::paths::HostPaths;
+use super::source::{EndedMessage, PROBE, Round, Source, SourceActions, Start};
 use super::workflows::Workflows;
 
-/// What is submitted when, and what is answered.
+/// The messages of a run and their answers.
 #[derive(Debug)]
 pub struct Pattern {
-    /// Where messages come from.
+    /// The source of messages.
     pub source: Box<dyn Source>,
-    /// What each starts.
+    /// The kind of exchange that each message starts.
     pub exchange: Exchange,
-    /// Bytes of a response; `None`: as many as its request has.
+    /// Bytes of a response; if `None`, those of its request.
     pub response_bytes: Option<u32>,
 }
 
-/// When traffic starts to count and when it ends.
+/// Start and end of measured traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Messages that start before are not measured.
+    /// Messages that start before this are not measured.
     pub warm_up: SimTime,
     /// Traffic ends after this many measured messages.
     pub messages: u64,
-    /// Traffic ends here.
+    /// Traffic ends at this time.
     pub time: SimTime,
-    /// What becomes of messages under way then.
+    /// Treatment of messages in flight at the end of traffic.
     pub ending: TrafficEnding,
-    /// Between samples of the backlog.
+    /// Interval between samples of the backlog.
     pub sample_every: SimDuration,
-    /// Larger messages than this are kept one by one.
+    /// Larger messages than this are recorded one by one.
     pub keep_above: u32,
-    /// Probes that take longer are taken for lost.
+    /// Probes that take longer count as lost.
     pub probe_lost_after: SimDuration,
 }
 
-/// What the generator counted.
+/// Counts of the generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Messages or RPCs submitted.
     pub submitted: u64,
-    /// Those that count.
+    /// Measured ones among them.
     pub measured: u64,
-    /// Those that count and arrived.
+    /// Measured ones that were delivered.
     pub delivered: u64,
-    /// Messages or RPCs that their senders gave up.
+    /// Messages or RPCs that their senders aborted.
     pub failed: u64,
-    /// Those of them that count.
+    /// Measured ones among the failed.
     pub measured_failed: u64,
     /// Submissions that a transport refused.
     pub refused: u64,
-    /// Those of them that would count, and the responses among them of RPCs that count.
+    /// Refused ones that would have been measured, and refused responses of measured RPCs.
     pub measured_refused: u64,
-    /// Message bytes submitted before the end of traffic, responses included.
+    /// Message bytes submitted before the end of traffic, including responses.
     pub offered_bytes: u64,
-    /// Those of them that the backlog counts: of messages and requests.
+    /// Message bytes that joined the backlog: those of messages and requests.
     pub entered_bytes: u64,
-    /// The same as `offered_bytes` in the wire bytes of the authors' framing.
+    /// Like `offered_bytes`, in wire bytes of the authors' headers.
     pub offered_paper_bytes: u64,
     /// Message bytes delivered before the end of traffic and after the warm-up.
     pub delivered_bytes: u64,
@@ -82,29 +82,30 @@ pub struct Tally {
     pub all_delivered_bytes: u64,
 }
 
-/// See the module's description.
+/// The application of a run; see the [module](self).
 #[derive(Debug)]
 pub struct Generator {
     pattern: Pattern,
     limits: Limits,
-    paths: Paths,
-    /// What the source asks for, while it is asked.
-    asked: Asked,
-    /// Messages under way.
+    paths: HostPaths,
+    /// Buffer for the source's actions.
+    actions: SourceActions,
+    /// Messages in flight.
     pub book: Book,
-    /// Measured messages that arrived.
+    /// Measured messages that were delivered.
     pub latencies: Latencies,
     /// Samples of the backlog.
     pub backlog: BacklogSeries,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// Large messages that arrived.
+    /// Large messages that were delivered.
     pub kept: Vec<FlowTime>,
-    /// What probes took.
+    /// Latencies of probes.
     pub probed: Vec<SimDuration>,
-    /// What rounds took, in the order of their ends.
+    /// Times of rounds, in the order of their ends.
     pub rounds: Vec<SimDuration>,
-    /// Probes that took so long that they, or others before them, were lost: not in `probed`.
+    /// Probes that are not in `probed`, because they took so long that they or earlier ones were
+    /// lost.
     pub probes_lost: u64,
     /// When traffic ended.
     pub ended: Option<SimTime>,
@@ -115,7 +116,7 @@ const SAMPLE: u64 = 1 << 32;
 const BEGIN: u64 = 2 << 32;
 const END: u64 = 3 << 32;
 
-/// Ports that mean nothing here; not 0, which marks one-way messages.
+/// Arbitrary client port; not 0, because 0 marks one-way messages.
 const CLIENT_PORT: u16 = 1;
 /// The port at which servers listen.
 pub const SERVER_PORT: u16 = 2;
@@ -126,10 +127,10 @@ impl Generator {
         hosts: u32,
         pattern: Pattern,
         limits: Limits,
-        (paths, latencies): (impl Into<Paths>, Latencies),
+        (paths, latencies): (impl Into<HostPaths>, Latencies),
     ) -> Self {
         Self {
-            asked: Asked::default(),
+            actions: SourceActions::default(),
             book: Book::new(hosts),
             backlog: BacklogSeries::default(),
             tally: Tally::default(),
@@ -153,41 +154,41 @@ impl Generator {
         if self.limits.time < SimTime::MAX {
             net.wake_at(self.limits.time, END);
         }
-        self.ask(net, |source, now, asked| source.begin(now, asked));
+        self.call_source(net, |source, now, actions| source.begin(now, actions));
     }
 
     fn on_due<C: Context>(&mut self, net: &mut C, token: u32) {
-        if self.goes_on() {
-            self.ask(net, |source, now, asked| source.due(now, token, asked));
+        if self.may_start() {
+            self.call_source(net, |source, now, actions| source.due(now, token, actions));
         }
     }
 
-    /// Asks the source, and does what it asks for.
-    fn ask<C: Context>(
+    /// Calls the source, and carries out its actions.
+    fn call_source<C: Context>(
         &mut self,
         net: &mut C,
-        question: impl FnOnce(&mut dyn Source, SimTime, &mut Asked),
+        call: impl FnOnce(&mut dyn Source, SimTime, &mut SourceActions),
     ) {
-        let mut asked = std::mem::take(&mut self.asked);
-        question(&mut *self.pattern.source, net.now(), &mut asked);
+        let mut actions = std::mem::take(&mut self.actions);
+        call(&mut *self.pattern.source, net.now(), &mut actions);
         let counts = |round: &Round| round.began >= self.limits.warm_up;
-        self.rounds.extend(asked.rounds.drain(..).filter(counts).map(|round| round.took));
-        for (at, token) in asked.wakes.drain(..) {
+        self.rounds.extend(actions.rounds.drain(..).filter(counts).map(|round| round.took));
+        for (at, token) in actions.wakes.drain(..) {
             net.wake_at(at, u64::from(token));
         }
-        for start in asked.starts.drain(..) {
-            if self.goes_on() || self.pattern.source.sees_through() {
+        for start in actions.starts.drain(..) {
+            if self.may_start() || self.pattern.source.runs_past_end() {
                 self.start(net, start);
             }
         }
-        if std::mem::take(&mut asked.is_exhausted) {
+        if std::mem::take(&mut actions.is_exhausted) {
             self.end_traffic(net);
         }
-        self.asked = asked;
+        self.actions = actions;
     }
 
-    /// Messages may start.
-    fn goes_on(&self) -> bool {
+    /// True if messages may start.
+    fn may_start(&self) -> bool {
         self.ended.is_none() || self.limits.ending == TrafficEnding::Loaded
     }
 
@@ -197,7 +198,7 @@ impl Generator {
         let measured = now >= self.limits.warm_up
             && self.ended.is_none()
             && self.tally.measured < self.limits.messages;
-        // In step with the transport, which numbers the messages that it accepts.
+        // The book numbers messages as the transport does, which numbers the ones that it accepts.
         let cookie = u64::from(self.book.next_number(src));
         let peer = PeerId(dst);
         let what = match self.pattern.exchange {
@@ -208,7 +209,7 @@ impl Generator {
                 remote_port: SERVER_PORT,
                 length: bytes,
                 deadline: Time::MAX,
-                // A call that goes on under another id would end the numbers' step.
+                // A retried call would get another id, and the numbers would no longer match.
                 idempotent: false,
                 head: 0,
                 cookie,
@@ -216,7 +217,8 @@ impl Generator {
         };
         if class == PROBE {
             if net.submit(HostId(src), what).is_ok() {
-                self.book.begin(src, Message { class, ..Message::new(now, dst, bytes, false) });
+                self.book
+                    .begin(src, OpenMessage { class, ..OpenMessage::new(now, dst, bytes, false) });
             }
             return;
         }
@@ -226,8 +228,8 @@ impl Generator {
             self.tally.measured_refused += u64::from(measured);
             return;
         }
-        let message = Message::new(now, dst, bytes, measured);
-        self.book.begin(src, Message { class, level, response, token, ..message });
+        let message = OpenMessage::new(now, dst, bytes, measured);
+        self.book.begin(src, OpenMessage { class, level, response, token, ..message });
         if self.ended.is_none() {
             self.tally.entered_bytes += u64::from(bytes);
         }
@@ -251,7 +253,7 @@ impl Generator {
     fn end_traffic<C: Context>(&mut self, net: &mut C) {
         if self.ended.is_none() {
             self.ended = Some(net.now());
-            self.pattern.source.over(self.limits.ending == TrafficEnding::Loaded);
+            self.pattern.source.traffic_ended(self.limits.ending == TrafficEnding::Loaded);
             net.stop();
         }
     }
@@ -263,7 +265,7 @@ impl Generator {
         }
     }
 
-    /// Answers a request; with as many bytes unless the pattern knows better.
+    /// Answers a request, with as many bytes unless the source or the pattern sets the length.
     fn on_request<C: Context>(
         &mut self,
         net: &mut C,
@@ -290,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// A message arrived at its end: at the receiver for one-way, back at the client for an RPC.
+    /// A message ended: a one-way message at its receiver, or an RPC at its client.
     fn on_end<C: Context>(&mut self, net: &mut C, src: u32, (number, bytes): (u32, u32)) {
         let now = net.now();
         let ended = self.book.end(src, number);
@@ -314,10 +316,10 @@ impl Generator {
                 class: message.class,
             });
         }
-        self.after_end(net, Ended { token: message.token, failed: false });
+        self.after_end(net, EndedMessage { token: message.token, failed: false });
     }
 
-    fn on_probe(&mut self, now: SimTime, probe: &Message) {
+    fn on_probe(&mut self, now: SimTime, probe: &OpenMessage) {
         let counts = probe.submitted >= self.limits.warm_up;
         if !counts || self.ended.is_some_and(|end| probe.submitted > end) {
             return;
@@ -330,7 +332,7 @@ impl Generator {
         }
     }
 
-    /// The sender gave a message up.
+    /// The sender aborted a message.
     fn on_failure<C: Context>(&mut self, net: &mut C, src: u32, number: u32) {
         let ended = self.book.end(src, number);
         if ended.is_some_and(|message| message.class == PROBE) {
@@ -341,21 +343,22 @@ impl Generator {
             self.tally.measured_failed += 1;
         }
         if let Some(message) = ended {
-            self.after_end(net, Ended { token: message.token, failed: true });
+            self.after_end(net, EndedMessage { token: message.token, failed: true });
         }
     }
 
-    /// A closed loop starts the next call when one ended; the load lasts until all that counts has.
-    fn after_end<C: Context>(&mut self, net: &mut C, ended: Ended) {
-        self.ask(net, |source, now, asked| source.ended(now, ended, asked));
-        let through = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
-        let all_through = through && self.pattern.source.is_through();
-        if all_through && self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded {
+    /// Reports an end to the source; a closed loop then starts the next call. If the load lasts
+    /// past the end of traffic, the run stops after all measured messages have ended.
+    fn after_end<C: Context>(&mut self, net: &mut C, ended: EndedMessage) {
+        self.call_source(net, |source, now, actions| source.ended(now, ended, actions));
+        let finished = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
+        let all_finished = finished && self.pattern.source.is_finished();
+        if all_finished && self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded {
             net.stop();
         }
     }
 
-    /// The workflows that messages belong to, if they do.
+    /// The source's workflows, if it has any.
     pub fn workflows(&self) -> Option<&Workflows> {
         self.pattern.source.workflows()
     }

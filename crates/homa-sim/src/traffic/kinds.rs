@@ -1,7 +1,7 @@
-//! Which hosts are of which of two kinds. Those of the second are spread evenly, so that every rack
+//! Division of hosts into two kinds. Hosts of the second kind are spread evenly, so that every rack
 //! has its share of both.
 
-/// See the module's description.
+/// The numbers of hosts of both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds {
     hosts: u32,
@@ -9,7 +9,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Of `hosts` hosts `second` are of the second kind, at most all.
+    /// `second` of `hosts` hosts are of the second kind, at most all.
     pub const fn new(hosts: u32, second: u32) -> Self {
         Self { hosts, second }
     }
@@ -24,21 +24,21 @@ impl Kinds {
         self.before(self.hosts, kind)
     }
 
-    /// How many of the hosts before this one are of a kind.
+    /// Number of hosts of a kind before this one.
     const fn before(self, host: u32, kind: u8) -> u32 {
         let second = host as u64 * self.second as u64 / self.hosts as u64;
         if kind == 0 { host - second as u32 } else { second as u32 }
     }
 
-    /// The `n`-th host of a kind, from 0; there are more.
+    /// The `n`-th host of a kind, from 0; it must exist.
     const fn nth(self, n: u32, kind: u8) -> u32 {
-        // The last one before which there are `n` of the kind.
+        // The last host that has `n` hosts of the kind before it.
         let (n, hosts, count) = (n as u64, self.hosts as u64, self.count(kind) as u64);
         let host = if kind == 0 { n * hosts / count } else { ((n + 1) * hosts - 1) / count };
         host as u32
     }
 
-    /// One of the other hosts of a host's kind: the `n`-th of them, from 0.
+    /// The `n`-th of the other hosts of a host's kind, from 0.
     pub const fn other(self, host: u32, n: u32) -> u32 {
         let kind = self.of(host);
         self.nth(if n < self.before(host, kind) { n } else { n + 1 }, kind)
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_spread_evenly_and_every_other_host_of_ones_kind_is_found() {
+    fn both_kinds_are_spread_evenly_and_others_are_found() {
         for (hosts, second) in [(2, 0), (8, 4), (16, 5), (144, 36), (7, 7), (9, 2)] {
             let kinds = Kinds::new(hosts, second);
             assert_eq!((kinds.count(0), kinds.count(1)), (hosts - second, second));

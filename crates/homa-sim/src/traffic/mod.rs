@@ -1,22 +1,22 @@
-//! Traffic: who sends which message to whom, and when; and the book of what is under way.
+//! Traffic: senders, receivers, sizes and times of messages, and the messages in flight.
 //!
-//! | module | what it decides |
+//! | module | what it has |
 //! |---|---|
-//! | [`source`] | where messages come from |
+//! | [`source`] | the interface of sources of messages |
 //! | [`open_loop`] | Poisson arrivals per host, sizes, destinations |
 //! | [`list`], [`flows`] | a list of messages, read from a file |
 //! | [`closed`] | a closed loop |
-//! | [`kinds`] | which hosts are of which of two kinds |
+//! | [`kinds`] | division of hosts into two kinds |
 //! | [`planned`] | messages one by one, for the swarm |
 //! | [`workflows`] | requests and responses that belong together |
-//! | [`long`] | flows longer than a run; probes beside any traffic |
-//! | `book`, `numbered` | messages under way, by sender and number |
-//! | `generator` | the application that submits all of it and hears of deliveries |
-//! | `paths` | how far apart hosts are |
-//! | [`rate`] | from a load to messages per second and back |
+//! | [`long`] | flows longer than a run; probes in addition to any traffic |
+//! | `book` | messages in flight, by sender and number |
+//! | `generator` | the application that submits messages and records deliveries |
+//! | `paths` | distances between hosts |
+//! | [`rate`] | from a load to messages per second |
 //!
-//! Everything random comes from streams named by host, so that a host's messages do not depend on
-//! the others'.
+//! All random numbers come from streams named by host, so that a host's messages do not depend on
+//! those of other hosts.
 
 mod book;
 pub mod closed;
@@ -25,7 +25,6 @@ mod generator;
 pub mod kinds;
 pub mod list;
 pub mod long;
-mod numbered;
 pub mod open_loop;
 mod paths;
 pub mod planned;
@@ -33,14 +32,13 @@ pub mod rate;
 pub mod source;
 pub mod workflows;
 
-pub use book::{Book, Message};
+pub use book::{Book, OpenMessage};
 pub use closed::Closed;
 pub use generator::{Generator, Limits, Pattern, SERVER_PORT, Tally};
 pub use kinds::Kinds;
-pub use list::Listed;
+pub use list::MessageList;
 pub use long::{LongFlows, Probing};
-pub use numbered::Numbered;
-pub use paths::{Classes, Distance, Paths};
+pub use paths::{Classes, Distance, HostPaths};
 pub use planned::{Planned, PlannedCall};
 pub use source::Source;
 pub use workflows::{ClassCount, Workflows};

@@ -1,8 +1,8 @@
-//! Open loop: hosts start messages whether or not earlier ones arrived (Homa §5.2).
+//! Open loop: hosts start messages regardless of earlier ones (Homa §5.2).
 //!
-//! Each host is an independent Poisson process with streams of its own for gaps, sizes and
-//! destinations, the streams of [`homa_workload::arrivals`]: raising the load moves messages closer
-//! together and changes neither their sizes nor their destinations.
+//! Each host is an independent Poisson process with separate streams for gaps, sizes and
+//! destinations, which are the streams of [`homa_workload::arrivals`]. If the load rises, messages
+//! therefore move closer together, but neither their sizes nor their destinations change.
 
 use homa_workload::rng::Rng;
 use homa_workload::sizes::SizeDistribution;
@@ -10,12 +10,12 @@ use homa_workload::sizes::SizeDistribution;
 use crate::time::SimTime;
 
 use super::kinds::Kinds;
-use super::source::{Asked, Source, Start};
+use super::source::{Source, SourceActions, Start};
 
-/// A message to be started.
+/// A message that starts at a known time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When.
+pub struct ScheduledMessage {
+    /// Start time.
     pub at: SimTime,
     /// Sending host.
     pub src: u32,
@@ -25,36 +25,36 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
-impl Arrival {
-    /// What is to be started then.
+impl ScheduledMessage {
+    /// The message, as a source starts it.
     pub fn start(&self) -> Start {
         Start::new(self.src, self.dst, self.bytes)
     }
 }
 
-/// Which hosts send, and to whom.
+/// Senders and their receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
-    /// Hosts 0 to n - 1, each to any other.
+    /// Hosts 0 to n - 1; each sends to any other.
     All(u32),
-    /// Each to any other of its kind, whose number is its messages' class.
+    /// Each host sends to any other of its kind. The kind is the class of its messages.
     Alike(Kinds),
-    /// The first hosts to the ones after them.
+    /// The first hosts send to the ones after them.
     Split {
-        /// Senders.
+        /// Number of senders.
         clients: u32,
-        /// Receivers.
+        /// Number of receivers.
         servers: u32,
     },
-    /// Hosts 1, 2, ... to host 0.
+    /// Hosts 1, 2, ... send to host 0.
     ToOne {
-        /// Senders.
+        /// Number of senders.
         senders: u32,
     },
 }
 
 impl Pairs {
-    /// Number of senders: hosts from `first` on.
+    /// Number of senders, which are the hosts from `first` on.
     pub const fn senders(self) -> u32 {
         match self {
             Self::All(hosts) => hosts,
@@ -95,7 +95,7 @@ impl Pairs {
     }
 }
 
-/// The endless arrivals of all senders.
+/// The endless messages of all senders.
 #[derive(Clone, Debug)]
 pub struct OpenLoop {
     sizes: SizeDistribution,
@@ -103,7 +103,7 @@ pub struct OpenLoop {
     mean_gap_ps: f64,
     hosts: Vec<Streams>,
     /// By sender: its next message.
-    pending: Vec<Option<Arrival>>,
+    pending: Vec<Option<ScheduledMessage>>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ struct Streams {
 }
 
 impl OpenLoop {
-    /// `mean_gap_ps`: between messages of one host, picoseconds.
+    /// `mean_gap_ps` is the mean time between messages of one host, in picoseconds.
     pub fn new(sizes: SizeDistribution, pairs: Pairs, mean_gap_ps: f64, seed: u64) -> Self {
         let stream = |what, host| Rng::stream(seed, &format!("arrivals/{what}/host{host}"));
         let first = pairs.first();
@@ -136,18 +136,18 @@ impl OpenLoop {
         self.pairs.senders()
     }
 
-    /// The next message of one sender is drawn, and its time asked for.
-    fn wait(&mut self, src: u32, asked: &mut Asked) {
+    /// Draws the next message of one sender, and requests a wake-up at its start.
+    fn wait(&mut self, src: u32, actions: &mut SourceActions) {
         let next = self.next(src);
         self.pending[(src - self.pairs.first()) as usize] = Some(next);
-        asked.wakes.push((next.at, src));
+        actions.wakes.push((next.at, src));
     }
 
     /// The next message of one sender.
-    pub fn next(&mut self, src: u32) -> Arrival {
+    pub fn next(&mut self, src: u32) -> ScheduledMessage {
         let streams = &mut self.hosts[(src - self.pairs.first()) as usize];
         streams.now_ps += streams.gaps.exponential(self.mean_gap_ps);
-        Arrival {
+        ScheduledMessage {
             at: SimTime(streams.now_ps as u64),
             src,
             dst: self.pairs.draw(src, &mut streams.peers),
@@ -157,16 +157,16 @@ impl OpenLoop {
 }
 
 impl Source for OpenLoop {
-    fn begin(&mut self, _: SimTime, asked: &mut Asked) {
+    fn begin(&mut self, _: SimTime, actions: &mut SourceActions) {
         let first = self.pairs.first();
-        (first..first + self.senders()).for_each(|src| self.wait(src, asked));
+        (first..first + self.senders()).for_each(|src| self.wait(src, actions));
     }
 
-    fn due(&mut self, _: SimTime, src: u32, asked: &mut Asked) {
+    fn due(&mut self, _: SimTime, src: u32, actions: &mut SourceActions) {
         let pending = &mut self.pending[(src - self.pairs.first()) as usize];
         let Some(arrival) = pending.take() else { return };
-        self.wait(src, asked);
-        asked.starts.push(Start { class: self.pairs.class(src), ..arrival.start() });
+        self.wait(src, actions);
+        actions.starts.push(Start { class: self.pairs.class(src), ..arrival.start() });
     }
 }
 
@@ -202,13 +202,13 @@ mod tests {
     fn servers_send_to_one_client() {
         let sizes = SizeDistribution::constant(1).unwrap();
         let mut servers = OpenLoop::new(sizes, Pairs::ToOne { senders: 3 }, 1e6, 1);
-        let mut asked = Asked::default();
-        servers.begin(SimTime(0), &mut asked);
-        let mut tokens: Vec<u32> = asked.wakes.iter().map(|(_, token)| *token).collect();
+        let mut actions = SourceActions::default();
+        servers.begin(SimTime(0), &mut actions);
+        let mut tokens: Vec<u32> = actions.wakes.iter().map(|(_, token)| *token).collect();
         tokens.sort_unstable();
         assert_eq!(tokens, [1, 2, 3]);
-        servers.due(SimTime(9), 3, &mut asked);
-        assert_eq!((asked.starts[0].src, asked.starts[0].dst), (3, 0));
+        servers.due(SimTime(9), 3, &mut actions);
+        assert_eq!((actions.starts[0].src, actions.starts[0].dst), (3, 0));
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! How far apart two hosts are: what the idle time of a message depends on besides its size.
+//! Paths between hosts. The idle time of a message depends on its path and size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::topology::{HostId, NodeId, PortSpec, Wiring};
 
-/// How many switches lie between two hosts of a regular network.
+/// Number of switches between two hosts of a regular network.
 #[derive(Clone, Copy, Debug)]
 pub struct Distance {
-    /// Hosts at one switch.
+    /// Hosts per TOR switch.
     pub rack: u32,
-    /// Hosts below one aggregation switch: a pod. All of them in a network of two tiers.
+    /// Hosts per pod, below the same aggregation switches; in a network of two tiers, all hosts.
     pub pod: u32,
 }
 
 impl Distance {
-    /// The number of switches from one host to another.
+    /// Number of switches from one host to another.
     pub fn switches(self, a: u32, b: u32) -> u32 {
         if a / self.rack == b / self.rack {
             1
@@ -27,23 +27,23 @@ impl Distance {
     }
 }
 
-/// The paths between hosts, alike ones under one number.
+/// Paths between hosts; equal paths have one number.
 #[derive(Clone, Debug)]
-pub enum Paths {
-    /// Numbered by the switches on them.
+pub enum HostPaths {
+    /// Numbered by their switches.
     Regular(Distance),
-    /// Numbered as [`Classes`] found them.
+    /// Numbered by [`Classes`].
     Listed(Arc<Classes>),
 }
 
-impl From<Distance> for Paths {
+impl From<Distance> for HostPaths {
     fn from(distance: Distance) -> Self {
         Self::Regular(distance)
     }
 }
 
-impl Paths {
-    /// The number of the path from one host to another.
+impl HostPaths {
+    /// Number of the path from one host to another.
     pub fn number(&self, a: u32, b: u32) -> u32 {
         match self {
             Self::Regular(distance) => distance.switches(a, b),
@@ -51,7 +51,7 @@ impl Paths {
         }
     }
 
-    /// Two hosts, of `hosts`, with a path of that number between them.
+    /// Two of `hosts` hosts with a path of that number between them.
     pub fn example(&self, number: u32, hosts: u32) -> (u32, u32) {
         match self {
             Self::Regular(distance) => {
@@ -63,11 +63,11 @@ impl Paths {
     }
 }
 
-/// The paths of any network: two are alike when the links on the first of their shortest paths have
-/// the same rates and delays, one by one.
+/// The paths of any network. Two paths are equal if the links on the first of their shortest paths
+/// have the same rates and delays, one by one.
 #[derive(Clone, Debug)]
 pub struct Classes {
-    /// By host: the group of hosts that hang on the same switch by links alike.
+    /// By host: its group of hosts that have equal links to the same switch.
     group: Vec<u32>,
     groups: u32,
     /// By groups of sender and receiver.
@@ -77,7 +77,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Of a network.
+    /// Classifies the paths of a network.
     pub fn of(wiring: &Wiring) -> Self {
         let mut known: BTreeMap<(NodeId, [u64; 4]), u32> = BTreeMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
@@ -101,7 +101,7 @@ impl Classes {
         for (a, b) in (0..groups).flat_map(|a| (0..groups).map(move |b| (a, b))) {
             let src = members[a as usize][0];
             let Some(&dst) = members[b as usize].iter().find(|&&dst| dst != src) else {
-                // A group of one: nobody sends to itself.
+                // A group of one host, which does not send to itself.
                 class.push(0);
                 continue;
             };
@@ -130,11 +130,11 @@ mod tests {
     use crate::topology::Graph;
 
     #[test]
-    fn ways_alike_have_one_number() {
-        // Two hosts left, two right, a slower host alone, over two switches.
+    fn equal_paths_have_one_number() {
+        // Two hosts at switch a, two at b, and a slower host alone at b.
         let list = "h0,a,10,500\nh1,a,10,500\nh2,b,10,500\nh3,b,10,500\nh4,b,1,500\na,b,40,250\n";
         let classes = Classes::of(&Graph::from_csv(list).unwrap().wire());
-        let paths = Paths::Listed(Arc::new(classes));
+        let paths = HostPaths::Listed(Arc::new(classes));
         assert_eq!(paths.number(0, 1), paths.number(3, 2), "within either rack");
         assert_eq!(paths.number(0, 2), paths.number(3, 1), "across, either path");
         let all: Vec<u32> = [(0, 1), (0, 2), (0, 4), (4, 0), (2, 4), (4, 2)]

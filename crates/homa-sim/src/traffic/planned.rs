@@ -1,5 +1,5 @@
-//! Messages one by one, as a swarm plans them: clients that call and servers that answer as
-//! planned, one-way messages between.
+//! Messages one by one, as a swarm plans them: clients call, servers answer as planned, and one-way
+//! messages are sent in between.
 //!
 //! A server recognises a call by its client's port, as a real server would by the request's bytes.
 
@@ -14,47 +14,47 @@ use crate::topology::HostId;
 
 use super::SERVER_PORT;
 
-/// One call, or one message without an answer.
+/// One call, or one one-way message.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedCall {
-    /// When.
+    /// Start time.
     pub at: SimTime,
-    /// Who asks.
+    /// The calling host.
     pub client: HostId,
-    /// Who answers.
+    /// The answering host.
     pub server: HostId,
     /// Bytes of the request.
     pub request_bytes: u32,
     /// Bytes of the response.
     pub response_bytes: u32,
-    /// No response is wanted: the request is a one-way message, and the rest does not matter.
+    /// The request is a one-way message without a response; the fields below do not apply.
     pub one_way: bool,
-    /// Between the request's delivery and its answer.
+    /// Time from the request's delivery to its answer.
     pub service: SimDuration,
-    /// The server refuses instead of answering.
+    /// The server cancels instead of answering.
     pub refused: bool,
-    /// The client gives up after this long.
+    /// The client cancels after this time.
     pub cancel_after: Option<SimDuration>,
-    /// Time allowed.
+    /// Time until the deadline.
     pub allowed: Duration,
-    /// May run again.
+    /// The call may be executed more than once.
     pub idempotent: bool,
 }
 
-/// Clients' ports begin here.
+/// First port of clients.
 const CLIENT_PORTS: u16 = 1_000;
 
-/// See the module's description.
+/// The application that carries out a plan.
 #[derive(Debug)]
 pub struct Planned {
     calls: Vec<PlannedCall>,
-    /// By call: the handle, when it was submitted.
+    /// By call: its handle, once it is submitted.
     handles: Vec<Option<RpcHandle>>,
     /// Requests being served: call and handle.
     jobs: Vec<(usize, RpcHandle)>,
 }
 
-/// What a wake-up is about.
+/// The reason of a wake-up.
 enum Wake {
     Call(usize),
     Cancel(usize),
@@ -82,13 +82,13 @@ impl Wake {
 }
 
 impl Planned {
-    /// At most 60,000 calls: each has a port.
+    /// Takes at most 60,000 calls, because each has a port.
     pub fn new(calls: Vec<PlannedCall>) -> Self {
         let handles = vec![None; calls.len()];
         Self { calls, handles, jobs: Vec::new() }
     }
 
-    /// The wake-ups that make the calls: of which host, when, and their tokens.
+    /// The wake-ups that start the calls: host, time and token.
     pub fn wakes(&self) -> impl Iterator<Item = (HostId, SimTime, u64)> {
         let wake = |(index, call): (usize, &PlannedCall)| {
             (call.client, call.at, Wake::Call(index).token())
@@ -100,7 +100,7 @@ impl Planned {
         let call = self.calls[index];
         let (peer, length, cookie) = (PeerId(call.server.0), call.request_bytes, index as u64);
         if call.one_way {
-            // A refusal is the checker's to judge.
+            // The checker judges refusals.
             let _ = net.submit(host, Submit::OneWay { peer, length, cookie });
             return;
         }
@@ -125,7 +125,7 @@ impl Planned {
     fn serve<C: Context>(&mut self, net: &mut C, host: HostId, delivered: &Delivered) {
         let index = usize::from(delivered.remote_port.wrapping_sub(CLIENT_PORTS));
         let Some(call) = self.calls.get(index) else {
-            // Nobody planned it: somebody else made it up.
+            // The request is not in the plan, so a hostile host made it up.
             let _ = net.submit(host, Submit::Cancel { rpc: delivered.rpc });
             return;
         };
@@ -138,12 +138,12 @@ impl Planned {
         }
     }
 
-    /// Also answers RPCs that ended meanwhile: the transport must refuse.
+    /// Answers an RPC even if it has ended; the transport must then refuse.
     fn answer<C: Context>(&mut self, net: &mut C, host: HostId, job: usize) {
         let (index, rpc) = self.jobs[job];
         let call = self.calls[index];
         let answer = Submit::Response { rpc, length: call.response_bytes };
-        // Other refusals are the checker's to judge.
+        // The checker judges other refusals.
         if call.refused
             || matches!(net.submit(host, answer), Err(SubmitError::MessageTooLong { .. }))
         {
@@ -166,7 +166,7 @@ impl Application for Planned {
             Wake::Call(index) => self.call(net, host, index),
             Wake::Cancel(index) => {
                 if let Some(rpc) = self.handles[index] {
-                    // An RPC that ended meanwhile is refused.
+                    // An RPC that has ended is refused.
                     let _ = net.submit(host, Submit::Cancel { rpc });
                 }
             }
@@ -174,7 +174,7 @@ impl Application for Planned {
         }
     }
 
-    /// The calls still to come are made in the new life.
+    /// Later calls are made in the new life.
     fn restarted<C: Context>(&mut self, net: &mut C, host: HostId) {
         for (index, call) in self.calls.iter().enumerate() {
             if call.client == host && call.at > net.now() {
@@ -184,7 +184,7 @@ impl Application for Planned {
     }
 }
 
-/// When the last planned call is made.
+/// Time of the last planned call.
 pub fn last_call(calls: &[PlannedCall]) -> SimTime {
     calls.iter().map(|call| call.at).max().unwrap_or(SimTime::ZERO)
 }

@@ -1,12 +1,12 @@
-//! Load arithmetic of the patterns: from a share of the links to messages per second.
+//! Load arithmetic of patterns: from a share of the links to messages per second.
 
 use homa_workload::framing::Framing;
 use homa_workload::sizes::SizeDistribution;
 
 use crate::scenario::demand::Basis;
 
-/// How many bytes each message counts for, under a load's definition (Homa §5.2; the authors'
-/// framing has k = .657 .796 .887 .898 .898 for W1 to W5).
+/// Bytes that a message counts for, under a load's definition (Homa §5.2; with the authors' headers
+/// k = .657 .796 .887 .898 .898 for W1 to W5).
 pub fn counted_bytes(basis: Basis, own: Framing, bytes: u32) -> u64 {
     match basis {
         Basis::Paper => Framing::Paper.wire_bytes(bytes),
@@ -20,8 +20,8 @@ pub fn mean_counted_bytes(basis: Basis, own: Framing, sizes: &SizeDistribution) 
     sizes.mean_of(|bytes| counted_bytes(basis, own, bytes) as f64)
 }
 
-/// Messages per second that one sender starts, when `fraction` of a link of `link_bps` is to carry
-/// messages of `mean_bytes`, `per_link` of which cross the busiest link for each one it starts.
+/// Messages per second of one sender, if messages of `mean_bytes` should fill `fraction` of a link
+/// of `link_bps`, and `per_link` messages cross the busiest link for each one that it starts.
 pub fn per_second(fraction: f64, link_bps: u64, mean_bytes: f64, per_link: f64) -> f64 {
     fraction * link_bps as f64 / (8.0 * mean_bytes * per_link)
 }

@@ -1,6 +1,6 @@
-//! Where messages come from: one [`Source`] per pattern of traffic. A source decides what starts
-//! when; what becomes of it is the generator's business, which tells the source when something
-//! ended. Called per message, through a pointer.
+//! The interface of sources of messages, one [`Source`] per pattern of traffic. A source decides
+//! which messages start and when. The generator submits them and reports their ends to the source.
+//! It is called per message, through a pointer.
 
 use crate::time::{SimDuration, SimTime};
 
@@ -15,18 +15,18 @@ pub struct Start {
     pub dst: u32,
     /// Message bytes.
     pub bytes: u32,
-    /// Bytes of the response; `None`: as the pattern says.
+    /// Bytes of the response; if `None`, the pattern sets them.
     pub response: Option<u32>,
-    /// Which of the source's kinds of message it is, from 0; most have one.
+    /// Class of the message, as numbered by the source from 0; most sources have one.
     pub class: u8,
-    /// The priority level that the application asks for, of the request and of its response.
+    /// The priority level that the application requests for the message and its response.
     pub level: Option<u8>,
-    /// Comes back with [`Ended`].
+    /// Returned in [`EndedMessage`].
     pub token: u32,
 }
 
 impl Start {
-    /// A message of kind 0 that asks for nothing.
+    /// A message of class 0 without further options.
     pub const fn new(src: u32, dst: u32, bytes: u32) -> Self {
         Self { src, dst, bytes, response: None, class: 0, level: None, token: 0 }
     }
@@ -34,62 +34,61 @@ impl Start {
 
 /// A message or RPC that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// As it was started with.
+pub struct EndedMessage {
+    /// The token with which it was started.
     pub token: u32,
-    /// Its sender gave it up.
+    /// Its sender aborted it.
     pub failed: bool,
 }
 
 /// Messages that began together and have all ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When.
+    /// Start of the round.
     pub began: SimTime,
-    /// Until the last one ended.
+    /// Time until the last message ended.
     pub took: SimDuration,
 }
 
-/// The kind of messages that are in no number but those of probes.
+/// The class of probes, which are in no count but their own.
 pub const PROBE: u8 = u8::MAX;
 
-/// What a source asks for.
+/// Actions that a source requests.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// To be started now, in this order.
+pub struct SourceActions {
+    /// Messages to start now, in this order.
     pub starts: Vec<Start>,
-    /// When to call [`Source::due`], and with which token, below 2^32.
+    /// Times at which to call [`Source::due`], and the tokens to pass, below 2^32.
     pub wakes: Vec<(SimTime, u32)>,
-    /// Rounds that are over: to be measured.
+    /// Rounds that have ended and should be measured.
     pub rounds: Vec<Round>,
-    /// Nothing more will come: the end of traffic.
+    /// No more messages will come, so that traffic ends.
     pub is_exhausted: bool,
 }
 
-/// See the module's description.
+/// A source of messages.
 pub trait Source: std::fmt::Debug {
     /// Traffic begins.
-    fn begin(&mut self, now: SimTime, asked: &mut Asked);
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions);
 
-    /// A time that was asked for has come. Not called any more after the end of traffic, unless the
-    /// load is to last.
-    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked);
+    /// A requested time has come. It is not called after the end of traffic, unless the load lasts.
+    fn due(&mut self, now: SimTime, token: u32, actions: &mut SourceActions);
 
-    /// A message or RPC ended: it arrived, or its sender gave it up. Called after the end of
-    /// traffic, too, when only a source that [sees through](Self::sees_through) what it began may
-    /// start anything more.
-    fn ended(&mut self, _now: SimTime, _ended: Ended, _asked: &mut Asked) {}
+    /// A message or RPC ended, because it arrived or its sender aborted it. It is also called after
+    /// the end of traffic; only a source that [runs past it](Self::runs_past_end) may then start
+    /// messages.
+    fn ended(&mut self, _now: SimTime, _ended: EndedMessage, _asked: &mut SourceActions) {}
 
-    /// Traffic has ended; with `goes_on`, unmeasured messages keep the load up.
-    fn over(&mut self, _goes_on: bool) {}
+    /// Traffic has ended; if `keeps_load`, unmeasured messages keep the load up.
+    fn traffic_ended(&mut self, _keeps_load: bool) {}
 
-    /// What it began goes on after the end of traffic, with further messages if need be.
-    fn sees_through(&self) -> bool {
+    /// True if the source may start further messages after the end of traffic, to finish its work.
+    fn runs_past_end(&self) -> bool {
         false
     }
 
-    /// Nothing that counts is under way beyond the messages that the generator knows of.
-    fn is_through(&self) -> bool {
+    /// True if nothing measured is in flight besides the messages in the generator's book.
+    fn is_finished(&self) -> bool {
         true
     }
 

@@ -1,10 +1,10 @@
-//! Workflows of requests and responses (DeTail §2.2, §6): when clients begin them, which step
-//! follows which, and when each was through.
+//! Workflows of requests and responses (DeTail §2.2, §6): when clients begin them, the order of
+//! their steps, and when each ends.
 //!
-//! Streams of random numbers are named by host and class: a host's workflows do not depend on the
-//! others', nor on how fast responses come (sizes and servers of a step are drawn when it begins,
-//! from the host's own streams). Invariants: every workflow that begins ends once, through or given
-//! up; its steps do not overlap; what began before the end of traffic is seen through.
+//! Random streams are named by host and class, so that a host's workflows depend neither on other
+//! hosts nor on the speed of responses: sizes and servers of a step are drawn from the host's
+//! streams when the step begins. Invariants: every workflow that begins ends once, finished or
+//! failed; its steps do not overlap; workflows that began before the end of traffic are completed.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +13,36 @@ use homa_workload::rng::Rng;
 use crate::scenario::{Burst, WorkflowClass, WorkflowTraffic};
 use crate::time::{SimDuration, SimTime};
 
-use super::source::{Asked, Ended, Source, Start};
+use super::source::{EndedMessage, Source, SourceActions, Start};
 
-/// A workflow that was measured and is through.
+/// A measured workflow that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Through {
+pub struct FinishedWorkflow {
     /// Its class, by the order of their names.
     pub class: u8,
-    /// Requests of each step.
+    /// Requests per step.
     pub fan_out: u32,
-    /// From its beginning to its last response.
+    /// Time from its beginning to its last response.
     pub took: SimDuration,
 }
 
-/// What was counted of a class, or of those of its workflows that have one fan-out.
+/// Counts of a class, or of its workflows with one fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCount {
-    /// Workflows that began while it was measured.
+    /// Workflows that began while traffic was measured.
     pub begun: u64,
-    /// Those of them one of whose requests was given up.
+    /// Workflows among them that had an aborted request.
     pub failed: u64,
 }
 
-/// Who answers a client.
+/// The servers of a client.
 #[derive(Clone, Copy, Debug)]
 enum Servers {
-    /// All other hosts of so many.
+    /// All other hosts of this many.
     Others(u32),
-    /// The hosts from the first on, so many.
+    /// Hosts from the first number on, this many.
     From(u32, u32),
-    /// So many odd hosts.
+    /// This many odd hosts.
     Odd(u32),
 }
 
@@ -66,28 +66,28 @@ impl Servers {
 /// A client's random streams of one class.
 #[derive(Clone, Debug)]
 struct Streams {
-    /// When the next workflow begins, picoseconds.
+    /// Time of the next workflow in picoseconds.
     next_ps: f64,
     gaps: Rng,
     draws: Rng,
 }
 
-/// A workflow under way.
+/// A workflow in progress.
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct RunningWorkflow {
     class: u8,
     client: u32,
     fan_out: u32,
     began: SimTime,
     measured: bool,
     failed: bool,
-    /// Steps that have not begun.
+    /// Number of steps that have not begun.
     steps: u32,
-    /// Responses that are awaited.
+    /// Number of outstanding responses.
     awaited: u32,
 }
 
-/// See the module's description.
+/// The source of all workflows.
 #[derive(Debug)]
 pub struct Workflows {
     classes: Vec<WorkflowClass>,
@@ -97,21 +97,21 @@ pub struct Workflows {
     clients: Vec<u32>,
     /// By client and class.
     streams: Vec<Streams>,
-    running: Vec<Running>,
+    running: Vec<RunningWorkflow>,
     free: Vec<u32>,
     warm_up: SimTime,
-    /// Traffic has ended; whether the load lasts.
-    over: Option<bool>,
+    /// Set at the end of traffic: true if the load lasts.
+    traffic_ended: Option<bool>,
     open: u64,
     /// By class, then by fan-out.
     counts: Vec<BTreeMap<u32, ClassCount>>,
-    through: Vec<Through>,
-    /// Memory of [`Workflows::draw_servers`].
+    finished: Vec<FinishedWorkflow>,
+    /// Buffer of [`Workflows::draw_servers`].
     drawn: Vec<u32>,
 }
 
 impl Workflows {
-    /// Of a traffic that was [checked](WorkflowTraffic::check). Workflows that begin before
+    /// For traffic that was [checked](WorkflowTraffic::check). Workflows that begin before
     /// `warm_up` are not measured.
     pub fn new(traffic: &WorkflowTraffic, hosts: u32, (warm_up, seed): (SimTime, u64)) -> Self {
         let (clients, servers): (Vec<u32>, _) = match (traffic.clients, traffic.alternate) {
@@ -142,51 +142,51 @@ impl Workflows {
             running: Vec::new(),
             free: Vec::new(),
             warm_up,
-            over: None,
+            traffic_ended: None,
             open: 0,
-            through: Vec::new(),
+            finished: Vec::new(),
             drawn: Vec::new(),
         }
     }
 
-    /// The names of the classes and what was counted of each, by fan-out.
+    /// The names of the classes and their counts by fan-out.
     pub fn counts(&self) -> impl Iterator<Item = (&str, &BTreeMap<u32, ClassCount>)> {
         self.names.iter().map(String::as_str).zip(&self.counts)
     }
 
-    /// Those that were measured and are through, in the order in which they ended.
-    pub fn through(&self) -> &[Through] {
-        &self.through
+    /// The measured workflows that have finished, in the order of their ends.
+    pub fn finished(&self) -> &[FinishedWorkflow] {
+        &self.finished
     }
 
-    /// The stream of a client's class, and so the token of its next workflow.
+    /// The stream of a client's class, which is also the token of its next workflow.
     fn token(&self, client: usize, class: usize) -> usize {
         client * self.classes.len() + class
     }
 
-    /// Draws when the next workflow of a client's class begins, and asks for that time.
-    fn wait(&mut self, token: usize, asked: &mut Asked) {
+    /// Draws the time of the next workflow of a client's class, and requests a wake-up then.
+    fn wait(&mut self, token: usize, actions: &mut SourceActions) {
         let class = &self.classes[token % self.classes.len()];
         let streams = &mut self.streams[token];
         let hazard = streams.gaps.exponential(1.0);
         streams.next_ps = next_arrival(class, streams.next_ps, hazard);
         if streams.next_ps < 1e19 {
-            asked.wakes.push((SimTime(streams.next_ps as u64), token as u32));
+            actions.wakes.push((SimTime(streams.next_ps as u64), token as u32));
         }
     }
 
-    fn start(&mut self, now: SimTime, (client, class): (u32, usize), asked: &mut Asked) {
+    fn start(&mut self, now: SimTime, (client, class): (u32, usize), actions: &mut SourceActions) {
         let kind = &self.classes[class];
         let streams = self.clients.binary_search(&client).unwrap_or(0);
         let token = self.token(streams, class);
         let draws = &mut self.streams[token].draws;
         let fan_out = kind.fan_out[draws.uniform_below(kind.fan_out.len() as u32) as usize];
-        let measured = self.over.is_none() && now >= self.warm_up;
+        let measured = self.traffic_ended.is_none() && now >= self.warm_up;
         self.open += u64::from(measured);
         if measured {
             self.counts[class].entry(fan_out).or_default().begun += 1;
         }
-        let workflow = Running {
+        let workflow = RunningWorkflow {
             class: class as u8,
             client,
             fan_out,
@@ -206,12 +206,12 @@ impl Workflows {
                 self.running.len() as u32 - 1
             }
         };
-        self.step(slot, asked);
+        self.step(slot, actions);
     }
 
-    /// The next step of a workflow begins.
-    fn step(&mut self, slot: u32, asked: &mut Asked) {
-        let Running { class, client, fan_out, .. } = self.running[slot as usize];
+    /// Begins the next step of a workflow.
+    fn step(&mut self, slot: u32, actions: &mut SourceActions) {
+        let RunningWorkflow { class, client, fan_out, .. } = self.running[slot as usize];
         let place = self.clients.binary_search(&client).unwrap_or(0);
         let token = self.token(place, usize::from(class));
         self.draw_servers(token, fan_out);
@@ -220,7 +220,7 @@ impl Workflows {
         for at in &self.drawn {
             let sizes = &kind.response_bytes;
             let size = sizes[draws.uniform_below(sizes.len() as u32) as usize];
-            asked.starts.push(Start {
+            actions.starts.push(Start {
                 response: Some(size),
                 class,
                 level: kind.level,
@@ -233,7 +233,7 @@ impl Workflows {
         workflow.awaited = fan_out;
     }
 
-    /// Draws `count` servers, all different as long as there are others (R. Floyd's sampling).
+    /// Draws `count` servers, all different if there are enough (R. Floyd's sampling).
     fn draw_servers(&mut self, token: usize, count: u32) {
         let rng = &mut self.streams[token].draws;
         let all = self.servers.count();
@@ -249,26 +249,28 @@ impl Workflows {
         }
     }
 
-    fn finish(&mut self, now: SimTime, slot: u32, asked: &mut Asked) {
+    fn end_workflow(&mut self, now: SimTime, slot: u32, actions: &mut SourceActions) {
         self.free.push(slot);
-        let Running { class, client, fan_out, began, measured, failed, .. } =
+        let RunningWorkflow { class, client, fan_out, began, measured, failed, .. } =
             self.running[slot as usize];
         if measured {
             self.open -= 1;
             match failed {
                 true => self.counts[usize::from(class)].entry(fan_out).or_default().failed += 1,
-                false => self.through.push(Through { class, fan_out, took: now.since(began) }),
+                false => {
+                    self.finished.push(FinishedWorkflow { class, fan_out, took: now.since(began) })
+                }
             }
         }
         let again = self.classes[usize::from(class)].concurrent.is_some();
-        if again && self.over != Some(false) {
-            self.start(now, (client, usize::from(class)), asked);
+        if again && self.traffic_ended != Some(false) {
+            self.start(now, (client, usize::from(class)), actions);
         }
     }
 }
 
-/// The time, in picoseconds, at which a hazard of `left` has passed since `from`: exact for rates
-/// that change at the ends of bursts.
+/// The time in picoseconds at which a hazard of `left` has passed since `from`. It is exact for
+/// rates that change at the ends of bursts.
 fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
     let base = class.per_second.unwrap_or(0.0) / 1e12;
     let Some(Burst { every, length, per_second }) = class.burst else {
@@ -277,7 +279,7 @@ fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
     let (every, length, high) = (every.0 as f64, length.0 as f64, per_second / 1e12);
     let period = high * length + base * (every - length);
     let (mut cycle, mut at) = ((from / every).floor(), from % every);
-    // Whole periods at once, so that rare workflows cost no more than others.
+    // Skip whole periods at once, so that rare workflows do not cost more than others.
     let whole = (left / period).floor();
     if !whole.is_finite() {
         return f64::INFINITY;
@@ -295,45 +297,45 @@ fn next_arrival(class: &WorkflowClass, from: f64, mut left: f64) -> f64 {
 }
 
 impl Source for Workflows {
-    fn begin(&mut self, now: SimTime, asked: &mut Asked) {
+    fn begin(&mut self, now: SimTime, actions: &mut SourceActions) {
         for client in 0..self.clients.len() {
             for class in 0..self.classes.len() {
                 match self.classes[class].concurrent {
-                    None => self.wait(self.token(client, class), asked),
+                    None => self.wait(self.token(client, class), actions),
                     Some(concurrent) => (0..concurrent)
-                        .for_each(|_| self.start(now, (self.clients[client], class), asked)),
+                        .for_each(|_| self.start(now, (self.clients[client], class), actions)),
                 }
             }
         }
     }
 
-    fn due(&mut self, now: SimTime, token: u32, asked: &mut Asked) {
+    fn due(&mut self, now: SimTime, token: u32, actions: &mut SourceActions) {
         let token = token as usize;
-        self.wait(token, asked);
+        self.wait(token, actions);
         let class = token % self.classes.len();
-        self.start(now, (self.clients[token / self.classes.len()], class), asked);
+        self.start(now, (self.clients[token / self.classes.len()], class), actions);
     }
 
-    fn ended(&mut self, now: SimTime, ended: Ended, asked: &mut Asked) {
+    fn ended(&mut self, now: SimTime, ended: EndedMessage, actions: &mut SourceActions) {
         let Some(workflow) = self.running.get_mut(ended.token as usize) else { return };
         workflow.failed |= ended.failed;
         workflow.awaited -= 1;
         match workflow {
-            Running { awaited: 1.., .. } => {}
-            Running { steps: 1.., failed: false, .. } => self.step(ended.token, asked),
-            _ => self.finish(now, ended.token, asked),
+            RunningWorkflow { awaited: 1.., .. } => {}
+            RunningWorkflow { steps: 1.., failed: false, .. } => self.step(ended.token, actions),
+            _ => self.end_workflow(now, ended.token, actions),
         }
     }
 
-    fn over(&mut self, goes_on: bool) {
-        self.over = Some(goes_on);
+    fn traffic_ended(&mut self, keeps_load: bool) {
+        self.traffic_ended = Some(keeps_load);
     }
 
-    fn sees_through(&self) -> bool {
+    fn runs_past_end(&self) -> bool {
         true
     }
 
-    fn is_through(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.open == 0
     }
 
@@ -374,7 +376,7 @@ mod tests {
             let burst = at % 100e9 < 20e9;
             (inside, outside) = (inside + u32::from(burst), outside + u32::from(!burst));
         }
-        // 40 s: 8 s at 2500 and 32 s at 100 a second.
+        // 40 s have 8 s at 2500 per second and 32 s at 100.
         assert!((inside as f64 / 20_000.0 - 1.0).abs() < 0.03, "{inside}");
         assert!((outside as f64 / 3_200.0 - 1.0).abs() < 0.07, "{outside}");
         let never = WorkflowClass { per_second: Some(0.0), burst: None, ..bursty.clone() };
@@ -384,53 +386,54 @@ mod tests {
     }
 
     #[test]
-    fn a_workflow_steps_when_all_its_responses_are_there_and_ends_with_its_last_step() {
+    fn a_step_begins_after_all_responses_of_the_last() {
         let traffic = traffic(
             r#"{"clients": 2, "classes": {"page": {"response_bytes": [5, 7], "steps": 2,
                "fan_out": [3], "concurrent": 1, "level": 6}}}"#,
         );
         let mut source = Workflows::new(&traffic, 8, (SimTime::ZERO, 1));
-        let mut asked = Asked::default();
-        source.begin(SimTime::ZERO, &mut asked);
-        let first: Vec<Start> = asked.starts.drain(..).collect();
+        let mut actions = SourceActions::default();
+        source.begin(SimTime::ZERO, &mut actions);
+        let first: Vec<Start> = actions.starts.drain(..).collect();
         assert_eq!(first.iter().filter(|start| start.src == 1).count(), 3);
         let mut servers: Vec<u32> = first[..3].iter().map(|start| start.dst).collect();
         servers.sort_unstable();
         servers.dedup();
         assert!(servers.len() == 3 && servers.iter().all(|host| *host >= 2), "{servers:?}");
         assert!(first.iter().all(|start| start.level == Some(6) && start.bytes == 10));
-        let ended = |failed| Ended { token: first[0].token, failed };
+        let ended = |failed| EndedMessage { token: first[0].token, failed };
         for at in [10, 20] {
-            source.ended(SimTime(at), ended(false), &mut asked);
-            assert!(asked.starts.is_empty());
+            source.ended(SimTime(at), ended(false), &mut actions);
+            assert!(actions.starts.is_empty());
         }
-        source.ended(SimTime(30), ended(false), &mut asked);
-        assert_eq!(asked.starts.drain(..).count(), 3, "the second step");
-        source.over(false);
-        (0..3).for_each(|at| source.ended(SimTime(50 + at), ended(false), &mut asked));
-        assert!(asked.starts.is_empty(), "none begins after the end of traffic");
+        source.ended(SimTime(30), ended(false), &mut actions);
+        assert_eq!(actions.starts.drain(..).count(), 3, "the second step");
+        source.traffic_ended(false);
+        (0..3).for_each(|at| source.ended(SimTime(50 + at), ended(false), &mut actions));
+        assert!(actions.starts.is_empty(), "none begins after the end of traffic");
         let took = SimDuration(52);
-        assert_eq!(source.through(), [Through { class: 0, fan_out: 3, took }]);
-        assert!(!source.is_through(), "the other client's");
-        (0..3)
-            .for_each(|_| source.ended(SimTime(60), Ended { token: 1, failed: true }, &mut asked));
-        assert!(source.is_through() && asked.starts.is_empty());
+        assert_eq!(source.finished(), [FinishedWorkflow { class: 0, fan_out: 3, took }]);
+        assert!(!source.is_finished(), "the other client's");
+        (0..3).for_each(|_| {
+            source.ended(SimTime(60), EndedMessage { token: 1, failed: true }, &mut actions)
+        });
+        assert!(source.is_finished() && actions.starts.is_empty());
         let counts: Vec<_> = source.counts().collect();
         let of_three = BTreeMap::from([(3, ClassCount { begun: 2, failed: 1 })]);
         assert_eq!(counts, [("page", &of_three)]);
     }
 
     #[test]
-    fn who_answers_follows_from_the_roles() {
+    fn servers_follow_from_the_roles() {
         let with = |roles: &str| {
             let class =
                 r#""classes": {"a": {"response_bytes": [1], "concurrent": 1, "fan_out": [7]}}"#;
             let traffic = traffic(&format!("{{{roles} {class}}}"));
             let mut source = Workflows::new(&traffic, 8, (SimTime::ZERO, 1));
-            let mut asked = Asked::default();
-            source.begin(SimTime::ZERO, &mut asked);
+            let mut actions = SourceActions::default();
+            source.begin(SimTime::ZERO, &mut actions);
             let of = |client| {
-                let own = asked.starts.iter().filter(move |start| start.src == client);
+                let own = actions.starts.iter().filter(move |start| start.src == client);
                 let mut servers: Vec<u32> = own.map(|start| start.dst).collect();
                 servers.sort_unstable();
                 servers

@@ -1,21 +1,20 @@
-//! Hosts of two kinds in one simulation: each runs one of two transports, over the same links and
-//! ports. Messages go between hosts of one kind; a packet that reached the other kind would be
-//! refused.
+//! Hosts of two kinds in one simulation. Each runs one of two transports, over the same links and
+//! ports. Messages go between hosts of one kind only; a host refuses packets of the other kind.
 
 use homa_proto::{DropReason, Event, Receipt, Submit, SubmitError, Submitted, Time};
 
-use super::{Arrival, Content, Label, Timeouts, Transport};
+use super::{Label, PacketContent, PacketMeta, Timeouts, Transport};
 
 /// A host, or a packet, of either kind.
 #[derive(Clone, Copy, Debug)]
 pub enum Either<A, B> {
-    /// Of the first.
+    /// The first kind.
     First(A),
-    /// Of the second.
+    /// The second kind.
     Second(B),
 }
 
-/// The same expression for either.
+/// Evaluates the same expression for either kind.
 macro_rules! both {
     ($either:expr, $one:ident => $what:expr) => {
         match $either {
@@ -47,7 +46,7 @@ impl<A: Transport, B: Transport> Transport for Either<A, B> {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, packet: &Self::Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Self::Packet, arrival: PacketMeta) -> Receipt {
         match (self, packet) {
             (Self::First(host), Either::First(packet)) => host.receive(now, packet, arrival),
             (Self::Second(host), Either::Second(packet)) => host.receive(now, packet, arrival),
@@ -72,7 +71,7 @@ impl<A: Transport, B: Transport> Transport for Either<A, B> {
         }
     }
 
-    fn content(packet: &Self::Packet) -> Content {
+    fn content(packet: &Self::Packet) -> PacketContent {
         match packet {
             Either::First(packet) => A::content(packet),
             Either::Second(packet) => B::content(packet),

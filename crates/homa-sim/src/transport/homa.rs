@@ -1,63 +1,65 @@
 //! Homa's own protocol code as a host transport.
 //!
-//! The adapter numbers peers densely in the order they appear, so that a host's state grows with
-//! the peers it talks to and not with the network, and prices packets by their framing. Where
-//! clients change their address ([`Moves`]), a host is a peer of its own at each.
+//! The adapter numbers peers densely, in the order in which they appear, so that a host's state
+//! grows with the number of its peers rather than with the network. It computes the wire size of
+//! packets from their framing. If clients change their address ([`Moves`]), a host is a separate
+//! peer at each address.
 
 use homa_proto::{
     Body, Endpoint, Event, MessageId, Packet, PeerId, PeerInfo, Receipt, Request, Submit,
     SubmitError, Submitted, Time,
 };
 
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::topology::HostId;
 
-use super::{Arrival, Content, DataContent, Label, Transport, message_number};
+use super::{DataContent, Label, PacketContent, PacketMeta, Transport, message_number};
 
 /// No peer yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Peers that are found by looking at each; for more there is a table.
+/// Up to this many peers, lookups scan the list; beyond that they use a table.
 const FEW: usize = 8;
 
-/// An endpoint and its framing. Starts a line of the cache, so that its own are no more than
-/// needed.
+/// An endpoint and its framing. Aligned to a cache line, so that its fields span as few lines as
+/// possible.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Homa {
     endpoint: Endpoint,
-    framing: Framing,
+    framing: Headers,
     /// Message bytes in a full packet.
     max_payload: u32,
-    /// By host: its number at the endpoint. Empty while there are few.
+    /// By host: its number at the endpoint. Empty while there are few peers.
     peers: Vec<u32>,
     /// By number at the endpoint: the host, or its later address.
     hosts: Vec<HostId>,
     moves: Option<Moves>,
 }
 
-/// When clients get another address, as behind a network address translator that forgot them, of
-/// which they know nothing: what servers send to the one before is lost. Servers keep theirs.
+/// Clients that get another address, as behind a network address translator that dropped its state.
+/// The client does not notice, and packets that servers send to its former address are lost.
+/// Servers keep their addresses.
 #[derive(Clone, Debug)]
 pub struct Moves {
     /// Number of hosts.
     pub hosts: u32,
-    /// Who, and when.
+    /// The clients that move, and when.
     pub at: Vec<(HostId, Time)>,
 }
 
 impl Moves {
-    /// The number that stands for the address of a client: the host's at first.
+    /// The number that stands for the address of a client; before any move, the host's number.
     fn address(&self, host: HostId, now: Time) -> u32 {
         let moved = self.at.iter().filter(|(who, at)| *who == host && *at <= now);
         host.0 + self.hosts * moved.count() as u32
     }
 
-    /// The host with an address.
+    /// The host that has an address.
     fn host(&self, address: HostId) -> HostId {
         HostId(address.0 % self.hosts)
     }
 
-    /// What is sent to this address gets there.
+    /// Whether a packet to this address reaches its host.
     fn reaches(&self, packet: &Packet, address: HostId, now: Time) -> bool {
         !packet.id.from_server() || self.address(self.host(address), now) == address.0
     }
@@ -65,7 +67,7 @@ impl Moves {
 
 impl Homa {
     /// A host's transport. Peers are opened when they first appear.
-    pub fn new(endpoint: Endpoint, framing: Framing) -> Self {
+    pub fn new(endpoint: Endpoint, framing: Headers) -> Self {
         let max_payload = framing.max_payload();
         let (peers, hosts) = (Vec::new(), Vec::new());
         Self { endpoint, framing, max_payload, peers, hosts, moves: None }
@@ -77,7 +79,7 @@ impl Homa {
         Self { max_payload, ..self }
     }
 
-    /// The same among clients that move.
+    /// The same, among clients that move.
     pub fn with_moves(self, moves: Moves) -> Self {
         Self { moves: Some(moves), ..self }
     }
@@ -163,7 +165,7 @@ impl Transport for Homa {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &Packet, arrival: PacketMeta) -> Receipt {
         let peer = self.peer(self.sender(now, packet, arrival.from));
         let mut received = as_received(arrival.from, packet);
         received.peer = peer;
@@ -191,10 +193,10 @@ impl Transport for Homa {
     }
 
     #[inline]
-    fn content(packet: &Packet) -> Content {
+    fn content(packet: &Packet) -> PacketContent {
         let message = message_number(packet.id.client());
         match &packet.body {
-            Body::Data(data) => Content::Data(DataContent {
+            Body::Data(data) => PacketContent::Data(DataContent {
                 message,
                 offset: data.span.offset,
                 len: data.span.len,
@@ -202,8 +204,8 @@ impl Transport for Homa {
                 permitted: data.incoming,
                 resent: data.retransmit,
             }),
-            Body::Grant { offset, .. } => Content::Permit { message, offset: *offset },
-            _ => Content::Other,
+            Body::Grant { offset, .. } => PacketContent::Permit { message, offset: *offset },
+            _ => PacketContent::Other,
         }
     }
 
@@ -246,8 +248,8 @@ impl Transport for Homa {
     }
 }
 
-/// A packet as its receiver knows it: from whom, ports from its side, no name of the sender's
-/// message.
+/// A packet as its receiver sees it: with its sender, with the ports as seen from the receiver, and
+/// without the sender's message number.
 #[inline]
 pub fn as_received(from: HostId, packet: &Packet) -> Packet {
     let mut received = Packet {

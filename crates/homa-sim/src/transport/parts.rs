@@ -1,5 +1,5 @@
-//! Small parts that the packet-numbering transports share: a message cut into packets, sets of
-//! those, lists ordered by key, and timers.
+//! Small parts that the transports with numbered packets share: the division of a message into
+//! packets, sets of packets, lists ordered by key, and timers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -11,27 +11,28 @@ use crate::time::LinkRate;
 use super::exchange::{Head, Ref};
 use super::{DataContent, message_number};
 
-/// How a transport puts messages on the wire.
+/// The wire format of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireFormat {
     /// Message bytes in a full packet.
     pub payload: u32,
-    /// Bytes around them, those of the link included.
+    /// Bytes around them, including those of the link.
     pub overhead: u32,
-    /// Bytes of a packet without message bytes, those of the link included.
+    /// Size of a packet without message bytes, including the bytes of the link.
     pub control: u32,
 }
 
 impl WireFormat {
     /// Ethernet's header, checksum, preamble and gap.
     const ETHERNET: u32 = 38;
-    /// The shortest frame with preamble and gap.
+    /// The shortest frame, including preamble and gap.
     const SHORTEST: u32 = 84;
-    /// IP and transport headers, as the simulations of pFabric, pHost and TCP count them.
+    /// IP and transport headers, as the simulations of pFabric and TCP count them.
     pub const HEADERS: u32 = 40;
 
-    /// Packets of up to `mtu` bytes with `headers` of them before the message's, in Ethernet
-    /// frames; control packets are `control` bytes long.
+    /// Packets of up to `mtu` bytes, including `headers` bytes of headers, in Ethernet frames;
+    /// control packets are `control` bytes long. For example, an MTU of 1,500 with 40 bytes of
+    /// headers gives 1,460 message bytes in a frame of 1,538.
     pub const fn ethernet(mtu: u32, headers: u32, control: u32) -> Self {
         let control = control + Self::ETHERNET;
         Self {
@@ -41,76 +42,76 @@ impl WireFormat {
         }
     }
 
-    /// The same as ns-2 and YAPS count: nothing around the packets.
+    /// Packets as ns-2 and YAPS count them, without a link layer.
     pub const fn bare(mtu: u32, headers: u32, control: u32) -> Self {
         let payload = if mtu > headers { mtu - headers } else { 1 };
         Self { payload, overhead: headers, control }
     }
 
-    /// Packets of a message.
+    /// How many packets a message has.
     pub const fn packets(&self, length: u32) -> u32 {
         length.div_ceil(self.payload)
     }
 
-    /// Message bytes of packet `number`: from where and how many.
+    /// The message bytes of packet `number`: offset and length.
     pub const fn span(&self, number: u32, length: u32) -> (u32, u32) {
         let offset = number * self.payload;
         let rest = length.saturating_sub(offset);
         (offset, if rest < self.payload { rest } else { self.payload })
     }
 
-    /// The same, as packets carry it.
+    /// The same, in the form that packets carry.
     pub const fn piece(&self, packet: u32, total: u32) -> Piece {
         let (offset, len) = self.span(packet, total);
         Piece { packet, offset, len, total }
     }
 
-    /// A packet with `bytes` of a message on the wire.
+    /// Wire size of a packet with `bytes` of a message.
     pub const fn data(&self, bytes: u32) -> u32 {
         let wire = self.overhead + bytes;
         if wire < self.control { self.control } else { wire }
     }
 
-    /// A full packet on the wire.
+    /// Wire size of a full packet.
     pub const fn full(&self) -> u32 {
         self.overhead + self.payload
     }
 }
 
-/// What a packet carries of its message.
+/// The part of a message that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The packet's number in the message, from 0.
     pub packet: u32,
     /// The first byte.
     pub offset: u32,
-    /// Bytes.
+    /// Its length.
     pub len: u32,
-    /// Bytes of the message.
+    /// Length of the whole message.
     pub total: u32,
 }
 
 impl Piece {
-    /// What measures need to know of it: with the bytes that needed no further permit, and whether
-    /// it was sent before.
+    /// Its content for measures. `permitted` is the end of the bytes that need no further permit,
+    /// `resent` whether it was sent before.
     pub fn content(&self, head: &Head, (permitted, resent): (u32, bool)) -> DataContent {
         let Self { offset, len, total, .. } = *self;
         DataContent { message: message_number(head.id), offset, len, total, permitted, resent }
     }
 }
 
-/// A set of a message's packets. Short messages need no memory of their own.
+/// A set of a message's packets. Sets of short messages allocate no memory.
 #[derive(Clone, Debug, Default)]
 pub struct PacketSet {
     first: u64,
     more: Vec<u64>,
     count: u32,
-    /// All packets before are in the set.
+    /// All packets before this one are in the set.
     prefix: u32,
 }
 
 impl PacketSet {
-    /// No packets, out of `packets`.
+    /// The empty set, for a message of `packets` packets.
     pub fn new(packets: u32) -> Self {
         let words = packets.div_ceil(64).saturating_sub(1);
         Self { more: vec![0; words as usize], ..Self::default() }
@@ -124,13 +125,13 @@ impl PacketSet {
         }
     }
 
-    /// Whether a packet is in the set; those beyond the message are.
+    /// Whether a packet is in the set; packets beyond the end of the message count as present.
     #[inline]
     pub fn contains(&self, packet: u32) -> bool {
         packet < self.prefix || self.word(packet >> 6) >> (packet & 63) & 1 == 1
     }
 
-    /// Adds a packet of the message; true when it is new.
+    /// Adds a packet of the message; true if it is new.
     #[inline]
     pub fn insert(&mut self, packet: u32) -> bool {
         if self.contains(packet) {
@@ -148,7 +149,7 @@ impl PacketSet {
         true
     }
 
-    /// Adds all packets before `end`; true when one was new.
+    /// Adds all packets before `end`; true if one of them was new.
     pub fn insert_prefix(&mut self, end: u32) -> bool {
         let before = self.count;
         while self.prefix < end {
@@ -157,8 +158,8 @@ impl PacketSet {
         self.count > before
     }
 
-    /// The first packet not before `from` that is not in the set; beyond the message when there is
-    /// none.
+    /// The first packet at or after `from` that is not in the set; beyond the end of the message if
+    /// there is none.
     #[inline]
     pub fn next_missing(&self, from: u32) -> u32 {
         let from = from.max(self.prefix);
@@ -171,26 +172,27 @@ impl PacketSet {
         (at << 6) + rest.trailing_zeros()
     }
 
-    /// How many there are.
+    /// How many packets are in the set.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Packets before this one are all in the set, and it is not.
+    /// The first packet that is not in the set.
     #[inline]
     pub fn prefix(&self) -> u32 {
         self.prefix
     }
 }
 
-/// Messages by a key, least first: what is ready to be sent, say. A message is told its key, so
-/// that it is found again.
+/// Messages ordered by a key, least first; for example, those that are ready to be sent. Each
+/// message stores its current key, so that its entry can be found again.
 #[derive(Clone, Debug, Default)]
 pub struct Ordered(BTreeSet<(u64, Ref)>);
 
 impl Ordered {
-    /// Lists a message under `key`, or no more (`None`); `place` is the message's record of it.
+    /// Lists a message under `key`, or removes it (`None`); `place` is the message's record of its
+    /// key.
     #[inline]
     pub fn set(&mut self, place: &mut Option<u64>, message: Ref, key: Option<u64>) {
         if *place == key {
@@ -211,53 +213,53 @@ impl Ordered {
         self.0.first().map(|(_, message)| *message)
     }
 
-    /// Strikes the first message, which is no more.
+    /// Removes the first message, which no longer exists.
     pub fn drop_first(&mut self) {
         self.0.pop_first();
     }
 
-    /// True without messages.
+    /// True if it lists no message.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// When something is due for a message, which may put it off without telling: at most one entry
-/// per message is kept, and asked again when it comes up.
+/// MessageTimers of messages. A message may postpone its timer without an update here: there is at most
+/// one entry per message, which is checked when it comes up.
 #[derive(Clone, Debug, Default)]
-pub struct Timers(BinaryHeap<Reverse<(Time, Ref)>>);
+pub struct MessageTimers(BinaryHeap<Reverse<(Time, Ref)>>);
 
 /// A message's record of its timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct MessageTimer {
     at: Time,
     listed: Time,
 }
 
-impl Default for Due {
+impl Default for MessageTimer {
     fn default() -> Self {
         Self { at: Time::MAX, listed: Time::MAX }
     }
 }
 
-impl Due {
-    /// When, if at all.
+impl MessageTimer {
+    /// When it is due, if it is set.
     pub fn at(&self) -> Option<Time> {
         Some(self.at).filter(|&at| at != Time::MAX)
     }
 
-    /// Nothing is due.
+    /// Clears the timer.
     #[inline]
     pub fn clear(&mut self) {
         self.at = Time::MAX;
     }
 }
 
-impl Timers {
-    /// Sets a message's timer, whatever it was.
+impl MessageTimers {
+    /// Sets a message's timer, whether or not it was set before.
     #[inline]
-    pub fn set(&mut self, due: &mut Due, message: Ref, at: Time) {
+    pub fn set(&mut self, due: &mut MessageTimer, message: Ref, at: Time) {
         due.at = at;
         if at < due.listed {
             due.listed = at;
@@ -265,7 +267,7 @@ impl Timers {
         }
     }
 
-    /// A message that may be due, whose [`Timers::fired`] decides.
+    /// A message that may be due; [`MessageTimers::fired`] decides whether it is.
     pub fn pop(&mut self, now: Time) -> Option<(Time, Ref)> {
         let Reverse(first) = *self.0.peek()?;
         if first.0 > now {
@@ -275,9 +277,14 @@ impl Timers {
         Some(first)
     }
 
-    /// Whether an entry of a message that came up at `listed` is its timer; puts it back when the
-    /// timer was put off.
-    pub fn fired(&mut self, due: &mut Due, (listed, message): (Time, Ref), now: Time) -> bool {
+    /// Whether the entry of a message that came up at `listed` is its timer. Reinserts it if the
+    /// timer was postponed.
+    pub fn fired(
+        &mut self,
+        due: &mut MessageTimer,
+        (listed, message): (Time, Ref),
+        now: Time,
+    ) -> bool {
         if due.listed != listed {
             return false;
         }
@@ -299,31 +306,31 @@ impl Timers {
     }
 }
 
-/// One permission per packet time of a link, as receiver-driven transports give them: never more
-/// than that, and none is saved up.
+/// Gives one permit per packet time of a link, as receiver-driven transports do: never more, and
+/// unused permits are not saved up.
 #[derive(Clone, Copy, Debug)]
-pub struct Pacer {
-    /// Picoseconds.
+pub struct PermitPacer {
+    /// Picoseconds per packet.
     every: u64,
     next: u64,
 }
 
-impl Pacer {
-    /// For packets of `bytes` on the wire.
+impl PermitPacer {
+    /// A pacer for packets of `bytes` on the wire.
     pub const fn new(link: Rate, bytes: u32) -> Self {
         Self { every: LinkRate::new(link).serialisation(bytes).0, next: 0 }
     }
 
-    /// When the next permission may be given.
+    /// When the next permit may be given.
     pub const fn next(&self) -> Time {
         Time(self.next.div_ceil(1_000))
     }
 
-    /// Gives one, if it may be given now.
+    /// Gives a permit, if it is time.
     pub fn take(&mut self, now: Time) -> bool {
         let may = self.next() <= now;
         if may {
-            // Rounding of the clock is made up for; a pause is not.
+            // Rounding of the clock is compensated; a pause is not.
             let on_time = self.next + 1_000 > now.0 * 1_000;
             let from = if on_time { self.next } else { now.0 * 1_000 };
             self.next = from + self.every;
@@ -389,8 +396,8 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_put_off_fires_once_and_late() {
-        let (mut timers, mut due) = (Timers::default(), Due::default());
-        let fire = |timers: &mut Timers, due: &mut Due, now| {
+        let (mut timers, mut due) = (MessageTimers::default(), MessageTimer::default());
+        let fire = |timers: &mut MessageTimers, due: &mut MessageTimer, now| {
             let entry = timers.pop(Time(now));
             entry.is_some_and(|entry| timers.fired(due, entry, Time(now)))
         };
@@ -413,7 +420,7 @@ mod tests {
     #[test]
     fn a_pacer_keeps_its_rate_and_saves_nothing_up() {
         // 1230.4 ns each.
-        let mut pacer = Pacer::new(Rate::gbps(10), 1_538);
+        let mut pacer = PermitPacer::new(Rate::gbps(10), 1_538);
         let mut now = Time(0);
         for _ in 0..1_000 {
             assert!(pacer.take(now) && !pacer.take(now));

@@ -1,11 +1,11 @@
-//! Stop and wait: one packet of every message is on its way at a time. The smallest transport that
-//! is correct, to read before writing another one.
+//! Stop and wait: one packet of each message is in flight at a time. This is the smallest correct
+//! transport; read it before you write another.
 //!
-//! A transport is a state machine behind the calls of [`Transport`]. Time is an argument, what it
-//! wants to send is pulled when the wire is free, what it has to say to the application is an
-//! event. It names no clock, no socket and no other host's state. What the fabric needs of a packet
-//! is its [`Label`], what measures need its [`Content`]; everything else in it is the transport's
-//! own. Left out: answers to requests, a timeout that follows the round-trip time, forgetting.
+//! A transport is a state machine behind the calls of [`Transport`]. Time is an argument. Packets
+//! are pulled when the wire is free. Events report to the application. A transport uses no clock,
+//! no socket and no other host's state. The fabric sees only a packet's [`Label`], and measures see
+//! its [`PacketContent`]; everything else in a packet is private to the transport. Left out:
+//! responses to requests, an RTO that follows the round-trip time, and removal of old state.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,42 +16,42 @@ use homa_proto::{
 
 use crate::topology::HostId;
 
-use super::{Arrival, Content, DataContent, Label, Transport, message_id};
+use super::{DataContent, Label, PacketContent, PacketMeta, Transport, message_id};
 
-/// Message bytes per packet, and the bytes around them on the wire.
+/// Message bytes per packet, and the header bytes around them on the wire.
 const PAYLOAD: u32 = 1_460;
 const HEADERS: u32 = 78;
-/// The shortest frame, with preamble and gap.
+/// The shortest frame, including preamble and gap.
 const SHORTEST: u32 = 84;
-/// When to send a packet again: longer than queues are in most networks. In others copies would
-/// fill them for good, so that it doubles from copy to copy, up to the longest.
+/// The RTO, longer than the queueing delay of most networks. It doubles with every copy, up to the
+/// longest, because copies could otherwise fill a slower network forever.
 const TIMEOUT: Duration = Duration::millis(1);
 const LONGEST: Duration = Duration::millis(1_000);
 
-/// What travels: a range of a message, or an acknowledgement of all before `offset`.
+/// A range of a message, or an acknowledgement of all bytes before `offset`.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet {
+pub struct StopAndWaitPacket {
     to: HostId,
     message: u32,
     offset: u32,
-    /// 0: an acknowledgement.
+    /// 0 for an acknowledgement.
     bytes: u32,
     total: u32,
     resent: bool,
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct PendingMessage {
     to: HostId,
     message: u32,
     length: u32,
     acknowledged: u32,
-    /// How often the packet that follows was sent.
+    /// How often the next packet was sent.
     sent: u32,
-    /// Short again when a packet arrived that was sent once: of others nobody knows which copy was
-    /// acknowledged (RFC 6298 §5.5, §5.7).
+    /// It is reset if a packet is acknowledged that was sent only once. For others it is unknown
+    /// which copy was acknowledged (RFC 6298 §5.5, §5.7).
     timeout: Duration,
-    /// The next packet may go (again).
+    /// The next packet should be sent, for the first time or again.
     ready: bool,
     due: Time,
 }
@@ -59,18 +59,18 @@ struct Outgoing {
 /// See the module's description.
 #[derive(Debug)]
 pub struct StopAndWait {
-    outgoing: Vec<Outgoing>,
-    /// By sender and message: bytes that are here. Nothing is forgotten, so that a late copy of a
+    outgoing: Vec<PendingMessage>,
+    /// By sender and message: bytes received. Entries are kept forever, so that a late copy of a
     /// message is recognised.
     incoming: BTreeMap<(HostId, u32), u32>,
-    acknowledgements: VecDeque<Packet>,
+    acknowledgements: VecDeque<StopAndWaitPacket>,
     events: VecDeque<Event>,
     messages: u32,
     copies: u64,
 }
 
 impl StopAndWait {
-    /// A host's transport in its `life`-th life; numbers of messages of two lives never meet.
+    /// A host's transport in its `life`-th life. Message numbers of different lives do not overlap.
     pub fn new(life: u32) -> Self {
         Self {
             outgoing: Vec::new(),
@@ -97,14 +97,14 @@ impl StopAndWait {
         }
     }
 
-    fn on_data(&mut self, packet: &Packet, from: HostId) -> Receipt {
-        let Packet { message, offset, bytes, total, .. } = *packet;
+    fn on_data(&mut self, packet: &StopAndWaitPacket, from: HostId) -> Receipt {
+        let StopAndWaitPacket { message, offset, bytes, total, .. } = *packet;
         let here = self.incoming.entry((from, message)).or_default();
         let fresh = *here == offset;
         if fresh {
             *here += bytes;
         }
-        let reply = Packet { to: from, offset: *here, bytes: 0, ..*packet };
+        let reply = StopAndWaitPacket { to: from, offset: *here, bytes: 0, ..*packet };
         let whole = *here == total;
         self.acknowledgements.push_back(reply);
         if !fresh {
@@ -119,7 +119,7 @@ impl StopAndWait {
 }
 
 impl Transport for StopAndWait {
-    type Packet = Packet;
+    type Packet = StopAndWaitPacket;
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         let Submit::OneWay { peer, length, .. } = what else {
@@ -127,7 +127,7 @@ impl Transport for StopAndWait {
         };
         self.messages += 1;
         let (to, message) = (HostId(peer.0), self.messages);
-        self.outgoing.push(Outgoing {
+        self.outgoing.push(PendingMessage {
             to,
             message,
             length,
@@ -145,7 +145,7 @@ impl Transport for StopAndWait {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, _: Time, packet: &Packet, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &StopAndWaitPacket, arrival: PacketMeta) -> Receipt {
         if packet.bytes > 0 {
             return self.on_data(packet, arrival.from);
         }
@@ -153,7 +153,7 @@ impl Transport for StopAndWait {
         Receipt::Consumed
     }
 
-    fn transmit(&mut self, now: Time) -> Option<Packet> {
+    fn transmit(&mut self, now: Time) -> Option<StopAndWaitPacket> {
         if let Some(acknowledgement) = self.acknowledgements.pop_front() {
             return Some(acknowledgement);
         }
@@ -163,26 +163,26 @@ impl Transport for StopAndWait {
             next.timeout = Duration(2 * next.timeout.0).min(LONGEST);
         }
         (next.ready, next.sent, next.due) = (false, next.sent + 1, now + next.timeout);
-        let Outgoing { to, message, length: total, acknowledged: offset, .. } = *next;
+        let PendingMessage { to, message, length: total, acknowledged: offset, .. } = *next;
         let bytes = PAYLOAD.min(total - offset);
-        Some(Packet { to, message, offset, bytes, total, resent })
+        Some(StopAndWaitPacket { to, message, offset, bytes, total, resent })
     }
 
-    fn label(&self, packet: &Packet) -> Label {
-        // Acknowledgements need not wait behind data.
+    fn label(&self, packet: &StopAndWaitPacket) -> Label {
+        // Acknowledgements should not wait behind data.
         let priority = if packet.bytes == 0 { 7 } else { 0 };
         let wire_bytes = (packet.bytes + HEADERS).max(SHORTEST);
         Label { priority, flow: packet.message, ..Label::new(packet.to, wire_bytes) }
     }
 
     /// An acknowledgement permits the next packet.
-    fn content(packet: &Packet) -> Content {
-        let Packet { message, offset, bytes: len, total, resent, .. } = *packet;
+    fn content(packet: &StopAndWaitPacket) -> PacketContent {
+        let StopAndWaitPacket { message, offset, bytes: len, total, resent, .. } = *packet;
         if len == 0 {
-            return Content::Permit { message, offset: offset + PAYLOAD };
+            return PacketContent::Permit { message, offset: offset + PAYLOAD };
         }
         let permitted = offset + len;
-        Content::Data(DataContent { message, offset, len, total, permitted, resent })
+        PacketContent::Data(DataContent { message, offset, len, total, permitted, resent })
     }
 
     fn refused(&self) -> u64 {
@@ -203,7 +203,7 @@ impl Transport for StopAndWait {
     }
 }
 
-fn delivered(packet: &Packet, from: HostId) -> Delivered {
+fn delivered(packet: &StopAndWaitPacket, from: HostId) -> Delivered {
     Delivered {
         rpc: RpcHandle { index: packet.message, generation: 0 },
         message: MessageId(packet.message),
@@ -227,7 +227,7 @@ mod tests {
     use homa_proto::Rate;
     use homa_workload::rng::Rng;
 
-    /// Hosts send a message each to one in another rack, and note when it is there.
+    /// Each host sends one message to a host in another rack and records when it arrives.
     struct Shifted {
         bytes: u32,
         times: Vec<SimTime>,
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    fn times(senders: u64, bytes: u32, faults: impl Fault<Packet>) -> Vec<SimTime> {
+    fn times(senders: u64, bytes: u32, faults: impl Fault<StopAndWaitPacket>) -> Vec<SimTime> {
         let application = Shifted { bytes, times: Vec::new() };
         let make = Box::new(|_, life| StopAndWait::new(life));
         let wiring = LeafSpine::homa().wire();
@@ -260,17 +260,17 @@ mod tests {
 
     #[test]
     fn a_message_takes_a_round_trip_per_packet() {
-        // 69 packets: 68 full ones with their acknowledgements, and the last one's way.
+        // 69 packets: 68 full ones, each with its acknowledgement, and the trip of the last one.
         let wiring = LeafSpine::homa().wire();
-        let way = |bytes| wiring.ideal(HostId(0), HostId(40), &[bytes]).0;
+        let trip = |bytes| wiring.ideal(HostId(0), HostId(40), &[bytes]).0;
         let last = 100_000 - 68 * PAYLOAD + HEADERS;
-        let expected = 68 * (way(PAYLOAD + HEADERS) + way(SHORTEST)) + way(last);
+        let expected = 68 * (trip(PAYLOAD + HEADERS) + trip(SHORTEST)) + trip(last);
         assert_eq!(times(1, 100_000, NoFaults), [SimTime(expected)]);
     }
 
-    /// Queues of hundreds of packets in front of a slow link take longer than the first timeout.
+    /// Queues of hundreds of packets on a slow link delay packets for longer than the first RTO.
     #[test]
-    fn copies_do_not_fill_a_slow_network_for_good() {
+    fn copies_do_not_fill_a_slow_network_forever() {
         struct All(u32);
         impl Application for All {
             fn wake<C: Context>(&mut self, net: &mut C, token: u64) {
@@ -288,13 +288,13 @@ mod tests {
         let mut simulation =
             Simulation::new(wiring, FabricConfig::default(), make, (All(0), (), NoFaults));
         (0..60).for_each(|message| simulation.wake_at(SimTime::ZERO, message));
-        // Ten times what 60 x 20 kB take on the link.
+        // Ten times the time that 60 messages of 20 kB take on the link.
         simulation.run_until(SimTime(1_000_000_000_000), u64::MAX);
         assert_eq!(simulation.application().0, 60);
     }
 
     #[test]
-    fn everything_arrives_although_packets_are_lost_and_doubled() {
+    fn all_messages_arrive_if_packets_are_lost_and_duplicated() {
         let faults = RandomFaults {
             rng: Rng::stream(1, "faults"),
             loss_ppm: 20_000,

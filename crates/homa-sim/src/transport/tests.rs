@@ -1,5 +1,5 @@
-//! What every message transport here has to do: calls over a network that loses, doubles and delays
-//! packets, each answered once, and nothing left over.
+//! The rules for every message transport here: calls over a network that loses, duplicates and
+//! delays packets are each answered once, and no state is left.
 
 use homa_proto::{Duration, Event, MessageKind, PeerId, Rate, Request, Submit, Time};
 use homa_workload::rng::Rng;
@@ -13,20 +13,20 @@ use super::ndp::{Ndp, NdpConfig};
 use super::parts::WireFormat;
 use super::pfabric::{PFabric, PFabricConfig};
 use super::phost::{PHost, PHostConfig, PHostLevels};
-use super::{Arrival, Transport};
+use super::{PacketMeta, Transport};
 
-/// What the wire knows of an ordinary packet.
-pub(super) fn arrival(from: u32) -> Arrival {
-    Arrival::new(HostId(from), 0)
+/// Metadata of an ordinary packet.
+pub(super) fn arrival(from: u32) -> PacketMeta {
+    PacketMeta::new(HostId(from), 0)
 }
 
 const HOSTS: u32 = 8;
 const CALLS: u64 = 300;
 
-/// Random calls; servers answer with as many bytes.
+/// Random calls. Servers send a response of the same length.
 struct Calls {
     rng: Rng,
-    /// Per call: requests and responses delivered, and failures.
+    /// For each call: requests delivered, responses delivered, and failures.
     seen: Vec<[u32; 3]>,
     released: u64,
     submitted: u64,
@@ -87,7 +87,7 @@ impl Application for Calls {
 fn random_calls<T: Transport>(
     seed: u64,
     make: impl Fn(HostId, u32) -> T + 'static,
-    under_way: fn(&T) -> (usize, usize),
+    in_flight: fn(&T) -> (usize, usize),
 ) where
     RandomFaults: Fault<T::Packet>,
 {
@@ -123,13 +123,13 @@ fn random_calls<T: Transport>(
         assert!(expected, "call {call} of seed {seed}: {answered} answers, {failed} failures");
     }
     assert!(application.released >= application.submitted, "seed {seed}: messages are released");
-    let left: Vec<_> = sim.transports().map(under_way).filter(|left| *left != (0, 0)).collect();
+    let left: Vec<_> = sim.transports().map(in_flight).filter(|left| *left != (0, 0)).collect();
     assert_eq!((left, sim.packets_in_flight()), (vec![], 0), "seed {seed}");
     assert!(sim.pending() == 0, "seed {seed}: hosts come to rest");
 }
 
 #[test]
-fn phost_answers_every_call_once_whatever_is_lost() {
+fn phost_answers_every_call_once_despite_faults() {
     let config = PHostConfig {
         wire: WireFormat::ethernet(1_500, 40, 40),
         link: Rate::gbps(10),
@@ -142,12 +142,12 @@ fn phost_answers_every_call_once_whatever_is_lost() {
         levels: PHostLevels::Blind,
     };
     for seed in 0..8 {
-        random_calls(seed, move |_, life| PHost::new(config, life), PHost::under_way);
+        random_calls(seed, move |_, life| PHost::new(config, life), PHost::in_flight);
     }
 }
 
 #[test]
-fn ndp_answers_every_call_once_whatever_is_lost() {
+fn ndp_answers_every_call_once_despite_faults() {
     for seed in 0..8 {
         let config = NdpConfig {
             wire: WireFormat::ethernet(1_500, 40, 40),
@@ -158,12 +158,12 @@ fn ndp_answers_every_call_once_whatever_is_lost() {
             avoid_bad_paths: true,
             seed,
         };
-        random_calls(seed, move |host, life| Ndp::new(config, host, life), Ndp::under_way);
+        random_calls(seed, move |host, life| Ndp::new(config, host, life), Ndp::in_flight);
     }
 }
 
 #[test]
-fn pfabric_answers_every_call_once_whatever_is_lost() {
+fn pfabric_answers_every_call_once_despite_faults() {
     let config = PFabricConfig {
         wire: WireFormat::ethernet(1_500, 40, 40),
         initial_window: 8,
@@ -172,6 +172,6 @@ fn pfabric_answers_every_call_once_whatever_is_lost() {
         probe_after: 5,
     };
     for seed in 0..8 {
-        random_calls(seed, move |_, life| PFabric::new(config, life), PFabric::under_way);
+        random_calls(seed, move |_, life| PFabric::new(config, life), PFabric::in_flight);
     }
 }

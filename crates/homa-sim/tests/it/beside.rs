@@ -91,7 +91,7 @@ fn physics_holds_and_two_runs_are_the_same() {
             let observers = Observers { verify: true, ..Observers::default() };
             let (first, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{name}: {broken:?}"));
-            assert_eq!(checked.under_way.frames, first.in_flight, "{name}");
+            assert_eq!(checked.in_flight.frames, first.in_flight, "{name}");
             assert_eq!((first.messages, first.undelivered, first.failed), (500, 0, 0), "{name}");
             assert_eq!(first.trace_hash, outcome(&scenario).trace_hash, "{name}");
             let other_seed = outcome(&Scenario { seed: 2, ..scenario });

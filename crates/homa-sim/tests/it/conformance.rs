@@ -129,7 +129,7 @@ fn physics_holds_in_every_network() {
             let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
             let what = format!("{} with {name}", scheme.name);
             let checked = physics.unwrap().unwrap_or_else(|broken| panic!("{what}: {broken:?}"));
-            assert_eq!(checked.under_way.frames, outcome.in_flight, "{what}");
+            assert_eq!(checked.in_flight.frames, outcome.in_flight, "{what}");
             assert_eq!(checked.lost.frames, outcome.drops.overflow + outcome.drops.fault, "{what}");
             assert!(checked.received.bytes > outcome.delivered_bytes, "{what}");
             // Small buffers need not overflow: a scheme with short queues fits into them.
@@ -150,7 +150,7 @@ fn a_cut_run_accounts_for_packets_in_flight() {
     let (outcome, physics) = run_watched(&scenario, observers, &mut |_| ()).unwrap();
     let checked = physics.unwrap().unwrap();
     assert!(outcome.in_flight > 0);
-    assert_eq!(checked.under_way.frames, outcome.in_flight);
+    assert_eq!(checked.in_flight.frames, outcome.in_flight);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;
 use homa_sim::scenario::{Bandwidth, Exchange, Impaired, Scenario, Shape, SlowdownBy, Span};
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 /// A message of six full packets, all unscheduled, from host 0 to host 1. It is alone, so it should
 /// wait for nothing. Serialising all packets but the last takes `rest_us` at the sender.
@@ -12,7 +12,7 @@ fn alone(mut scenario: Scenario, rest_us: f64) {
     scenario.slowdown = SlowdownBy::Idle;
     scenario.measures.ledger = true;
     scenario.options.unscheduled_bytes = Some(9_328);
-    let message = |at, bytes| Arrival { at: SimTime(at), src: 0, dst: 1, bytes };
+    let message = |at, bytes| ScheduledMessage { at: SimTime(at), src: 0, dst: 1, bytes };
     let arrivals = vec![message(1_000_000_000, 6 * 1_442)];
     let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
     let ledger = replayed.unwrap_or_else(|error| panic!("{error}")).outcome.ledger.unwrap();

@@ -195,7 +195,7 @@ fn a_graph_file_behaves_like_the_shape_it_describes() {
     plan.slowdown = SlowdownBy::Authors;
     assert!(refusal(&plan).contains("\"idle\""));
     std::fs::write(&file, "h0,a,10,500\nh1,a,fast,500\n").unwrap();
-    assert!(refusal(&plan).contains("line 2: `fast` is no rate"));
+    assert!(refusal(&plan).contains("line 2: `fast` is not a rate"));
     std::fs::remove_file(&file).unwrap();
     assert!(refusal(&plan).contains(&file.display().to_string()));
 }

@@ -4,7 +4,7 @@
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;
 use homa_sim::scenario::{Exchange, Fabric, Scenario, Shape, SlowdownBy};
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 const MILLISECOND: u64 = 1_000_000_000;
 
@@ -20,7 +20,7 @@ fn unused_grants_of_busy_senders_do_not_delay_short_messages() {
         ..Scenario::default()
     };
     scenario.stop.messages = None;
-    let message = |millis: u64, src, dst, bytes| Arrival {
+    let message = |millis: u64, src, dst, bytes| ScheduledMessage {
         at: SimTime(millis * MILLISECOND),
         src,
         dst,
@@ -29,7 +29,7 @@ fn unused_grants_of_busy_senders_do_not_delay_short_messages() {
     let long = (1..9).map(|src| message(0, src, 0, 20_000_000));
     let shorter = (0..24).map(|n| message(1, 1 + n % 8, 9 + n, 5_000_000));
     let short = message(2, 33, 0, 60_000);
-    let arrivals: Vec<Arrival> = long.chain(shorter).chain([short]).collect();
+    let arrivals: Vec<ScheduledMessage> = long.chain(shorter).chain([short]).collect();
     let count = arrivals.len() as u64;
     let replayed = replay(&scenario, arrivals, Exchange::OneWay, &mut |_| ());
     let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;

@@ -27,7 +27,7 @@ fn two_by_two(degree: u8) -> ScenarioOutcome {
     scenario.stop.messages = None;
     scenario.stop.drain_limit = Span::millis(100);
     scenario.measures.wasted_bandwidth = true;
-    let message = |src, dst, bytes| Arrival { at: SimTime(0), src, dst, bytes };
+    let message = |src, dst, bytes| ScheduledMessage { at: SimTime(0), src, dst, bytes };
     let arrivals = vec![
         message(0, 2, SHORT),
         message(0, 3, SHORT),

@@ -6,7 +6,7 @@ use homa_sim::experiment::replay;
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, SlowdownBy, Span,
 };
-use homa_sim::traffic::open_loop::Arrival;
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 const SECOND: u64 = 1_000_000_000_000;
 
@@ -48,7 +48,7 @@ fn a_response_arrives_after_half_a_minute_without_grants() {
         dst: 0,
         bytes: 200_000,
     };
-    let arrivals: Vec<Arrival> = (0..8).map(long).chain((0..600).map(short)).collect();
+    let arrivals: Vec<ScheduledMessage> = (0..8).map(long).chain((0..600).map(short)).collect();
     let count = arrivals.len() as u64;
     let replayed = replay(&scenario, arrivals, Exchange::Echo, &mut |_| ());
     let outcome = replayed.unwrap_or_else(|error| panic!("{error}")).outcome;
@@ -70,7 +70,7 @@ fn a_response_queued_at_server_and_switch_does_not_time_out() {
         ..Scenario::default()
     };
     scenario.stop.messages = None;
-    let mega = |millis: u64, src: u32, dst: u32, megabytes: u32| Arrival {
+    let mega = |millis: u64, src: u32, dst: u32, megabytes: u32| ScheduledMessage {
         at: SimTime(millis * SECOND / 1000),
         src,
         dst,
@@ -80,7 +80,7 @@ fn a_response_queued_at_server_and_switch_does_not_time_out() {
     // server's uplink from 40 to 64.
     let long = mega(0, 0, 1, 40);
     let others = (3..6).map(|src| mega(39, src, 0, 15));
-    let arrivals: Vec<Arrival> =
+    let arrivals: Vec<ScheduledMessage> =
         [long].into_iter().chain(others).chain([mega(40, 1, 2, 30)]).collect();
     let count = arrivals.len() as u64;
     let replayed = replay(&scenario, arrivals, Exchange::Echo, &mut |_| ());

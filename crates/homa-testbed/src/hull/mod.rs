@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use homa::driver::bpf::{self, Capabilities, Kind, TCX_EGRESS, TCX_INGRESS, WordMap};
+use homa_bpf::{self as bpf, Capabilities, ProgramKind, TCX_EGRESS, TCX_INGRESS, WordMap};
 use homa_proto::Rate;
 
 use crate::sys::current_network;
@@ -166,7 +166,7 @@ impl PhantomPort {
         map.write(&value).map_err(refused("write the queue's rate and threshold"))?;
         let code = program::assemble(map.descriptor(), DrainClock::Kernel);
         let program =
-            bpf::load(Kind::Classifier, &code, NAME).map_err(refused("load the program"))?;
+            bpf::load(ProgramKind::Classifier, &code, NAME).map_err(refused("load the program"))?;
         let hook = hook(program.as_fd(), interface, place)?;
         Ok(Self { _hook: hook, map: ListedMap(map) })
     }

@@ -13,7 +13,7 @@
 //! kernel's marking function looks through it but writes into it, and the packet would continue in
 //! another VLAN. Left out: ticks, add-then-compare.
 
-use homa::driver::bpf::{Assembler, op};
+use homa_bpf::{Assembler, op};
 
 /// Words of the map's value.
 pub(crate) const WORDS: usize = 11;

@@ -1,7 +1,7 @@
 //! The switches of a rack, without a clock: uplinks that serialise, output ports that queue.
 //!
 //! Store and forward. A host's frame reaches its switch when its last bit has left the uplink.
-//! homa-sim's [`Paths`] chooses the path at every switch; output ports are homa-sim's [`Port`] with
+//! homa-sim's [`PathChooser`] chooses the path at every switch; output ports are homa-sim's [`SoftwarePort`] with
 //! its marking queues. A frame is delivered when its last bit has left the downlink. Every time is
 //! computed from the time at which a frame was handed to its uplink, never from the time at which
 //! the caller looked, so that lateness does not accumulate. Faults (loss, duplication) happen at
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use homa_sim::fabric::queue::{EcnScope, EcnThreshold, Phantom, PhantomConfig};
 use homa_sim::fabric::{Forwarding, Marks};
-use homa_sim::switch::{Departure, Flow, Frame, Paths, Port};
+use homa_sim::software_switch::{Departure, Flow, PathChooser, SoftwarePort, SwitchFrame};
 use homa_sim::topology::{NodeId, PortId, PortSpec, Wiring};
 use homa_sim::{LinkRate, SimDuration, SimTime};
 use homa_workload::rng::Rng;
@@ -132,7 +132,7 @@ struct Hop<F> {
     flow: Flow,
 }
 
-impl<F: Frame> Frame for Hop<F> {
+impl<F: SwitchFrame> SwitchFrame for Hop<F> {
     fn bytes(&self) -> u32 {
         self.frame.bytes()
     }
@@ -153,10 +153,10 @@ impl<F: Frame> Frame for Hop<F> {
 /// See the module's description.
 pub(crate) struct Fabric<F> {
     config: FabricConfig,
-    paths: Paths,
+    paths: PathChooser,
     uplinks: Vec<Uplink<F>>,
     /// Of switches: by [`PortId`], less the number of hosts.
-    ports: Vec<Port<Hop<F>, Marker>>,
+    ports: Vec<SoftwarePort<Hop<F>, Marker>>,
     changes: VecDeque<LinkEvent>,
     loss: Rng,
     duplication: Rng,
@@ -190,7 +190,7 @@ impl<F> Uplink<F> {
     }
 }
 
-impl<F: Frame + Clone> Fabric<F> {
+impl<F: SwitchFrame + Clone> Fabric<F> {
     /// Idle switches.
     pub(crate) fn new(config: FabricConfig) -> Self {
         let hosts = config.wiring.hosts() as usize;
@@ -204,7 +204,7 @@ impl<F: Frame + Clone> Fabric<F> {
         Self {
             uplinks: ups.iter().map(uplink).collect(),
             ports: downs.iter().map(|spec| idle(&config, LinkRate::new(spec.rate))).collect(),
-            paths: Paths::new(config.wiring.clone(), config.forwarding, faults.seed),
+            paths: PathChooser::new(config.wiring.clone(), config.forwarding, faults.seed),
             changes: VecDeque::new(),
             loss: Rng::stream(faults.seed, "testbed loss"),
             duplication: Rng::stream(faults.seed, "testbed duplication"),
@@ -256,7 +256,7 @@ impl<F: Frame + Clone> Fabric<F> {
             Some(*last_bit + uplink.rate.serialisation(hop.bytes()))
         };
         let arriving = self.uplinks.iter().filter_map(through).min();
-        let departing = self.ports.iter().filter_map(Port::departs).min();
+        let departing = self.ports.iter().filter_map(SoftwarePort::departs).min();
         [arriving, departing].into_iter().flatten().min()
     }
 
@@ -264,7 +264,7 @@ impl<F: Frame + Clone> Fabric<F> {
     /// changes.
     fn next_event(&self) -> Option<SimTime> {
         let arrival = self.uplinks.iter().filter_map(|u| u.frames.front().map(|f| f.0)).min();
-        let departure = self.ports.iter().filter_map(Port::departs).min();
+        let departure = self.ports.iter().filter_map(SoftwarePort::departs).min();
         let change = self.changes.front().map(|change| change.at);
         [arrival, departure, change].into_iter().flatten().min()
     }
@@ -391,8 +391,8 @@ impl<F: Frame + Clone> Fabric<F> {
 }
 
 /// An idle port to a link of that rate.
-fn idle<F: Frame>(config: &FabricConfig, rate: LinkRate) -> Port<F, Marker> {
-    Port::new(rate, config.buffer_bytes, config.marking.queue(rate))
+fn idle<F: SwitchFrame>(config: &FabricConfig, rate: LinkRate) -> SoftwarePort<F, Marker> {
+    SoftwarePort::new(rate, config.buffer_bytes, config.marking.queue(rate))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homa_sim::fabric::Marks;
-use homa_sim::switch::Frame;
+use homa_sim::software_switch::SwitchFrame;
 
 use crate::link::{FRAME_OVERHEAD, SHORTEST_FRAME};
 
@@ -28,7 +28,7 @@ impl WireFrame {
     }
 }
 
-impl Frame for WireFrame {
+impl SwitchFrame for WireFrame {
     fn bytes(&self) -> u32 {
         wire_bytes(self.bytes.len())
     }

@@ -18,7 +18,7 @@ const DISCRETE_SHARE: f64 = 0.47;
 const LOCATION: f64 = 15.0;
 const SCALE: f64 = 214.476;
 const SHAPE: f64 = 0.348238;
-/// Every size up to here has a step of its own.
+/// Every size up to here is a separate step.
 const EXACT: u32 = 4096;
 const LARGEST: u32 = 1 << 30;
 

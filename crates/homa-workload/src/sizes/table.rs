@@ -1,7 +1,6 @@
 //! The text form of a size distribution: comments, one header line, one row per size.
 //!
-//! Every error names the line and what was expected there. Left out: other separators,
-//! units.
+//! Every error names the line and the expected form. Left out: other separators, units.
 
 use std::fmt;
 
@@ -19,11 +18,11 @@ const LAST_SHARE_TOLERANCE: f64 = 1e-6;
 pub struct TableError {
     /// The line at fault, counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The mistake.
     pub kind: TableErrorKind,
 }
 
-/// What is wrong with a line of a size table.
+/// Mistakes in a line of a size table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableErrorKind {

@@ -1,5 +1,5 @@
-//! Which process this is: the child of a fork has the sockets of its parent, its ids, and none of
-//! its threads.
+//! The identity of the process. The child of a fork has the sockets and ids of its parent, but none
+//! of its threads.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,12 +11,12 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that something was made in.
+/// The process in which a value was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
 impl Process {
-    /// This one.
+    /// This process.
     pub fn this() -> Self {
         static WATCHES: Once = Once::new();
         WATCHES.call_once(|| {
@@ -26,7 +26,7 @@ impl Process {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// False in a child forked since.
+    /// False in a child that was forked since.
     pub fn is_this(self) -> bool {
         FORKS.load(Ordering::Relaxed) == self.0
     }
@@ -44,7 +44,7 @@ mod tests {
     use crate::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
     #[test]
-    fn the_child_of_a_fork_is_told_so_and_disturbs_nothing() {
+    fn the_child_of_a_fork_is_refused_and_disturbs_nothing() {
         let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(at).unwrap();
         let (to, client) = (server.local_addr(), Client::new().unwrap());
@@ -53,7 +53,7 @@ mod tests {
         let sharded = Engine::sharded(at, 2, Config::default()).unwrap();
         let (shards, of_all) = (sharded.serve().unwrap(), sharded.client());
         let mut alone = inline::Engine::bind(at, Config::default()).unwrap();
-        // SAFETY: the child looks at its copies and leaves without unwinding into the harness.
+        // SAFETY: the child only uses its copies and exits without unwinding into the test harness.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let options = CallOptions::default();
@@ -72,10 +72,10 @@ mod tests {
             unsafe { libc::_exit(i32::from(!refused)) };
         }
         let mut status = 0;
-        // SAFETY: waits for our own child, and writes to a number of ours.
+        // SAFETY: waits for our own child, and writes to a local variable.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "the child saw something else");
-        // The parent's call and request were not touched.
+        // The parent's call and request were not affected.
         request.reply("done").unwrap();
         let mut held = pin!(held);
         let response = loop {
@@ -86,7 +86,7 @@ mod tests {
             std::thread::yield_now();
         };
         assert_eq!(response, *b"done");
-        // Nor were its shards.
+        // Its shards were not affected, either.
         let call = Client::new().unwrap().call_async(sharded.local_addr(), "shards");
         let mut call = pin!(call);
         let mut context = Context::from_waker(Waker::noop());

@@ -1,8 +1,8 @@
-//! A network inside one process: for tests and for machines without network namespaces.
+//! A network inside one process, for tests and for machines without network namespaces.
 //!
-//! Datagrams hop from queue to queue, with loss and duplication on request, decided by a seed. It
-//! models no time, rate or order but first-in, first-out per receiver: that is the simulator's
-//! work.
+//! Datagrams move from queue to queue. Loss and duplication can be requested, and are decided by a
+//! seed. There is no time, rate, or order except first-in, first-out per receiver; that is the
+//! simulator's task.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -10,80 +10,88 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homa_proto::LinkId;
 use homa_proto::wire::datagram;
+use homa_proto::{LinkId, Unreachable};
 
 use super::{
-    Driver, DriverCounters, Gather, Missing, Outbox, Piece, Received, TRAIN_OVERHEAD, Unreachable,
-    Waker, first_free, put,
+    Driver, DriverCounters, Gather, Outbox, ReceivedTrain, TRAIN_OVERHEAD, TrainPiece,
+    UnreachableReport, Waker, first_free, put,
 };
 
-/// Datagrams a receiver may have waiting; more are lost, as in a real receive queue.
+/// Most datagrams in a receive queue; more are lost, as in a real one.
 const QUEUE_MAX: usize = 4096;
-/// Datagrams fetched at a time.
+/// Datagrams received at a time.
 const BATCH: usize = 64;
 
-/// Faults of a [`Network`], each per million datagrams.
+/// Faults of a [`MemoryNetwork`], each per million datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Faults {
+pub struct NetworkFaults {
     /// Datagrams lost.
     pub lost: u32,
     /// Datagrams delivered twice.
     pub duplicated: u32,
 }
 
-impl Faults {
-    /// None.
+impl NetworkFaults {
+    /// No faults.
     pub const NONE: Self = Self { lost: 0, duplicated: 0 };
 
-    /// So many of a million datagrams lost.
+    /// Sets how many of a million datagrams are lost.
     pub const fn lost(mut self, lost: u32) -> Self {
         self.lost = lost;
         self
     }
 
-    /// So many of a million datagrams delivered twice.
+    /// Sets how many of a million datagrams are delivered twice.
     pub const fn duplicated(mut self, duplicated: u32) -> Self {
         self.duplicated = duplicated;
         self
     }
 }
 
-/// Where datagrams meet. Clones are handles of the same network.
+/// A network in memory. Clones are handles of the same network.
 #[derive(Clone, Debug)]
-pub struct Network(Arc<Mutex<State>>);
+pub struct MemoryNetwork(Arc<Mutex<MemoryState>>);
 
 #[derive(Debug)]
-struct State {
-    queues: HashMap<SocketAddr, Queue>,
-    faults: Faults,
+struct MemoryState {
+    queues: HashMap<SocketAddr, SocketQueue>,
+    faults: NetworkFaults,
     random: u64,
     next_port: u16,
 }
 
 #[derive(Debug)]
-struct Queue {
-    waiting: VecDeque<Datagram>,
+struct SocketQueue {
+    waiting: VecDeque<MemoryDatagram>,
     waker: Arc<Waker>,
     overflows: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Datagram {
+struct MemoryDatagram {
     from: SocketAddr,
     bytes: Vec<u8>,
 }
 
-impl Network {
+impl MemoryNetwork {
     /// A network whose faults are decided by `seed`.
-    pub fn new(seed: u64, faults: Faults) -> Self {
-        let state = State { queues: HashMap::new(), faults, random: seed | 1, next_port: 32768 };
+    pub fn new(seed: u64, faults: NetworkFaults) -> Self {
+        let state =
+            MemoryState { queues: HashMap::new(), faults, random: seed | 1, next_port: 32768 };
         Self(Arc::new(Mutex::new(state)))
     }
 
     /// A driver at `at`; port 0 picks a free one.
-    pub fn driver(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
+    ///
+    /// # Errors
+    /// `AddrInUse` if another driver has the address.
+    pub fn driver(&self, at: SocketAddr) -> io::Result<impl Driver + use<>> {
+        self.attach(at)
+    }
+
+    fn attach(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
         let mut driver = MemoryDriver {
             network: self.clone(),
             waker: Arc::new(Waker::new()?),
@@ -98,27 +106,27 @@ impl Network {
     }
 
     /// Changes the faults from now on.
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: NetworkFaults) {
         self.state().faults = faults;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// True with a chance of `per_million`.
+impl MemoryState {
+    /// True with a probability of `per_million`.
     fn chance(&mut self, per_million: u32) -> bool {
-        // A xorshift generator: its quality is ample for dropping packets.
+        // A xorshift generator is good enough to drop packets.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random % 1_000_000 < u64::from(per_million)
     }
 
-    /// Delivers one datagram; false when nobody is there.
-    fn deliver(&mut self, to: SocketAddr, datagram: Datagram) -> bool {
+    /// Delivers a datagram; false if no driver has the address.
+    fn deliver(&mut self, to: SocketAddr, datagram: MemoryDatagram) -> bool {
         let copies = match (self.chance(self.faults.lost), self.chance(self.faults.duplicated)) {
             (true, _) => 0,
             (false, false) => 1,
@@ -139,16 +147,16 @@ impl State {
     }
 }
 
-/// One host's attachment to a [`Network`].
+/// One host's attachment to a [`MemoryNetwork`].
 #[derive(Debug)]
-pub struct MemoryDriver {
-    network: Network,
+pub(crate) struct MemoryDriver {
+    network: MemoryNetwork,
     waker: Arc<Waker>,
     local: Vec<SocketAddr>,
-    /// By number.
+    /// By socket number.
     open: Vec<bool>,
-    inbox: Vec<(usize, Datagram)>,
-    unreachable: VecDeque<Unreachable>,
+    inbox: Vec<(usize, MemoryDatagram)>,
+    unreachable: VecDeque<UnreachableReport>,
     counters: DriverCounters,
 }
 
@@ -173,7 +181,7 @@ impl Driver for MemoryDriver {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let waker = self.waker.clone();
-        state.queues.insert(at, Queue { waiting: VecDeque::new(), waker, overflows: 0 });
+        state.queues.insert(at, SocketQueue { waiting: VecDeque::new(), waker, overflows: 0 });
         let number = first_free(self.open.iter().copied());
         put(&mut self.local, number, at);
         put(&mut self.open, number, true);
@@ -199,18 +207,20 @@ impl Driver for MemoryDriver {
             let mut bytes = Vec::with_capacity(train.len);
             for piece in &outbox.pieces[train.pieces.clone()] {
                 match piece {
-                    Piece::Buffered(range) => bytes.extend_from_slice(&outbox.bytes[range.clone()]),
-                    Piece::Message(span) => bytes.extend_from_slice(messages.bytes(*span)),
+                    TrainPiece::Buffered(range) => {
+                        bytes.extend_from_slice(&outbox.bytes[range.clone()])
+                    }
+                    TrainPiece::Message(span) => bytes.extend_from_slice(messages.bytes(*span)),
                 }
             }
             let from = self.local[train.socket];
             for datagram in bytes.chunks(train.datagram.max(1)) {
                 let bytes = datagram.to_vec();
-                if !state.deliver(train.to, Datagram { from, bytes }) {
+                if !state.deliver(train.to, MemoryDatagram { from, bytes }) {
                     self.counters.trains_refused += 1;
-                    self.unreachable.push_back(Unreachable {
+                    self.unreachable.push_back(UnreachableReport {
                         to: train.to,
-                        what: Missing::Port,
+                        what: Unreachable::Port(train.to.port()),
                         quoted: datagram::quoted(datagram),
                     });
                     break;
@@ -233,7 +243,7 @@ impl Driver for MemoryDriver {
             let n = queue.waiting.len().min(BATCH);
             self.inbox.extend(queue.waiting.drain(..n).map(|datagram| (socket, datagram)));
         }
-        // Level triggered: the waker stays set while anything is left.
+        // Level triggered: the waker stays set while datagrams are left.
         let left =
             self.open().any(|(_, l)| state.queues.get(l).is_some_and(|q| !q.waiting.is_empty()));
         if !left {
@@ -247,9 +257,9 @@ impl Driver for MemoryDriver {
         self.inbox.len()
     }
 
-    fn received(&self, index: usize) -> Received<'_> {
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
         let (socket, datagram) = &self.inbox[index];
-        Received {
+        ReceivedTrain {
             from: datagram.from,
             socket: *socket,
             to: None,
@@ -258,7 +268,7 @@ impl Driver for MemoryDriver {
         }
     }
 
-    fn unreachable(&mut self) -> Option<Unreachable> {
+    fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.unreachable.pop_front()
     }
 
@@ -314,7 +324,7 @@ mod tests {
         let len = bytes.len();
         Outbox {
             bytes: bytes.to_vec(),
-            pieces: vec![Piece::Buffered(0..len)],
+            pieces: vec![TrainPiece::Buffered(0..len)],
             trains: vec![Train {
                 to,
                 link: LinkId(0),
@@ -330,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_train_arrives_as_its_datagrams() {
-        let network = Network::new(1, Faults::default());
+        let network = MemoryNetwork::new(1, NetworkFaults::default());
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let mut b = network.driver("10.0.0.2:7".parse().unwrap()).unwrap();
         a.send(&outbox(b.local()[0], b"abcdefgh", 3), &Nothing);
@@ -342,7 +352,7 @@ mod tests {
 
     #[test]
     fn loss_and_duplication_happen_about_as_often_as_asked() {
-        let network = Network::new(7, Faults { lost: 100_000, duplicated: 50_000 });
+        let network = MemoryNetwork::new(7, NetworkFaults { lost: 100_000, duplicated: 50_000 });
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let mut b = network.driver("10.0.0.2:7".parse().unwrap()).unwrap();
         let mut got = 0;
@@ -356,10 +366,13 @@ mod tests {
 
     #[test]
     fn an_address_without_driver_is_reported_unreachable() {
-        let network = Network::new(1, Faults::default());
+        let network = MemoryNetwork::new(1, NetworkFaults::default());
         let mut a = network.driver("10.0.0.1:0".parse().unwrap()).unwrap();
         let to = "10.0.0.9:9".parse().unwrap();
         a.send(&outbox(to, b"x", 1), &Nothing);
-        assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
+        assert_eq!(
+            a.unreachable(),
+            Some(UnreachableReport { to, what: Unreachable::Port(9), quoted: None })
+        );
     }
 }

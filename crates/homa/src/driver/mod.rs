@@ -1,26 +1,28 @@
-//! Drivers: batches of frames in and out. A driver knows addresses and bytes, never the protocol.
+//! Drivers: they send and receive batches of datagrams. A driver handles addresses and bytes, never
+//! the protocol. [`crate::Engine::bind`] and its siblings choose one; this module is for programs
+//! that bring another driver, or run on [`memory`].
 //!
-//! A *train* is a run of equal-size datagrams (the last may be shorter) to one destination in one
-//! traffic class: what segmentation offload can send in one pass through the kernel. The engine
-//! packs an [`Outbox`] of trains; long payloads stay where they are and are gathered by the driver.
+//! A *train* is a series of equal-size datagrams (the last may be shorter) to one destination in
+//! one traffic class, which segmentation offload can send in one pass through the kernel. The
+//! engine packs an [`Outbox`] of trains. Long payloads stay in their messages, and the driver
+//! gathers them.
 //!
-//! Invariants: sending never blocks and never fails as a whole (what the network refuses is counted
-//! and left to the protocol's loss recovery; what there is no room for yet is kept and tried
-//! again, and holds back nothing that leaves by another link); a received train stays readable
-//! until the next `receive`.
+//! Invariants: sending never blocks and never fails as a whole. Datagrams that the network refuses
+//! are counted, and loss recovery retransmits them. Datagrams that find no room are kept and sent
+//! later, and do not delay datagrams of another link. A received train stays readable until the
+//! next `receive`.
 
-pub mod bpf;
+mod backlog;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
-mod kept;
-mod lanes;
+mod link_sockets;
 pub mod memory;
-pub mod raw_ip;
+pub(crate) mod raw_ip;
 pub(crate) mod signals;
-pub mod udp;
+pub(crate) mod udp;
 mod wait;
 #[cfg(feature = "xdp")]
-pub mod xdp;
+pub(crate) mod xdp;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,40 +31,44 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
-pub use wait::{Waker, wait, wait_also_for_room};
+use crate::error::OpenError;
+use crate::metrics::DriverCounters;
+#[cfg(test)]
+pub(crate) use wait::wait;
+pub(crate) use wait::{Waker, wait_or_writable};
 
-/// Largest datagram train, bytes: what fits in one IP packet, and so in one receive buffer.
-pub const TRAIN_MAX: usize = 65_000;
+/// Largest train, bytes: it fits in one IP packet, and so in one receive buffer.
+pub(crate) const TRAIN_MAX: usize = 65_000;
 
-/// A batch of trains on their way out.
+/// A batch of trains to be sent.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Headers and short payloads.
     pub bytes: Vec<u8>,
-    /// What the trains consist of, in order.
-    pub pieces: Vec<Piece>,
+    /// The pieces of the trains, in order.
+    pub pieces: Vec<TrainPiece>,
     /// The trains.
     pub trains: Vec<Train>,
 }
 
 impl Outbox {
-    /// Forgets the trains and keeps `bytes` as room for the next ones.
+    /// Removes the trains, and keeps `bytes` as memory for the next ones.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.trains.clear();
     }
 }
 
-/// A run of bytes of a train.
+/// A contiguous part of a train.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum TrainPiece {
     /// A range of [`Outbox::bytes`].
     Buffered(Range<usize>),
-    /// A range of a message, fetched through [`Gather`].
+    /// A range of a message, to be fetched through [`Gather`].
     Message(Span),
 }
 
-impl Piece {
+impl TrainPiece {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match self {
@@ -71,7 +77,7 @@ impl Piece {
         }
     }
 
-    /// True without bytes.
+    /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -82,9 +88,9 @@ impl Piece {
 pub struct Train {
     /// Destination.
     pub to: SocketAddr,
-    /// The link that it leaves by, as far as the sender knows.
+    /// The link that it leaves by, as far as the engine knows.
     pub link: LinkId,
-    /// The driver's socket to send from (0 is the first one bound).
+    /// The number of the driver's socket to send from (0 is the first one bound).
     pub socket: usize,
     /// The local address to send from; `None` leaves it to the socket and the routes.
     pub source: Option<IpAddr>,
@@ -105,20 +111,20 @@ impl Train {
     }
 }
 
-/// Finds the bytes of outgoing messages.
+/// Access to the bytes of outgoing messages.
 pub trait Gather {
-    /// The bytes of `span`, all of them: no [`Piece`] spans more than lie together.
+    /// All bytes of `span`, which are contiguous: no [`TrainPiece`] spans more.
     fn bytes(&self, span: Span) -> &[u8];
 }
 
-/// A train that arrived.
+/// A received train.
 #[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
-    /// Who sent it.
+pub struct ReceivedTrain<'a> {
+    /// The sender.
     pub from: SocketAddr,
-    /// The driver's socket it arrived at.
+    /// The number of the driver's socket.
     pub socket: usize,
-    /// The local address it was sent to, where the socket has several.
+    /// The local address that it was sent to, if the socket has several.
     pub to: Option<IpAddr>,
     /// Bytes of every datagram but the last, which may be shorter.
     pub datagram: usize,
@@ -126,187 +132,256 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
 }
 
-/// An address that the network reported as unreachable.
+/// A network report that an address is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreachable {
-    /// The destination of the packet that came back.
+pub struct UnreachableReport {
+    /// The destination of the packet that caused the report.
     pub to: SocketAddr,
-    /// What of it.
-    pub what: Missing,
-    /// The packet, as far as the report shows it: tells reports from forgeries, and calls that were
-    /// not executed from others. A report that shows none (old hosts quote 8 bytes) is ignored.
+    /// What is unreachable.
+    pub what: homa_proto::Unreachable,
+    /// The quoted part of the packet. It distinguishes reports from forgeries, and calls that were
+    /// not executed from others. A report without it (old hosts quote 8 bytes) is ignored.
     pub quoted: Option<Quoted>,
 }
 
-/// What the network says is not there.
+/// What an ICMP message reports as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// The host.
     Host,
-    /// Homa as a protocol of the host, which answered.
+    /// The protocol: the host answered that it does not support it.
     Protocol,
-    /// The port: the host answered.
+    /// The port: the host answered that no socket has it.
     Port,
 }
 
-/// How Homa packets lie in what a driver sends and receives.
+/// The format of Homa packets in datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// Our own datagrams, which hold one packet or several (`docs/udp-encapsulation.md`). A peer is
-    /// an address and a port.
+pub enum Encapsulation {
+    /// UDP datagrams with one packet or several (`docs/udp-encapsulation.md`). A peer is an address
+    /// and a port.
     Datagram,
-    /// One packet, as the Linux kernel module lays it out, is the payload of one IP packet. A peer
-    /// is a host, whose ports share cutoffs and acknowledgements: ports in [`Train::to`] are 0, in
-    /// [`Received::from`] the packet's own. No packet is larger than the route's MTU.
+    /// One packet, in the format of the Linux kernel module, as the payload of an IP packet. A peer
+    /// is a host, whose ports share cutoffs and acknowledgements: the port in [`Train::to`] is 0,
+    /// and in [`ReceivedTrain::from`] it is the packet's. No packet is larger than the route's MTU.
     Ip,
 }
 
-/// A packet that was larger than a link of its path takes.
+/// A report that a packet was larger than a link of its path takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
-    /// Its destination; over IP the port is 0.
+    /// Its destination; over raw IP the port is 0.
     pub to: SocketAddr,
-    /// Bytes of the largest IP packet that passes, as the network says (0: it does not); `None`: it
-    /// was our own system that refused it.
+    /// The reported size of the largest IP packet that passes, bytes (0 if not reported); `None` if
+    /// our own system refused the packet.
     pub mtu: Option<u16>,
-    /// The packet, as far as the report shows it: tells reports from forgeries.
+    /// The quoted part of the packet, which distinguishes reports from forgeries.
     pub quoted: Option<Quoted>,
 }
 
-/// What a driver could not send yet by one link.
+/// Datagrams of one link that a driver could not send yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct LinkBacklog {
     /// The link.
     pub link: LinkId,
     /// Bytes of datagrams.
     pub bytes: usize,
-    /// What it waits for.
-    pub full: Full,
+    /// The full socket, which poll reports when it is writable; `None` if the device's queue is
+    /// full.
+    pub socket: Option<RawFd>,
 }
 
-/// What has no room for more.
+/// What is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// The socket (EAGAIN): poll says when it is writable.
+pub(crate) enum Full {
+    /// The socket (EAGAIN): poll reports when it is writable.
     Socket(RawFd),
-    /// The queue of a device (ENOBUFS), of which nobody tells when it has room.
+    /// The queue of a device (ENOBUFS). No event reports when it has room.
     Device,
 }
 
-/// Trains that a driver of sockets fetches at a time: after so many there may be more.
-pub const FULL_BATCH: usize = 32;
+impl Full {
+    /// The socket that is full.
+    fn socket(self) -> Option<RawFd> {
+        match self {
+            Self::Socket(fd) => Some(fd),
+            Self::Device => None,
+        }
+    }
+}
+
+impl Missing {
+    /// In the protocol's words; `port` is the port that was addressed.
+    fn at(self, port: u16) -> homa_proto::Unreachable {
+        match self {
+            Self::Host => homa_proto::Unreachable::Host,
+            Self::Protocol => homa_proto::Unreachable::Protocol,
+            Self::Port => homa_proto::Unreachable::Port(port),
+        }
+    }
+}
+
+/// Trains that a driver of sockets receives at a time. If it receives this many, there may be more.
+pub(crate) const FULL_BATCH: usize = 32;
 
 /// Memory that a train in a receive queue takes beyond its bytes, at least.
-pub const TRAIN_OVERHEAD: usize = 512;
+pub(crate) const TRAIN_OVERHEAD: usize = 512;
 
-/// Packets of so many bytes pass nearly everywhere: Ethernet's MTU.
-pub const ETHERNET_MTU: u16 = 1500;
-/// Largest packets that are sent unless the user asks for more: jumbo frames.
-pub const JUMBO_MTU: u16 = 9000;
+/// Ethernet's MTU: packets of this size pass nearly everywhere.
+pub(crate) const ETHERNET_MTU: u16 = 1500;
+/// Jumbo frames: the largest packets that are sent unless the user configures more.
+pub(crate) const JUMBO_MTU: u16 = 9000;
 
-/// Asks the system for the MTU of the route to an address, bytes: a few system calls. `None`
-/// without a route.
-pub type RouteMtu = fn(SocketAddr) -> Option<u16>;
+/// Looks up the MTU of the route to an address, bytes, with a few system calls. `None` without a
+/// route.
+pub(crate) type RouteMtu = fn(SocketAddr) -> Option<u16>;
 
 /// A way to exchange datagrams with other hosts.
 pub trait Driver: Send {
-    /// What the datagrams hold.
-    fn framing(&self) -> Framing {
-        Framing::Datagram
+    /// The format of the datagrams.
+    fn encapsulation(&self) -> Encapsulation {
+        Encapsulation::Datagram
     }
 
-    /// What tells the MTU of the route to an address; `None` where there are no routes.
-    fn routes(&self) -> Option<RouteMtu> {
+    /// A function that looks up the MTU of the route to an address, bytes; it returns `None`
+    /// without a route. `None` if the driver has no routes.
+    fn routes(&self) -> Option<fn(SocketAddr) -> Option<u16>> {
         None
     }
 
-    /// Bytes of the largest IP packets that it does well with: none are larger unless the user says
-    /// otherwise.
+    /// The largest IP packets that the driver handles well, bytes: no larger ones are sent unless
+    /// the user configures it.
     fn good_mtu(&self) -> u16 {
         ETHERNET_MTU
     }
 
-    /// Opens one more local address. It gets the lowest number that no open one has: so no closed
-    /// one before it has its port.
+    /// Opens another local address. It gets the lowest free number, so no closed socket with a
+    /// lower number has its port.
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
 
-    /// Closes a local address, but the first.
+    /// Closes a local address, but not the first.
     fn unbind(&mut self, socket: usize);
 
-    /// Local addresses by socket number; of closed ones, what they were.
+    /// Local addresses by socket number; a closed socket keeps its former address.
     fn local(&self) -> &[SocketAddr];
 
-    /// True when datagrams from `socket` can carry the destination's kind of address.
+    /// True if `socket` can send to addresses of this family.
     fn reaches(&self, socket: usize, to: IpAddr) -> bool;
 
-    /// True when what a peer sends to `socket` comes here, not to another engine that shares its
-    /// address.
+    /// True if a peer's datagrams to `socket` reach this driver, and not another engine that shares
+    /// the address.
     fn hears(&self, _socket: usize, _peer: SocketAddr) -> bool {
         true
     }
 
-    /// Where to look up clients of other engines that share the address; `None`: there are none.
+    /// The directory of clients of engines that share the address; `None` if there are no others.
     fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         None
     }
 
-    /// Sends a batch, in order. Trains that the network refuses are counted and lost; what there is
-    /// no room for, and what is behind it for the same link, is [`Self::waiting`].
+    /// Sends a batch, in order. Trains that the network refuses are counted and lost. Trains that
+    /// find no room, and those behind them for the same link, are in [`Self::backlog`].
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather);
 
-    /// Tries again to send what waits for a link.
+    /// Tries again to send the backlog of a link.
     fn resume(&mut self, _link: LinkId) {}
 
-    /// What waits for room, by link: until it has left, the caller packs nothing but control
-    /// packets for these.
-    fn waiting(&self) -> &[Waiting] {
+    /// Datagrams that could not be sent yet, by link. Until a link's backlog has left, the engine
+    /// packs only control packets for it.
+    fn backlog(&self) -> &[LinkBacklog] {
         &[]
     }
 
-    /// Fetches trains that have arrived, without waiting; returns how many. `expected`: the caller
-    /// has reason to believe that there are some, and none means that nothing is left; otherwise a
-    /// look in vain should cost little.
+    /// Receives trains that have arrived, without waiting; returns their number. If the caller has
+    /// reason to believe that there are some (`expected`), 0 means that none are left. Otherwise an
+    /// empty poll should be cheap.
     fn receive(&mut self, expected: bool) -> usize;
 
     /// The `index`th train of the last `receive`.
-    fn received(&self, index: usize) -> Received<'_>;
+    fn received(&self, index: usize) -> ReceivedTrain<'_>;
 
-    /// The next address reported as unreachable.
-    fn unreachable(&mut self) -> Option<Unreachable>;
+    /// The next report of an unreachable address.
+    fn unreachable(&mut self) -> Option<UnreachableReport>;
 
-    /// The next packet reported as too big.
+    /// The next report of a packet that was too big.
     fn too_big(&mut self) -> Option<TooBig> {
         None
     }
 
-    /// Bytes handed to the layers below for a link that have not left yet, as these count them;
-    /// `None` when they do not tell. Where they cannot be told apart, those of other links count.
+    /// Bytes of a link that were passed to the layers below and have not left, by their count;
+    /// `None` if they do not report it. If links cannot be distinguished, the bytes of all links
+    /// count.
     fn queued(&self, link: LinkId) -> Option<u32>;
 
-    /// Bytes of datagrams that can wait to be received.
+    /// Bytes of datagrams that fit in the receive queue.
     fn receive_buffer(&self) -> u32;
 
-    /// Memory that what waits to be received takes, bytes: for each train at least its own and
-    /// [`TRAIN_OVERHEAD`].
+    /// Memory of datagrams in the receive queue, bytes: at least their bytes plus 512 for each
+    /// train.
     fn unread(&self) -> u64;
 
-    /// File descriptors that become readable when `receive` would find something.
+    /// File descriptors that become readable if `receive` would find something.
     fn handles(&self) -> Vec<RawFd>;
 
     /// The first of them.
     fn first_handle(&self) -> BorrowedFd<'_>;
 
-    /// What was counted.
+    /// The driver's counters.
     fn counters(&self) -> &DriverCounters;
 }
 
-/// The number for a new socket: the lowest that is free, so that no closed socket before an open
-/// one had its port.
+/// The drivers of this crate. [`Engine::bind`](crate::Engine::bind) and its siblings use them. Use
+/// these functions only to change a driver's sockets before an engine takes it.
+impl dyn Driver {
+    /// Opens UDP sockets at a local address (port 0: any). The receive queue should hold
+    /// `receive_buffer` bytes; the kernel may grant less (`net.core.rmem_max`).
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound.
+    pub fn udp(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        let driver = udp::UdpDriver::new(at, receive_buffer);
+        Ok(Box::new(driver.map_err(|source| OpenError::bind(at, source))?))
+    }
+
+    /// As [`Self::udp`], but without segmentation offload, to test hosts that lack it.
+    #[doc(hidden)]
+    pub fn udp_without_offload(
+        at: SocketAddr,
+        receive_buffer: usize,
+    ) -> Result<Box<dyn Driver>, OpenError> {
+        let driver = udp::UdpDriver::new(at, receive_buffer);
+        let driver = driver.map_err(|source| OpenError::bind(at, source))?;
+        Ok(Box::new(driver.without_offload()))
+    }
+
+    /// Opens raw sockets for IP protocol 146: see [`Engine::raw_ip`](crate::Engine::raw_ip).
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsNetRaw`] without the capability; [`OpenError::InUse`] if the address is
+    /// not one of this host or another engine has the port.
+    pub fn raw_ip(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        Ok(Box::new(raw_ip::RawIpDriver::new(at, receive_buffer)?))
+    }
+
+    /// Opens AF_XDP sockets: see [`Engine::xdp`](crate::Engine::xdp).
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsXdp`] without the capabilities, [`OpenError::NoInterface`] if no Ethernet
+    /// interface has the address, [`OpenError::Xdp`] if the kernel refuses a step at each of them,
+    /// [`OpenError::InUse`] if the port is taken.
+    #[cfg(feature = "xdp")]
+    pub fn xdp(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
+        Ok(Box::new(xdp::XdpDriver::new(at, receive_buffer)?))
+    }
+}
+
+/// The number for a new socket: the lowest that is free, so no closed socket before an open one had
+/// its port.
 fn first_free(open: impl IntoIterator<Item = bool>) -> usize {
     open.into_iter().take_while(|open| *open).count()
 }
 
-/// Puts something at its socket's number, [`first_free`].
+/// Stores a value at its socket's number, [`first_free`].
 fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
     match slots.get_mut(number) {
         Some(slot) => *slot = what,
@@ -314,64 +389,9 @@ fn put<T>(slots: &mut Vec<T>, number: usize, what: T) {
     }
 }
 
-crate::metrics::counters! {
-    /// Monotonic counters of a driver.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct DriverCounters {
-        /// Datagrams sent.
-        pub datagrams_sent: u64,
-        /// Trains handed to the kernel, refused ones included: one pass through it each.
-        pub trains_sent: u64,
-        /// Bytes in datagrams sent.
-        pub bytes_sent: u64,
-        /// System calls for sending.
-        pub send_calls: u64,
-        /// Trains that the network refused (no route, unreachable, a queue that stays full); they
-        /// count as lost.
-        pub trains_refused: u64,
-        /// Trains that waited because the socket or the device's queue had no room; they were sent
-        /// later.
-        pub trains_delayed: u64,
-        /// Datagrams received.
-        pub datagrams_received: u64,
-        /// Trains received.
-        pub trains_received: u64,
-        /// Bytes in datagrams received.
-        pub bytes_received: u64,
-        /// Trains that came to another of the engines that share an address (`Engine::sharded`)
-        /// than their sender's: dropped, and not counted above. A few where the engines close one
-        /// by one; otherwise a program of the same user joined the address.
-        pub trains_misdirected: u64,
-        /// System calls for receiving.
-        pub receive_calls: u64,
-        /// Datagrams that the receive queue had no room for: raise its size or the number of
-        /// receivers.
-        pub receive_overflows: u64,
-        /// Trains for which segmentation offload was refused; where the device refuses it, it is
-        /// given up after the first.
-        pub offload_fallbacks: u64,
-        /// Packets received that travelled in disguise as TCP (raw IP; counted above, too).
-        pub disguised_received: u64,
-        /// Packets for ports of others, which raw IP sockets see, too.
-        pub other_ports: u64,
-        /// Sockets for packets in disguise that were refused: such packets go unseen.
-        pub disguise_refused: u64,
-        /// Sockets at every IPv6 address that the system did not let speak IPv4 (UDP): calls of
-        /// IPv4 servers are refused there.
-        pub ipv4_refused: u64,
-        /// Datagrams sent in frames of our own, past the system's network stack (AF_XDP; counted
-        /// above, too).
-        pub frames_sent: u64,
-        /// Datagrams received in frames that were taken from an interface (AF_XDP; counted above,
-        /// too).
-        pub frames_received: u64,
-        /// Frames for our ports with wrong lengths, checksums or addresses (AF_XDP): dropped.
-        pub frames_malformed: u64,
-    }
-}
-
 impl DriverCounters {
-    /// Counts trains as sent: all of them, or those before `stopped.0` and so many bytes of that.
+    /// Counts trains as sent: all of them, or those before `stopped.0` and `stopped.1` bytes of
+    /// that one.
     fn count_sent(&mut self, trains: &[Train], stopped: Option<(usize, usize)>) {
         let (whole, part) = stopped.unwrap_or((trains.len(), 0));
         self.trains_sent += whole as u64;

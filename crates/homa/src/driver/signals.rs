@@ -1,9 +1,10 @@
-//! Threads of ours take none of the program's signals.
+//! Keeps the program's signals away from our threads.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// What the machine raises at the thread that caused it; blocking these would only hide a bug.
+/// Signals that the machine raises in the thread that caused them; blocking them would only hide a
+/// bug.
 const SYNCHRONOUS: [libc::c_int; 5] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
@@ -12,13 +13,13 @@ struct Restore(libc::sigset_t);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // SAFETY: the set is one that the kernel filled in; a null pointer asks for nothing back.
+        // SAFETY: the kernel filled in the set; a null pointer requests nothing back.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }
 
-/// Does something with all signals blocked, such as starting a thread, which inherits that: the
-/// program's signals go to its own threads, whose system calls it means to interrupt.
+/// Runs a closure with all signals blocked. A thread that is started in it inherits the mask, so
+/// signals are delivered to the program's threads, whose system calls they should interrupt.
 pub fn blocked<T>(what: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

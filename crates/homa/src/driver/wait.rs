@@ -1,33 +1,33 @@
-//! Sleeping until a driver has something to receive, a timer is due or another thread calls.
+//! Sleeping until a driver has something to receive, a timer is due, or another thread calls.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Interrupts a thread that sleeps in [`wait`]: an event counter of the kernel.
+/// Interrupts a sleeping thread, with an event counter of the kernel.
 #[derive(Debug)]
 pub struct Waker(File);
 
 impl Waker {
-    /// A waker that nobody has used.
+    /// A waker that was not used.
     pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd takes no pointers; its result is checked before it is owned.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+        // SAFETY: `fd` was just created, is valid, and has no other owner.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
     /// Wakes the sleeper, or prevents its next sleep.
     pub fn wake(&self) {
-        // A full counter means that a wake-up is pending already.
+        // A full counter means that a wake-up is already pending.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets earlier wake-ups.
+    /// Clears earlier wake-ups.
     pub fn reset(&self) {
         let _ = (&self.0).read(&mut [0; 8]);
     }
@@ -44,18 +44,19 @@ impl AsFd for Waker {
     }
 }
 
-/// Sleeps until one of `handles` is readable or has an error, `waker` was used, a signal arrives,
-/// or `timeout` has passed; true when something is there.
+/// As [`wait_or_writable`], without a full socket.
+#[cfg(test)]
 pub fn wait(
     handles: &[RawFd],
     waker: Option<&Waker>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    wait_also_for_room(handles, None, waker, timeout)
+    wait_or_writable(handles, None, waker, timeout)
 }
 
-/// The same, or until the socket `full` is writable.
-pub fn wait_also_for_room(
+/// Sleeps until one of `handles` is readable or has an error, the socket `full` is writable,
+/// `waker` was used, a signal arrives, or `timeout` has passed; true if something is there.
+pub fn wait_or_writable(
     handles: &[RawFd],
     full: Option<RawFd>,
     waker: Option<&Waker>,
@@ -84,8 +85,8 @@ pub fn wait_also_for_room(
         tv_nsec: t.subsec_nanos() as libc::c_long,
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), |l| l as *const _);
-    // SAFETY: `polled` is an array of as many entries as announced, `limit` is null or points to a
-    // timespec; both outlive the call. A null signal mask leaves the mask alone.
+    // SAFETY: `polled` is an array with as many entries as announced, `limit` is null or points to
+    // a timespec; both outlive the call. A null signal mask leaves the mask unchanged.
     let n = unsafe {
         libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null())
     };

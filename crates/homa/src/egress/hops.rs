@@ -1,9 +1,8 @@
-//! What a frame of our own needs to know: the interfaces with their addresses, the next hop of a
-//! route, and the hardware address of a neighbour. For drivers below the system's own network
-//! stack.
+//! Routes for drivers that send Ethernet frames: the interfaces with their addresses, the next hop
+//! of a route, and the hardware address of a neighbour.
 //!
-//! Invariant: whatever is not plain (several addresses to choose from by a policy, tunnels, routes
-//! that drop) is `None`: then the system sends the packet.
+//! Invariant: anything that is not simple is `None`, and the system sends the packet. For example:
+//! tunnels, routes that drop, or a choice between addresses by a policy.
 
 use std::net::IpAddr;
 
@@ -21,15 +20,15 @@ use super::kernel::{Kernel, route_request};
 /// An Ethernet address.
 pub(crate) type Mac = [u8; 6];
 
-/// An Ethernet interface of this network that is up.
+/// An Ethernet interface of this network namespace that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Station {
+pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) mac: Mac,
     /// Largest IP packet, bytes.
     pub(crate) mtu: u32,
-    /// One end of a virtual cable.
+    /// True for one end of a virtual cable.
     pub(crate) veth: bool,
     /// Most receive queues that it can have.
     pub(crate) queues: u32,
@@ -37,42 +36,42 @@ pub(crate) struct Station {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// Where packets to an address go first.
+/// The next hop to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hop {
+pub(crate) struct RouteHop {
     /// The interface.
     pub(crate) interface: u32,
-    /// The address on its link: the router's, or the destination's own.
+    /// The address on its link: the router's, or the destination itself.
     pub(crate) address: IpAddr,
-    /// The address of ours that the system would send from.
+    /// The local address that the system would send from.
     pub(crate) source: Option<IpAddr>,
 }
 
 impl Kernel {
-    /// The Ethernet interfaces that are up, with their addresses; `None` where the kernel does not
-    /// say.
-    pub(crate) fn stations(&mut self) -> Option<Vec<Station>> {
-        let mut stations: Vec<Station> = Vec::new();
+    /// The Ethernet interfaces that are up, with their addresses; `None` if the kernel does not
+    /// answer.
+    pub(crate) fn ethernet_interfaces(&mut self) -> Option<Vec<Interface>> {
+        let mut devices: Vec<Interface> = Vec::new();
         let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
         self.ask(links, NLM_F_DUMP, |answer| {
             if let RouteNetlinkMessage::NewLink(link) = answer {
-                stations.extend(station(&link));
+                devices.extend(device(&link));
             }
         })?;
         let addresses = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         self.ask(addresses, NLM_F_DUMP, |answer| {
             if let RouteNetlinkMessage::NewAddress(message) = answer
                 && let index = message.header.index
-                && let Some(station) = stations.iter_mut().find(|station| station.index == index)
+                && let Some(device) = devices.iter_mut().find(|device| device.index == index)
             {
-                station.addresses.extend(own_address(&message));
+                device.addresses.extend(own_address(&message));
             }
         })?;
-        Some(stations)
+        Some(devices)
     }
 
-    /// The next hop to an address, from one of ours if that is given.
-    pub(crate) fn hop(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<Hop> {
+    /// The next hop to an address, from a local address if one is given.
+    pub(crate) fn hop(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<RouteHop> {
         let mut found = None;
         let request = RouteNetlinkMessage::GetRoute(route_request(to, scope, from));
         self.ask(request, 0, |answer| {
@@ -83,7 +82,7 @@ impl Kernel {
         found
     }
 
-    /// The Ethernet address of a neighbour, where the system knows it.
+    /// The Ethernet address of a neighbour, if the system knows it.
     pub(crate) fn neighbour(&mut self, interface: u32, address: IpAddr) -> Option<Mac> {
         let mut request = NeighbourMessage::default();
         request.header.ifindex = interface;
@@ -108,7 +107,7 @@ impl Kernel {
     }
 }
 
-fn station(link: &LinkMessage) -> Option<Station> {
+fn device(link: &LinkMessage) -> Option<Interface> {
     let flags = link.header.flags;
     if !flags.contains(LinkFlags::Up) || flags.contains(LinkFlags::Loopback) {
         return None;
@@ -125,10 +124,11 @@ fn station(link: &LinkMessage) -> Option<Station> {
         }
     }
     let (index, addresses) = (link.header.index, Vec::new());
-    Some(Station { index, name: name?, mac: mac?, mtu, veth, queues, addresses })
+    Some(Interface { index, name: name?, mac: mac?, mtu, veth, queues, addresses })
 }
 
-/// The address of ours in a message; `Local` is ours where `Address` is that of the other end.
+/// The local address in a message: `Local` if it is present, because `Address` is then the other
+/// end.
 fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(ip) => Some(*ip),
@@ -142,7 +142,7 @@ fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     })
 }
 
-fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<Hop> {
+fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<RouteHop> {
     if route.header.kind != RouteType::Unicast {
         return None;
     }
@@ -165,7 +165,7 @@ fn hop_of(to: IpAddr, route: &RouteMessage) -> Option<Hop> {
             _ => {}
         }
     }
-    Some(Hop { interface: interface?, address, source })
+    Some(RouteHop { interface: interface?, address, source })
 }
 
 fn mac_of(neighbour: &NeighbourMessage) -> Option<Mac> {

@@ -1,5 +1,4 @@
-//! The interfaces of a network as netlink lists them (RTM_NEWLINK), and what follows for the rate
-//! of each.
+//! The interfaces of a network namespace from netlink (RTM_NEWLINK), and the rate of each.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +10,33 @@ use netlink_packet_route::link::{
 
 use super::{Egress, LinkRate};
 
-/// Interfaces on top of each other; the kernel stacks no more than 8.
+/// Most interfaces on top of each other. The kernel stacks at most 8.
 const DEPTH_MAX: u32 = 10;
 
-/// The interfaces of a network, by number.
+/// The interfaces of a network namespace, by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interfaces(BTreeMap<u32, Interface>);
+pub(crate) struct Interfaces(BTreeMap<u32, NetDevice>);
 
 #[derive(Clone, Debug, Default)]
-struct Interface {
+struct NetDevice {
     name: String,
-    /// The kernel's name; `None` for devices of the machine.
+    /// The kernel's name for the kind; `None` for hardware.
     kind: Option<String>,
     loopback: bool,
-    /// Up, and has a carrier. (`IFF_RUNNING` follows later, when the kernel has time.)
+    /// Up and with a carrier. (`IFF_RUNNING` is updated later.)
     running: bool,
-    /// The interface that it is a part of, in the same network.
+    /// The interface below, in the same namespace.
     lower: Option<u32>,
-    /// The bond or bridge that it is a port of.
+    /// The bond or bridge of which it is a port.
     master: Option<u32>,
     bond: Option<BondMode>,
-    /// The port that a bond uses.
+    /// The active port of a bond.
     active: Option<u32>,
     /// A port that its bond does not use now.
     spare: bool,
 }
 
-impl Interface {
+impl NetDevice {
     fn new(message: &LinkMessage) -> Self {
         let flags = message.header.flags;
         let mut found = Self {
@@ -93,16 +92,16 @@ impl Interface {
         }
     }
 
-    /// Driven by hardware, whose word on its speed counts.
+    /// True for hardware, whose reported speed can be trusted.
     fn is_physical(&self) -> bool {
         matches!(self.kind(), "physical" | "dsa" | "ipoib")
     }
 }
 
-/// A rate and where it comes from.
+/// A rate and its source.
 type Verdict = (LinkRate, String);
 
-/// Says the speed of a device by name.
+/// Returns the speed of a device by name.
 type Speeds<'a> = dyn Fn(&str) -> Option<Rate> + 'a;
 
 fn unknown(why: impl Into<String>) -> Verdict {
@@ -112,20 +111,20 @@ fn unknown(why: impl Into<String>) -> Verdict {
 impl Interfaces {
     /// Adds an interface of the kernel's list.
     pub(crate) fn add(&mut self, message: &LinkMessage) {
-        self.0.insert(message.header.index, Interface::new(message));
+        self.0.insert(message.header.index, NetDevice::new(message));
     }
 
-    /// True when there is an interface of this number.
+    /// True if there is an interface of this number.
     pub(crate) fn contains(&self, index: u32) -> bool {
         self.0.contains_key(&index)
     }
 
-    /// Those that are up.
+    /// The interfaces that are up.
     pub(crate) fn up(&self) -> impl Iterator<Item = u32> {
         self.0.iter().filter(|(_, interface)| interface.running).map(|(&index, _)| index)
     }
 
-    /// What is known about an interface; `None` if there is none of that number.
+    /// The interface of this number and its rate, if it exists.
     pub(crate) fn egress(&self, index: u32, speeds: &Speeds<'_>) -> Option<Egress> {
         let interface = self.0.get(&index)?;
         let (rate, because) = self.rate(index, speeds, 0);
@@ -158,16 +157,16 @@ impl Interfaces {
         }
     }
 
-    fn ports(&self, master: u32) -> impl Iterator<Item = (u32, &Interface)> {
-        let of_master = move |(_, port): &(&u32, &Interface)| port.master == Some(master);
+    fn ports(&self, master: u32) -> impl Iterator<Item = (u32, &NetDevice)> {
+        let of_master = move |(_, port): &(&u32, &NetDevice)| port.master == Some(master);
         self.0.iter().filter(of_master).map(|(&index, port)| (index, port))
     }
 
-    /// A bond carries what its working ports carry together, or the one that is in use, or each of
-    /// them where all carry everything. Where each flow has a port of its own, the sum is a guess:
-    /// what is sent may all take one.
-    fn bond(&self, index: u32, bond: &Interface, speeds: &Speeds<'_>, depth: u32) -> Verdict {
-        let works = |port: &Interface| port.running && !port.spare;
+    /// The rate of a bond: the sum of its working ports, or the rate of the one in use, or of the
+    /// slowest if every port carries everything. If each flow uses one port, the sum is a guess,
+    /// because all packets may take the same one.
+    fn bond(&self, index: u32, bond: &NetDevice, speeds: &Speeds<'_>, depth: u32) -> Verdict {
+        let works = |port: &NetDevice| port.running && !port.spare;
         let used: Vec<u32> = match (bond.bond, bond.active) {
             (Some(BondMode::ActiveBackup), Some(active)) => vec![active],
             _ => self.ports(index).filter(|(_, port)| works(port)).map(|(port, _)| port).collect(),
@@ -197,15 +196,15 @@ impl Interfaces {
         }
     }
 
-    /// Which port of a bridge leads to a peer is for the bridge to learn. Ports to virtual machines
-    /// and containers have no speed of their own.
+    /// The rate of a bridge. Only the bridge knows which port leads to a peer. Ports to virtual
+    /// machines and containers have no speed.
     fn bridge(&self, index: u32, speeds: &Speeds<'_>, depth: u32) -> Verdict {
         let ports = self.ports(index).filter(|(_, port)| port.running);
         let rates: Vec<(LinkRate, bool)> = ports
             .map(|(index, port)| (self.rate(index, speeds, depth + 1).0, port.is_physical()))
             .collect();
-        let told: Vec<Rate> = rates.iter().filter_map(|(rate, _)| rate.rate()).collect();
-        let (Some(&least), Some(&most)) = (told.iter().min(), told.iter().max()) else {
+        let reported: Vec<Rate> = rates.iter().filter_map(|(rate, _)| rate.rate()).collect();
+        let (Some(&least), Some(&most)) = (reported.iter().min(), reported.iter().max()) else {
             return unknown("no port of the bridge says its speed");
         };
         let silent = rates.iter().any(|(rate, physical)| rate.rate().is_none() && *physical);

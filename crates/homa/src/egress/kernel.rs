@@ -1,7 +1,7 @@
-//! The kernel's answers by netlink: routes, interfaces, and that something about them changed.
+//! Netlink queries: routes, interfaces, and whether they changed.
 //!
-//! Invariants: no request waits (the kernel answers while it is asked); an answer that cannot be
-//! read is no answer.
+//! Invariants: no query waits, because the kernel answers while it is asked. An answer that cannot
+//! be parsed is no answer.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,11 +18,11 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use super::Interfaces;
 use crate::driver::ethtool;
 
-/// The kernel fills at most so much of a buffer with a list at a time, bytes.
+/// The kernel fills at most this much of a buffer at a time, bytes.
 const BUFFER: usize = 32 * 1024;
-/// Parts of one answer: far more interfaces than any host has.
+/// Most parts of one answer: far more interfaces than any host has.
 const PARTS_MAX: usize = 10_000;
-/// What to hear of: links, routes and rules of both families.
+/// The multicast groups for links, routes, and rules of both families.
 const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV4_RULE
@@ -31,7 +31,7 @@ const GROUPS: u32 = (libc::RTMGRP_LINK
 
 type Message = NetlinkMessage<RouteNetlinkMessage>;
 
-/// Sockets to the kernel, in the network of the thread that opened them.
+/// Netlink sockets, in the network namespace of the thread that opened them.
 pub(crate) struct Kernel {
     ask: Socket,
     news: Socket,
@@ -44,15 +44,15 @@ impl Kernel {
         let open = |groups| {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
             socket.bind(&SocketAddr::new(0, groups))?;
-            // From here on nobody but the kernel is heard.
+            // From now on, only the kernel's messages are received.
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok::<_, io::Error>(socket)
         };
         Ok(Self { ask: open(0)?, news: open(GROUPS)?, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// The interface by which packets leave for an address, from one of ours if that is given;
-    /// `scope` is the one of a link-local address. `None` without a route.
+    /// The interface by which packets leave for an address, from a local address if one is given;
+    /// `scope` is that of a link-local address. `None` without a route.
     pub(crate) fn route(&mut self, to: IpAddr, scope: u32, from: Option<IpAddr>) -> Option<u32> {
         let request = route_request(to, scope, from);
         let mut found = None;
@@ -64,7 +64,7 @@ impl Kernel {
         found
     }
 
-    /// The interfaces of this network.
+    /// The interfaces of this network namespace.
     pub(crate) fn interfaces(&mut self) -> Option<Interfaces> {
         let mut interfaces = Interfaces::default();
         let mut all = LinkMessage::default();
@@ -78,26 +78,26 @@ impl Kernel {
         Some(interfaces)
     }
 
-    /// The speed that a device says it has.
+    /// The speed that a device reports.
     pub(crate) fn speed(&self, name: &str) -> Option<Rate> {
         ethtool::speed(&self.ask, name)
     }
 
-    /// True when a link, route or rule changed since the last time that this was asked.
+    /// True if a link, route, or rule changed since the last call.
     pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = false;
         loop {
             match self.news.recv(&mut &mut self.buffer[..], libc::MSG_DONTWAIT) {
                 Ok(_) => changed = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return changed,
-                // There was more than the socket holds. Other errors end the news.
+                // The socket's queue overflowed, so something changed. Other errors end the loop.
                 Err(error) => return changed || error.raw_os_error() == Some(libc::ENOBUFS),
             }
         }
     }
 
-    /// Asks, and hands on each part of the answer; `None` if the kernel refuses, or is not
-    /// understood.
+    /// Sends a query, and passes each part of the answer to `each`; `None` if the kernel refuses or
+    /// the answer cannot be parsed.
     pub(super) fn ask(
         &mut self,
         what: RouteNetlinkMessage,
@@ -118,7 +118,7 @@ impl Kernel {
             for message in messages(self.buffer.get(..read)?) {
                 let list = flags & NLM_F_DUMP != 0;
                 let Some(message) = message else {
-                    // One interface that cannot be read says nothing about the others.
+                    // An interface that cannot be parsed does not affect the others.
                     if list {
                         continue;
                     }
@@ -142,7 +142,7 @@ impl Kernel {
     }
 }
 
-/// Asks for the route to an address: see [`Kernel::route`].
+/// The query for the route to an address: see [`Kernel::route`].
 pub(super) fn route_request(to: IpAddr, scope: u32, from: Option<IpAddr>) -> RouteMessage {
     let mut request = RouteMessage::default();
     let (family, bits) = match to {
@@ -162,7 +162,7 @@ pub(super) fn route_request(to: IpAddr, scope: u32, from: Option<IpAddr>) -> Rou
     request
 }
 
-/// The messages of a datagram; `None` for one that cannot be read.
+/// The messages of a datagram; `None` for one that cannot be parsed.
 pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Option<Message>> {
     std::iter::from_fn(move || {
         let length = datagram.first_chunk().map(|length| u32::from_ne_bytes(*length) as usize)?;
@@ -172,7 +172,7 @@ pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Option<Messa
     })
 }
 
-/// The interface that a route takes; of several, the first.
+/// The interface of a route; the first if there are several.
 pub(super) fn interface_of(route: &RouteMessage) -> Option<u32> {
     route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Oif(index) => Some(*index),

@@ -1,13 +1,13 @@
-//! The interface by which packets leave for a peer, and the rate of its link: asked of the kernel
-//! (netlink, ethtool), through VLANs, bonds and bridges.
+//! The interface by which packets leave for a peer, and the rate of its link, from the kernel
+//! (netlink, ethtool), through VLANs, bonds, and bridges.
 //!
-//! A rate is *known* when the device at the bottom negotiated it, a *guess* when several could be
-//! meant, and else *unknown*: virtual devices say whatever they like (10 Gbit/s for veth, 10 Mbit/s
-//! for tun). Only a known rate tells the protocol anything; a guess serves the pacer, which finds
-//! out when it is wrong.
+//! A rate is *known* if the device at the bottom negotiated it, a *guess* if there are several
+//! candidates, and otherwise *unknown*, because virtual devices report arbitrary rates (for example
+//! 10 Gbit/s for veth, 10 Mbit/s for tun). The protocol only learns known rates. A guess is used by
+//! the pacer, which notices if it is wrong.
 //!
-//! Invariants: asking never blocks and never fails: without netlink (old sandboxes, seccomp) every
-//! rate is unknown. Left out: what is beyond the first link; which port of a bridge leads to a
+//! Invariants: queries never block and never fail: without netlink (old sandboxes, seccomp), every
+//! rate is unknown. Left out: the network beyond the first link; which port of a bridge leads to a
 //! peer; the interfaces below tunnels.
 
 #[cfg(feature = "xdp")]
@@ -22,16 +22,16 @@ use homa_proto::Rate;
 pub(crate) use interfaces::Interfaces;
 use kernel::Kernel;
 
-/// What is known about the rate of an interface's link.
+/// The rate of an interface's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkRate {
-    /// The devices below say so.
+pub(crate) enum LinkRate {
+    /// Reported by the devices below.
     Known(Rate),
-    /// One of several that it could be.
+    /// One of several possible rates.
     Guess(Rate),
-    /// Nothing limits it but this host's processors: loopback.
+    /// Limited only by this host's processors: loopback.
     Unlimited,
-    /// Nobody says, or who says it makes it up.
+    /// Not reported, or reported by a virtual device.
     Unknown,
 }
 
@@ -46,7 +46,7 @@ impl LinkRate {
         }
     }
 
-    /// The rate, known or guessed.
+    /// The rate, if it is known or guessed.
     pub fn rate(self) -> Option<Rate> {
         match self {
             Self::Known(rate) | Self::Guess(rate) => Some(rate),
@@ -57,30 +57,30 @@ impl LinkRate {
 
 /// An interface that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Egress {
-    /// Its number in this network.
+pub(crate) struct Egress {
+    /// Its number in this network namespace.
     pub index: u32,
     /// Its name.
     pub interface: String,
-    /// What it is: `physical`, `loopback`, or the kernel's name for the kind (`vlan`, `bond`, …).
+    /// `physical`, `loopback`, or the kernel's name for the kind of device (`vlan`, `bond`, …).
     pub kind: String,
     /// The rate of its link.
     pub rate: LinkRate,
-    /// Where the rate comes from, or why there is none.
+    /// The source of the rate, or the reason why it is unknown.
     pub because: String,
 }
 
-/// Every interface of this network that is up; `None` when the kernel does not tell.
-pub fn interfaces() -> Option<Vec<Egress>> {
+/// All interfaces of this network namespace that are up; `None` if the kernel does not answer.
+pub(crate) fn interfaces() -> Option<Vec<Egress>> {
     let mut kernel = Kernel::open().ok()?;
     let interfaces = kernel.interfaces()?;
     let speed = |name: &str| kernel.speed(name);
     Some(interfaces.up().filter_map(|index| interfaces.egress(index, &speed)).collect())
 }
 
-/// The interface by which packets leave for an address; `None` without a route, or when the kernel
-/// does not tell.
-pub fn toward(to: IpAddr) -> Option<Egress> {
+/// The interface by which packets leave for an address; `None` without a route, or if the kernel
+/// does not answer.
+pub(crate) fn toward(to: IpAddr) -> Option<Egress> {
     let mut kernel = Kernel::open().ok()?;
     let index = kernel.route(to, 0, None)?;
     let interfaces = kernel.interfaces()?;

@@ -70,7 +70,7 @@ fn a_recorded_route_to_a_card_has_the_rate_that_the_card_says() {
 }
 
 #[test]
-fn recorded_routes_through_virtual_interfaces_have_no_rate_whatever_these_say() {
+fn recorded_routes_through_virtual_interfaces_have_no_rate() {
     let interfaces = read(&recorded("interfaces of a host with a bridge and a macvlan"));
     let says = [("br0", TEN), ("tap1", TEN), ("far", TEN), ("mac0", TEN)];
     let to = |address: &str| {
@@ -85,7 +85,7 @@ fn recorded_routes_through_virtual_interfaces_have_no_rate_whatever_these_say() 
 }
 
 #[test]
-fn an_answer_that_is_cut_off_or_garbled_is_read_as_far_as_it_can_be() {
+fn a_truncated_or_garbled_answer_is_read_as_far_as_possible() {
     let whole = recorded("interfaces of a virtual machine");
     for end in 0..whole.len() {
         let _ = messages(&whole[..end]).flatten().count();
@@ -186,7 +186,7 @@ fn a_vlan_on_a_bond_has_the_rate_of_the_ports_that_work() {
 }
 
 #[test]
-fn a_bond_with_a_port_that_says_nothing_or_none_at_all_has_no_rate() {
+fn a_bond_without_ports_or_with_a_silent_one_has_no_rate() {
     let up = (BondPortState::Active, MiiStatus::Up);
     let list = list(vec![
         Device::new(1, "eth0").bond_port(3, up.0, up.1),
@@ -222,7 +222,7 @@ fn a_bridge_has_the_rate_of_its_cards_or_guesses_the_least() {
 }
 
 #[test]
-fn what_lies_below_in_another_network_or_in_a_circle_is_unknown() {
+fn an_interface_over_another_network_or_a_circle_is_unknown() {
     let list = list(vec![
         Device::new(1, "eth0"),
         Device::new(2, "mac0").on(1, InfoKind::MacVlan).with(LinkAttribute::LinkNetNsId(0)),

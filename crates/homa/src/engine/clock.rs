@@ -9,7 +9,7 @@ use homa_proto::{Duration, Time};
 pub struct Clock(Instant);
 
 impl Clock {
-    /// A clock that reads zero now.
+    /// A clock that starts at zero now.
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -19,7 +19,8 @@ impl Clock {
         Time(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A time of it as the system's; `None` beyond that one's range, as for never.
+    /// Converts a time to the system's clock; `None` for [`Time::MAX`] and beyond the system's
+    /// range.
     pub fn instant(&self, time: Time) -> Option<Instant> {
         if time == Time::MAX {
             return None;
@@ -28,12 +29,12 @@ impl Clock {
     }
 }
 
-/// A standard duration in the protocol's units.
+/// Converts a standard duration to the protocol's type.
 pub fn proto(duration: std::time::Duration) -> Duration {
     Duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A protocol duration in standard units.
+/// Converts a protocol duration to the standard type.
 pub fn std(duration: Duration) -> std::time::Duration {
     std::time::Duration::from_nanos(duration.0)
 }

@@ -1,11 +1,11 @@
-//! An engine driven by the caller's own thread: no other thread, no lock, no hop.
+//! An engine driven by the caller's thread: no other thread and no lock.
 //!
-//! The shape is that of an event loop: submit calls and replies, [`Engine::poll`], take what is
-//! ready. Submitting only queues; packets leave in `poll`, so that what was submitted together
-//! travels together. Whoever stops polling stops the transport: grants, retransmissions and
-//! acknowledgements included. What is ready and not taken holds the transport up likewise: beyond a
-//! bound, no more is taken in. Of requests that were left when the next turn began, those of
-//! different hosts come in turns: nobody waits behind all of another's.
+//! It has the shape of an event loop: submit calls and replies, [`Engine::poll`], and take
+//! completions. Submitting only queues; packets leave in `poll`, so messages that are submitted
+//! together travel together. If you stop polling, the transport stops, including grants,
+//! retransmissions, and acknowledgements. Completions that are not taken also stop it: beyond a
+//! limit, no more packets are read. Requests that are left over from an earlier turn are served in
+//! turns of their clients' hosts, so a host with many requests does not delay the others.
 //!
 //! ```
 //! use homa::inline::{Completion, Engine, Wait};
@@ -38,13 +38,13 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
-use super::beside::Beside;
-use super::fair::{FairQueue, Place};
-use super::{Core, Ready, Terms, Untaken};
+use super::core::{Core, EngineEvent, QueuedRequest, RequestContext, canonical};
+use super::fairness::queue::{FairQueue, Place};
+use super::net::shard_group::ShardGroup;
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
-use crate::driver::{Driver, wait_also_for_room};
+use crate::driver::{Driver, wait_or_writable};
 use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -55,26 +55,26 @@ use crate::sharded;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallId(RpcHandle);
 
-/// A request to be answered. Forgetting it leaves the client waiting until its deadline.
+/// A request to be answered. If it is not, the client waits until its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(RpcHandle);
 
-/// A message of which a part has arrived.
+/// A message that has arrived in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial(super::Partial);
+pub struct Partial(super::core::Partial);
 
 impl Partial {
-    /// The call whose response this is.
+    /// The call, if this is a response.
     pub fn response_of(&self) -> Option<CallId> {
         (self.0.kind == MessageKind::Response).then_some(CallId(self.0.rpc))
     }
 
-    /// The request that this is.
+    /// The request, if this is one.
     pub fn request(&self) -> Option<RequestId> {
         (self.0.kind == MessageKind::Request).then_some(RequestId(self.0.rpc))
     }
 
-    /// Bytes that could be read when this was reported.
+    /// Bytes that were readable when this was reported.
     pub fn readable(&self) -> usize {
         self.0.offset as usize
     }
@@ -83,16 +83,16 @@ impl Partial {
 /// How long [`Engine::poll`] may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Return at once: for threads that spin. Timers, which are milliseconds, are looked at only
-    /// every few calls; outer event loops want [`Engine::turn`].
+    /// Return at once, for threads that spin. The clock is read, and timers run, only every few
+    /// calls; outer event loops should use [`Engine::turn`].
     No,
-    /// Sleep until something is ready, or this long.
+    /// Sleep until something is ready, but at most this long.
     For(Duration),
     /// Sleep until something is ready.
     Forever,
 }
 
-/// What [`Engine::next`] yields.
+/// A result of [`Engine::next`].
 #[derive(Debug)]
 pub enum Completion {
     /// A call ended.
@@ -100,12 +100,12 @@ pub enum Completion {
     Response {
         /// The call.
         id: CallId,
-        /// The number given with it.
+        /// The number given with the call.
         cookie: u64,
         /// Its response.
         result: Result<Message, CallError>,
     },
-    /// A request arrived: answer with [`Engine::reply`] or [`Engine::refuse`].
+    /// A request arrived: answer it with [`Engine::reply`] or [`Engine::refuse`].
     #[non_exhaustive]
     Request {
         /// The request.
@@ -116,18 +116,18 @@ pub enum Completion {
         port: u16,
         /// Its bytes.
         bytes: Message,
-        /// Until when the client waits for the answer, as far as it said so.
+        /// The time at which the client stops waiting, if it sent one.
         deadline: Option<Instant>,
-        /// The distributed trace that it belongs to.
+        /// The distributed trace that the request belongs to.
         trace: Option<Box<TraceContext>>,
     },
-    /// More of a long message can be read, with [`Engine::read`], while the rest is on its way.
-    /// Only with [`homa_proto::Config::readable_events`].
+    /// More of a long message is readable, with [`Engine::read`], while the rest is in flight. Only
+    /// with [`homa_proto::Config::readable_events`].
     #[non_exhaustive]
     Readable {
         /// The message.
         message: Partial,
-        /// The number given with the call when this is its response.
+        /// The number given with the call, if this is its response.
         cookie: u64,
     },
     /// A client gave up a request before it was answered.
@@ -142,64 +142,63 @@ pub enum Completion {
 pub struct Engine {
     core: Core,
     handles: Vec<RawFd>,
-    left: Left,
+    left: LeftRequests,
 }
 
 /// Most requests that wait for their turn.
 const MAX_LEFT: usize = 4096;
 
-/// Requests that the application left.
+/// Requests that the application did not take before the next turn.
 #[derive(Default)]
-struct Left {
-    queue: FairQueue<Request>,
-    /// Where they are in it.
+struct LeftRequests {
+    queue: FairQueue<LeftRequest>,
+    /// Their places in the queue.
     places: HashMap<RpcHandle, Place>,
 }
 
-/// A request, where it came to and from.
-struct Request {
+/// A request, with its port and client.
+struct LeftRequest {
     rpc: RpcHandle,
     from: SocketAddr,
     port: u16,
-    bytes: Untaken,
-    terms: Terms,
+    bytes: QueuedRequest,
+    context: RequestContext,
 }
 
-impl Left {
+impl LeftRequests {
     fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    fn push(&mut self, request: Request) {
+    fn push(&mut self, request: LeftRequest) {
         let rpc = request.rpc;
         self.places.insert(rpc, self.queue.push(request.from, request));
     }
 
-    fn pop(&mut self) -> Option<Request> {
+    fn pop(&mut self) -> Option<LeftRequest> {
         let request = self.queue.pop()?;
         self.places.remove(&request.rpc);
         Some(request)
     }
 
-    fn remove(&mut self, rpc: RpcHandle) -> Option<Request> {
+    fn remove(&mut self, rpc: RpcHandle) -> Option<LeftRequest> {
         self.queue.remove(self.places.remove(&rpc)?)
     }
 }
 
 impl Engine {
-    /// An engine over UDP at a local address (port 0: any).
+    /// Opens an engine over UDP at a local address (port 0: any).
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// `shards` engines at one UDP address, each for a thread with a loop of its own, best on a
-    /// core of its own: see [`crate::Engine::sharded`], for limits and errors, too. What a peer
-    /// sends comes to one of them, which [`Self::hears`] it; the others refuse calls to that peer.
-    /// As long as any is used, all have to be kept and polled: what comes for one comes to no
-    /// other, and where one is dropped the kernel numbers the rest anew, so that peers of others
-    /// are cut off, too.
+    /// Opens `shards` engines at one UDP address, each for a thread with an event loop, best on its
+    /// core; see [`crate::Engine::sharded`] for limits and errors. A peer's datagrams reach the
+    /// engine for which [`Self::hears`] returns true; the others refuse calls to that peer. As long
+    /// as any engine is used, all must be kept and polled: the datagrams for one reach no other,
+    /// and if one is dropped, the kernel renumbers the rest and their peers are cut off, too.
     ///
     /// ```
     /// use homa::inline::Engine;
@@ -214,31 +213,33 @@ impl Engine {
     pub fn sharded(at: SocketAddr, shards: usize, config: Config) -> Result<Vec<Self>, OpenError> {
         let drivers = sharded::drivers(at, shards, &config)?.0.into_iter();
         let parts = (0..shards).map(|number| config.part(number, shards as u16));
-        let each = drivers.zip(parts.zip(Beside::all(shards)));
-        each.map(|(driver, (part, beside))| Self::open(Box::new(driver), part, Some(beside)))
-            .collect()
+        let each = drivers.zip(parts.zip(ShardGroup::all(shards)));
+        each.map(|(driver, (part, shard_group))| {
+            Self::open(Box::new(driver), part, Some(shard_group))
+        })
+        .collect()
     }
 
-    /// True when what a peer sends to the first local address comes to this engine, as always
-    /// unless it is one of [`Self::sharded`].
+    /// True if a peer's datagrams to the first local address reach this engine. Always true unless
+    /// it is one of [`Self::sharded`].
     pub fn hears(&self, peer: SocketAddr) -> bool {
-        self.core.driver().hears(0, super::canonical(peer))
+        self.core.driver().hears(0, canonical(peer))
     }
 
-    /// An engine directly over IP: see [`crate::Engine::raw_ip`].
+    /// Opens an engine over raw IP: see [`crate::Engine::raw_ip`].
     pub fn raw_ip(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = RawIpDriver::new(at, config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// An engine over UDP past the system's network stack: see [`crate::Engine::xdp`].
+    /// Opens an engine over AF_XDP: see [`crate::Engine::xdp`].
     #[cfg(feature = "xdp")]
     pub fn xdp(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = crate::driver::xdp::XdpDriver::new(at, config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// An engine over any driver, which has at least one local address.
+    /// Opens an engine over any driver, which must have at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         Self::open(driver, config, None)
     }
@@ -246,10 +247,14 @@ impl Engine {
     fn open(
         driver: Box<dyn Driver>,
         config: Config,
-        beside: Option<Beside>,
+        shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
         let handles = driver.handles();
-        Ok(Self { core: Core::new(driver, config, beside)?, handles, left: Left::default() })
+        Ok(Self {
+            core: Core::new(driver, config, shard_group)?,
+            handles,
+            left: LeftRequests::default(),
+        })
     }
 
     /// The first local address.
@@ -263,7 +268,7 @@ impl Engine {
         self.core.listen(port);
     }
 
-    /// Opens one more local address and accepts requests there.
+    /// Opens another local address and accepts requests there.
     pub fn listen_also(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
         let bound = self.core.bind(at)?;
         self.core.listen(bound.port());
@@ -271,12 +276,12 @@ impl Engine {
         Ok(bound)
     }
 
-    /// Refuses new requests at a local port; those in progress go on.
+    /// Refuses new requests at a local port; requests in progress are not affected.
     pub fn unlisten(&mut self, port: u16) {
         self.core.unlisten(port);
     }
 
-    /// Starts a call; its end is reported with the same `cookie`.
+    /// Starts a call. Its completion carries the same `cookie`.
     pub fn call(
         &mut self,
         to: SocketAddr,
@@ -287,14 +292,13 @@ impl Engine {
         self.core.call(0, to, request.into(), options, cookie).map(CallId)
     }
 
-    /// Gives up a call: nothing more is heard of it here, and the server is told. False when it had
-    /// ended.
+    /// Cancels a call: there will be no completion, and the server is told. False if it had ended.
     pub fn cancel(&mut self, call: CallId) -> bool {
         self.core.cancel(call.0)
     }
 
-    /// Answers a request. After any error but [`ReplyError::Gone`] the request still waits: reply
-    /// again, with a response kept in [`bytes::Bytes`] if it is the same one, or [`Self::refuse`].
+    /// Answers a request. After any error but [`ReplyError::Gone`], the request still waits: reply
+    /// again (keep the response in [`bytes::Bytes`] if it is the same), or [`Self::refuse`] it.
     pub fn reply(
         &mut self,
         request: RequestId,
@@ -303,16 +307,16 @@ impl Engine {
         self.core.reply(request.0, response.into()).map_err(|(error, _)| error)
     }
 
-    /// Gives up a request without an answer, which its client hears at once (not in the profile of
-    /// the kernel module). False when it is over already.
+    /// Drops a request without an answer. Its client is told at once, except in the profile of the
+    /// kernel module. False if the request had ended.
     pub fn refuse(&mut self, request: RequestId) -> bool {
         self.core.cancel(request.0)
     }
 
-    /// One full turn without sleeping: sends, takes in what arrived, acts on timers. For outer
-    /// event loops, when [`Self::handles`] became readable or [`Self::timeout`] has passed; a
-    /// thread that only spins fares better with [`Self::poll`], which looks at the clock less
-    /// often. True when [`Self::next`] has something.
+    /// One full turn without sleeping: sends, receives, and runs timers. Call it from an outer
+    /// event loop if one of [`Self::handles`] is readable or [`Self::timeout`] has passed. A thread
+    /// that only spins should call [`Self::poll`], which reads the clock less often. True if
+    /// [`Self::next`] has something.
     pub fn turn(&mut self) -> bool {
         if self.core.is_here() {
             self.set_aside();
@@ -321,8 +325,8 @@ impl Engine {
         self.has_ready()
     }
 
-    /// [`Self::turn`] for loops that know that no [`Self::handles`] were readable just now: looks
-    /// for arrivals only if a timer wants to know. Where packets wait for the link, few turns do.
+    /// As [`Self::turn`], for loops that know that none of [`Self::handles`] was readable. It looks
+    /// for arrivals only before it runs a timer. If packets wait for the link, few turns do.
     pub fn turn_without_arrivals(&mut self) -> bool {
         if self.core.is_here() {
             self.set_aside();
@@ -335,18 +339,18 @@ impl Engine {
         self.core.has_ready() || !self.left.is_empty()
     }
 
-    /// Has the requests wait for their turn that the application left.
+    /// Queues the requests that the application did not take.
     fn set_aside(&mut self) {
         while self.core.has_ready()
             && self.left.places.len() < MAX_LEFT
-            && let Some(Ready::Request { rpc, from, port, bytes, terms, .. }) =
+            && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
-            self.left.push(Request { rpc, from, port, bytes, terms });
+            self.left.push(LeftRequest { rpc, from, port, bytes, context });
         }
     }
 
-    /// Sends, receives and acts on timers; sleeps when asked to and nothing is ready. True when
+    /// Sends, receives, and runs timers; sleeps if it is asked to and nothing is ready. True if
     /// [`Self::next`] has something.
     pub fn poll(&mut self, how_long: Wait) -> io::Result<bool> {
         if !self.core.is_here() {
@@ -369,50 +373,50 @@ impl Engine {
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
             let full = self.core.full_socket();
-            let arrived = !sleeps || wait_also_for_room(&self.handles, full, None, timeout)?;
+            let arrived = !sleeps || wait_or_writable(&self.handles, full, None, timeout)?;
             self.core.turn(arrived);
         }
         Ok(self.has_ready())
     }
 
-    /// Sends what was submitted, as far as it may leave now, without looking for arrivals: spares a
-    /// look in vain to a loop that is told when something arrived (see [`Self::handles`]).
+    /// Sends submitted messages as far as they may leave now, without looking for arrivals. It
+    /// saves a system call in loops that learn about arrivals from [`Self::handles`].
     pub fn flush(&mut self) {
         self.core.flush();
     }
 
-    /// The next thing that is ready.
+    /// The next completion.
     #[allow(clippy::should_implement_trait)] // Not an iterator: it resumes after `poll`.
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let Some(ready) = self.core.next() else {
                 let request = if self.left.is_empty() { None } else { self.left.pop() }?;
-                if self.core.is_late(&request.terms) {
+                if self.core.is_late(&request.context) {
                     self.core.expire(request.rpc, request.bytes);
                     continue;
                 }
                 return Some(self.take(request));
             };
             return Some(match ready {
-                Ready::Response { rpc, cookie, result, .. } => {
-                    self.core.taken(result.as_ref().map_or(0, |bytes| bytes.len()));
+                EngineEvent::Response { rpc, cookie, result, .. } => {
+                    self.core.accepted(result.as_ref().map_or(0, |bytes| bytes.len()));
                     Completion::Response { id: CallId(rpc), cookie, result }
                 }
-                Ready::Request { rpc, from, port, bytes, terms, .. } => {
-                    let request = Request { rpc, from, port, bytes, terms };
+                EngineEvent::Request { rpc, from, port, bytes, context, .. } => {
+                    let request = LeftRequest { rpc, from, port, bytes, context };
                     if !self.left.is_empty() {
                         self.left.push(request);
                         continue;
                     }
                     self.take(request)
                 }
-                Ready::Readable(partial) => {
+                EngineEvent::Readable(partial) => {
                     Completion::Readable { message: Partial(partial), cookie: partial.cookie }
                 }
-                Ready::Cancelled { rpc } => {
-                    // Of a request that was left, the application knows nothing.
+                EngineEvent::Cancelled { rpc } => {
+                    // The application has not seen a request that was left over.
                     if let Some(request) = self.left.remove(rpc) {
-                        self.core.take_request(request.bytes);
+                        self.core.accept_request(request.bytes);
                         continue;
                     }
                     Completion::Cancelled { id: RequestId(rpc) }
@@ -422,16 +426,15 @@ impl Engine {
     }
 
     #[inline]
-    fn take(&mut self, request: Request) -> Completion {
-        let Request { rpc, from, port, bytes, terms } = request;
-        let bytes = self.core.take_request(bytes);
-        let deadline = self.core.instant(terms.until);
+    fn take(&mut self, request: LeftRequest) -> Completion {
+        let LeftRequest { rpc, from, port, bytes, context } = request;
+        let bytes = self.core.accept_request(bytes);
+        let deadline = self.core.instant(context.until);
         let id = RequestId(rpc);
-        Completion::Request { id, from, port, bytes, deadline, trace: terms.trace }
+        Completion::Request { id, from, port, bytes, deadline, trace: context.trace }
     }
 
-    /// The first bytes of a long message, as many as have arrived without a gap; `None` once it was
-    /// delivered whole or given up.
+    /// The contiguous first bytes of a long message; `None` after it was delivered or given up.
     ///
     /// ```
     /// use homa::inline::{Completion, Engine, Wait};
@@ -466,31 +469,31 @@ impl Engine {
         self.core.read(&message.0)
     }
 
-    /// Calls and requests in progress, those waiting for an acknowledgement included.
+    /// Calls and requests in progress, including those that wait for an acknowledgement.
     pub fn in_progress(&self) -> (usize, usize) {
         self.core.rpcs()
     }
 
-    /// File descriptors that become readable when `turn` would find something: for an outer event
+    /// File descriptors that become readable if `turn` would find something. For an outer event
     /// loop, together with [`Self::timeout`] and [`Self::turn`].
     pub fn handles(&self) -> &[RawFd] {
         &self.handles
     }
 
-    /// When `turn` wants to be called again even if nothing arrives.
+    /// When `turn` should be called again even if nothing arrives.
     pub fn timeout(&mut self) -> Option<Duration> {
         self.core.idle()
     }
 
-    /// What was counted.
+    /// A snapshot of the metrics.
     pub fn metrics(&self) -> Metrics {
         self.core.metrics()
     }
 }
 
-/// The descriptor of the first local address: all there is to watch over UDP unless
-/// [`Engine::listen_also`] opened more. Of [`Engine::sharded`], directly over IP and over AF_XDP,
-/// watch all of [`Engine::handles`].
+/// The descriptor of the first local address. Over UDP it is the only one unless
+/// [`Engine::listen_also`] opened more. With [`Engine::sharded`], raw IP, or AF_XDP, watch all of
+/// [`Engine::handles`].
 impl AsFd for Engine {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.driver().first_handle()

@@ -1,500 +1,320 @@
-//! The engine: the protocol machine joined to a driver, a clock and the bytes of messages.
-//!
-//! [`Core`] does the work and is the same for both ways of driving it: by the caller's own thread
-//! ([`inline`]) or by whoever happens to wait ([`shared`]). It follows the contract of the
-//! protocol: after every packet, place its bytes, then drain events; before sleeping, ask for the
-//! deadline.
-//!
-//! Invariants: whatever a peer sends is counted and ignored or acted upon, never an error of the
-//! application; message bytes live from submission to release.
+//! The shared engine: opening it, its clients and servers, draining, and metrics.
 
-mod accounts;
-mod after;
-mod arrivals;
-pub mod beside;
-mod budgets;
-mod clock;
-mod closing;
-mod counts;
-mod fair;
-mod held;
-pub mod inline;
-pub mod mailbox;
-mod messages;
-mod pack;
-mod path;
-mod paths;
-mod peers;
-mod reports;
-pub mod room;
-pub mod shared;
-mod spinner;
-mod state;
-pub mod switchboard;
-mod terms;
-pub mod watch;
-
+use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use homa_proto::{Endpoint, Request, RpcHandle, RpcId, Submit, Time};
+mod clock;
+pub(crate) mod core;
+mod fairness;
+pub mod inline;
+mod net;
+pub(crate) mod wait;
 
-use crate::config::{CallOptions, Config};
+use crate::client::Client;
+use crate::config::Config;
 use crate::driver::Driver;
 use crate::driver::fork::Process;
-use crate::error::{CallError, OpenError, ReplyError};
-use crate::message::Message;
-use crate::metrics::{Direction, Outcome};
-use crate::payload::Payload;
-use arrivals::{Arrivals, Look, Overdue};
-use beside::Beside;
-use clock::Clock;
-use closing::Closing;
-use held::Held;
-use pack::{Packer, Sources};
-use room::Refusal;
-pub use state::{Partial, Ready, Untaken, canonical};
-use state::{State, is_one_server};
-pub use terms::Terms;
+use crate::driver::raw_ip::RawIpDriver;
+use crate::driver::udp::{Steering, UdpDriver};
+use crate::error::{DrainTimeout, OpenError};
+use crate::metrics::Metrics;
+use crate::server::Server;
+use core::{Core, canonical};
+use net::shard_group::ShardGroup;
+use wait::shared::{Access, Shared};
 
-/// Wire bytes sent in one turn before looking for arrivals again.
-const TURN_MAX: u32 = 128 * 1024;
+/// How often a drain checks whether everything is finished.
+pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
 
-/// Control packets that may wait for the link while more is taken in: a batch can ask for more
-/// answers than the protocol keeps.
-const CONTROL_MAX: usize = 1024;
+/// An engine shared by any number of threads, tasks, clients, and servers. Clones are handles of
+/// the same engine, which lives as long as the last handle, client, server, call, or request. It
+/// belongs to the process that opened it: in a child created by `fork`, every operation is refused
+/// (`Forked`), and dropping the engine does nothing.
+#[derive(Clone)]
+pub struct Engine {
+    group: Arc<EngineGroup>,
+    /// The engine's number in the group.
+    shard: usize,
+}
 
-/// An engine without a thread.
-pub struct Core {
-    driver: Box<dyn Driver>,
-    state: State,
-    packer: Packer,
-    clock: Clock,
-    now: Time,
-    /// `now` was read since the last sleep or turn.
-    fresh: bool,
-    /// Turns without arrivals since the last one with.
-    idle_turns: u32,
-    arrivals: Arrivals,
-    /// Datagrams that the sockets' queues had no room for, as counted last.
-    overflows: u64,
-    /// Timers are due and wait for what has arrived.
-    overdue: Option<Overdue>,
-    closing: Vec<Closing>,
-    /// What waits in the driver, by link.
-    held: Vec<Held>,
-    /// When somebody wants to be woken.
-    alarm: Option<Time>,
-    /// Whose sockets and ids these are.
+/// Engines that share an address, usually one. They start and end together, because the datagrams
+/// for an engine that is gone would reach another.
+struct EngineGroup {
+    engines: Box<[Owner]>,
+    /// Chooses the engine of a peer if there are several.
+    steering: Option<Steering>,
+}
+
+/// Stops the helper thread when the last handle is dropped.
+struct Owner {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+    local: SocketAddr,
     process: Process,
 }
 
-/// The last word to servers is that their responses arrived: they would ask for it, a kernel module
-/// for ever, and be told by our host that nobody is here, which ends the RPCs of others, too.
-impl Drop for Core {
+impl Owner {
+    fn start(
+        driver: Box<dyn Driver>,
+        config: Config,
+        shard_group: Option<ShardGroup>,
+    ) -> Result<Self, OpenError> {
+        let (local, spin) = (driver.local()[0], config.spin);
+        let (shared, helper) = Shared::start(Core::new(driver, config, shard_group)?, spin)?;
+        Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        self.process.is_this().then_some(&*self.shared)
+    }
+}
+
+impl Drop for Owner {
     fn drop(&mut self) {
-        if self.is_here() {
-            self.flush_acks();
-            self.transmit();
+        if !self.process.is_this() {
+            // The helper, and any thread that holds the lock, exist only in the parent.
+            std::mem::forget(self.helper.take());
+            std::mem::forget(self.shared.clone());
+            return;
+        }
+        self.shared.close();
+        // The helper itself may drop the last handle, with the waker of a task, and cannot wait for
+        // itself.
+        if let Some(helper) = self.helper.take()
+            && helper.thread().id() != thread::current().id()
+        {
+            // A panic of the helper was reported when it happened.
+            let _ = helper.join();
         }
     }
 }
 
-impl Core {
-    /// Joins a protocol machine to `driver`; `beside`: its place in a group.
-    pub fn new(
-        driver: Box<dyn Driver>,
-        config: Config,
-        beside: Option<Beside>,
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Engine");
+        debug.field("local", &self.local_addr());
+        if self.group.steering.is_some() {
+            debug.field("shard", &self.shard);
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Opens an engine over UDP at a local address (port 0: any).
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound, and those of
+    /// [`Self::with_driver`].
+    pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::new(at, config.receive_buffer)
+            .map_err(|source| OpenError::bind(at, source))?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// Opens an engine over raw IP, protocol 146, for peers that run the Linux kernel module; use
+    /// it with [`Config::linux`]. It needs the capability CAP_NET_RAW. Servers choose a port below
+    /// 32,768; port 0 is any port from there on. `[::]` also serves IPv4.
+    ///
+    /// ```no_run
+    /// use homa::{Config, Engine};
+    ///
+    /// let engine = Engine::raw_ip("0.0.0.0:0".parse()?, Config::linux())?;
+    /// let response = engine.client().call("10.0.0.7:4000".parse()?, "ping")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn raw_ip(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = RawIpDriver::new(at, config.receive_buffer)?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// Opens an engine over UDP that bypasses the system's network stack (AF_XDP). Peers may use
+    /// AF_XDP or plain UDP. It needs CAP_NET_ADMIN, CAP_BPF, and CAP_NET_RAW, and Linux 5.9. Only
+    /// one engine can use an interface at a time. The host's packet filters do not see these
+    /// packets.
+    ///
+    /// # Errors
+    /// [`OpenError::NeedsXdp`] without the capabilities, and others that say why it cannot be used.
+    /// [`Self::bind`] then reaches the same peers.
+    ///
+    /// ```no_run
+    /// use homa::{Config, Engine};
+    ///
+    /// let at = "10.0.0.7:4000".parse()?;
+    /// let engine = Engine::xdp(at, Config::default()).or_else(|error| {
+    ///     eprintln!("{error}");
+    ///     Engine::bind(at, Config::default())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "xdp")]
+    pub fn xdp(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
+        let driver = crate::driver::xdp::XdpDriver::new(at, config.receive_buffer)?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// Opens an engine over any driver, which must have at least one local address.
+    ///
+    /// # Errors
+    /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
+    /// [`OpenError::Resources`] if the system refuses a thread.
+    pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        Ok(Self::group(vec![Owner::start(driver, config, None)?], None))
+    }
+
+    /// Opens several engines that share an address, and returns the first. `steering` assigns peers
+    /// to their drivers; each engine has its part of the limits of `config`.
+    pub(crate) fn over(
+        drivers: Vec<UdpDriver>,
+        steering: Steering,
+        config: &Config,
     ) -> Result<Self, OpenError> {
-        let framing = driver.framing();
-        let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), framing)?);
-        driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
-        // From here on the protocol vouches for what was executed.
-        endpoint.expire(Time::ZERO);
-        let mut packer = Packer::new(config.priority_map, framing);
-        packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let clock = beside.as_ref().map_or_else(Clock::start, Beside::clock);
-        let mut state = State::new(endpoint, config, &*driver, beside);
-        driver.local().first().iter().for_each(|at| state.budgets.set_bound(at.ip()));
-        Ok(Self {
-            driver,
-            state,
-            packer,
-            clock,
-            now: Time::ZERO,
-            fresh: false,
-            idle_turns: 0,
-            arrivals: Arrivals::default(),
-            overflows: 0,
-            overdue: None,
-            closing: Vec::new(),
-            held: Vec::new(),
-            alarm: None,
-            process: Process::this(),
-        })
+        let shards = drivers.len();
+        let parts = (0..shards).map(|number| config.part(number, shards as u16));
+        let each = drivers.into_iter().zip(parts.zip(ShardGroup::all(shards)));
+        let start =
+            |(driver, (part, shard_group))| Owner::start(Box::new(driver), part, Some(shard_group));
+        let engines = each.map(start).collect::<Result<_, _>>()?;
+        Ok(Self::group(engines, Some(steering)))
     }
 
-    /// False in a child of the process that made it.
-    pub fn is_here(&self) -> bool {
-        self.process.is_this()
+    fn group(engines: Vec<Owner>, steering: Option<Steering>) -> Self {
+        Self { group: Arc::new(EngineGroup { engines: engines.into(), steering }), shard: 0 }
     }
 
-    /// The driver below.
-    pub fn driver(&self) -> &dyn Driver {
-        &*self.driver
+    fn owner(&self) -> &Owner {
+        &self.group.engines[self.shard]
     }
 
-    /// Accepts requests at a local port.
-    pub fn listen(&mut self, port: u16) {
-        self.state.endpoint.listen(port);
+    /// The engines that share the address.
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Self> {
+        (0..self.group.engines.len()).map(|shard| Self { group: self.group.clone(), shard })
     }
 
-    /// Refuses new requests at a local port.
-    pub fn unlisten(&mut self, port: u16) {
-        self.state.endpoint.unlisten(port);
+    /// The engine that receives a peer's datagrams: calls to the peer must leave from it.
+    pub(crate) fn towards(&self, peer: SocketAddr) -> Cow<'_, Self> {
+        let shard = self.group.steering.map_or(self.shard, |to| to.shard_of(canonical(peer)));
+        match shard == self.shard {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self { group: self.group.clone(), shard }),
+        }
     }
 
-    /// The time of this batch.
-    fn tick(&mut self) -> Time {
-        if !self.fresh {
-            self.now = self.clock.now().max(self.now);
-            self.fresh = true;
-            self.arrivals.exhausted = false;
-        }
-        self.now
+    /// The first local address: calls leave from it.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.owner().local
     }
 
-    /// Starts a call from the socket numbered `socket`.
-    pub fn call(
-        &mut self,
-        socket: usize,
-        to: SocketAddr,
-        request: Payload,
-        options: &CallOptions,
-        cookie: u64,
-    ) -> Result<RpcHandle, CallError> {
-        if !self.is_here() {
-            return Err(CallError::Forked);
-        }
-        let now = self.tick();
-        let mut request = Some(request);
-        let result = self.try_call(now, socket, to, &mut request, options, cookie);
-        if result.is_err() {
-            self.state.counters.calls_refused += 1;
-        }
-        request.into_iter().for_each(|request| self.state.messages.discard(request));
-        result
+    /// A client of this engine.
+    pub fn client(&self) -> Client {
+        Client::on(self.clone())
     }
 
-    /// Takes the request unless it is refused.
-    fn try_call(
-        &mut self,
-        now: Time,
-        socket: usize,
-        to: SocketAddr,
-        request: &mut Option<Payload>,
-        options: &CallOptions,
-        cookie: u64,
-    ) -> Result<RpcHandle, CallError> {
-        let local = self.driver.local()[socket];
-        let to = canonical(to);
-        if !self.driver.reaches(socket, to.ip()) {
-            return Err(CallError::AddressFamily { to, local });
-        }
-        if !is_one_server(to) {
-            return Err(CallError::Destination { to });
-        }
-        if !self.driver.hears(socket, to) {
-            return Err(CallError::OtherShard { to });
-        }
-        let bytes = request.as_ref().map_or(0, Payload::len);
-        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.fits(length).map_err(|refusal| match refusal {
-            Refusal::Ever { max } => CallError::MessageTooLong { length: bytes, max },
-            Refusal::Now { held } => CallError::SendMemoryFull { held },
-        })?;
-        let state = &mut self.state;
-        let max_peers = state.config.max_peers;
-        let peer = state.server(now, to);
-        let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
-        let until = now + clock::proto(options.deadline);
-        let terms = Terms { until, trace: options.trace.map(Box::new) };
-        let submit = Submit::Request(Request {
-            peer,
-            local_port: local.port(),
-            remote_port: to.port(),
-            length,
-            deadline: until,
-            idempotent: options.idempotent,
-            head: self.packer.head(&terms),
-            cookie,
-        });
-        let submitted = state
-            .endpoint
-            .submit(now, submit)
-            .map_err(|error| CallError::refused(error, bytes, max_peers))?;
-        if let Some(message) = submitted.message
-            && let Some(request) = request.take()
-        {
-            state.messages.insert(message, request, state.peers.account(peer), terms);
-        }
-        state.submitted(now, peer, length);
-        state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
-        state.drain_events();
-        Ok(submitted.rpc)
+    /// Opens a server at the engine's first address.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if the address already has a server, [`OpenError::ShuttingDown`] if the
+    /// engine drains.
+    pub fn serve(&self) -> Result<Server, OpenError> {
+        let at = self.local_addr();
+        let mut access = self.vacant()?;
+        access.waiters.open_queue(at.port());
+        access.core.listen(at.port());
+        drop(access);
+        Ok(Server::on(self.clone(), at))
     }
 
-    /// Answers a request. A refused one still waits unless it is gone.
-    pub fn reply(
-        &mut self,
-        rpc: RpcHandle,
-        response: Payload,
-    ) -> Result<(), (ReplyError, Payload)> {
-        if !self.is_here() {
-            return Err((ReplyError::Forked, response));
+    /// The lock, if a server may be opened at the first address.
+    pub(crate) fn vacant(&self) -> Result<Access<'_>, OpenError> {
+        let at = self.local_addr();
+        let Some(access) = self.here() else { return Err(OpenError::Forked) };
+        if access.draining {
+            return Err(OpenError::ShuttingDown);
         }
-        let now = self.tick();
-        let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
-        // That nobody waits is said first: there is no use in waiting for room.
-        let Some(peer) = self.state.endpoint.peer_of(rpc) else {
-            return Err((ReplyError::Gone, response));
-        };
-        let account = self.state.peers.account(peer);
-        match self.fits(length).and_then(|()| self.has_share(length, account)) {
-            Ok(()) => {}
-            Err(Refusal::Ever { max }) => {
-                let length = response.len();
-                return Err((ReplyError::MessageTooLong { length, max }, response));
+        match access.waiters.has_queue(at.port()) {
+            true => Err(OpenError::InUse { at }),
+            false => Ok(access),
+        }
+    }
+
+    /// Opens a server at another address (port 0: any).
+    ///
+    /// # Errors
+    /// As [`Self::serve`], and [`OpenError::Bind`].
+    pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
+        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
+        if access.draining {
+            return Err(OpenError::ShuttingDown);
+        }
+        let at = access.core.bind(at)?;
+        access.waiters.open_queue(at.port());
+        access.core.listen(at.port());
+        access.bound();
+        drop(access);
+        Ok(Server::on(self.clone(), at))
+    }
+
+    /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
+    /// are finished and acknowledged. `accept` still returns requests that were already received,
+    /// then `None`.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some are unfinished when `timeout` has passed.
+    pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        // A timeout beyond the clock's range means no timeout.
+        let until = Instant::now().checked_add(timeout);
+        self.refuse();
+        match self.finish(until) {
+            (0, 0) => Ok(()),
+            (calls, requests) => Err(DrainTimeout { calls, requests }),
+        }
+    }
+
+    /// Begins to drain.
+    pub(crate) fn refuse(&self) {
+        let Some(mut access) = self.here() else { return };
+        access.draining = true;
+        let ports: Vec<_> = access.core.driver().local().iter().map(SocketAddr::port).collect();
+        ports.into_iter().for_each(|port| access.core.unlisten(port));
+        access.waiters.wake_all();
+        access.submitted();
+    }
+
+    /// Waits until everything in progress is finished; returns the numbers of calls and requests
+    /// that are not.
+    pub(crate) fn finish(&self, until: Option<Instant>) -> (usize, usize) {
+        let Some(mut access) = self.here() else { return (0, 0) };
+        loop {
+            let (calls, requests) = access.core.rpcs();
+            if calls == 0 {
+                access.core.flush_acks();
+                access.submitted();
             }
-            Err(Refusal::Now { held }) => {
-                return Err((ReplyError::SendMemoryFull { held }, response));
+            let now = Instant::now();
+            if (calls, requests) == (0, 0) || until.is_some_and(|until| now >= until) {
+                return (calls, requests);
             }
-        }
-        let submitted = match self.state.endpoint.submit(now, Submit::Response { rpc, length }) {
-            Ok(submitted) => submitted,
-            Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
-        };
-        match submitted.message {
-            Some(message) => {
-                self.state.messages.insert(message, response, account, Terms::NONE);
-            }
-            None => self.state.messages.discard(response),
-        }
-        self.state.submitted(now, peer, length);
-        self.state.ended(rpc, Outcome::Ok);
-        self.state.drain_events();
-        Ok(())
-    }
-
-    /// Gives up a call or a request; false when it ended before.
-    pub fn cancel(&mut self, rpc: RpcHandle) -> bool {
-        let now = self.tick();
-        let result = self.state.endpoint.submit(now, Submit::Cancel { rpc });
-        if result.is_ok() {
-            let outcome = self.state.latencies.given_up(rpc);
-            self.state.ended(rpc, outcome);
-        }
-        self.state.drain_events();
-        result.is_ok()
-    }
-
-    /// One turn without waiting: sends what may leave, takes in what arrived, acts on timers, and
-    /// sends what that caused. Unless something `arrived`, only timers make it look for arrivals.
-    pub fn turn(&mut self, arrived: bool) {
-        self.fresh = false;
-        self.tick();
-        self.retry_full_socket();
-        self.exchange(if arrived { Look::Thorough } else { Look::None });
-        self.transmit();
-        self.fresh = false;
-    }
-
-    /// A turn for threads that spin: looks at the clock, and so at timers, less often, and leaves
-    /// what arrivals caused to travel with what the application makes of them.
-    pub fn spin(&mut self) {
-        self.exchange(Look::Passing);
-    }
-
-    /// Sends what may leave, at a time of its own.
-    pub fn flush(&mut self) {
-        self.transmit();
-        self.fresh = false;
-    }
-
-    /// True when control packets wait to be sent.
-    pub fn has_control(&self) -> bool {
-        self.state.endpoint.waiting_control() > 0
-    }
-
-    /// Sends what may leave now.
-    pub fn transmit(&mut self) {
-        self.resume_held();
-        if !self.state.endpoint.has_packet() {
-            return;
-        }
-        let now = self.tick();
-        let mut turn = 0;
-        while turn < TURN_MAX {
-            let held = self.held_links();
-            let state = &mut self.state;
-            let queued = |link| self.driver.queued(link);
-            let Some(room) = state.budgets.room(now, &state.endpoint, held, queued) else { break };
-            let rise = state.budgets.outruns_us(room.link);
-            let mut sources = Sources {
-                endpoint: &mut state.endpoint,
-                messages: &state.messages,
-                peers: &state.peers,
-                links: room.links,
-            };
-            let wire = self.packer.pack(now, room.bytes, rise, &mut sources);
-            if wire == 0 {
-                // A message just ended; others may wait for other links.
-                if state.endpoint.has_packet_for(room.links) {
-                    break;
-                }
-                continue;
-            }
-            self.send_packed(now, room.link, wire);
-            turn += wire;
-        }
-        self.state.drain_events();
-    }
-
-    /// When the next turn is due unless something arrives; in the past when there is work now.
-    pub fn wake_at(&self) -> Option<Time> {
-        let state = &self.state;
-        let stopped = self.arrivals.are_left() && self.is_backlogged();
-        if self.arrivals.are_left() && !stopped {
-            return Some(Time::ZERO);
-        }
-        let send = state.budgets.wake(&state.endpoint, self.held_links());
-        // While the link holds up what arrived, that holds up timers.
-        let timers = state.endpoint.deadline().filter(|_| !stopped);
-        [self.held_until(), send, timers, self.paths_due(), self.alarm].into_iter().flatten().min()
-    }
-
-    /// The next turn is due because the link will have room for a packet, not for a timer.
-    pub fn is_paced(&self) -> bool {
-        let wake = self.state.budgets.wake(&self.state.endpoint, self.held_links());
-        let wake = wake.filter(|wake| *wake > Time::ZERO);
-        wake.is_some_and(|wake| self.state.endpoint.deadline().is_none_or(|at| wake <= at))
-    }
-
-    /// How long a thread may sleep unless something arrives: zero when there is work now.
-    pub fn idle(&mut self) -> Option<std::time::Duration> {
-        let wake = self.wake_at()?;
-        if wake > self.now {
-            self.now = self.clock.now().max(self.now);
-        }
-        Some(clock::std(wake.since(self.now)))
-    }
-
-    /// The next thing for the application. Its bytes count against the memory for incoming messages
-    /// until [`Self::taken`].
-    pub fn next(&mut self) -> Option<Ready> {
-        self.state.ready.pop_front()
-    }
-
-    /// The next thing for the application, if that is a request.
-    pub fn next_request(&mut self) -> Option<Ready> {
-        match self.state.ready.front()? {
-            Ready::Request { .. } => self.next(),
-            _ => None,
+            let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
+            access.block(Some(step), |state| (state.core.rpcs() == (0, 0)).then_some(()));
         }
     }
 
-    /// A lock guards this: from here on [`Self::over`] has payloads that are over.
-    pub fn keep_over(&mut self) {
-        self.state.messages.keep_over();
+    /// A snapshot of the metrics; all zero in a child of the process that opened the engine.
+    pub fn metrics(&self) -> Metrics {
+        self.here().map(|access| access.core.metrics()).unwrap_or_default()
     }
 
-    /// Payloads that are over, to be dropped where no lock is held.
-    pub fn over(&mut self) -> &mut Vec<Payload> {
-        self.state.messages.over()
+    /// Locks the engine. `None` in a child of the process that opened the engine, because the lock
+    /// might never be released there.
+    pub(crate) fn here(&self) -> Option<Access<'_>> {
+        self.shared().map(Shared::access)
     }
 
-    /// True when there are such.
-    pub fn has_over(&self) -> bool {
-        self.state.messages.has_over()
-    }
-
-    /// True when nobody waits any more for what has these terms.
-    pub fn is_late(&self, terms: &Terms) -> bool {
-        terms.until != Time::MAX && terms.until <= self.clock.now()
-    }
-
-    /// Gives up a request that was delivered and not taken, whose client waits no longer.
-    pub fn expire(&mut self, rpc: RpcHandle, request: Untaken) {
-        self.tick();
-        self.take_request(request);
-        self.state.expire(rpc);
-        self.state.drain_events();
-    }
-
-    /// A time of the protocol on the system's clock; `None` for never.
-    pub fn instant(&self, time: Time) -> Option<Instant> {
-        self.clock.instant(time)
-    }
-
-    /// From here on a turn is due at this time, too.
-    pub fn set_alarm(&mut self, at: Option<Time>) {
-        self.alarm = at;
-    }
-
-    /// The time of the last turn, if it was due by then.
-    pub fn alarmed(&self) -> Option<Time> {
-        self.alarm.filter(|&at| at <= self.now).and(Some(self.now))
-    }
-
-    /// What can be read of a message that arrives; `None` once it was handed over or given up.
-    pub fn read(&self, partial: &Partial) -> Option<&[u8]> {
-        self.state.messages.prefix(partial.message, partial.rpc)
-    }
-
-    /// Lends what can be read of a message that arrives.
-    pub fn lend(&mut self, partial: &Partial) -> Option<Vec<u8>> {
-        self.state.messages.lend(partial.message, partial.rpc)
-    }
-
-    /// Takes back what was lent, unless the message is gone.
-    pub fn give_back(&mut self, partial: &Partial, lent: Vec<u8>) -> Option<Vec<u8>> {
-        self.state.messages.give_back(partial.message, partial.rpc, lent)
-    }
-
-    /// The application took a response of so many bytes.
-    pub fn taken(&mut self, bytes: usize) {
-        self.state.waiting -= bytes as u64;
-        self.state.limit_memory(self.now);
-    }
-
-    /// The application takes a request.
-    pub fn take_request(&mut self, request: Untaken) -> Message {
-        self.state.take(request)
-    }
-
-    /// True when [`Self::next`] would yield something.
-    pub fn has_ready(&self) -> bool {
-        !self.state.ready.is_empty()
-    }
-
-    /// Tells servers at once which calls are complete.
-    pub fn flush_acks(&mut self) {
-        self.state.endpoint.flush_acks();
-    }
-
-    /// Requests in progress at a local port.
-    pub fn requests_at(&self, port: u16) -> usize {
-        self.state.endpoint.requests_at(port)
-    }
-
-    /// The number of an RPC in progress, as its client writes it.
-    pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
-        self.state.endpoint.id_of(rpc)
-    }
-
-    /// RPCs in progress as client and as server.
-    pub fn rpcs(&self) -> (usize, usize) {
-        self.state.endpoint.rpcs()
+    /// The parts that need no lock; `None` in such a child.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        self.owner().shared()
     }
 }

@@ -1,8 +1,8 @@
-//! What was counted, as OpenMetrics text over HTTP, for Prometheus: feature `metrics-http`.
+//! Metrics as OpenMetrics text over HTTP, for Prometheus: feature `metrics-http`.
 //!
-//! A short thread per request, at most 16 at a time: connections beyond that are closed.
-//! Whoever sends nothing, or slowly, is dropped after 2 s. Left out: TLS, authentication,
-//! compression, connections that are kept.
+//! Each request has a short-lived thread, at most 16 at a time; further connections are closed. A
+//! client that sends nothing, or too slowly, is disconnected after 2 s. Left out: TLS,
+//! authentication, compression, and persistent connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,25 +11,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::handle::Engine;
+use crate::engine::Engine;
 
-/// How long a client may take for its request, and again for the answer.
+/// Time limit for a client's request, and again for the response.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Requests at a time.
+/// Most requests at a time.
 const MOST: usize = 16;
 /// Longest head of a request, bytes.
 const LONGEST: usize = 8 * 1024;
-/// How long to wait after the system gave no connection, as when there are no descriptors left.
+/// Pause after the system returned no connection, for example because no descriptor was left.
 const REST: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What is answered: status, type and text.
+/// Status, content type, and text of a response.
 type Answer = (&'static str, &'static str, String);
 
-/// Answers HTTP `GET /metrics` with what an engine counted, until it is dropped. It keeps the
-/// engine as any other handle does.
+/// Answers HTTP `GET /metrics` with an engine's metrics until it is dropped. It keeps the engine
+/// open, as any other handle does.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -51,17 +51,18 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// At a TCP port of this host that only its own programs reach (0: any).
+    /// Listens at a TCP port (0: any) that only programs of this host can reach.
     pub fn loopback(engine: &Engine, port: u16) -> io::Result<Self> {
         Self::bind(engine, (Ipv4Addr::LOCALHOST, port).into())
     }
 
-    /// At a TCP address, for whoever reaches it: choose one of a network of your own.
+    /// Listens at a TCP address. Any client that can reach it can read the metrics, so choose one of an internal
+    /// network.
     pub fn bind(engine: &Engine, at: SocketAddr) -> io::Result<Self> {
         Self::on(engine, TcpListener::bind(at)?)
     }
 
-    /// At an address that was bound before.
+    /// Uses a listener that is already bound.
     pub fn on(engine: &Engine, listener: TcpListener) -> io::Result<Self> {
         let (at, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
         let (engine, until) = (engine.clone(), Arc::clone(&ends));
@@ -70,7 +71,7 @@ impl Exporter {
         Ok(Self { at, ends, thread: Some(thread) })
     }
 
-    /// Where it answers.
+    /// The address that it listens at.
     pub fn local_addr(&self) -> SocketAddr {
         self.at
     }
@@ -84,7 +85,8 @@ impl Drop for Exporter {
             let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
             at.set_ip(if at.is_ipv4() { v4 } else { v6 });
         }
-        // A connection has its thread look. Where there can be none, it goes on until there is.
+        // A connection wakes the thread so that it sees the flag. If none is possible, it ends with
+        // the next one.
         if TcpStream::connect_timeout(&at, PATIENCE).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -93,9 +95,9 @@ impl Drop for Exporter {
     }
 }
 
-/// Answers with the counters of `engine` until the exporter ends.
+/// Answers with the metrics of `engine` until the exporter is dropped.
 fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
-    // One more reference per request in progress.
+    // One reference more for each request in progress.
     let places = Arc::new(());
     loop {
         let accepted = listener.accept();
@@ -110,8 +112,8 @@ fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
             continue;
         }
         let (engine, place) = (engine.clone(), Arc::clone(&places));
-        // Without a thread, as without a place, the connection is closed. A client that went away
-        // is its own affair.
+        // If no thread can be started, the connection is closed. It is not an error if the client
+        // disconnects.
         let _ = thread::Builder::new().spawn(move || {
             let _ = exchange(stream, &engine);
             drop(place);
@@ -119,7 +121,7 @@ fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
     }
 }
 
-/// One request and its answer.
+/// Handles one request.
 fn exchange(mut stream: TcpStream, engine: &Engine) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let head = head(&mut stream, until);
@@ -138,12 +140,12 @@ fn exchange(mut stream: TcpStream, engine: &Engine) -> io::Result<()> {
     let text = if head_only { "" } else { &text };
     stream.write_all((head + text).as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
-    // What a client still sends would make the system take the answer back.
+    // If unread bytes were left, closing the socket would discard the response.
     while read_until(&mut stream, &mut [0; 1024], until)? > 0 {}
     Ok(())
 }
 
-/// Reads some bytes; fails once it is later than `until`.
+/// Reads some bytes; fails after `until`.
 fn read_until(stream: &mut TcpStream, into: &mut [u8], until: Instant) -> io::Result<usize> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -152,18 +154,18 @@ fn read_until(stream: &mut TcpStream, into: &mut [u8], until: Instant) -> io::Re
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(into) {
-            // A signal, as when the server is asked to end.
+            // A signal arrived, for example because the server is being stopped.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             read => return read,
         }
     }
 }
 
-/// A request's head, to its empty line.
+/// Reads the head of a request, up to its empty line.
 fn head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut buffer, mut length) = (vec![0; LONGEST], 0);
     while length < LONGEST {
-        // The end of the head may have begun before.
+        // The end of the head may begin in an earlier read.
         let from = length.saturating_sub(2);
         match read_until(stream, &mut buffer[length..], until)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -179,7 +181,7 @@ fn head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::InvalidInput.into())
 }
 
-/// What to say to a request without an end; an error where nobody is there to hear it.
+/// The response to a request that is incomplete; an error if the client has disconnected.
 fn refused(error: io::Error) -> io::Result<Answer> {
     let (status, text) = match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
@@ -194,7 +196,7 @@ fn refused(error: io::Error) -> io::Result<Answer> {
     Ok((status, PLAIN, text))
 }
 
-/// What to say to a request.
+/// The response to a request.
 fn respond(head: &[u8], metrics: impl FnOnce() -> String) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
@@ -205,7 +207,7 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> String) -> Answer {
     if !version.starts_with("HTTP/1.") {
         return ("400 Bad Request", PLAIN, "only HTTP/1.0 and HTTP/1.1\n".into());
     }
-    // Whoever asks as one asks a proxy names the host, too.
+    // A client that uses a proxy sends an absolute URL.
     let path = match target.strip_prefix("http://").map(|rest| rest.find('/').map(|at| &rest[at..]))
     {
         Some(path) => path.unwrap_or("/"),

@@ -1,9 +1,9 @@
-//! How long RPCs took: histograms by direction and outcome, and the peers with most of them.
+//! Latency histograms of RPCs by direction and outcome, and the busiest peers.
 //!
-//! Log-linear buckets, as of HDR histograms: eight to each doubling from 1 us to 69 s, so that a
-//! percentile is 12 % off at most. Exported are two to a doubling.
+//! Buckets are log-linear, as in HDR histograms: eight for each doubling from 1 us to 69 s, so a
+//! percentile is at most 12 % too high. Two for each doubling are exported.
 //!
-//! Invariant: memory is bounded by the RPCs and peers that the engine knows.
+//! Invariant: memory is bounded by the number of RPCs and peers in the engine's tables.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,32 +12,37 @@ use homa_proto::{PeerId, RpcHandle, Time};
 
 use super::Text;
 
-/// Buckets to a doubling, as a power of two.
+/// Buckets per doubling, as a power of two.
 const STEPS: u32 = 3;
-/// The first bucket ends at two to this power, nanoseconds, and the last one.
+/// The first bucket ends at 2 to the power of `FIRST` nanoseconds, and the last one at `LAST`.
 const FIRST: u32 = 10;
 const LAST: u32 = 36;
 const BUCKETS: usize = ((LAST - FIRST) << STEPS) as usize + 2;
-/// Of these buckets one end is exported.
+/// One in this many buckets is exported.
 const COARSE: usize = 4;
-/// Peers in the list of those with most RPCs.
+/// Peers in the list of the busiest, for each direction.
 const TOP: usize = 16;
 const DIRECTIONS: [Direction; 2] = [Direction::Client, Direction::Server];
-const OUTCOMES: [Outcome; 5] =
-    [Outcome::Ok, Outcome::Deadline, Outcome::Cancelled, Outcome::Dropped, Outcome::Failed];
+const OUTCOMES: [RpcOutcome; 5] = [
+    RpcOutcome::Ok,
+    RpcOutcome::Deadline,
+    RpcOutcome::Cancelled,
+    RpcOutcome::Dropped,
+    RpcOutcome::Failed,
+];
 
-/// Whose RPCs.
+/// The side of an RPC that this engine is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Ours: from the call to its end.
+    /// This engine made the call. Time is measured from the call to its end.
     Client,
-    /// Those of others: from when a request was whole to when its reply was handed over, or to its
-    /// end without one.
+    /// This engine received the request. Time is measured from the complete request to the reply,
+    /// or to the end without one.
     Server,
 }
 
 impl Direction {
-    /// As a label.
+    /// The value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -49,21 +54,21 @@ impl Direction {
 /// How an RPC ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
-    /// With its response.
+pub enum RpcOutcome {
+    /// It ended with its response.
     Ok,
-    /// Its time was over.
+    /// Its deadline passed.
     Deadline,
-    /// The client gave it up.
+    /// The client cancelled it.
     Cancelled,
-    /// The server's application gave it up.
+    /// The server's application dropped it.
     Dropped,
-    /// With another error, at the client.
+    /// The call failed with another error.
     Failed,
 }
 
-impl Outcome {
-    /// As a label.
+impl RpcOutcome {
+    /// The value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -75,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
@@ -105,18 +110,18 @@ impl Histogram {
         self.nanos = self.nanos.saturating_add(other.nanos);
     }
 
-    /// How often.
+    /// Number of recorded durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of all times.
+    /// Sum of all durations.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
 
-    /// The time that `percent` of all did not exceed, 12 % too long at most; `None` without any.
-    /// Times of more than 69 s count as 69 s.
+    /// The duration that `percent` of all did not exceed, at most 12 % too high; `None` if nothing
+    /// was recorded. Durations of more than 69 s count as 69 s.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let rank = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -127,7 +132,7 @@ impl Histogram {
         Some(Duration::from_nanos(end_of(found.min(BUCKETS - 2))))
     }
 
-    /// Ends of exported buckets, nanoseconds, with how many were no longer.
+    /// Ends of exported buckets in nanoseconds, with the number of durations up to each.
     fn coarse(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut seen = 0;
         self.buckets[..BUCKETS - 1].iter().enumerate().filter_map(move |(n, &count)| {
@@ -137,126 +142,131 @@ impl Histogram {
     }
 }
 
-/// The bucket of a time: those up to the end of the first one, then of equal parts of each
-/// doubling, then all others.
+/// The bucket of a duration: one up to the first end, equal parts of each doubling, and one for all
+/// longer durations.
 fn bucket_of(nanos: u64) -> usize {
-    // A time that is an end is of the bucket that ends there.
+    // A duration that equals an end belongs to the bucket that ends there.
     let below = nanos.saturating_sub(1);
     let Some(power) = below.checked_ilog2().filter(|&power| power >= FIRST) else { return 0 };
     let step = (below >> (power - STEPS)) as usize & ((1 << STEPS) - 1);
     ((((power - FIRST) << STEPS) as usize) + step + 1).min(BUCKETS - 1)
 }
 
-/// Where a bucket ends, nanoseconds.
+/// The end of a bucket, nanoseconds.
 fn end_of(bucket: usize) -> u64 {
     let (power, step) = (FIRST + (bucket as u32 >> STEPS), bucket as u64 & ((1 << STEPS) - 1));
     ((1 << STEPS) + step) << (power - STEPS)
 }
 
-/// How long RPCs of one direction took that ended in one way.
+/// Durations of RPCs of one direction that ended in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// Whose.
+    /// The direction.
     pub direction: Direction,
     /// How they ended.
-    pub outcome: Outcome,
-    /// How long they took.
+    pub outcome: RpcOutcome,
+    /// Their durations.
     pub times: Histogram,
 }
 
-/// The RPCs with one peer that ended.
+/// RPCs with one peer that have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerLatency {
-    /// Whose they were: ours, of the peer as server, or those of the peer as client.
+    /// The direction: calls to the peer, or requests from it.
     pub direction: Direction,
     /// The peer.
     pub peer: SocketAddr,
-    /// How many.
+    /// Their number.
     pub rpcs: u64,
-    /// How many of them without a response.
+    /// The number of RPCs without a response.
     pub failures: u64,
-    /// How long they took together.
+    /// Sum of their durations.
     pub time: Duration,
 }
 
-/// RPCs with a peer that ended, of one direction.
+/// RPCs with one peer, of one direction, that have ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct EndedRpcs {
     rpcs: u64,
     failures: u64,
     nanos: u64,
 }
 
-impl Ended {
-    /// One more.
-    pub(crate) fn add(&mut self, nanos: u64, outcome: Outcome) {
+impl EndedRpcs {
+    /// Adds an RPC.
+    pub(crate) fn add(&mut self, nanos: u64, outcome: RpcOutcome) {
         self.rpcs += 1;
-        self.failures += u64::from(outcome != Outcome::Ok);
+        self.failures += u64::from(outcome != RpcOutcome::Ok);
         self.nanos = self.nanos.saturating_add(nanos);
     }
 }
 
-/// What an engine knows of RPCs in progress and of those that ended.
+/// Start times of RPCs in progress, and histograms of ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     histograms: [[Option<Box<Histogram>>; OUTCOMES.len()]; DIRECTIONS.len()],
-    /// By the RPC's place.
-    begun: Vec<Begun>,
+    /// By the index of the RPC's handle.
+    started: Vec<StartedRpc>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct StartedRpc {
     generation: u32,
     direction: Direction,
     peer: PeerId,
     at: Time,
 }
 
-/// Nothing is in progress there.
-const NOTHING: Begun =
-    Begun { generation: u32::MAX, direction: Direction::Client, peer: PeerId(0), at: Time::ZERO };
+/// No RPC is in progress at this index.
+const NOTHING: StartedRpc = StartedRpc {
+    generation: u32::MAX,
+    direction: Direction::Client,
+    peer: PeerId(0),
+    at: Time::ZERO,
+};
 
 impl Latencies {
     /// An RPC with a peer begins.
     pub(crate) fn begin(&mut self, now: Time, rpc: RpcHandle, peer: PeerId, whose: Direction) {
         let place = rpc.index as usize;
-        if self.begun.len() <= place {
-            self.begun.resize(place + 1, NOTHING);
+        if self.started.len() <= place {
+            self.started.resize(place + 1, NOTHING);
         }
         let (generation, direction, at) = (rpc.generation, whose, now);
-        self.begun[place] = Begun { generation, direction, peer, at };
+        self.started[place] = StartedRpc { generation, direction, peer, at };
     }
 
-    /// It ended; with whom, and after how many nanoseconds. One that ended before is left alone.
+    /// An RPC ended. Returns its peer, direction, and duration in nanoseconds; `None` if it had
+    /// ended before.
     pub(crate) fn end(
         &mut self,
         now: Time,
         rpc: RpcHandle,
-        outcome: Outcome,
+        outcome: RpcOutcome,
     ) -> Option<(PeerId, Direction, u64)> {
-        let begun = self.begun.get_mut(rpc.index as usize)?;
-        if begun.generation != rpc.generation {
+        let started = self.started.get_mut(rpc.index as usize)?;
+        if started.generation != rpc.generation {
             return None;
         }
-        begun.generation = NOTHING.generation;
-        let (nanos, direction) = (now.since(begun.at).0, begun.direction);
+        started.generation = NOTHING.generation;
+        let (nanos, direction) = (now.since(started.at).0, started.direction);
         let histogram = &mut self.histograms[direction as usize][outcome as usize];
         histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).record(nanos);
-        Some((begun.peer, direction, nanos))
+        Some((started.peer, direction, nanos))
     }
 
-    /// What it means that we give up an RPC: a call is cancelled, a request dropped.
-    pub(crate) fn given_up(&self, rpc: RpcHandle) -> Outcome {
-        let begun = self.begun.get(rpc.index as usize);
-        match begun.is_some_and(|begun| begun.direction == Direction::Server) {
-            true => Outcome::Dropped,
-            false => Outcome::Cancelled,
+    /// The outcome if this engine gives up an RPC: a call is cancelled, a request is dropped.
+    pub(crate) fn given_up(&self, rpc: RpcHandle) -> RpcOutcome {
+        let started = self.started.get(rpc.index as usize);
+        match started.is_some_and(|started| started.direction == Direction::Server) {
+            true => RpcOutcome::Dropped,
+            false => RpcOutcome::Cancelled,
         }
     }
 
-    /// What occurred.
+    /// The histograms that are not empty.
     pub(crate) fn histograms(&self) -> Vec<Latency> {
         let all = DIRECTIONS.iter().flat_map(|&direction| OUTCOMES.map(|o| (direction, o)));
         all.filter_map(|(direction, outcome)| {
@@ -267,32 +277,29 @@ impl Latencies {
     }
 }
 
-/// Of peers, with their RPCs by direction, those with most.
+/// The peers with most RPCs, for each direction.
 pub(crate) fn busiest<'a>(
-    peers: impl Iterator<Item = (SocketAddr, &'a [Ended; DIRECTIONS.len()])> + Clone,
+    peers: impl Iterator<Item = (SocketAddr, &'a [EndedRpcs; DIRECTIONS.len()])> + Clone,
 ) -> Vec<PeerLatency> {
     let mut top = Vec::new();
     for direction in DIRECTIONS {
         let all = peers.clone().map(|(peer, ended)| (peer, ended[direction as usize]));
         let mut all: Vec<_> = all.filter(|(_, ended)| ended.rpcs > 0).collect();
-        let order = |(peer, ended): &(SocketAddr, Ended)| (std::cmp::Reverse(ended.rpcs), *peer);
+        let order =
+            |(peer, ended): &(SocketAddr, EndedRpcs)| (std::cmp::Reverse(ended.rpcs), *peer);
         if all.len() > TOP {
             all.select_nth_unstable_by_key(TOP, order);
             all.truncate(TOP);
         }
         all.sort_unstable_by_key(order);
-        top.extend(all.into_iter().map(|(peer, Ended { rpcs, failures, nanos })| PeerLatency {
-            direction,
-            peer,
-            rpcs,
-            failures,
-            time: Duration::from_nanos(nanos),
+        top.extend(all.into_iter().map(|(peer, EndedRpcs { rpcs, failures, nanos })| {
+            PeerLatency { direction, peer, rpcs, failures, time: Duration::from_nanos(nanos) }
         }));
     }
     top
 }
 
-/// Adds what another engine took.
+/// Adds the histograms of another engine.
 pub(super) fn merge(ours: &mut Vec<Latency>, other: Vec<Latency>) {
     let of = |latency: &Latency| (latency.direction as usize, latency.outcome as usize);
     for latency in other {
@@ -304,7 +311,7 @@ pub(super) fn merge(ours: &mut Vec<Latency>, other: Vec<Latency>) {
     ours.sort_by_key(of);
 }
 
-/// Those with most of the peers of two engines, which have none in common.
+/// The busiest peers of two engines that have no peer in common.
 pub(super) fn merge_busiest(a: &[PeerLatency], b: &[PeerLatency]) -> Vec<PeerLatency> {
     let mut top = Vec::new();
     for direction in DIRECTIONS {
@@ -321,10 +328,10 @@ fn seconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e9
 }
 
-/// What a family tells of a peer.
+/// A value of a family about a peer.
 type Value = fn(&PeerLatency) -> f64;
 
-/// The families of what took how long.
+/// Writes the families of durations and busiest peers.
 pub(super) fn write(latencies: &[Latency], peers: &[PeerLatency], text: &mut Text) {
     let name = "rpc_duration_seconds";
     let help = "How long RPCs took: as client from the call to its end, as server from the whole \
@@ -366,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_time_is_in_the_bucket_that_ends_no_more_than_an_eighth_later() {
+    fn a_bucket_ends_at_most_an_eighth_after_a_duration() {
         for power in FIRST..LAST {
             for part in 0..64_u64 {
                 let nanos = (1 << power) + (part << power) / 64 + 1;
@@ -380,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_recorded() {
+    fn percentiles_match_the_recorded_durations() {
         let mut times = Histogram::EMPTY;
         assert_eq!(times.percentile(50.0), None);
         (1..=1_000).for_each(|us| times.record(us * 1_000));

@@ -1,7 +1,7 @@
-//! What an engine counted, as a struct and as OpenMetrics text.
+//! Metrics of an engine, as values and as OpenMetrics text.
 //!
-//! Names of peers and numbers of RPCs are written as `homa pcap` and the spans of calls and
-//! requests do, so that what they say can be joined.
+//! Peers and RPC ids are written as in `homa pcap` and in the spans of calls and requests, so that
+//! their outputs can be joined.
 
 #[cfg(feature = "metrics-http")]
 pub mod http;
@@ -11,11 +11,10 @@ use std::fmt::{Display, Write};
 
 use homa_proto::{Counters, Rate};
 
-use crate::driver::DriverCounters;
-pub use latency::{Direction, Histogram, Latency, Outcome, PeerLatency};
-pub(crate) use latency::{Ended, Latencies, busiest};
+pub use latency::{Direction, Histogram, Latency, PeerLatency, RpcOutcome};
+pub(crate) use latency::{EndedRpcs, Latencies, busiest};
 
-/// A structure of counters that knows their names and what they count.
+/// Defines a struct of counters together with their names and descriptions.
 macro_rules! counters {
     (
         $(#[$meta:meta])*
@@ -26,116 +25,173 @@ macro_rules! counters {
         pub struct $Name { $($(#[doc = $doc])* pub $field: u64,)* }
 
         impl $Name {
-            /// Every field by name.
+            /// All fields by name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field)),*].into_iter()
             }
 
-            /// Adds what another counted.
+            /// Adds the counts of another engine.
             pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$field += other.$field;)*
             }
 
-            /// What each of them counts, in the same order.
+            /// The descriptions, in the same order.
             pub fn help() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter()
             }
         }
     };
 }
-pub(crate) use counters;
 
 counters! {
     /// Counters of the engine itself.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct EngineCounters {
-        /// Calls refused at submission (back-pressure, limits, addresses).
+        /// Calls refused at submission because of back-pressure, limits, or the address.
         pub calls_refused: u64,
-        /// Requests given up unstarted because their clients waited no longer.
+        /// Requests that expired before they were accepted.
         pub requests_expired: u64,
-        /// Extensions of datagrams that were skipped because their type is not known here: the peer
-        /// is newer.
+        /// Datagram extensions of an unknown type, which were skipped: the peer is newer.
         pub unknown_extensions: u64,
-        /// Times the pacer held back packets because enough were queued below.
+        /// Times that the pacer delayed packets because enough bytes were queued below.
         pub pacer_waits: u64,
-        /// Reports of something unreachable (ICMP) that do not show of which RPC, and are not
-        /// believed: who sees none of our packets can forge them.
-        pub reports_ignored: u64,
-        /// Times that packets to a peer became smaller because its path took no larger ones.
+        /// ICMP reports that were ignored because they do not quote the RPC. Any host can forge
+        /// such a report.
+        pub icmp_reports_ignored: u64,
+        /// Times that the packet size for a peer was lowered because its path takes no larger
+        /// packets.
         pub path_mtu_lowered: u64,
-        /// Times that they became larger, since probes passed.
+        /// Times that the packet size for a peer was raised because probes passed.
         pub path_mtu_raised: u64,
         /// Paths on which large packets vanished without a report (also counted as lowered).
         pub path_mtu_black_holes: u64,
-        /// Peers forgotten to make room.
+        /// Peers forgotten because the table was full.
         pub peers_evicted: u64,
-        /// Peers known now.
+        /// Peers in the table.
         pub peers: u64,
-        /// Bytes of outgoing messages held now.
+        /// Bytes of outgoing messages in memory.
         pub send_memory_bytes: u64,
-        /// Calls in progress now.
+        /// Calls in progress.
         pub calls_in_progress: u64,
-        /// Requests in progress now, unacknowledged replies included.
+        /// Requests in progress, including replies that are not acknowledged.
         pub requests_in_progress: u64,
     }
 }
 
-/// What is known about a link that packets leave by.
+counters! {
+    /// Counters of a driver. They only grow.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DriverCounters {
+        /// Datagrams sent.
+        pub datagrams_sent: u64,
+        /// Trains passed to the kernel, including refused ones. A train takes one pass through the
+        /// kernel.
+        pub trains_sent: u64,
+        /// Bytes in datagrams sent.
+        pub bytes_sent: u64,
+        /// System calls for sending.
+        pub send_calls: u64,
+        /// Trains that the network refused (no route, unreachable, a queue that stays full); they
+        /// count as lost.
+        pub trains_refused: u64,
+        /// Trains that were sent later because the socket or the device's queue was full.
+        pub trains_delayed: u64,
+        /// Datagrams received.
+        pub datagrams_received: u64,
+        /// Trains received.
+        pub trains_received: u64,
+        /// Bytes in datagrams received.
+        pub bytes_received: u64,
+        /// Trains that reached the wrong shard of an address (`Engine::sharded`). They are dropped
+        /// and not counted above. A few are normal while the shards are being closed; otherwise a
+        /// program of the same user joined the address.
+        pub trains_misdirected: u64,
+        /// System calls for receiving.
+        pub receive_calls: u64,
+        /// Datagrams lost because the receive queue was full: raise its size or the number of
+        /// receivers.
+        pub receive_overflows: u64,
+        /// Trains for which segmentation offload was refused. If the device does not support it, it
+        /// is disabled after the first.
+        pub offload_fallbacks: u64,
+        /// Packets received as TCP, from kernel modules with `hijack_tcp` (raw IP; also counted
+        /// above).
+        pub tcp_hijack_received: u64,
+        /// Packets for ports of other processes, which raw IP sockets receive, too.
+        pub other_ports: u64,
+        /// Sockets for TCP-hijacked packets that the system refused: such packets are not received.
+        pub tcp_hijack_refused: u64,
+        /// Sockets at every IPv6 address for which the system refused IPv4 (UDP): they cannot call
+        /// IPv4 servers.
+        pub ipv4_refused: u64,
+        /// Datagrams sent as frames that bypass the kernel's network stack (AF_XDP; also counted
+        /// above).
+        pub frames_sent: u64,
+        /// Datagrams received as frames that bypass the kernel's network stack (AF_XDP; also
+        /// counted above).
+        pub frames_received: u64,
+        /// Frames for our ports that were dropped because of a wrong length, checksum, or address
+        /// (AF_XDP).
+        pub frames_malformed: u64,
+    }
+}
+
+/// The rate of a link that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkMetrics {
-    /// The interface; `*` where the user said that all peers share a link.
+    /// The interface; `*` if the configured rate applies to all peers.
     pub interface: String,
-    /// Its rate; `None` where there is none, or it is not known.
+    /// The rate; `None` if there is no limit or it is unknown.
     pub rate: Option<Rate>,
-    /// Where the rate comes from: `configured` (the user), `route` (the interface of the kernel's
-    /// routes), `guess` (one of several that it could be), `estimated` (by the pacer); `unlimited`
-    /// is loopback, and `unknown` says that nobody knows.
+    /// The source of the rate: `configured` (by the user), `route` (the interface of the kernel's
+    /// routes), `guess` (one of several possible rates), `estimated` (by the pacer), `unlimited`
+    /// (loopback), or `unknown`.
     pub source: &'static str,
 }
 
-/// A snapshot of everything counted since the engine was opened.
+/// A snapshot of all metrics since the engine was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// The protocol's counters.
+    /// Counters of the protocol.
     pub protocol: Counters,
-    /// The driver's counters.
+    /// Counters of the driver.
     pub driver: DriverCounters,
-    /// The engine's counters and gauges.
+    /// Counters and gauges of the engine.
     pub engine: EngineCounters,
     /// Links that packets left by.
     pub links: Vec<LinkMetrics>,
-    /// How long RPCs took, of every direction and outcome that occurred.
+    /// Latency histograms, one for each direction and outcome that occurred.
     pub latencies: Vec<Latency>,
-    /// The peers with most RPCs that ended, at most 16 as servers and 16 as clients.
+    /// The peers with most RPCs: at most 16 as servers and 16 as clients.
     pub peers: Vec<PeerLatency>,
 }
 
-/// How little a source of rates ([`LinkMetrics::source`]) is worth: 0 is the best.
+/// Rank of a source of rates ([`LinkMetrics::source`]); 0 is the most reliable.
 fn rank(source: &str) -> usize {
     let best_first = ["configured", "route", "unlimited", "estimated", "guess"];
     best_first.iter().position(|of| *of == source).unwrap_or(best_first.len())
 }
 
-/// Fields of [`EngineCounters`] that rise and fall.
+/// Fields of [`EngineCounters`] that are gauges.
 const GAUGES: [&str; 4] =
     ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
 
 impl Metrics {
-    /// Adds what another engine of the same host counted, whose peers are others.
+    /// Adds the metrics of another engine of the same host that has other peers.
     pub(crate) fn add(&mut self, other: Self) {
         self.protocol.add(&other.protocol);
         self.driver.add(&other.driver);
         self.engine.add(&other.engine);
         for link in other.links {
             match self.links.iter_mut().find(|ours| ours.interface == link.interface) {
-                // Estimates of parts are of the whole together.
+                // Each estimate is a share of the link, so the sum is the estimate for the link.
                 Some(ours) if link.source == "estimated" && ours.source == "estimated" => {
                     let rates = ours.rate.zip(link.rate);
                     ours.rate = rates.map(|(ours, other)| Rate(ours.0 + other.0));
                 }
-                // Another knows better.
+                // The other engine's source is more reliable.
                 Some(ours) if rank(link.source) < rank(ours.source) => *ours = link,
                 Some(_) => {}
                 None => self.links.push(link),
@@ -145,12 +201,12 @@ impl Metrics {
         self.peers = latency::merge_busiest(&self.peers, &other.peers);
     }
 
-    /// Counters by name: `protocol_`, `driver_` and `engine_` followed by the field.
+    /// Counters by name: `protocol_`, `driver_`, or `engine_`, followed by the field.
     pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
         self.fields().filter(|field| !field.gauge).map(|field| (field.name, field.value))
     }
 
-    /// Gauges by name, alike.
+    /// Gauges by name, in the same format.
     pub fn gauges(&self) -> impl Iterator<Item = (String, u64)> {
         self.fields().filter(|field| field.gauge).map(|field| (field.name, field.value))
     }
@@ -173,8 +229,8 @@ impl Metrics {
             .chain(engine.map(field("engine")))
     }
 
-    /// The snapshot in the OpenMetrics text format, ready to be served to Prometheus (feature
-    /// `metrics-http`: `metrics::http`). Every family says what it is (`# HELP`).
+    /// The snapshot in the OpenMetrics text format, for Prometheus (feature `metrics-http` serves
+    /// it: `metrics::http`). Every family has a description (`# HELP`).
     pub fn to_openmetrics(&self) -> String {
         let mut text = Text::default();
         for Field { name, value, help, gauge } in self.fields() {
@@ -198,7 +254,7 @@ impl Metrics {
         let help = "Rates of the links that packets leave by, and where they are known from.";
         text.family(name, "gauge", help);
         for LinkMetrics { interface, rate, source } in &self.links {
-            // No rate is no limit, or not known.
+            // Without a rate, the link is unlimited or its rate is unknown.
             let value = match rate {
                 Some(rate) => rate.0.to_string(),
                 None if *source == "unlimited" => "+Inf".to_owned(),
@@ -222,13 +278,13 @@ struct Field {
 struct Text(String);
 
 impl Text {
-    /// Begins a family, whose name lacks `homa_`.
+    /// Begins a family; `name` is without the prefix `homa_`.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.trim().replace('\\', "\\\\").replace('"', "\\\"");
         let _ = writeln!(self.0, "# HELP homa_{name} {help}\n# TYPE homa_{name} {kind}");
     }
 
-    /// A sample of the family begun last.
+    /// Adds a sample to the last family.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.0, "homa_{name}");
         for (n, (label, of)) in labels.iter().enumerate() {
@@ -241,7 +297,7 @@ impl Text {
     }
 }
 
-/// `SeveralWords` as `several_words`.
+/// Converts `SeveralWords` to `several_words`.
 fn snake(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
@@ -258,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_together_know_of_a_link_what_the_best_informed_does() {
+    fn merged_metrics_use_the_most_reliable_rate_of_a_link() {
         let of = |source, rate: Option<u64>| {
             let interface = "eth0".to_owned();
             let link = LinkMetrics { interface, rate: rate.map(Rate), source };

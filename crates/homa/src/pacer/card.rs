@@ -1,85 +1,87 @@
-//! A model of a network card in virtual time, and of a host that sends through it as the engine
+//! A model, in virtual time, of a network card and of a host that sends through it as the engine
 //! does.
 //!
-//! The card serialises at the rate of the link and keeps a packet on the socket's account until the
-//! interrupt that reports it complete; interrupts come at fixed intervals, or, as from a shaper,
-//! with every packet. The host looks at fixed intervals and sends all that the pacer allows.
+//! The card serialises at the rate of the link. It keeps a packet on the socket's account until the
+//! interrupt that reports it complete. Interrupts come at fixed intervals or, as from a shaper,
+//! with every packet. The host looks at fixed intervals and sends everything that the pacer allows.
 
 use std::collections::VecDeque;
 
 use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
-use super::Pacer;
+use super::LinkPacer;
 
-/// What the kernel charges for a buffer itself, bytes.
+/// The kernel's charge for the buffer itself, bytes.
 const BUFFER: u32 = 768;
 /// Full packets of the longest train.
 const TRAIN: u32 = 10;
 
-/// What the host sends, one after the other and without end.
+/// The packets that the host sends without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Full packets.
     Full,
     /// Packets of all sizes.
     Mixed,
-    /// As many full packets as there is room for, ten at most, as one buffer.
+    /// Trains of as many full packets as the budget allows, at most ten, each in one buffer.
     Trains,
 }
 
 /// A link, how it reports completions, and the host above it.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell {
-    /// Rate of the link, and from [`Self::change`] on.
+pub struct CardRun {
+    /// Rate of the link, before and after [`Self::change`].
     pub rates: [Rate; 2],
     /// When the rate changes.
     pub change: Time,
-    /// What the pacer is told.
-    pub told: Option<Rate>,
-    /// Between two completion interrupts; zero: one per packet.
+    /// The rate that the pacer is given.
+    pub known_rate: Option<Rate>,
+    /// Time between completion interrupts; zero means one per packet.
     pub every: Duration,
-    /// Between two looks of the host, at most.
+    /// Longest time between two looks of the host.
     pub step: Duration,
-    /// What is sent.
+    /// The packets that are sent.
     pub traffic: Traffic,
-    /// What counts is from here, for as long again as [`Self::lasts`].
+    /// Results are counted from this time on, for [`Self::lasts`].
     pub from: Time,
     /// See [`Self::from`].
     pub lasts: Duration,
-    /// The host's steps: 0, all alike; else each is shorter by up to a quarter, at random.
+    /// With 0, all steps of the host are equal; otherwise each is shorter by up to a quarter, at
+    /// random.
     pub seed: u64,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    /// What left, as a share of what the link could have sent.
+pub struct CardOutcome {
+    /// Bytes that left, as a share of the link's capacity.
     pub share: f64,
-    /// Wire bytes on the account after a look beyond rate × (completion interval + step): median.
+    /// Median, over all looks, of the wire bytes on the account beyond rate × (completion interval
+    /// + step).
     pub excess: i64,
-    /// The most full packets, rounded up, that were not serialised yet after a look.
+    /// The most full packets, rounded up, that were not serialised after a look.
     pub most: u64,
-    /// Questions to the kernel per look.
+    /// Queries of the kernel per look.
     pub questions: f64,
-    /// What the pacer makes of it in the end.
+    /// The pacer's estimate at the end.
     pub estimate: Option<Rate>,
 }
 
-/// The card; counts bits × 10⁹, so that a nanosecond at any rate is a whole number.
+/// The card. It counts bits × 10⁹, so that a nanosecond at any rate is an integer.
 #[derive(Debug)]
 pub struct Card {
     rate: Rate,
     every: Duration,
     now: Time,
     interrupt: Time,
-    /// Not yet reported: what is left to serialise, wire bytes, charge.
+    /// Packets not yet reported: bits left to serialise, wire bytes, charge.
     skbs: VecDeque<(u64, u32, u32)>,
-    /// So many of the first are serialised.
+    /// Number of these that are serialised.
     done: usize,
     /// Wire bytes serialised.
     left: u64,
     charge: u32,
-    /// Wire bytes handed down, and of these reported.
+    /// Wire bytes passed down, and the part of them that is reported.
     handed: u64,
     reported: u64,
 }
@@ -91,7 +93,7 @@ const fn bits(wire: u32) -> u64 {
 impl Card {
     /// An idle card.
     pub fn new(rate: Rate, every: Duration) -> Self {
-        // No two clocks agree: the interrupts drift through the steps of the host.
+        // Clocks never agree, so the interrupts drift relative to the host's steps.
         let every = if every == Duration::ZERO { every } else { every + Duration(7) };
         Self {
             rate,
@@ -107,12 +109,12 @@ impl Card {
         }
     }
 
-    /// Sets another rate, for what is queued as well.
+    /// Changes the rate, also for queued packets.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance(&mut self, to: Time) {
         while self.every > Duration::ZERO && self.interrupt <= to {
             self.serialise(self.interrupt);
@@ -146,14 +148,14 @@ impl Card {
         (self.done, self.reported) = (0, self.left);
     }
 
-    /// Takes a buffer of so many wire bytes.
+    /// Queues a buffer of `wire` bytes.
     pub fn send(&mut self, wire: u32, charge: u32) {
         self.skbs.push_back((bits(wire), wire, charge));
         self.charge += charge;
         self.handed += u64::from(wire);
     }
 
-    /// What the kernel says is queued.
+    /// The kernel's count of queued bytes.
     pub fn queued(&self) -> u32 {
         self.charge
     }
@@ -169,20 +171,20 @@ impl Card {
     }
 
     /// Wire bytes not serialised yet.
-    pub fn waiting(&self) -> u64 {
+    pub fn backlog(&self) -> u64 {
         let begun = self.skbs.get(self.done).map_or(0, |&(rest, wire, _)| bits(wire) - rest);
         self.handed - self.left - begun / 8_000_000_000
     }
 }
 
-/// What the kernel charges for a buffer of so many wire bytes: memory comes in powers of two, or,
-/// in trains, in pages.
+/// The kernel's charge for a buffer of `wire` bytes. Memory is allocated in powers of two or, for
+/// trains, in pages.
 pub fn charge(wire: u32) -> u32 {
     let memory = if wire > FULL_FRAME { wire.next_multiple_of(4096) } else { wire.max(512) };
     BUFFER + if wire > FULL_FRAME { memory } else { memory.min(1536) }
 }
 
-/// The host's choices: a generator of random numbers.
+/// A generator of random numbers for the host's choices.
 #[derive(Debug, Default)]
 struct Sizes(u64);
 
@@ -193,35 +195,41 @@ impl Sizes {
     }
 
     /// A step of the host.
-    fn step(&mut self, cell: &Cell) -> Duration {
+    fn step(&mut self, cell: &CardRun) -> Duration {
         let shorter = if cell.seed == 0 { 0 } else { self.random() % (cell.step.0 / 4) };
         Duration(cell.step.0 - shorter)
     }
 
-    fn next(&mut self, traffic: Traffic, room: u32) -> u32 {
+    fn next(&mut self, traffic: Traffic, budget: u32) -> u32 {
         match traffic {
             Traffic::Full => FULL_FRAME,
-            Traffic::Trains => FULL_FRAME * (room / FULL_FRAME).clamp(1, TRAIN),
+            Traffic::Trains => FULL_FRAME * (budget / FULL_FRAME).clamp(1, TRAIN),
             Traffic::Mixed => [84, 400, 900, FULL_FRAME, FULL_FRAME][self.random() as usize % 5],
         }
     }
 }
 
-/// Sends as the engine does while the pacer allows; returns the questions it asked.
-fn look(pacer: &mut Pacer, card: &mut Card, now: Time, cell: &Cell, sizes: &mut Sizes) -> u64 {
+/// Sends as the engine does while the pacer allows it; returns the number of queries.
+fn look(
+    pacer: &mut LinkPacer,
+    card: &mut Card,
+    now: Time,
+    cell: &CardRun,
+    sizes: &mut Sizes,
+) -> u64 {
     let asked = std::cell::Cell::new(0);
     let ask = |card: &Card| {
         asked.set(asked.get() + 1);
         Some(card.queued())
     };
     loop {
-        let room = pacer.room(now, || ask(card));
-        if room == 0 {
+        let budget = pacer.budget(now, || ask(card));
+        if budget == 0 {
             return asked.get();
         }
         let mut wire = 0;
-        while wire == 0 || wire + FULL_FRAME <= room {
-            let size = sizes.next(cell.traffic, room - wire);
+        while wire == 0 || wire + FULL_FRAME <= budget {
+            let size = sizes.next(cell.traffic, budget - wire);
             card.send(size, charge(size));
             wire += size;
         }
@@ -229,9 +237,9 @@ fn look(pacer: &mut Pacer, card: &mut Card, now: Time, cell: &Cell, sizes: &mut 
     }
 }
 
-/// Lets a host that always has something to send run.
-pub fn run(cell: &Cell) -> Outcome {
-    let mut pacer = Pacer::new(cell.told);
+/// Runs a host that always has something to send.
+pub fn run(cell: &CardRun) -> CardOutcome {
+    let mut pacer = LinkPacer::new(cell.known_rate);
     let mut card = Card::new(cell.rates[0], cell.every);
     let (mut now, mut questions, mut looks, mut before, mut most) = (Time::ZERO, 0, 0, 0, 0);
     let (mut sizes, mut excess) = (Sizes(cell.seed), Vec::new());
@@ -249,13 +257,13 @@ pub fn run(cell: &Cell) -> Outcome {
         looks += 1;
         if now >= cell.from {
             excess.push(card.held() as i64 - unavoidable);
-            most = most.max(card.waiting().div_ceil(FULL_FRAME.into()));
+            most = most.max(card.backlog().div_ceil(FULL_FRAME.into()));
         }
         now += sizes.step(cell);
     }
     excess.sort_unstable();
     let possible = rate.bytes_in(cell.lasts) as f64;
-    Outcome {
+    CardOutcome {
         share: (card.left() - before) as f64 / possible,
         excess: excess[excess.len() / 2],
         most,
@@ -264,24 +272,24 @@ pub fn run(cell: &Cell) -> Outcome {
     }
 }
 
-/// What the pacer knows of the rate.
+/// The pacer's knowledge of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// The rate.
     Known,
     /// Nothing.
     Unknown,
-    /// A fourth of it.
+    /// A quarter of the rate.
     TooLow,
-    /// Four times it.
+    /// Four times the rate.
     TooHigh,
-    /// A fourth of it, once true: the link became faster.
+    /// A quarter of the rate, which was right before the link became faster.
     Rose,
-    /// Four times it, once true: the link became slower.
+    /// Four times the rate, which was right before the link became slower.
     Fell,
-    /// Nothing, and the link became four times as fast.
+    /// Nothing, and the link becomes four times as fast.
     UnknownRose,
-    /// Nothing, and the link became a fourth as fast.
+    /// Nothing, and the link becomes four times slower.
     UnknownFell,
 }
 
@@ -298,16 +306,16 @@ impl Knowledge {
         Self::UnknownFell,
     ];
 
-    /// Least share of the possible: Homa's promise is a full link.
+    /// Smallest acceptable share of the capacity, because Homa should fill the link.
     pub fn least_share(self) -> f64 {
         if self == Self::Known { 0.97 } else { 0.90 }
     }
 
     /// The experiment: 10 ms to settle, after the change if there is one, and 10 ms that count.
-    pub fn cell(self, rate: Rate, every: Duration, step: Duration) -> Cell {
+    pub fn cell(self, rate: Rate, every: Duration, step: Duration) -> CardRun {
         let (low, high) = (Rate(rate.0 / 4), rate);
         let settle = Time(10_000_000);
-        let (rates, told) = match self {
+        let (rates, known_rate) = match self {
             Self::Known => ([rate; 2], Some(rate)),
             Self::Unknown => ([rate; 2], None),
             Self::TooLow => ([rate; 2], Some(low)),
@@ -320,6 +328,16 @@ impl Knowledge {
         let change = if rates[0] == rates[1] { Time::ZERO } else { settle };
         let from = change + Duration::millis(10);
         let lasts = Duration::millis(10);
-        Cell { rates, change, told, every, step, traffic: Traffic::Full, from, lasts, seed: 0 }
+        CardRun {
+            rates,
+            change,
+            known_rate,
+            every,
+            step,
+            traffic: Traffic::Full,
+            from,
+            lasts,
+            seed: 0,
+        }
     }
 }

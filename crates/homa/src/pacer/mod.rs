@@ -1,71 +1,69 @@
 //! Keeps the queue below us short: at most two full packets (Homa §4).
 //!
-//! Packets that already left cannot be overtaken, so the order of sending is decided as late as
-//! possible: the pacer says how many bytes may be pulled now. It knows from two sources:
-//! * a [`clock`]: when the link will be idle, from its rate. The next packet is pulled as long
-//!   before
-//!   as we have been late at such times: a thread that spins keeps hardly more than the packet on
-//!   the wire below it, one that sleeps the second packet as well;
-//! * an [`account`]: what the kernel says is still queued. A card keeps packets there until its
-//!   next
-//!   interrupt, up to some 100 µs after they left; a shaper until they leave; veth and TAP not at
-//!   all, and what they release at once says nothing of a link behind them.
+//! Packets that have left cannot be overtaken, so the order of sending is decided as late as
+//! possible: the pacer returns the bytes that may be pulled now. It has two sources:
+//! * a [`clock`] computes from the rate when the link will be idle. The next packet is pulled early
+//!   by as much as we have been late at such times. A thread that spins keeps hardly more than one
+//!   packet below; a thread that sleeps keeps a second one;
+//! * an [`account`] shows the bytes that the kernel counts as queued. A card keeps packets on it
+//!   until its next interrupt, up to about 100 µs after they left; a shaper until they leave; veth
+//!   and TAP not at all, which says nothing about a link behind them.
 //!
-//! Where the rate is known the clock goes by it, and the account shows whether it is true. Where it
-//! is not, a link that [`swallow`]s all we send gets growing batches; once it does not, a clock
-//! learns its rate from the account, and probes for more (`clock::probe`). A question is a system
-//! call: there is one per two full packets or per batch at most, and a glance at the account while
-//! a packet is waited for.
+//! If the rate is known, the clock uses it, and the account shows whether it is right. If it is not
+//! known, a [`fast_link`] gets growing batches as long as it drains them. Once it does not, a clock
+//! learns its rate from the account, and probes for more (`clock::probe`). A query is a system
+//! call: there is at most one per two full packets or per batch, and one glance at the account
+//! during a wait.
 //!
-//! Sizes are wire bytes: with IP, Ethernet, preamble and gap. Control packets are charged, not held
-//! back.
+//! Sizes are wire bytes: with IP, Ethernet, preamble, and gap. Control packets are charged, but not
+//! delayed.
 
 mod account;
 #[cfg(test)]
 pub mod card;
 mod clock;
-mod swallow;
+mod fast_link;
 #[cfg(test)]
 mod tests;
 
 use homa_proto::{Duration, FULL_FRAME, Rate, Time};
 
-use clock::Clock;
-use swallow::Swallow;
+use clock::PacingClock;
+use fast_link::FastLink;
 
 /// The limit of Homa §4: two full packets.
 const QUEUE_MAX: u32 = 2 * FULL_FRAME;
-/// A link that sends four packets in this time outruns us: packets cost us more than bytes cost it.
+/// A link that sends four packets in this time is faster than we are: a packet costs us more than
+/// its bytes cost the link.
 const QUANTUM: Duration = Duration::micros(8);
-/// After so many batches that were not charged for, the next question whether they are.
+/// After this many batches that were not charged, the account is queried again.
 const TRUSTED: u32 = 16;
-/// So many batches in a row not charged for: the link releases at once.
+/// After this many consecutive batches that were not charged, the link releases packets at once.
 const RELEASED: u8 = 4;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Pacer {
-    clock: Clock,
-    told: bool,
-    /// The link takes what we send as fast as we send it, as far as known. Without a known rate
-    /// only.
-    swallow: Option<Swallow>,
-    /// Batches until the next question whether they are charged for.
+pub struct LinkPacer {
+    clock: PacingClock,
+    rate_known: bool,
+    /// Set while the rate is unknown and the link takes packets as fast as we send them.
+    fast_link: Option<FastLink>,
+    /// Batches until the next check that batches are charged.
     trusted: u32,
-    /// Batches in a row that were not.
+    /// Consecutive batches that were not charged.
     released: u8,
     wake: Option<Time>,
     waits: u64,
 }
 
-impl Pacer {
-    /// A pacer for a link of the given rate, or one that learns it.
+impl LinkPacer {
+    /// A pacer for a link of the given rate; without one, it learns the rate.
     pub fn new(rate: Option<Rate>) -> Self {
-        let swallow = rate.is_none().then(|| Swallow::new(Time::ZERO));
+        let fast_link = rate.is_none().then(|| FastLink::new(Time::ZERO));
         Self {
-            clock: Clock::new(rate),
-            told: rate.is_some(),
-            swallow,
+            clock: PacingClock::new(rate),
+            rate_known: rate.is_some(),
+            fast_link,
             trusted: 0,
             released: 0,
             wake: None,
@@ -73,57 +71,57 @@ impl Pacer {
         }
     }
 
-    /// Takes another rate, or none: the route changed, or says what it did not say before.
+    /// Changes the rate because the route or its rate changed.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.clock.set_rate(rate);
-        self.told = rate.is_some();
-        if self.told {
-            self.swallow = None;
+        self.rate_known = rate.is_some();
+        if self.rate_known {
+            self.fast_link = None;
         }
         self.wake = None;
     }
 
-    /// The rate of the link by what the kernel said is still queued: a guess. `None` while the rate
-    /// that was told holds, or no guess is possible.
+    /// An estimate of the rate from the kernel's account. `None` while the given rate is right, or
+    /// if no estimate is possible.
     pub fn estimate(&self) -> Option<Rate> {
-        self.clock.estimate().filter(|_| self.swallow.is_none())
+        self.clock.estimate().filter(|_| self.fast_link.is_none())
     }
 
-    /// This many engines share the link now, this one included: each has an equal part of a rate
-    /// that it was told. A rate that is learned is that part already.
+    /// Sets the number of engines that share the link now, including this one. Each has an equal
+    /// part of a given rate. A learned rate is that part already.
     pub fn set_senders(&mut self, now: Time, senders: u32) {
-        if self.told && self.clock.set_senders(now, senders) {
+        if self.rate_known && self.clock.set_senders(now, senders) {
             self.wake = None;
         }
     }
 
-    /// Until when this one sends, where the rate was told: one that packets wait for hands down
-    /// another, even if it comes a little late.
+    /// Until when this engine sends, if the rate is known. If packets wait, one more is passed
+    /// down, even if a little late.
     pub fn sends_until(&self) -> Option<Time> {
         let waiting = self.wake.is_some();
         let until = if waiting { self.clock.idle_after_next() } else { self.clock.idle_at() };
-        self.told.then_some(until)
+        self.rate_known.then_some(until)
     }
 
-    /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` asks the kernel.
-    pub fn room(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
+    /// Wire bytes that may be pulled now; 0 while the queue is full. `queued` queries the kernel.
+    pub fn budget(&mut self, now: Time, queued: impl FnOnce() -> Option<u32>) -> u32 {
         if self.wake.is_some_and(|wake| now < wake) {
             return 0;
         }
-        if let Some(swallow) = &mut self.swallow
-            && swallow.unchecked < QUEUE_MAX
+        if let Some(fast_link) = &mut self.fast_link
+            && fast_link.unchecked < QUEUE_MAX
         {
-            return swallow.batch;
+            return fast_link.batch;
         }
-        let queued = match self.swallow.take() {
+        let queued = match self.fast_link.take() {
             None => Some(queued),
-            Some(mut swallow) => match queued().unwrap_or(0) {
+            Some(mut fast_link) => match queued().unwrap_or(0) {
                 0 => {
-                    swallow.idle();
-                    return self.swallow.insert(swallow).batch;
+                    fast_link.idle();
+                    return self.fast_link.insert(fast_link).batch;
                 }
                 charged => {
-                    self.begin(now, swallow.unchecked, charged);
+                    self.begin(now, fast_link.unchecked, charged);
                     None
                 }
             },
@@ -131,28 +129,28 @@ impl Pacer {
         if let Some(wake) = self.wake {
             self.clock.came(now.since(wake));
         }
-        let (room, wake) = self.clock.room(now, || queued.and_then(|queued| queued()));
-        // Two packets are outstanding at most when there is room for one more.
-        if room >= FULL_FRAME {
+        let (budget, wake) = self.clock.budget(now, || queued.and_then(|queued| queued()));
+        // If there is budget for one more packet, at most two are outstanding.
+        if budget >= FULL_FRAME {
             self.wake = None;
-            return room;
+            return budget;
         }
         self.waits += 1;
         self.wake = Some(wake);
         0
     }
 
-    /// Notes what was handed down.
+    /// Charges bytes that were passed down.
     pub fn sent(&mut self, now: Time, bytes: u32, queued: impl FnOnce() -> Option<u32>) {
         let large = bytes >= QUEUE_MAX - FULL_FRAME;
-        if let Some(swallow) = &mut self.swallow {
-            swallow.unchecked = swallow.unchecked.saturating_add(bytes);
+        if let Some(fast_link) = &mut self.fast_link {
+            fast_link.unchecked = fast_link.unchecked.saturating_add(bytes);
             if large {
-                let sent = swallow.unchecked;
+                let sent = fast_link.unchecked;
                 match queued().unwrap_or(0) {
                     0 => {
-                        swallow.idle();
-                        swallow.swallowed(now, bytes);
+                        fast_link.idle();
+                        fast_link.drained(now, bytes);
                     }
                     charged => self.begin(now, sent, charged),
                 }
@@ -169,14 +167,15 @@ impl Pacer {
         }
     }
 
-    /// The link that took all we sent does not any more: of so many bytes so much is charged.
+    /// The link no longer takes packets as fast as we send them: `charged` is the charge of `sent`
+    /// bytes.
     fn begin(&mut self, now: Time, sent: u32, charged: u32) {
-        self.swallow = None;
+        self.fast_link = None;
         self.clock.begin(now, sent, charged);
         (self.trusted, self.released) = (0, 0);
     }
 
-    /// Is what we just handed down charged for?
+    /// Checks whether the kernel charges what we just passed down.
     fn verify(&mut self, now: Time, bytes: u32, charged: u32) {
         if charged > 0 {
             self.trusted = self.clock.charged(now, bytes, charged);
@@ -187,28 +186,28 @@ impl Pacer {
         self.released = self.released.saturating_add(1);
         if self.released >= RELEASED {
             self.trusted = TRUSTED;
-            if !self.told {
-                self.swallow = Some(Swallow::new(now));
+            if !self.rate_known {
+                self.fast_link = Some(FastLink::new(now));
             }
         }
     }
 
-    /// True while the link takes whatever we send as fast as we send it, as far as known: then
-    /// packets cost more than bytes, and the order of few of them matters little. That it is fast
-    /// enough for larger batches takes more proof: this costs no queue.
+    /// True while the link takes packets as fast as we send them. Packets then cost more than
+    /// bytes, and the order of a few packets matters little. Larger batches need more proof that
+    /// the link is fast, but this decision costs no queue.
     pub fn outruns_us(&self) -> bool {
-        match &self.swallow {
-            Some(swallow) => swallow.outruns_us(),
+        match &self.fast_link {
+            Some(fast_link) => fast_link.outruns_us(),
             None => self.clock.bytes_in(QUANTUM) >= f64::from(4 * FULL_FRAME),
         }
     }
 
-    /// Times that it held packets back.
+    /// Times that packets were delayed.
     pub fn waits(&self) -> u64 {
         self.waits
     }
 
-    /// When there will be room again; `None` when there is room now.
+    /// When there will be budget again; `None` if there is budget now.
     pub fn wake(&self) -> Option<Time> {
         self.wake
     }

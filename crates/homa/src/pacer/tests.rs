@@ -1,7 +1,7 @@
 //! The pacer above models of links, in virtual time.
 
-use super::card::{Card, Cell, Knowledge, Traffic, run};
-use super::swallow::BATCH_MAX;
+use super::card::{Card, CardRun, Knowledge, Traffic, run};
+use super::fast_link::BATCH_MAX;
 use super::*;
 
 /// The kernel charges buffers, not payload: a full packet counts as this much.
@@ -10,18 +10,18 @@ const PACKET_BUFFER: u32 = 2304;
 #[test]
 fn a_slow_link_never_has_more_than_two_full_packets_queued() {
     let rate = Rate::mbps(100);
-    let mut pacer = Pacer::new(Some(rate));
+    let mut pacer = LinkPacer::new(Some(rate));
     let (mut now, mut idle_at, mut sent) = (Time::ZERO, Time::ZERO, 0u64);
     while now < Time(100_000_000) {
-        let mut room = pacer.room(now, || None);
-        while room >= FULL_FRAME {
+        let mut budget = pacer.budget(now, || None);
+        while budget >= FULL_FRAME {
             pacer.sent(now, FULL_FRAME, || None);
             idle_at = idle_at.max(now) + rate.time_for(u64::from(FULL_FRAME));
             assert!(rate.bytes_in(idle_at.since(now)) <= u64::from(QUEUE_MAX));
-            room -= FULL_FRAME;
+            budget -= FULL_FRAME;
             sent += u64::from(FULL_FRAME);
         }
-        pacer.room(now, || None);
+        pacer.budget(now, || None);
         now = pacer.wake().expect("the queue is full now");
     }
     let possible = rate.bytes_in(Duration::millis(100));
@@ -29,15 +29,15 @@ fn a_slow_link_never_has_more_than_two_full_packets_queued() {
 }
 
 #[test]
-fn who_comes_in_time_keeps_one_packet_below_and_who_comes_late_two() {
+fn a_punctual_thread_queues_one_packet_and_a_late_one_two() {
     let rate = Rate::mbps(100);
     let packet = rate.time_for(u64::from(FULL_FRAME));
     for (late, ahead) in [(Duration(100), 30), (Duration::micros(60), 60), (packet, 124)] {
-        let mut pacer = Pacer::new(Some(rate));
+        let mut pacer = LinkPacer::new(Some(rate));
         let (mut now, mut idle_at) = (Time::ZERO, Time::ZERO);
         let (mut below, mut idle) = (Duration::ZERO, Duration::ZERO);
         for sent in 0..1000 {
-            while pacer.room(now, || None) >= FULL_FRAME {
+            while pacer.budget(now, || None) >= FULL_FRAME {
                 if sent > 500 {
                     below = below.max(idle_at.since(now));
                     idle = idle + now.since(idle_at);
@@ -54,16 +54,16 @@ fn who_comes_in_time_keeps_one_packet_below_and_who_comes_late_two() {
 
 #[test]
 fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
-    let mut pacer = Pacer::new(None);
+    let mut pacer = LinkPacer::new(None);
     let (mut asked, mut sent) = (0, 0);
     for i in 0..100 {
         let now = Time(i * 1000);
-        let room = pacer.room(now, || panic!("an idle link was asked about before sending"));
-        pacer.sent(now, room, || {
+        let budget = pacer.budget(now, || panic!("an idle link was asked about before sending"));
+        pacer.sent(now, budget, || {
             asked += 1;
             Some(0)
         });
-        sent += room;
+        sent += budget;
     }
     assert_eq!(asked, 100);
     assert!(sent > 80 * BATCH_MAX, "batches grew: {sent}");
@@ -71,38 +71,38 @@ fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
 
 #[test]
 fn batches_that_a_pause_swallowed_do_not_grow() {
-    let mut pacer = Pacer::new(None);
-    // Turns of a few batches, each of which left before we asked; the clock tells only between.
+    let mut pacer = LinkPacer::new(None);
+    // Turns of a few batches, each drained before the query. The clock advances only between turns.
     for turn in 0..20 {
         let now = Time(turn * 10_000_000);
         for _ in 0..10 {
-            assert_eq!(pacer.room(now, || panic!("nothing was queued")), QUEUE_MAX);
+            assert_eq!(pacer.budget(now, || panic!("nothing was queued")), QUEUE_MAX);
             pacer.sent(now, QUEUE_MAX, || Some(0));
         }
     }
 }
 
 #[test]
-fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
+fn a_slow_link_of_unknown_rate_is_busy_with_few_queries() {
     let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
-    let mut pacer = Pacer::new(None);
-    // When the packets below us will have left, by a model of the kernel's queue.
+    let mut pacer = LinkPacer::new(None);
+    // When the queued packets will have left, in a model of the kernel's queue.
     let mut leaving = std::collections::VecDeque::new();
     let asked = std::cell::Cell::new(0);
     let (mut now, mut sent) = (Time::ZERO, 0u64);
     let end = Time(1_000_000_000);
     while now < end {
-        let mut room = pacer.room(now, || {
+        let mut budget = pacer.budget(now, || {
             asked.set(asked.get() + 1);
             leaving.retain(|&at| at > now);
             Some(leaving.len() as u32 * PACKET_BUFFER)
         });
-        while room >= FULL_FRAME {
+        while budget >= FULL_FRAME {
             leaving.retain(|&at| at > now);
             let begins = leaving.back().copied().unwrap_or(now);
             leaving.push_back(begins + packet);
             assert!(leaving.len() <= 2, "{} packets queued", leaving.len());
-            room -= FULL_FRAME;
+            budget -= FULL_FRAME;
             sent += 1;
             pacer.sent(now, FULL_FRAME, || Some(leaving.len() as u32 * PACKET_BUFFER));
         }
@@ -114,23 +114,23 @@ fn a_slow_link_that_only_the_kernel_knows_is_kept_busy_with_few_questions() {
 }
 
 #[test]
-fn what_the_kernel_still_holds_stops_the_pulling_until_it_left() {
-    let mut pacer = Pacer::new(None);
-    assert_eq!(pacer.room(Time(0), || None), QUEUE_MAX);
+fn no_packet_is_pulled_while_the_kernel_queue_is_full() {
+    let mut pacer = LinkPacer::new(None);
+    assert_eq!(pacer.budget(Time(0), || None), QUEUE_MAX);
     pacer.sent(Time(0), QUEUE_MAX, || Some(2 * PACKET_BUFFER));
-    assert_eq!(pacer.room(Time(1), || Some(2 * PACKET_BUFFER)), 0);
+    assert_eq!(pacer.budget(Time(1), || Some(2 * PACKET_BUFFER)), 0);
     let wake = pacer.wake().unwrap();
-    assert_eq!(pacer.room(Time(wake.0 - 1), || panic!("asked too early")), 0);
-    assert_eq!(pacer.room(wake, || Some(PACKET_BUFFER)), FULL_FRAME);
-    assert!(pacer.room(wake + Duration(1), || Some(0)) > FULL_FRAME);
+    assert_eq!(pacer.budget(Time(wake.0 - 1), || panic!("asked too early")), 0);
+    assert_eq!(pacer.budget(wake, || Some(PACKET_BUFFER)), FULL_FRAME);
+    assert!(pacer.budget(wake + Duration(1), || Some(0)) > FULL_FRAME);
 }
 
 #[test]
 fn many_small_sends_are_asked_about_once_per_two_full_packets() {
-    let mut pacer = Pacer::new(None);
+    let mut pacer = LinkPacer::new(None);
     let mut asked = 0;
     for i in 0..1000 {
-        pacer.room(Time(i), || {
+        pacer.budget(Time(i), || {
             asked += 1;
             Some(0)
         });
@@ -139,7 +139,7 @@ fn many_small_sends_are_asked_about_once_per_two_full_packets() {
     assert_eq!(asked, 1000 * 240 / 3120, "3120 is the first multiple above two full packets");
 }
 
-/// A cut of the benchmark `nic`, which has all of them.
+/// A part of the cases of the benchmark `nic`.
 #[test]
 fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
     for mbps in [100, 1_000, 25_000, 100_000] {
@@ -148,15 +148,15 @@ fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
             {
                 let cell =
                     knowledge.cell(Rate::mbps(mbps), Duration::micros(every), Duration(step));
-                let out = run(&Cell { seed, ..cell });
+                let out = run(&CardRun { seed, ..cell });
                 let what = format!(
                     "{knowledge:?}, {mbps} Mbit/s, {every} us, {step} ns, seed {seed}: {out:?}"
                 );
                 assert!(out.share >= knowledge.least_share(), "{what}");
                 assert!(out.excess <= i64::from(QUEUE_MAX), "{what}");
                 assert!(out.questions < 4.0, "{what}");
-                let told = knowledge == Knowledge::Known;
-                assert!(!told || out.estimate.is_none(), "what was told is no guess: {what}");
+                let known_rate = knowledge == Knowledge::Known;
+                assert!(!known_rate || out.estimate.is_none(), "what was told is no guess: {what}");
             }
         }
     }
@@ -169,7 +169,7 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
             for knowledge in [Knowledge::Known, Knowledge::Unknown, Knowledge::TooHigh] {
                 let (rate, every) = (Rate::mbps(mbps), Duration::micros(every));
                 let cell = knowledge.cell(rate, every, Duration::micros(2));
-                let out = run(&Cell { traffic, ..cell });
+                let out = run(&CardRun { traffic, ..cell });
                 let what = format!("{traffic:?}, {knowledge:?}, {mbps} Mbit/s: {out:?}");
                 assert!(out.share >= knowledge.least_share(), "{what}");
                 assert!(out.excess <= i64::from(2 * QUEUE_MAX), "{what}");
@@ -178,9 +178,9 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
     }
 }
 
-/// A shaper or veth without one reports every packet as it leaves.
+/// A shaper, or veth without one, reports every packet as it leaves.
 #[test]
-fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
+fn a_shaper_of_unknown_rate_has_at_most_two_packets_queued() {
     for mbps in [10, 100, 1_000] {
         let (rate, step) = (Rate::mbps(mbps), Duration::micros(1));
         let out = run(&Knowledge::Unknown.cell(rate, Duration::ZERO, step));
@@ -189,9 +189,9 @@ fn below_a_shaper_of_unknown_rate_there_are_two_packets_at_most() {
 }
 
 #[test]
-fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow() {
-    for told in [None, Some(Rate::gbps(25))] {
-        let mut pacer = Pacer::new(told);
+fn an_application_with_little_to_send_does_not_wait() {
+    for known_rate in [None, Some(Rate::gbps(25))] {
+        let mut pacer = LinkPacer::new(known_rate);
         let mut card = Card::new(Rate::gbps(25), Duration::micros(50));
         for burst in 0..5000u64 {
             // Full load for 7 ms, then a packet per millisecond.
@@ -199,29 +199,32 @@ fn an_application_with_little_to_send_neither_waits_nor_makes_the_link_look_slow
             let from = if busy { burst * 7_300 } else { 8_000_000 + (burst - 1000) * 1_000_000 };
             let now = Time(from);
             card.advance(now);
-            let mut room = pacer.room(now, || Some(card.queued()));
-            assert!(busy || room >= FULL_FRAME, "burst {burst} had to wait, {told:?}: {pacer:?}");
-            while room >= FULL_FRAME {
-                let bytes = if busy { room / FULL_FRAME * FULL_FRAME } else { FULL_FRAME };
+            let mut budget = pacer.budget(now, || Some(card.queued()));
+            assert!(
+                busy || budget >= FULL_FRAME,
+                "burst {burst} had to wait, {known_rate:?}: {pacer:?}"
+            );
+            while budget >= FULL_FRAME {
+                let bytes = if busy { budget / FULL_FRAME * FULL_FRAME } else { FULL_FRAME };
                 for _ in 0..bytes / FULL_FRAME {
                     card.send(FULL_FRAME, PACKET_BUFFER);
                 }
                 pacer.sent(now, bytes, || Some(card.queued()));
-                room = if busy { pacer.room(now, || Some(card.queued())) } else { 0 };
+                budget = if busy { pacer.budget(now, || Some(card.queued())) } else { 0 };
             }
         }
-        let rate = pacer.estimate().or(told).map_or(0, |rate| rate.0);
-        assert!(rate > 20_000_000_000 && rate < 30_000_000_000, "{rate} bit/s, {told:?}");
+        let rate = pacer.estimate().or(known_rate).map_or(0, |rate| rate.0);
+        assert!(rate > 20_000_000_000 && rate < 30_000_000_000, "{rate} bit/s, {known_rate:?}");
     }
 }
 
 #[test]
-fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
+fn a_known_rate_stands_if_packets_are_never_charged() {
     let rate = Rate::gbps(1);
-    let mut pacer = Pacer::new(Some(rate));
+    let mut pacer = LinkPacer::new(Some(rate));
     let (mut now, mut sent, mut asked) = (Time::ZERO, 0, 0);
     while now < Time(10_000_000) {
-        while pacer.room(now, || Some(0)) >= FULL_FRAME {
+        while pacer.budget(now, || Some(0)) >= FULL_FRAME {
             pacer.sent(now, FULL_FRAME, || {
                 asked += 1;
                 Some(0)
@@ -237,23 +240,23 @@ fn a_told_rate_stands_where_what_we_send_is_never_charged_for() {
 }
 
 #[test]
-fn a_rate_told_later_is_the_one_that_counts() {
-    let mut pacer = Pacer::new(None);
+fn a_rate_that_is_set_later_is_used() {
+    let mut pacer = LinkPacer::new(None);
     pacer.set_rate(Some(Rate::mbps(100)));
     pacer.sent(Time(0), QUEUE_MAX, || None);
-    assert_eq!(pacer.room(Time(1), || None), 0);
+    assert_eq!(pacer.budget(Time(1), || None), 0);
     pacer.set_rate(Some(Rate::gbps(100)));
-    assert!(pacer.room(Time(1_000), || None) >= FULL_FRAME, "a packet takes 123 ns now");
+    assert!(pacer.budget(Time(1_000), || None) >= FULL_FRAME, "a packet takes 123 ns now");
     pacer.set_rate(None);
-    assert!(pacer.room(Time(2_000), || None) >= FULL_FRAME);
+    assert!(pacer.budget(Time(2_000), || None) >= FULL_FRAME);
 }
 
-/// A card that two engines with sockets of their own send by; it reports at fixed intervals.
+/// A card that two engines send by, each with its socket; it reports at fixed intervals.
 struct Both {
     rate: Rate,
     every: Duration,
     free: Time,
-    /// When each packet has left, and whose it is.
+    /// When each packet has left, and its owner.
     packets: Vec<(Time, usize)>,
 }
 
@@ -267,30 +270,30 @@ impl Both {
         self.packets.push((self.free, whose));
     }
 
-    /// What one socket is charged for.
+    /// The charge of one socket.
     fn queued(&self, now: Time, whose: usize) -> u32 {
         let reported = Time(now.0 / self.every.0 * self.every.0);
         let held = self.packets.iter().rev().take_while(|(left, _)| *left > reported);
         held.filter(|(_, owner)| *owner == whose).count() as u32 * PACKET_BUFFER
     }
 
-    /// Lets both send for 20 ms, the second from the middle on; how many packets each sent in the
-    /// first and in the last 8 ms, and most that had not left in these.
+    /// Both send for 20 ms, the second one from the middle on. Returns the packets that each sent
+    /// in the first and in the last 8 ms, and the most that had not left in the latter.
     fn run(mut self) -> ([[usize; 2]; 2], usize) {
-        let mut pacers = [0; 2].map(|_| Pacer::new(Some(self.rate)));
+        let mut pacers = [0; 2].map(|_| LinkPacer::new(Some(self.rate)));
         let (mut now, mut most, mut sent) = (Time::ZERO, 0, [[0; 2]; 2]);
         while now < Time(20_000_000) {
             let both = now >= Time(10_000_000);
             for (whose, pacer) in pacers.iter_mut().enumerate().take(1 + usize::from(both)) {
                 pacer.set_senders(now, 1 + u32::from(both));
-                while pacer.room(now, || Some(self.queued(now, whose))) >= FULL_FRAME {
+                while pacer.budget(now, || Some(self.queued(now, whose))) >= FULL_FRAME {
                     self.send(now, whose);
                     pacer.sent(now, FULL_FRAME, || Some(self.queued(now, whose)));
                     sent[usize::from(both)][whose] += usize::from(now.0 % 10_000_000 >= 2_000_000);
                 }
             }
             let waiting = self.packets.iter().rev().take_while(|(left, _)| *left > now).count();
-            // Whoever is alone also probes.
+            // An engine that is alone also probes.
             most = if now >= Time(12_000_000) { most.max(waiting) } else { 0 };
             now += Duration(500);
         }
@@ -314,16 +317,16 @@ fn engines_that_send_by_one_card_part_it_whenever_it_reports() {
 }
 
 #[test]
-fn one_that_others_join_now_and_then_does_not_take_the_link_for_faster_than_it_was_told() {
+fn senders_that_join_at_times_do_not_raise_a_known_rate() {
     let rate = Rate::gbps(1);
     for pause in [50_000, 300_000, 1_000_000] {
         let mut card = Both::new(rate, Duration::micros(1));
-        let mut pacer = Pacer::new(Some(rate));
+        let mut pacer = LinkPacer::new(Some(rate));
         for step in 0..40_000u64 {
             let now = Time(500 * step);
-            // The other has little to send: what we send leaves faster than we count on.
+            // The other engine has little to send, so our packets leave faster than we expect.
             pacer.set_senders(now, 1 + ((now.0 / pause) % 2) as u32);
-            while pacer.room(now, || Some(card.queued(now, 0))) >= FULL_FRAME {
+            while pacer.budget(now, || Some(card.queued(now, 0))) >= FULL_FRAME {
                 card.send(now, 0);
                 pacer.sent(now, FULL_FRAME, || Some(card.queued(now, 0)));
             }

@@ -4,17 +4,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa::driver::memory::MemoryDriver;
-use homa::driver::{Driver, DriverCounters, Gather, Outbox, Received, Unreachable};
+use homa::driver::{Driver, Gather, Outbox, ReceivedTrain, UnreachableReport};
+use homa::metrics::DriverCounters;
 use homa::proto::LinkId;
 
 /// See the module's documentation.
-pub struct Before<F> {
-    pub driver: MemoryDriver,
+pub struct Before<D, F> {
+    pub driver: D,
     pub hook: F,
 }
 
-impl<F: FnMut(&MemoryDriver) + Send> Driver for Before<F> {
+impl<D: Driver, F: FnMut(&dyn Driver) + Send> Driver for Before<D, F> {
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr> {
         self.driver.bind(at)
     }
@@ -34,10 +34,10 @@ impl<F: FnMut(&MemoryDriver) + Send> Driver for Before<F> {
         (self.hook)(&self.driver);
         self.driver.receive(expected)
     }
-    fn received(&self, index: usize) -> Received<'_> {
+    fn received(&self, index: usize) -> ReceivedTrain<'_> {
         self.driver.received(index)
     }
-    fn unreachable(&mut self) -> Option<Unreachable> {
+    fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.driver.unreachable()
     }
     fn queued(&self, link: LinkId) -> Option<u32> {

@@ -4,8 +4,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use homa::driver::Driver;
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::udp::UdpDriver;
 use homa::{Config, Engine};
 
 use crate::hosts::Host;
@@ -25,15 +23,13 @@ impl Way {
 
     /// An engine with the settings of its way, and `mtu`.
     pub fn open(self, at: SocketAddr, mtu: Option<u16>) -> Engine {
-        let driver: Box<dyn Driver> = match self {
-            Self::Udp => Box::new(UdpDriver::new(at, 4 << 20).unwrap()),
-            Self::UdpWithoutOffload => {
-                Box::new(UdpDriver::new(at, 4 << 20).unwrap().without_offload())
-            }
-            Self::RawIp | Self::Linux => Box::new(RawIpDriver::new(at, 4 << 20).unwrap()),
+        let driver = match self {
+            Self::Udp => <dyn Driver>::udp(at, 4 << 20),
+            Self::UdpWithoutOffload => <dyn Driver>::udp_without_offload(at, 4 << 20),
+            Self::RawIp | Self::Linux => <dyn Driver>::raw_ip(at, 4 << 20),
         };
         let config = if self == Self::Linux { Config::linux() } else { Config::default() };
-        Engine::with_driver(driver, config.mtu(mtu)).unwrap()
+        Engine::with_driver(driver.unwrap(), config.mtu(mtu)).unwrap()
     }
 }
 

@@ -31,7 +31,7 @@ fn server() -> Engine {
 }
 
 #[test]
-fn whatever_a_stranger_sends_brings_at_most_three_times_as_much() {
+fn an_unvalidated_sender_gets_at_most_three_times_its_bytes() {
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     let grant = Body::Grant { offset: 16 << 20, priority: 7 };
     let unknown = Body::RpcUnknown { remembered: None, no_server: false };
@@ -86,7 +86,7 @@ fn one_packet_brings_a_few_and_then_silence() {
 }
 
 #[test]
-fn who_answers_is_served() {
+fn a_client_that_answers_the_challenge_is_served() {
     let mut server = server();
     let mut host = Host::new(server.local_addr());
     host.send(&first(0x8765_4321_0000_0042, 100, 100));

@@ -70,7 +70,7 @@ fn serve(
 }
 
 #[test]
-fn a_request_whose_time_is_over_is_not_begun() {
+fn an_expired_request_is_not_started() {
     let mut server = server();
     let mut host = Host::new(server.local_addr());
     meet(&mut server, &mut host);

@@ -36,7 +36,7 @@ fn a_copy_is_not_executed_while_its_client_lives_nor_afterwards() {
 }
 
 #[test]
-fn a_copy_from_before_a_restart_is_not_executed_whether_its_client_is_busy_or_not() {
+fn a_copy_from_before_a_restart_is_not_executed() {
     let mut wire = Wire::new();
     let (copy, _) = once(&mut wire);
     wire.restart();
@@ -54,7 +54,7 @@ fn a_copy_from_before_a_restart_is_not_executed_whether_its_client_is_busy_or_no
 }
 
 #[test]
-fn a_call_in_progress_when_the_server_restarts_ends_as_indeterminate_and_runs_once() {
+fn a_call_during_a_restart_is_indeterminate_and_runs_once() {
     let mut wire = Wire::new();
     once(&mut wire);
     wire.slow = b"slow".to_vec();
@@ -82,7 +82,7 @@ fn a_copy_from_another_port_of_its_client_is_not_executed() {
 }
 
 #[test]
-fn a_call_in_progress_when_its_client_appears_elsewhere_runs_once() {
+fn a_call_runs_once_if_its_client_appears_elsewhere() {
     let mut wire = Wire::new();
     once(&mut wire);
     wire.slow = b"slow".to_vec();
@@ -98,7 +98,7 @@ fn a_call_in_progress_when_its_client_appears_elsewhere_runs_once() {
 }
 
 #[test]
-fn clients_that_somebody_invents_at_an_address_take_nothing_from_the_one_there() {
+fn invented_clients_take_nothing_from_the_real_one() {
     let mut wire = Wire::new();
     let (copy, _) = once(&mut wire);
     for epoch in 0..200u64 {
@@ -113,7 +113,7 @@ fn clients_that_somebody_invents_at_an_address_take_nothing_from_the_one_there()
 }
 
 #[test]
-fn a_request_far_ahead_of_its_clients_others_does_not_shut_the_client_out() {
+fn a_request_far_ahead_does_not_shut_its_client_out() {
     let mut wire = Wire::new();
     let (_, id) = once(&mut wire);
     for ahead in [1u64 << 20, 1 << 24, 1 << 30] {

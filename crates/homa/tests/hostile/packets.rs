@@ -136,7 +136,7 @@ fn a_flood_of_small_requests_waits_in_bounded_memory() {
 }
 
 #[test]
-fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
+fn requests_cancelled_before_the_accept_leave_no_memory() {
     let (server, serving, mut attacker) = besieged();
     let before = server.metrics().driver.datagrams_received;
     for n in 1..500 {
@@ -155,7 +155,7 @@ fn requests_that_are_given_up_before_they_are_accepted_leave_no_memory() {
 }
 
 #[test]
-fn a_batch_of_questions_is_answered_in_parts_and_none_for_lack_of_room_unanswered() {
+fn a_batch_of_many_questions_is_answered_completely() {
     const QUESTIONS: u64 = 260;
     let mut server = server(Config::default());
     let mut attacker = Host::new(server.local_addr());
@@ -262,7 +262,7 @@ fn absurd_grants_and_resends_bring_no_more_than_the_message() {
 }
 
 #[test]
-fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
+fn packets_of_other_hosts_do_not_change_an_rpc() {
     let mut server = server(Config::default());
     let [mut victim, mut attacker] = [(); 2].map(|()| Host::new(server.local_addr()));
     victim.send(&first(2, 100, 100));
@@ -297,7 +297,7 @@ fn what_others_acknowledge_grant_or_forget_does_not_touch_an_rpc() {
 }
 
 #[test]
-fn requests_of_a_client_that_vanished_are_given_up_also_by_a_server_at_every_address() {
+fn requests_of_a_vanished_client_are_dropped_at_every_address() {
     for at in ["127.0.0.1:0", "0.0.0.0:0"] {
         let mut server = Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
         server.listen();

@@ -76,7 +76,7 @@ fn pause() {
 }
 
 #[test]
-fn half_open_requests_of_many_hosts_stop_nobody_and_take_bounded_room() {
+fn half_open_requests_of_many_hosts_take_bounded_memory() {
     let (server, _) = serving(Config::default());
     let mut hosts: Vec<Host> = (0..150).map(|n| host(n, server.local_addr())).collect();
     let mut n = 0u64;
@@ -101,7 +101,7 @@ fn half_open_requests_of_many_hosts_stop_nobody_and_take_bounded_room() {
 }
 
 #[test]
-fn words_about_nothing_from_many_hosts_make_nobody_known() {
+fn packets_about_no_rpc_from_many_hosts_add_no_peer() {
     let (server, _) = serving(Config::default());
     let mut hosts: Vec<Host> = (0..150).map(|n| host(n, server.local_addr())).collect();
     let mut n = 0u64;
@@ -119,7 +119,7 @@ fn words_about_nothing_from_many_hosts_make_nobody_known() {
 }
 
 #[test]
-fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
+fn a_host_that_takes_no_replies_leaves_memory_for_others() {
     const LONG: usize = 4 << 20;
     let server = engine("127.0.0.1", Config::default().send_memory(64 << 20));
     let serving: Server = server.serve().unwrap();
@@ -178,7 +178,7 @@ fn a_host_that_asks_for_much_and_takes_nothing_leaves_memory_for_others() {
 }
 
 #[test]
-fn hosts_that_announce_much_answer_and_fall_silent_stop_nobody() {
+fn hosts_that_announce_much_and_fall_silent_stop_no_other() {
     let (server, _) = serving(Config::default());
     let mut hosts: Vec<Host> = (0..8).map(|n| host(n, server.local_addr())).collect();
     let mut n = 0;
@@ -258,7 +258,7 @@ fn a_client_with_more_requests_than_are_served_delays_itself() {
 }
 
 #[test]
-fn whole_requests_that_nobody_accepts_leave_memory_for_those_of_others() {
+fn complete_unaccepted_requests_leave_memory_for_others() {
     const LONG: usize = 200_000;
     let mut config = Config::default();
     config.protocol.memory_budget = 8 << 20;
@@ -303,7 +303,7 @@ fn whole_requests_that_nobody_accepts_leave_memory_for_those_of_others() {
 }
 
 #[test]
-fn who_waits_for_memory_hears_at_once_that_a_request_was_accepted() {
+fn a_client_that_waits_for_memory_is_granted_after_an_accept() {
     const SHORT: usize = 200_000;
     // There is never memory for all of it.
     const LONG: usize = 3 << 20;
@@ -342,7 +342,7 @@ fn who_waits_for_memory_hears_at_once_that_a_request_was_accepted() {
 }
 
 #[test]
-fn requests_that_grow_once_they_have_begun_leave_memory_for_others() {
+fn requests_that_grow_later_leave_memory_for_others() {
     const REQUESTS: u64 = 300;
     const EACH: u32 = 1_000;
     let mut config = Config::default();

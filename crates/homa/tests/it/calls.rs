@@ -181,7 +181,7 @@ fn dropping_a_future_cancels_the_request_at_the_server() {
 }
 
 #[test]
-fn a_request_dropped_unanswered_ends_the_call_and_the_client_need_not_ask() {
+fn a_request_dropped_without_an_answer_ends_the_call_at_once() {
     let mut config = Config::default();
     config.protocol.loss.resend_after = homa::proto::Duration::secs(3600);
     let (client, server) = (engine("127.0.0.1", config), engine("127.0.0.1", Config::default()));
@@ -265,7 +265,7 @@ fn empty_and_overlong_messages_are_refused_at_the_call() {
 }
 
 #[test]
-fn a_server_at_every_address_is_reached_where_it_says_it_is() {
+fn a_server_at_every_address_is_reached_at_its_local_addr() {
     for any in ["0.0.0.0", "::"] {
         let server = engine(any, Config::default());
         let serving = echo(server.serve().unwrap());
@@ -277,7 +277,7 @@ fn a_server_at_every_address_is_reached_where_it_says_it_is() {
 }
 
 #[test]
-fn a_call_to_nobody_in_particular_is_refused_at_once() {
+fn a_call_to_no_single_host_is_refused_at_once() {
     let client = engine("::", Config::default()).client();
     for to in ["127.0.0.1:0", "0.0.0.0:0", "224.0.0.1:9", "255.255.255.255:9", "[ff02::1]:9"] {
         let refused = client.call(to.parse().unwrap(), "x");
@@ -332,7 +332,7 @@ fn draining_finishes_the_old_and_refuses_the_new() {
 }
 
 #[test]
-fn a_drain_says_what_was_left_at_its_timeout() {
+fn a_drain_returns_what_is_unfinished_at_its_timeout() {
     let (client, server) = pair();
     let serving = server.serve().unwrap();
     let call = client.client().call_async(server.local_addr(), "question");
@@ -381,7 +381,7 @@ fn an_ipv4_address_written_as_ipv6_is_the_same_server() {
 }
 
 #[test]
-fn a_server_at_every_address_answers_from_the_one_that_was_called() {
+fn a_server_at_every_address_answers_from_the_called_one() {
     for (any, called) in [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])] {
         let server = engine(any, Config::default());
         let port = server.local_addr().port();

@@ -65,7 +65,7 @@ async fn requests_of_any_length_bring_their_deadline_and_trace() {
 }
 
 #[test]
-fn requests_that_share_a_datagram_keep_their_own_deadlines_and_traces() {
+fn requests_in_one_datagram_keep_their_deadlines_and_traces() {
     let open = || inline::Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let (mut client, mut server) = (open(), open());
     server.listen();

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use bytes::Bytes;
-use homa::socket::{Incoming, SendOptions, Socket, Wanted};
+use homa::socket::{SendOptions, Socket, SocketEvent, Wanted};
 use homa::{Call, CallError, Client, Config, ReplyError};
 
 use crate::common::{echo, engine};
@@ -43,7 +43,7 @@ fn lease(client: &Client, server: SocketAddr) -> (Bytes, Receiver<bool>) {
 }
 
 #[test]
-fn a_message_whose_destructor_calls_back_ends_without_the_lock() {
+fn a_message_whose_destructor_calls_back_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let (client, server) = (one.client(), other.local_addr());
@@ -69,7 +69,7 @@ fn a_message_whose_destructor_calls_back_ends_without_the_lock() {
 }
 
 #[test]
-fn a_reply_whose_destructor_calls_back_ends_without_the_lock() {
+fn a_reply_whose_destructor_calls_back_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let third = engine("127.0.0.1", Config::default());
@@ -93,7 +93,7 @@ fn a_reply_whose_destructor_calls_back_ends_without_the_lock() {
 }
 
 #[test]
-fn a_socket_refuses_a_message_without_holding_the_lock_when_that_ends() {
+fn a_message_refused_by_a_socket_is_dropped_unlocked() {
     /// Its end looks at the socket.
     struct Looks(Arc<Socket>, Sender<u64>);
     impl AsRef<[u8]> for Looks {
@@ -112,7 +112,7 @@ fn a_socket_refuses_a_message_without_holding_the_lock_when_that_ends() {
     let (looked, looks) = channel();
     let bytes = || Bytes::from_owner(Looks(server.clone(), looked.clone()));
     client.send(server.local_addr(), "a request", &SendOptions::default()).unwrap();
-    let Ok(Incoming::Request { id, .. }) = server.receive(Wanted::Any) else { panic!() };
+    let Ok(SocketEvent::Request { id, .. }) = server.receive(Wanted::Any) else { panic!() };
     let other = Some("127.0.0.1:1".parse().unwrap());
     assert_eq!(server.reply(id, other, bytes()), Err(ReplyError::Gone));
     looks.recv().unwrap();
@@ -138,7 +138,7 @@ fn poll<T>(future: impl Future<Output = T>, waker: &Waker) -> Poll<T> {
 }
 
 #[test]
-fn a_task_that_nobody_but_the_engine_knows_ends_without_the_lock() {
+fn a_task_whose_last_waker_the_engine_has_is_dropped_unlocked() {
     let (one, other) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let (client, to) = (one.client(), other.local_addr());

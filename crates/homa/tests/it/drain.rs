@@ -6,7 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use homa::driver::memory::{Faults, MemoryDriver, Network};
+use homa::driver::Driver;
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::{CallOptions, Config, Engine};
 
 use crate::before::Before;
@@ -76,18 +77,18 @@ fn end_under_way(seed: u64) {
 }
 
 #[test]
-fn whoever_sleeps_when_an_engine_drains_is_woken() {
+fn sleeping_threads_are_woken_when_an_engine_drains() {
     before_long(|| (0..60).for_each(end_under_way));
 }
 
 #[test]
-fn a_panic_of_the_leading_thread_leaves_nobody_behind() {
+fn a_panic_of_the_leading_thread_leaves_no_waiter_behind() {
     before_long(|| {
-        let network = Network::new(1, Faults::default());
+        let network = MemoryNetwork::new(1, NetworkFaults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
         let armed = Arc::new(AtomicBool::new(false));
         let trap = armed.clone();
-        let hook = move |_: &MemoryDriver| {
+        let hook = move |_: &dyn Driver| {
             assert!(!trap.swap(false, Ordering::SeqCst), "the trap of this test");
         };
         let trap = Before { driver: open("10.0.0.1:1"), hook };

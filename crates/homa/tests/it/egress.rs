@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use homa::egress::{self, LinkRate};
+use homa::doctor;
 use homa::inline::{Engine, Wait};
 use homa::proto::Rate;
 use homa::{CallOptions, Config};
@@ -38,32 +38,32 @@ fn bridge() -> bool {
     true
 }
 
-fn toward(address: &str) -> (String, String, LinkRate) {
-    let found = egress::toward(address.parse().unwrap()).expect("a route");
-    (found.interface, found.kind, found.rate)
+fn link_to(address: &str) -> (String, String, &'static str) {
+    let found = doctor::link_to(address.parse().unwrap()).expect("a route");
+    (found.interface, found.kind, found.certainty)
 }
 
-fn text(name: &str, kind: &str, rate: LinkRate) -> (String, String, LinkRate) {
-    (name.to_owned(), kind.to_owned(), rate)
+fn link(name: &str, kind: &str, certainty: &'static str) -> (String, String, &'static str) {
+    (name.to_owned(), kind.to_owned(), certainty)
 }
 
 #[test]
-fn interfaces_of_this_kernel_are_found_and_made_up_speeds_are_not_believed() {
+fn interfaces_are_found_and_virtual_speeds_are_not_trusted() {
     if !is_alone() {
         return;
     }
     for own in ["127.0.0.1", "::1", "fd00::66"] {
-        assert_eq!(toward(own), text("lo", "loopback", LinkRate::Unlimited));
+        assert_eq!(link_to(own), link("lo", "loopback", "unlimited"));
     }
-    assert_eq!(egress::toward([192, 0, 2, 1].into()), None, "no route leads there");
+    assert_eq!(doctor::link_to([192, 0, 2, 1].into()), None, "no route leads there");
     if !bridge() {
         return;
     }
-    assert_eq!(toward("10.9.0.2"), text("br0", "bridge", LinkRate::Unknown));
-    assert_eq!(toward("10.9.0.1"), text("lo", "loopback", LinkRate::Unlimited));
-    let up = egress::interfaces().unwrap();
-    let veth = up.iter().find(|egress| egress.interface == "tap0").unwrap();
-    assert_eq!((&*veth.kind, veth.rate), ("veth", LinkRate::Unknown));
+    assert_eq!(link_to("10.9.0.2"), link("br0", "bridge", "unknown"));
+    assert_eq!(link_to("10.9.0.1"), link("lo", "loopback", "unlimited"));
+    let up = doctor::links().unwrap();
+    let veth = up.iter().find(|link| link.interface == "tap0").unwrap();
+    assert_eq!((&*veth.kind, veth.certainty), ("veth", "unknown"));
     for (name, kind, more) in [
         ("one", "dummy", ""),
         ("two", "vlan", " id 7"),
@@ -77,7 +77,7 @@ fn interfaces_of_this_kernel_are_found_and_made_up_speeds_are_not_believed() {
         }
         assert!(ip(&format!("link set {name} up")));
         assert!(ip(&format!("addr add 10.9.7.1/24 dev {name}")));
-        assert_eq!(toward("10.9.7.2"), text(name, kind, LinkRate::Unknown));
+        assert_eq!(link_to("10.9.7.2"), link(name, kind, "unknown"));
         assert!(ip(&format!("link del {name}")));
     }
 }
@@ -88,7 +88,7 @@ fn links(engine: &Engine) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn an_engine_follows_its_routes_and_says_what_it_knows_of_their_rates() {
+fn an_engine_follows_its_routes_and_reports_their_rates() {
     if !is_alone() || !bridge() {
         return;
     }

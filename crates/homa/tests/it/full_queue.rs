@@ -8,8 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use homa::driver::Driver;
-use homa::driver::raw_ip::RawIpDriver;
-use homa::driver::udp::UdpDriver;
 use homa::inline::{self, Completion, Wait};
 use homa::metrics::Metrics;
 use homa::proto::Rate;
@@ -118,7 +116,7 @@ fn call_inline(mut engine: inline::Engine, to: SocketAddr, wait: Wait) -> Metric
 }
 
 #[test]
-fn a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven() {
+fn a_full_socket_delays_and_loses_nothing() {
     if !is_alone() {
         return;
     }
@@ -147,8 +145,8 @@ fn a_full_socket_delays_and_loses_nothing_however_the_engine_is_driven() {
             serve(&server, raw, |to| {
                 client.run(|| {
                     let driver: Box<dyn Driver> = match raw {
-                        true => Box::new(RawIpDriver::new(from, 1 << 20).unwrap()),
-                        false => Box::new(UdpDriver::new(from, 1 << 20).unwrap()),
+                        true => <dyn Driver>::raw_ip(from, 1 << 20).unwrap(),
+                        false => <dyn Driver>::udp(from, 1 << 20).unwrap(),
                     };
                     shrink(driver.first_handle());
                     let engine = Engine::with_driver(driver, config(BELIEVED)).unwrap();
@@ -174,9 +172,9 @@ fn a_full_queue_of_the_device_delays_and_loses_nothing() {
             client.run(|| {
                 let from = "10.7.0.1:0".parse().unwrap();
                 // Of a train that the queue cuts itself, it may drop a part without a word.
-                let driver = UdpDriver::new(from, 1 << 20).unwrap().without_offload();
+                let driver = <dyn Driver>::udp_without_offload(from, 1 << 20).unwrap();
                 let config = config(BELIEVED);
-                let mut engine = inline::Engine::with_driver(Box::new(driver), config).unwrap();
+                let mut engine = inline::Engine::with_driver(driver, config).unwrap();
                 for cookie in 0..CALLS {
                     engine
                         .call(to, message(LENGTH, cookie), cookie, &CallOptions::default())
@@ -266,8 +264,8 @@ fn a_slow_link_holds_back_no_other() {
             return skip::test("a token bucket (tbf), and tc (apt-get install iproute2)");
         }
         let drivers: [fn() -> Box<dyn Driver>; 2] = [
-            || Box::new(UdpDriver::new(ANY, 1 << 20).unwrap().without_offload()),
-            || Box::new(RawIpDriver::new(ANY, 1 << 20).unwrap()),
+            || <dyn Driver>::udp_without_offload(ANY, 1 << 20).unwrap(),
+            || <dyn Driver>::raw_ip(ANY, 1 << 20).unwrap(),
         ];
         for (raw, driver) in [false, true].into_iter().zip(drivers) {
             let serve = |host: &Host, at: &str| {

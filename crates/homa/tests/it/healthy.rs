@@ -3,14 +3,14 @@
 
 use std::thread;
 
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::proto::{self, DropReason, Rate};
 use homa::{Config, Engine};
 
 use crate::common::{echo, message};
 
 /// Per million.
-const FAULTS: Faults = Faults::NONE.lost(10_000).duplicated(10_000);
+const FAULTS: NetworkFaults = NetworkFaults::NONE.lost(10_000).duplicated(10_000);
 const SIZES: [usize; 4] = [100, 5_000, 60_000, 400_000];
 
 fn profiles() -> [(&'static str, Config); 3] {
@@ -29,9 +29,9 @@ fn profiles() -> [(&'static str, Config); 3] {
 const SLOW: proto::Duration = proto::Duration::secs(10);
 
 #[test]
-fn honest_traffic_on_a_lossy_network_shows_no_drop_that_reads_like_an_attack() {
+fn honest_traffic_on_a_lossy_network_does_not_look_hostile() {
     for (profile, config) in profiles() {
-        let network = Network::new(3, FAULTS);
+        let network = MemoryNetwork::new(3, FAULTS);
         let engine = |at: &str| {
             let driver = network.driver(at.parse().unwrap()).unwrap();
             Engine::with_driver(Box::new(driver), config.clone()).unwrap()

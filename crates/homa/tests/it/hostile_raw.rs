@@ -172,7 +172,7 @@ fn data(offset: u32, message_length: u32, len: u32) -> Body {
 }
 
 #[test]
-fn a_stranger_disturbs_no_rpc_over_raw_ip() {
+fn another_host_disturbs_no_rpc_over_raw_ip() {
     if !is_alone() {
         return;
     }
@@ -347,7 +347,7 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
             mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
         }
         assert_eq!(end_of_call(&mut client), CallError::HostUnreachable, "{host}");
-        assert_eq!(client.metrics().engine.reports_ignored, 1, "{host}");
+        assert_eq!(client.metrics().engine.icmp_reports_ignored, 1, "{host}");
     }
 }
 
@@ -361,7 +361,7 @@ fn protocols_refused(ears: &Socket, v4: bool) -> usize {
 }
 
 #[test]
-fn a_full_receive_queue_does_not_make_the_host_deny_that_it_speaks_homa() {
+fn a_full_receive_queue_causes_no_protocol_unreachable() {
     if !is_alone() {
         return;
     }

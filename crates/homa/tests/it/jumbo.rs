@@ -140,7 +140,7 @@ fn a_link_that_widens_is_noticed() {
 }
 
 #[test]
-fn a_setting_is_the_limit_of_its_own_packets_and_of_no_others() {
+fn a_configured_mtu_limits_only_the_packets_of_its_host() {
     if !is_alone() {
         return;
     }

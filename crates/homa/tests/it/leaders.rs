@@ -64,7 +64,7 @@ fn calls(client: &Client, servers: [SocketAddr; 2], silent: SocketAddr, thread: 
 }
 
 #[test]
-fn leaders_leave_at_any_time_and_everybody_has_its_response() {
+fn leaders_leave_at_any_time_and_every_call_gets_its_response() {
     let open = || engine("127.0.0.1", Config::default());
     let (shared, other, silent) = (open(), open(), open());
     let (here, there) = (shared.serve().unwrap(), other.serve().unwrap());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use homa::metrics::{Direction, Metrics, Outcome, PeerLatency};
+use homa::metrics::{Direction, Metrics, PeerLatency, RpcOutcome};
 use homa::{CallError, CallOptions, Client, Config, OpenError, Server};
 
 use crate::common;
@@ -14,13 +14,13 @@ use crate::common::engine;
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// How many RPCs ended in some way.
-fn ended(metrics: &Metrics, whose: Direction, how: Outcome) -> u64 {
+fn ended(metrics: &Metrics, whose: Direction, how: RpcOutcome) -> u64 {
     let mut found = metrics.latencies.iter().filter(|l| l.direction == whose && l.outcome == how);
     found.next().map_or(0, |latency| latency.times.count())
 }
 
 /// Waits until so many have.
-async fn wait_for(of: &homa::Engine, whose: Direction, how: Outcome, count: u64) {
+async fn wait_for(of: &homa::Engine, whose: Direction, how: RpcOutcome, count: u64) {
     let waits = async {
         while ended(&of.metrics(), whose, how) < count {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -91,13 +91,13 @@ async fn rpcs_are_counted_by_direction_and_outcome_and_every_family_says_what_it
     assert_eq!(call.await, Err(CallError::DeadlineExceeded));
 
     let (ours, theirs) = (client.engine(), server.engine());
-    wait_for(theirs, Direction::Server, Outcome::Cancelled, 2).await;
+    wait_for(theirs, Direction::Server, RpcOutcome::Cancelled, 2).await;
     for (outcome, calls, requests) in [
-        (Outcome::Ok, 20, 20),
-        (Outcome::Failed, 1, 0),
-        (Outcome::Dropped, 0, 1),
-        (Outcome::Cancelled, 1, 2),
-        (Outcome::Deadline, 1, 0),
+        (RpcOutcome::Ok, 20, 20),
+        (RpcOutcome::Failed, 1, 0),
+        (RpcOutcome::Dropped, 0, 1),
+        (RpcOutcome::Cancelled, 1, 2),
+        (RpcOutcome::Deadline, 1, 0),
     ] {
         assert_eq!(ended(&ours.metrics(), Direction::Client, outcome), calls, "{outcome:?}");
         assert_eq!(ended(&theirs.metrics(), Direction::Server, outcome), requests, "{outcome:?}");
@@ -105,7 +105,7 @@ async fn rpcs_are_counted_by_direction_and_outcome_and_every_family_says_what_it
     for (metrics, whose) in
         [(ours.metrics(), Direction::Client), (theirs.metrics(), Direction::Server)]
     {
-        let is = |l: &&homa::metrics::Latency| l.direction == whose && l.outcome == Outcome::Ok;
+        let is = |l: &&homa::metrics::Latency| l.direction == whose && l.outcome == RpcOutcome::Ok;
         let times = &metrics.latencies.iter().find(is).unwrap().times;
         let (median, longest) = (times.percentile(50.0).unwrap(), times.percentile(100.0).unwrap());
         assert!(
@@ -169,7 +169,7 @@ fn the_list_of_peers_is_bounded_and_has_those_with_most_rpcs() {
 }
 
 #[test]
-fn a_second_engine_at_a_port_hears_what_to_do_instead() {
+fn a_second_engine_at_a_port_gets_an_error_with_advice() {
     let first = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let at = first.local_addr();
     for second in [Server::bind(at).map(drop), first.engine().serve().map(drop)] {

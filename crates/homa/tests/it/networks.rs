@@ -12,7 +12,7 @@ use crate::alone::is_alone;
 use crate::common::{echo, engine, message};
 
 #[test]
-fn a_client_reaches_both_families_whatever_the_system_sets_for_new_sockets() {
+fn a_client_reaches_both_families_despite_bindv6only() {
     if !is_alone() {
         return;
     }

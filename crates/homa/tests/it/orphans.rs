@@ -92,7 +92,7 @@ fn open() -> Engine {
 }
 
 #[test]
-fn a_server_that_asks_a_process_that_died_is_answered_by_another() {
+fn a_question_to_a_dead_process_is_answered_by_another() {
     if std::env::var_os(DIES).is_some() {
         let _ = open().client().call(SERVER, message(100, 1));
         return;

@@ -3,7 +3,7 @@
 
 use std::{thread, time};
 
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::inline::{self, Completion};
 use homa::proto::{Duration, Rate, UnscheduledLimit};
 use homa::{CallOptions, Config, Engine};
@@ -30,7 +30,7 @@ fn config() -> Config {
 }
 
 /// A client that has just asked.
-fn asks(network: &Network) -> inline::Engine {
+fn asks(network: &MemoryNetwork) -> inline::Engine {
     let [from, to] = ENDS.map(|at| at.parse().unwrap());
     let driver = Box::new(network.driver(from).unwrap());
     let mut client = inline::Engine::with_driver(driver, config()).unwrap();
@@ -41,7 +41,7 @@ fn asks(network: &Network) -> inline::Engine {
 #[test]
 fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
     // The server's host keeps what arrives, and nobody looks at it.
-    let network = Network::new(1, Faults::default());
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let [from, to] = ENDS.map(|at| at.parse().unwrap());
     let _server = network.driver(to).unwrap();
     let client = Engine::with_driver(Box::new(network.driver(from).unwrap()), config()).unwrap();
@@ -59,8 +59,8 @@ fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
 }
 
 #[test]
-fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
-    let network = Network::new(1, Faults::default());
+fn turn_without_arrivals_does_not_poll_before_every_packet() {
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let _server = network.driver(ENDS[1].parse().unwrap()).unwrap();
     let mut client = asks(&network);
     let mut turns = 0;
@@ -75,7 +75,7 @@ fn a_loop_that_knows_that_nothing_arrived_does_not_look_before_every_packet() {
 }
 
 #[test]
-fn a_timer_finds_what_a_loop_did_not_look_for() {
+fn a_timer_finds_arrivals_that_a_loop_did_not_poll_for() {
     let mut config = Config::default();
     config.protocol.loss.resend_after = Duration::millis(1);
     let at = "127.0.0.1:0".parse().unwrap();
@@ -92,8 +92,8 @@ fn a_timer_finds_what_a_loop_did_not_look_for() {
 }
 
 #[test]
-fn a_loop_that_does_not_look_hears_that_nobody_is_there() {
-    let network = Network::new(1, Faults::default());
+fn a_loop_that_does_not_poll_learns_that_a_port_is_closed() {
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let mut client = asks(&network);
     while !client.turn_without_arrivals() {
         thread::sleep(client.timeout().expect("the call has a deadline"));

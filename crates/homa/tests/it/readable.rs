@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::inline::{Completion, Engine, Partial, Wait};
 use homa::{CallError, CallOptions, Client, Config};
 
@@ -39,7 +39,7 @@ impl Reader {
 
 #[test]
 fn both_messages_of_an_rpc_are_read_before_they_are_whole() {
-    let network = Network::new(1, Faults::NONE.lost(10_000).duplicated(10_000));
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE.lost(10_000).duplicated(10_000));
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
         Engine::with_driver(Box::new(driver), config()).unwrap()
@@ -82,7 +82,7 @@ fn both_messages_of_an_rpc_are_read_before_they_are_whole() {
 
 #[test]
 fn nothing_is_reported_unless_asked_for() {
-    let network = Network::new(1, Faults::default());
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
         Engine::with_driver(Box::new(driver), Config::default()).unwrap()
@@ -102,8 +102,8 @@ fn nothing_is_reported_unless_asked_for() {
 }
 
 #[test]
-fn a_request_refused_while_it_arrives_ends_the_call_and_is_not_seen_again() {
-    let network = Network::new(1, Faults::default());
+fn a_request_refused_while_arriving_ends_the_call() {
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
         Engine::with_driver(Box::new(driver), config()).unwrap()
@@ -132,8 +132,11 @@ fn a_request_refused_while_it_arrives_ends_the_call_and_is_not_seen_again() {
 
 /// Polls a task that calls a server, which answers with what it gets, in turns with that server: it
 /// takes one only after the task has looked, so the task cannot come too late.
-fn with_echo<F: Future<Output = ()>>(faults: Faults, task: impl FnOnce(Client, SocketAddr) -> F) {
-    let network = Network::new(1, faults);
+fn with_echo<F: Future<Output = ()>>(
+    faults: NetworkFaults,
+    task: impl FnOnce(Client, SocketAddr) -> F,
+) {
+    let network = MemoryNetwork::new(1, faults);
     let driver = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
     let mut server = Engine::with_driver(driver("10.0.0.2:0"), Config::default()).unwrap();
     server.listen();
@@ -149,8 +152,8 @@ fn with_echo<F: Future<Output = ()>>(faults: Faults, task: impl FnOnce(Client, S
 }
 
 #[test]
-fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
-    with_echo(Faults::NONE.lost(10_000).duplicated(10_000), async |client, to| {
+fn a_task_reads_a_response_in_pieces_and_then_as_a_whole() {
+    with_echo(NetworkFaults::NONE.lost(10_000).duplicated(10_000), async |client, to| {
         let whole = message(4 << 20, 3);
         let mut call = client.call_async(to, whole.clone());
         let mut seen = Vec::new();
@@ -171,8 +174,8 @@ fn a_task_reads_a_response_piece_by_piece_and_then_has_the_whole() {
 }
 
 #[test]
-fn what_a_task_reads_when_the_response_becomes_whole_is_its_beginning_and_not_moved() {
-    with_echo(Faults::NONE, async |client, to| {
+fn a_part_that_is_read_stays_valid_when_the_response_completes() {
+    with_echo(NetworkFaults::NONE, async |client, to| {
         let whole = message(4 << 20, 4);
         let mut call = client.call_async(to, whole.clone());
         let mut seen = 0;

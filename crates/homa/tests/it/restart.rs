@@ -79,7 +79,7 @@ fn another_process_serves() {
 }
 
 #[test]
-fn when_a_server_dies_idempotent_calls_wait_for_the_next_and_others_say_that_nobody_knows() {
+fn a_dead_servers_calls_are_retried_or_indeterminate() {
     for ip in ["127.0.0.1", "::1"] {
         let client = engine(ip, Config::default());
         let mut server = Server::start(&SocketAddr::new(ip.parse().unwrap(), 0).to_string(), false);
@@ -103,7 +103,7 @@ fn when_a_server_dies_idempotent_calls_wait_for_the_next_and_others_say_that_nob
 }
 
 #[test]
-fn an_engine_whose_server_ended_says_so() {
+fn an_engine_whose_server_ended_reports_port_unreachable() {
     let (client, server) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let to = server.local_addr();
@@ -120,7 +120,7 @@ fn an_engine_whose_server_ended_says_so() {
 }
 
 #[test]
-fn where_nobody_ever_listened_calls_were_not_executed() {
+fn calls_to_a_port_without_a_server_were_not_executed() {
     for ip in ["127.0.0.1", "::1"] {
         let client = engine(ip, Config::default());
         let nobody = std::net::UdpSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();

@@ -66,7 +66,7 @@ fn exchange(client: &Client, to: SocketAddr, seed: u64) {
 }
 
 #[test]
-fn every_client_stays_with_one_shard_whatever_its_port_and_family() {
+fn every_client_stays_with_one_shard() {
     let sharded = everywhere(Config::default());
     let servers = serve(&sharded);
     let clients: Vec<_> = (0..24).map(|n| engine(LOCAL[n % 2], Config::default())).collect();
@@ -131,7 +131,7 @@ fn shards_call_shards_and_servers_call_on_behalf_of_requests() {
 }
 
 #[test]
-fn a_closed_port_is_told_at_once_whichever_shard_hears_of_it() {
+fn a_closed_port_is_reported_at_once_to_any_shard() {
     let sharded = everywhere(Config::default());
     // Of ports that the system gives to nobody who asks for any.
     for n in 1..17 {
@@ -143,7 +143,7 @@ fn a_closed_port_is_told_at_once_whichever_shard_hears_of_it() {
 }
 
 #[test]
-fn nobody_joins_an_address_that_is_taken() {
+fn no_engine_joins_an_address_that_is_in_use() {
     let first = everywhere(Config::default());
     let alone = engine("127.0.0.1", Config::default());
     for at in [first.local_addr(), alone.local_addr()] {
@@ -162,7 +162,7 @@ fn nobody_joins_an_address_that_is_taken() {
 }
 
 #[test]
-fn servers_are_opened_at_all_shards_or_at_one_that_lost_its_own() {
+fn servers_are_opened_at_all_shards_or_at_one_without() {
     let sharded = everywhere(Config::default());
     let mut servers = sharded.serve().unwrap();
     drop(servers.remove(0));
@@ -181,7 +181,7 @@ fn servers_are_opened_at_all_shards_or_at_one_that_lost_its_own() {
 }
 
 #[test]
-fn a_drain_ends_all_shards_when_what_is_in_progress_there_is_answered() {
+fn a_drain_finishes_the_requests_of_all_shards() {
     let sharded = everywhere(Config::default());
     let servers = sharded.serve().unwrap();
     let clients: Vec<_> = (0..12).map(|_| engine("127.0.0.1", Config::default())).collect();
@@ -253,7 +253,7 @@ async fn each_shard_has_its_part_of_the_limits() {
 }
 
 #[test]
-fn an_inline_shard_calls_whom_it_hears_and_no_other() {
+fn an_inline_shard_only_calls_peers_that_it_hears() {
     let (_engines, servers) = ordinary(8);
     let at = "[::]:0".parse().unwrap();
     let mut shards = inline::Engine::sharded(at, SHARDS, Config::default()).unwrap();
@@ -284,7 +284,7 @@ fn an_inline_shard_calls_whom_it_hears_and_no_other() {
 }
 
 #[test]
-fn there_is_at_least_one_shard_and_no_more_than_the_limits_can_be_divided_between() {
+fn the_number_of_shards_is_limited_by_the_limits() {
     let at = "127.0.0.1:0".parse().unwrap();
     let refused = |shards, config| match Engine::sharded(at, shards, config) {
         Err(error @ OpenError::Shards { most, .. }) => {

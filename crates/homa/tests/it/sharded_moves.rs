@@ -138,7 +138,7 @@ fn options() -> CallOptions {
 }
 
 #[test]
-fn a_call_whose_client_comes_to_another_shard_is_executed_once() {
+fn a_call_runs_once_if_its_client_moves_to_another_shard() {
     // A new port is another engine's in three of four cases.
     for _ in 0..4 {
         let work = Arc::<Work>::default();
@@ -199,7 +199,7 @@ fn begin_elsewhere(
 }
 
 #[test]
-fn a_client_that_comes_back_to_its_first_shard_has_nothing_executed_twice() {
+fn no_call_runs_twice_if_a_client_returns_to_its_first_shard() {
     for gives_up in [false, true] {
         let work = Arc::<Work>::default();
         let (sharded, translator, client) = behind_a_translator(&work);

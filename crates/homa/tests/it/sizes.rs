@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use homa::driver::memory::{Faults, Network};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::inline::{Completion, Engine, Wait};
 use homa::{CallOptions, Config};
 
@@ -30,7 +30,7 @@ const SIZES: [usize; 16] = [
 ];
 
 /// Echoes one message after the other between two inline engines on this thread.
-fn echo_inline(network: &Network, sizes: &[usize]) -> (Engine, Engine) {
+fn echo_inline(network: &MemoryNetwork, sizes: &[usize]) -> (Engine, Engine) {
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
         Engine::with_driver(Box::new(driver), Config::default()).unwrap()
@@ -61,16 +61,16 @@ fn echo_inline(network: &Network, sizes: &[usize]) -> (Engine, Engine) {
 
 #[test]
 fn every_size_is_echoed_in_memory() {
-    let (client, server) = echo_inline(&Network::new(1, Faults::default()), &SIZES);
+    let (client, server) = echo_inline(&MemoryNetwork::new(1, NetworkFaults::default()), &SIZES);
     assert_eq!(server.metrics().protocol.requests_delivered, SIZES.len() as u64);
     assert_eq!(client.metrics().engine.send_memory_bytes, 0, "requests are released");
 }
 
 #[test]
 fn every_size_survives_loss_and_duplication() {
-    let faults = Faults::NONE.lost(10_000).duplicated(10_000);
+    let faults = NetworkFaults::NONE.lost(10_000).duplicated(10_000);
     for seed in 1..4 {
-        let (_, server) = echo_inline(&Network::new(seed, faults), &SIZES);
+        let (_, server) = echo_inline(&MemoryNetwork::new(seed, faults), &SIZES);
         let executed = server.metrics().protocol.requests_delivered;
         assert_eq!(executed, SIZES.len() as u64, "each request is executed once (seed {seed})");
     }

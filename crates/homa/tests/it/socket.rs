@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use homa::driver::wait;
-use homa::socket::{Failure, Incoming, ReceiveError, SendOptions, Socket, Wanted};
+use homa::socket::{CallFailure, ReceiveError, SendOptions, Socket, SocketEvent, Wanted};
 use homa::{CallError, CallOptions, Config, ReplyError};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 fn socket() -> Socket {
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
@@ -18,7 +18,8 @@ fn socket() -> Socket {
 }
 
 fn readable(socket: &Socket, within: Duration) -> bool {
-    wait(&[socket.as_fd().as_raw_fd()], None, Some(within)).unwrap()
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::try_from(within).unwrap()).unwrap() > 0
 }
 
 const NOW: Duration = Duration::ZERO;
@@ -26,13 +27,13 @@ const SOON: Duration = Duration::from_secs(5);
 
 fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
     match socket.receive(Wanted::Requests).unwrap() {
-        Incoming::Request { id, from, bytes, .. } => (id, from, bytes.into_vec()),
+        SocketEvent::Request { id, from, bytes, .. } => (id, from, bytes.into_vec()),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
+fn the_descriptor_is_readable_exactly_if_receive_succeeds() {
     let (a, b) = (socket(), socket());
     assert!(!readable(&b, NOW));
     assert_eq!(b.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
@@ -43,7 +44,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
     for _ in 0..3 {
         assert!(readable(&b, SOON));
         assert!(readable(&b, NOW), "looking changes nothing");
-        let Ok(Incoming::Request { id, from, bytes, .. }) = b.try_receive(Wanted::Any) else {
+        let Ok(SocketEvent::Request { id, from, bytes, .. }) = b.try_receive(Wanted::Any) else {
             panic!("readable, and nothing to receive");
         };
         assert_eq!(from, a.local_addr());
@@ -54,7 +55,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
     while cookies.len() < 3 {
         assert!(readable(&a, SOON));
         match a.try_receive(Wanted::Any).unwrap() {
-            Incoming::Response { cookie, result, from, .. } => {
+            SocketEvent::Response { cookie, result, from, .. } => {
                 assert_eq!((result.unwrap().len(), from), (100, b.local_addr()));
                 cookies.insert(cookie);
             }
@@ -70,7 +71,7 @@ fn the_descriptor_is_readable_exactly_when_something_can_be_received() {
 }
 
 #[test]
-fn a_private_call_is_only_for_those_who_name_it() {
+fn a_private_call_is_only_received_by_its_id() {
     let (a, b) = (socket(), socket());
     let options = SendOptions::default().private(true);
     let call = a.send(b.local_addr(), b"secret".to_vec(), &options).unwrap();
@@ -81,11 +82,11 @@ fn a_private_call_is_only_for_those_who_name_it() {
     let (id, ..) = request(&b);
     b.reply(id, None, b"answer".to_vec()).unwrap();
     match a.receive(Wanted::Any).unwrap() {
-        Incoming::Response { id, .. } => assert_eq!(id, second),
+        SocketEvent::Response { id, .. } => assert_eq!(id, second),
         other => panic!("{other:?}"),
     }
     assert!(!readable(&a, NOW));
-    let Incoming::Response { id, result, .. } = a.receive(Wanted::Call(call)).unwrap() else {
+    let SocketEvent::Response { id, result, .. } = a.receive(Wanted::Call(call)).unwrap() else {
         panic!("not a response")
     };
     assert_eq!((id, &result.unwrap()[..]), (call, &b"answer"[..]));
@@ -101,11 +102,11 @@ fn an_answer_is_given_once_to_the_client_that_asked() {
     assert_eq!(b.reply(id, Some(from), ""), Err(ReplyError::EmptyMessage));
     assert_eq!(b.reply(id, Some(from), vec![2]), Ok(()));
     assert_eq!(b.reply(id, Some(from), vec![2]), Err(ReplyError::Gone));
-    assert!(matches!(a.receive(Wanted::Any), Ok(Incoming::Response { .. })));
+    assert!(matches!(a.receive(Wanted::Any), Ok(SocketEvent::Response { .. })));
 }
 
 #[test]
-fn an_aborted_call_ends_as_asked_and_its_server_may_still_answer() {
+fn an_aborted_call_ends_and_its_server_may_still_answer() {
     let (a, b) = (socket(), socket());
     let silent = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
     let loud = a.send(b.local_addr(), vec![1], &SendOptions::default()).unwrap();
@@ -115,8 +116,8 @@ fn an_aborted_call_ends_as_asked_and_its_server_may_still_answer() {
     assert!(!readable(&a, NOW));
     a.abort_all(Some(42));
     match a.receive(Wanted::Any).unwrap() {
-        Incoming::Response { id, result, .. } => {
-            assert_eq!((id, result.unwrap_err()), (loud, Failure::Aborted(42)));
+        SocketEvent::Response { id, result, .. } => {
+            assert_eq!((id, result.unwrap_err()), (loud, CallFailure::Aborted(42)));
         }
         other => panic!("{other:?}"),
     }
@@ -138,16 +139,16 @@ fn a_call_that_fails_says_which_and_why() {
     let options = SendOptions::from(soon).cookie(9);
     let call = a.send(b.local_addr(), vec![1], &options).unwrap();
     match a.receive(Wanted::Responses).unwrap() {
-        Incoming::Response { id, cookie, result, .. } => {
+        SocketEvent::Response { id, cookie, result, .. } => {
             assert_eq!((id, cookie), (call, 9));
-            assert_eq!(result.unwrap_err(), Failure::Call(CallError::DeadlineExceeded));
+            assert_eq!(result.unwrap_err(), CallFailure::Call(CallError::DeadlineExceeded));
         }
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_drain_lets_those_who_wait_for_a_response_have_it() {
+fn a_drain_lets_waiting_threads_receive_their_responses() {
     let (a, b) = (Arc::new(socket()), socket());
     let send = |private| {
         let options = SendOptions::default().private(private);
@@ -173,7 +174,7 @@ fn a_drain_lets_those_who_wait_for_a_response_have_it() {
         b.reply(id, Some(from), bytes).unwrap();
     }
     let ends = waits.map(|wait| match wait.join().unwrap() {
-        Ok(Incoming::Response { id, result, .. }) => Ok((id, result.unwrap().len())),
+        Ok(SocketEvent::Response { id, result, .. }) => Ok((id, result.unwrap().len())),
         Ok(other) => panic!("{other:?}"),
         Err(error) => Err(error),
     });
@@ -186,7 +187,7 @@ fn a_drain_lets_those_who_wait_for_a_response_have_it() {
 }
 
 #[test]
-fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
+fn many_threads_share_two_sockets_as_client_and_server() {
     let sockets = [Arc::new(socket()), Arc::new(socket())];
     const THREADS: usize = 4;
     const CALLS: usize = 250;
@@ -201,10 +202,10 @@ fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
                     let call = here.send(there, bytes.clone(), &options).unwrap();
                     loop {
                         match here.receive(Wanted::CallOrRequests(call)) {
-                            Ok(Incoming::Request { id, bytes, .. }) => {
+                            Ok(SocketEvent::Request { id, bytes, .. }) => {
                                 here.reply(id, None, bytes.into_vec()).unwrap();
                             }
-                            Ok(Incoming::Response { id, result, .. }) => {
+                            Ok(SocketEvent::Response { id, result, .. }) => {
                                 assert_eq!((id, &result.unwrap()[..]), (call, &bytes[..]));
                                 break;
                             }
@@ -215,7 +216,7 @@ fn many_threads_share_two_sockets_that_are_client_and_server_at_once() {
                 // Others may still wait for answers from here.
                 loop {
                     match here.receive(Wanted::Requests) {
-                        Ok(Incoming::Request { id, bytes, .. }) => {
+                        Ok(SocketEvent::Request { id, bytes, .. }) => {
                             here.reply(id, None, bytes.into_vec()).unwrap();
                         }
                         Ok(other) => panic!("{other:?}"),

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::memory::{Faults, MemoryDriver, Network};
-use homa::driver::{Driver, Gather, Outbox, Piece, Train};
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
 use homa::inline::{self, Completion, Wait};
 use homa::proto::{self, LinkId, Rate, Span};
 use homa::{CallError, CallOptions, Config, Engine};
@@ -44,7 +44,7 @@ impl Gather for Nothing {
 }
 
 /// Sends datagrams that mean nothing.
-fn noise(from: &mut MemoryDriver, to: SocketAddr, count: usize) {
+fn noise(from: &mut impl Driver, to: SocketAddr, count: usize) {
     let bytes = vec![0xee; 40];
     let train = Train {
         to,
@@ -56,7 +56,7 @@ fn noise(from: &mut MemoryDriver, to: SocketAddr, count: usize) {
         len: bytes.len(),
         pieces: 0..1,
     };
-    let pieces = vec![Piece::Buffered(0..bytes.len())];
+    let pieces = vec![TrainPiece::Buffered(0..bytes.len())];
     let outbox = Outbox { bytes, pieces, trains: vec![train] };
     (0..count).for_each(|_| from.send(&outbox, &Nothing));
 }
@@ -78,9 +78,9 @@ fn introduce(client: &mut inline::Engine, server: &mut inline::Engine) {
 }
 
 #[test]
-fn timers_wait_for_what_lay_in_the_sockets() {
+fn timers_wait_until_earlier_arrivals_are_read() {
     for (profile, config) in profiles(Duration::from_millis(100)) {
-        let network = Network::new(1, Faults::default());
+        let network = MemoryNetwork::new(1, NetworkFaults::default());
         let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
         let inline = |at| inline::Engine::with_driver(Box::new(open(at)), config.clone()).unwrap();
         let (mut server, mut client) = (inline("10.0.0.1:1"), inline("10.0.0.2:2"));
@@ -114,7 +114,7 @@ fn timers_wait_for_what_lay_in_the_sockets() {
 
 #[test]
 fn timers_run_while_packets_arrive_without_end() {
-    let network = Network::new(1, Faults::default());
+    let network = MemoryNetwork::new(1, NetworkFaults::default());
     let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
     let mut stranger = open("10.0.0.3:3");
     let driver = open("10.0.0.2:2");
@@ -122,7 +122,7 @@ fn timers_run_while_packets_arrive_without_end() {
     noise(&mut stranger, driver.local()[0], 4_000);
     let silent = open("10.0.0.1:1");
     // There always is something in its socket.
-    let hook = move |driver: &MemoryDriver| noise(&mut stranger, driver.local()[0], 64);
+    let hook = move |driver: &dyn Driver| noise(&mut stranger, driver.local()[0], 64);
     let flooded = Box::new(Before { driver, hook });
     let mut client = inline::Engine::with_driver(flooded, Config::default()).unwrap();
     let options = CallOptions::deadline(Duration::from_millis(50));

@@ -8,10 +8,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::{Driver, Gather, Outbox, Piece, Train, bpf::Capabilities, xdp::XdpDriver};
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
 use homa::metrics::Metrics;
 use homa::proto::{LinkId, Span};
 use homa::{CallOptions, Config, Engine, OpenError};
+use homa_bpf::Capabilities;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::alone::{process_of, this_test};
@@ -40,7 +41,7 @@ impl Net {
             return None;
         }
         let [client, server] = Host::pair()?;
-        let tried = client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20));
+        let tried = client.run(|| <dyn Driver>::xdp(SocketAddr::from((CLIENT, 0)), 1 << 20));
         if let Err(error) = tried {
             skip::test(&format!("AF_XDP ({error})"));
             return None;
@@ -154,7 +155,7 @@ fn messages_of_all_sizes_pass_between_both_kinds_of_peer() {
 }
 
 #[test]
-fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+fn a_server_at_every_address_answers_from_the_address_asked() {
     let Some(net) = Net::new() else { return };
     net.server.ip("addr add 10.8.0.3/24 dev far");
     let to = [IpAddr::from([10, 8, 0, 3]), ips(false).1];
@@ -186,7 +187,7 @@ fn frames_pass_through_interfaces_of_vlans() {
 }
 
 #[test]
-fn an_interface_whose_driver_knows_no_xdp_serves_all_the_same() {
+fn an_interface_without_driver_support_works_in_generic_mode() {
     let Some(net) = Net::new() else { return };
     let made = net
         .server
@@ -242,7 +243,7 @@ fn packets_larger_than_a_frame_take_the_sockets_way() {
 }
 
 #[test]
-fn a_link_whose_mtu_shrinks_goes_on() {
+fn a_link_whose_mtu_shrinks_continues_to_work() {
     let Some(net) = Net::new() else { return };
     let (from, to) = ips(true);
     let config = Config::default();
@@ -259,7 +260,7 @@ fn a_link_whose_mtu_shrinks_goes_on() {
 }
 
 #[test]
-fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
+fn foreign_frames_pass_and_malformed_ones_are_counted() {
     let Some(net) = Net::new() else { return };
     net.server.ip("address add 10.8.0.9/24 dev far");
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, PORT)), &Config::default());
@@ -298,7 +299,7 @@ fn what_is_not_for_us_passes_and_what_is_malformed_is_counted() {
 }
 
 #[test]
-fn the_port_of_a_server_that_ended_is_left_to_others_also_when_addresses_change() {
+fn the_port_of_an_ended_server_is_free_after_address_changes() {
     let Some(net) = Net::new() else { return };
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, 0)), &Config::default());
     let served = net.server.run(|| echo(server.serve().unwrap()));
@@ -337,7 +338,7 @@ fn the_port_of_a_server_that_ended_is_left_to_others_also_when_addresses_change(
 }
 
 #[test]
-fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
+fn frames_of_an_interface_that_is_down_are_not_queued() {
     struct NoMessages;
     impl Gather for NoMessages {
         fn bytes(&self, _: Span) -> &[u8] {
@@ -347,11 +348,11 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
     let Some(net) = Net::new() else { return };
     let link = LinkId(0);
     let mut driver =
-        net.client.run(|| XdpDriver::new(SocketAddr::from((CLIENT, 0)), 1 << 20).unwrap());
+        net.client.run(|| <dyn Driver>::xdp(SocketAddr::from((CLIENT, 0)), 1 << 20).unwrap());
     let (to, tos, pieces) = (SocketAddr::from((SERVER, PORT)), 0, 0..1);
     let (datagram, len, source) = (100, 100, None);
     let train = Train { to, link, socket: 0, source, tos, datagram, len, pieces };
-    let (bytes, pieces) = (vec![0; 100], vec![Piece::Buffered(0..100)]);
+    let (bytes, pieces) = (vec![0; 100], vec![TrainPiece::Buffered(0..100)]);
     let outbox = Outbox { bytes, pieces, trains: vec![train] };
     let mut goes_in_a_frame = || {
         let before = driver.counters().frames_sent;
@@ -376,10 +377,10 @@ fn what_an_interface_that_is_down_has_not_sent_is_no_queue() {
 }
 
 #[test]
-fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
+fn no_frame_memory_is_lost_when_too_many_frames_arrive() {
     let Some(net) = Net::new() else { return };
     let at = SocketAddr::from((SERVER, PORT));
-    let mut driver = net.server.run(|| XdpDriver::new(at, 1 << 16).unwrap());
+    let mut driver = net.server.run(|| <dyn Driver>::xdp(at, 1 << 16).unwrap());
     // The system would leave checksums to a card, and such packets to itself.
     let sender = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
     let sender = sender.unwrap();
@@ -413,7 +414,7 @@ fn no_frame_is_lost_for_good_when_more_arrives_than_there_is_room_for() {
 }
 
 #[test]
-fn one_engine_can_use_an_interface_and_others_are_told_so() {
+fn only_one_engine_can_use_an_interface() {
     let Some(net) = Net::new() else { return };
     let first = Way::Xdp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
     let open = |at: &str| {
@@ -477,7 +478,7 @@ fn a_process_that_is_killed_leaves_nothing_attached() {
 }
 
 #[test]
-fn a_process_without_the_privilege_is_told_what_is_missing() {
+fn without_the_privilege_the_error_lists_what_is_missing() {
     if std::env::var_os(CHILD).is_some() {
         let error = Engine::xdp(SocketAddr::from((CLIENT, 0)), Config::default()).unwrap_err();
         assert!(matches!(error, OpenError::NeedsXdp { .. }), "{error}");

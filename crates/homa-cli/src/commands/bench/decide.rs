@@ -57,8 +57,10 @@ pub enum Fit {
     Comfortable,
     /// Within every limit.
     Tight,
-    /// Beyond a limit.
+    /// Beyond a limit under load, for a moment.
     Disturbed,
+    /// Beyond a limit without any load, several times in a row.
+    Unusable,
 }
 
 impl Fit {
@@ -168,27 +170,26 @@ pub fn next(asked: &Asked, history: &History, left: Duration) -> Next {
 /// Chooses the rate of the first round.
 fn first_round(asked: &Asked, trials: &[(u64, Fit)], left: Duration) -> Next {
     let begin = |link| Next::Begin { link, arrivals: arrivals(asked, link, left) };
-    if let Some(link) = asked.link {
-        return match trials.last() {
-            _ if asked.anyway => begin(link),
-            None => Next::Try(link),
-            Some((_, Fit::Disturbed)) if asked.simulable => Next::Answer(simulated(asked)),
-            Some(_) => begin(link),
+    let Some(&(link, fit)) = trials.last() else {
+        return match asked.link {
+            Some(link) if asked.anyway => begin(link),
+            link => Next::Try(link.unwrap_or(RATES[0])),
         };
+    };
+    if fit == Fit::Comfortable {
+        return begin(link);
     }
-    match trials.last() {
-        Some((link, Fit::Comfortable)) => return begin(*link),
-        Some((link, _)) if lower(*link).is_some() => {}
-        // The slowest rate is measured without a margin, too.
-        Some((link, Fit::Tight)) => return begin(*link),
-        Some((_, Fit::Disturbed)) if asked.simulable && !asked.anyway => {
-            return Next::Answer(simulated(asked));
-        }
-        Some((link, _)) => return begin(*link),
-        None => return Next::Try(RATES[0]),
+    if let (None, Some(link)) = (asked.link, lower(link)) {
+        return Next::Try(link);
     }
-    let link = trials.last().and_then(|(link, _)| lower(*link));
-    Next::Try(link.unwrap_or(RATES[0]))
+    // No rate is comfortable. A moment's trial is not the last word if the rack is usable at all,
+    // because each row is measured for longer, and again if it is disturbed.
+    let tight = trials.iter().rev().find(|(_, fit)| *fit == Fit::Tight);
+    match (tight, fit) {
+        (Some(&(link, _)), _) => begin(link),
+        (None, Fit::Unusable) if asked.simulable && !asked.anyway => Next::Answer(simulated(asked)),
+        (None, _) => begin(link),
+    }
 }
 
 /// Chooses the next row of a round, another round, or the answer.
@@ -281,7 +282,7 @@ pub fn verdict(strict: bool, broken: bool, all_valid: bool, simulated: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::Family::{Homa, Tcp};
-    use super::Fit::{Comfortable, Disturbed, Tight};
+    use super::Fit::{Comfortable, Disturbed, Tight, Unusable};
     use super::*;
 
     const M: u64 = 1_000_000;
@@ -340,7 +341,7 @@ mod tests {
         // fastest rate, no row valid at any rate, and an idle rack that fails its check.
         type Machine = (&'static str, fn(u64) -> Fit, fn(u64, usize, usize) -> bool, RowSource);
         let simulated = RowSource::Simulated(100 * M);
-        let machines: [Machine; 9] = [
+        let machines: [Machine; 10] = [
             (
                 "TCP is disturbed at 100",
                 |_| Comfortable,
@@ -361,7 +362,8 @@ mod tests {
             ),
             ("nothing is ever valid", |_| Comfortable, |_, _, _| false, simulated),
             ("TCP is never valid", |_| Comfortable, |_, r, _| r < 2, simulated),
-            ("the idle rack fails its check", |_| Disturbed, |_, _, _| true, simulated),
+            ("the idle rack fails its check", |_| Unusable, |_, _, _| true, simulated),
+            ("every trial is disturbed", |_| Disturbed, |_, _, _| true, RowSource::Measured(0)),
             (
                 "only 25 is comfortable",
                 |l| if l <= 25 * M { Comfortable } else { Tight },
@@ -371,7 +373,7 @@ mod tests {
             ("no rate is comfortable", |_| Tight, |_, _, _| true, RowSource::Measured(0)),
             (
                 "disturbed except at 12.5",
-                |l| if l < 13 * M { Tight } else { Disturbed },
+                |l| if l < 13 * M { Tight } else { Unusable },
                 |_, _, n| n == 1,
                 RowSource::Measured(0),
             ),
@@ -384,15 +386,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tight_rate_is_measured_if_slower_ones_are_disturbed() {
+        let fit = |link| if link == 50 * M { Tight } else { Disturbed };
+        let (answer, history, _) = play(&asked(), fit, |_, _, _| true);
+        assert_eq!((answer, history.rounds[0].link), (RowSource::Measured(0), 50 * M));
+    }
+
+    #[test]
     fn a_rate_that_was_asked_for_is_kept() {
         let asked = Asked { link: Some(50 * M), ..asked() };
         let (answer, history, _) = play(&asked, |_| Tight, |_, row, _| row != 2);
         assert_eq!((answer, history.rounds.len()), (RowSource::Measured(0), 1));
         assert_eq!(history.rounds[0].runs[2], [false, false]);
-        let (answer, history, _) = play(&asked, |_| Disturbed, |_, _, _| true);
+        let (answer, history, _) = play(&asked, |_| Unusable, |_, _, _| true);
         assert_eq!((answer, history.rounds.len()), (RowSource::Simulated(50 * M), 0));
         let anyway = Asked { anyway: true, ..asked };
-        let (answer, history, _) = play(&anyway, |_| Disturbed, |_, _, _| false);
+        let (answer, history, _) = play(&anyway, |_| Unusable, |_, _, _| false);
         assert_eq!((answer, history.trials.len()), (RowSource::Measured(0), 0));
     }
 

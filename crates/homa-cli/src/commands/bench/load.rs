@@ -184,22 +184,27 @@ impl Rows for Loaded {
     }
 }
 
-/// Finds the link rate at which `homa bench` without options would measure on this machine, by the
-/// same trials: the last one is the rate, unless it was disturbed.
-pub fn find(args: &Args, inside: &Isolation) -> Result<Vec<Trial>, Failure> {
+/// Tries the link rates that `homa bench` without options would try on this machine. Returns the
+/// trials and the rate at which it would measure; `None` if it would simulate.
+pub fn find(args: &Args, inside: &Isolation) -> Result<(Vec<Trial>, Option<u64>), Failure> {
     let planned = args.rows();
     let rows = trial::families(&planned);
     let asked = Asked { link: None, rows, duration: None, anyway: false, simulable: true };
     let (mut racks, mut history, mut trials) = (Racks::new(inside), History::default(), Vec::new());
-    while let Next::Try(link) = next(&asked, &history, budget(&asked)) {
-        let args = trial::arguments(args, link);
-        let rows = (planned[0], &trial::demanding(&planned)[..]);
-        let trial = trial::run(&args, &mut racks, rows, &Loaded::new(&args)?);
-        let trial = trial.hint("`homa bench` simulates its rows instead")?;
-        history.trials.push((link, trial.fit));
-        trials.push(trial);
+    loop {
+        match next(&asked, &history, budget(&asked)) {
+            Next::Try(link) => {
+                let args = trial::arguments(args, link);
+                let rows = (planned[0], &trial::demanding(&planned)[..]);
+                let trial = trial::run(&args, &mut racks, rows, &Loaded::new(&args)?);
+                let trial = trial.hint("`homa bench` simulates its rows instead")?;
+                history.trials.push((link, trial.fit));
+                trials.push(trial);
+            }
+            Next::Begin { link, .. } => return Ok((trials, Some(link))),
+            _ => return Ok((trials, None)),
+        }
     }
-    Ok(trials)
 }
 
 /// Whether a file can be written, without making it: a run that fails leaves none behind.

@@ -27,7 +27,6 @@ mod units;
 mod workflow;
 
 pub use args::Args;
-pub use decide::Fit;
 pub use load::find;
 pub use marking::threshold;
 

@@ -32,11 +32,11 @@ pub struct Trial {
 
 impl Trial {
     fn of(link: u64, row: Option<Transport>, worst: &CheckedValue) -> Self {
-        let found = match row {
-            None => format!("without any load, {}", worst.detail),
-            Some(row) => format!("under {row}, {}", worst.detail),
+        let (fit, found) = match row {
+            None => (Fit::Unusable, format!("without any load, {}", worst.detail)),
+            Some(row) => (Fit::of_strain(worst.strain), format!("under {row}, {}", worst.detail)),
         };
-        Self { link, fit: Fit::of_strain(worst.strain), found: Some(found) }
+        Self { link, fit, found: Some(found) }
     }
 
     /// The trial for people.
@@ -45,7 +45,8 @@ impl Trial {
         let fit = match self.fit {
             Fit::Comfortable => "this machine keeps up",
             Fit::Tight => "too little margin",
-            Fit::Disturbed => "too fast for this machine now",
+            Fit::Disturbed => "disturbed",
+            Fit::Unusable => "this machine is too busy",
         };
         format!("links of {}: {fit}: {found}", rate(self.link))
     }
@@ -145,7 +146,7 @@ mod tests {
         let detail = "the lowest class filled 84 % of the link meanwhile (at least 90 %)".into();
         let failed = CheckedValue { name: "strict priority", detail, strain: 1.07 };
         let said = Trial::of(25_000_000, None, &failed).sentence();
-        assert!(said.starts_with("links of 25 Mbit/s: too fast for this machine now"), "{said}");
+        assert!(said.starts_with("links of 25 Mbit/s: this machine is too busy"), "{said}");
         assert!(said.ends_with("84 % of the link meanwhile (at least 90 %)"), "{said}");
     }
 }

@@ -7,6 +7,7 @@ use homa::CallError;
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
+use super::pace::Rates;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{Format, json, line};
 
@@ -40,13 +41,13 @@ fn said(error: &CallError) -> String {
 }
 
 impl Ended {
-    /// A call of so many bytes was answered after that time.
+    /// Counts a call of this many bytes that was answered after that time.
     pub fn answered(&mut self, bytes: usize, took: Duration) {
         self.bytes += bytes as u64;
         self.answered_ns.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// A call of so many bytes was not.
+    /// Counts a call of this many bytes that failed.
     pub fn failed(&mut self, bytes: usize, error: &CallError) {
         self.bytes += bytes as u64;
         let kind = discriminant(error);
@@ -66,7 +67,7 @@ impl Ended {
         self.answered_ns.len() as u64 + self.failures()
     }
 
-    /// In numbers, after so much time.
+    /// The summary after this time.
     pub fn summary(self, took: Duration) -> Summary {
         let (calls, failed) = (self.calls(), self.failures());
         let mut errors = self.errors;
@@ -88,6 +89,9 @@ impl Ended {
             p99_us: us(sorted.percentile(Percentile::P99)),
             p999_us: us(sorted.percentile(Percentile::P999)),
             max_us: us(sorted.at_rank(sorted.len())),
+            offered_per_second: None,
+            reached_per_second: None,
+            rates: None,
             errors: errors.collect(),
             histogram: histogram(sorted.values()),
         }
@@ -101,12 +105,20 @@ pub struct Summary {
     pub calls: u64,
     /// Calls without an answer.
     pub failed: u64,
-    /// Bytes of each request; where they differ, their mean.
+    /// Bytes of each request; if they differ, their mean.
     pub bytes: u64,
     /// From the first call to the end of the last one.
     pub seconds: f64,
     /// Answers in each of these seconds.
     pub answers_per_second: f64,
+    /// Calls that were due per second, with a rate; over the same calls as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_per_second: Option<f64>,
+    /// Calls that ended per second, with a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached_per_second: Option<f64>,
+    #[serde(skip)]
+    rates: Option<Rates>,
     /// Fastest.
     pub min_us: Option<f64>,
     /// Median.
@@ -160,13 +172,34 @@ fn histogram(sorted_ns: &[u64]) -> Vec<Bin> {
 }
 
 impl Summary {
-    /// Prints it, and the hint where no call was answered; any without an answer is a failed check.
+    /// With the rates at which calls were due and ended.
+    pub fn at_rates(self, rates: Option<Rates>) -> Self {
+        let tenths = |rate: f64| (rate * 10.0).round() / 10.0;
+        Self {
+            offered_per_second: rates.map(|rates| tenths(rates.offered)),
+            reached_per_second: rates.map(|rates| tenths(rates.reached)),
+            rates,
+            ..self
+        }
+    }
+
+    /// Prints it, and the hint if no call was answered. A call without an answer is a failed check,
+    /// and so is a lower rate than the offered one.
     pub fn finish(&self, format: Format, hint: &str) -> Outcome {
         self.print(format)?;
         if self.failed == self.calls {
             eprintln!("hint: {hint}");
         }
-        Ok(if self.failed > 0 || self.calls == 0 { Verdict::CheckFailed } else { Verdict::Passed })
+        let behind = self.rates.filter(|rates| rates.is_behind);
+        if let Some(Rates { offered, reached, .. }) = behind {
+            eprintln!(
+                "hint: only {reached:.1} of {offered:.1} calls/s were reached, so the latencies \
+                 are those of a backlog: choose a lower --rate or a smaller --size, or a higher \
+                 --concurrency if neither side is busy"
+            );
+        }
+        let failed = self.failed > 0 || self.calls == 0 || behind.is_some();
+        Ok(if failed { Verdict::CheckFailed } else { Verdict::Passed })
     }
 
     fn print(&self, format: Format) -> Result<(), Failure> {
@@ -174,8 +207,9 @@ impl Summary {
             return json(self);
         }
         let us = |time: Option<f64>| time.map_or("-".into(), |us| format!("{us:.1}"));
+        let rates = self.rates.map_or_else(String::new, |rates| format!("; {rates}"));
         line(format!(
-            "{} calls of {} B in {:.1} s, {} without an answer, {} answers/s",
+            "{} calls of {} B in {:.1} s, {} without an answer, {} answers/s{rates}",
             self.calls, self.bytes, self.seconds, self.failed, self.answers_per_second
         ));
         line(format!(
@@ -193,7 +227,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Prints the histogram as bars, where people read.
+    /// Prints the histogram as bars in the format for people.
     pub fn bars(&self, format: Format) {
         if format == Format::Json {
             return;

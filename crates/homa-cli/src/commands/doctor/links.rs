@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use homa::egress::{self, Egress, LinkRate};
+use homa::doctor;
 use serde::Serialize;
 
 /// An interface and the rate of its link.
@@ -17,10 +17,10 @@ pub struct DoctorLink {
 }
 
 impl DoctorLink {
-    fn new(egress: Egress) -> Self {
-        let Egress { interface, kind, rate, because, .. } = egress;
-        let rate_gbps = rate.rate().map(|rate| rate.0 as f64 / 1e9);
-        Self { interface, kind, rate_gbps, certainty: rate.word(), because }
+    fn new(link: doctor::Link) -> Self {
+        let doctor::Link { interface, kind, rate, certainty, because, .. } = link;
+        let rate_gbps = rate.map(|rate| rate.0 as f64 / 1e9);
+        Self { interface, kind, rate_gbps, certainty, because }
     }
 
     /// Interface, kind, rate, certainty, reason.
@@ -37,15 +37,15 @@ impl DoctorLink {
 
     /// True when the rate is not for sure.
     pub fn is_uncertain(&self) -> bool {
-        [LinkRate::Unknown.word(), "guess"].contains(&self.certainty)
+        ["unknown", "guess"].contains(&self.certainty)
     }
 }
 
 /// All that are up, or the one that packets to a peer leave by; none when the kernel does not say.
 pub fn all(peer: Option<IpAddr>) -> Vec<DoctorLink> {
     let found = match peer {
-        Some(peer) => egress::toward(peer).into_iter().collect(),
-        None => egress::interfaces().unwrap_or_default(),
+        Some(peer) => doctor::link_to(peer).into_iter().collect(),
+        None => doctor::links().unwrap_or_default(),
     };
     found.into_iter().map(DoctorLink::new).collect()
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use homa::driver::xdp::missing_capabilities;
+use homa::doctor::missing_xdp_capabilities;
 use homa_testbed::{Isolation, VethPair};
 use nix::sys::prctl::{get_timerslack, set_timerslack};
 
@@ -146,7 +146,7 @@ fn wake_up_time() -> io::Result<Duration> {
 pub fn namespaces() -> Vec<Check> {
     let name = "namespaces";
     // In a user namespace it seems to have all.
-    let missing = missing_capabilities();
+    let missing = missing_xdp_capabilities();
     let inside = match homa_testbed::isolate() {
         Ok(inside) => inside,
         Err(error) => {
@@ -185,8 +185,8 @@ pub fn namespaces() -> Vec<Check> {
 /// trials as `bench` itself.
 fn rack(inside: &Isolation) -> Check {
     let simulates = "`bench` simulates its rows and says so";
-    let trials = match bench::find(&bench::Args::defaults(), inside) {
-        Ok(trials) => trials,
+    let (trials, chosen) = match bench::find(&bench::Args::defaults(), inside) {
+        Ok(found) => found,
         Err(failure) => {
             return Check::new("rack", Status::Missing, "cannot be built", simulates)
                 .remedy(failure.to_string());
@@ -194,9 +194,9 @@ fn rack(inside: &Isolation) -> Check {
     };
     let found: Vec<String> = trials.iter().map(|trial| trial.sentence()).collect();
     let found = found.join("; ");
-    match trials.last().filter(|trial| trial.fit != bench::Fit::Disturbed) {
-        Some(trial) => {
-            let rate = values::show_rate(trial.link);
+    match chosen {
+        Some(link) => {
+            let rate = values::show_rate(link);
             let consequence = format!("`bench` measures over links of {rate}");
             Check::new("rack", Status::Ok, found, consequence)
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use homa::driver::xdp::XdpDriver;
+use homa::driver::Driver;
 use homa_testbed::{Namespace, VethPair};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -187,7 +187,7 @@ pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
         }
         ([], Some(end)) => {
             let at = SocketAddr::from((VethPair::ADDRESSES[0], 0));
-            match end.run(|| Ok(XdpDriver::new(at, 1 << 20).map(drop))) {
+            match end.run(|| Ok(<dyn Driver>::xdp(at, 1 << 20).map(drop))) {
                 Ok(Ok(())) => {
                     return Check::new("af_xdp", Status::Ok, "redirects frames of a veth", uses);
                 }

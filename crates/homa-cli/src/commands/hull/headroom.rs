@@ -48,7 +48,7 @@ fn drain(text: &str) -> Result<f64, String> {
     values::load(text).map_err(|_| must.into())
 }
 
-/// What was asked for.
+/// The request.
 #[derive(Debug, Serialize)]
 struct Config {
     link_bps: u64,

@@ -56,7 +56,7 @@ impl Encapsulation {
     }
 }
 
-/// What is known of a packet.
+/// Knowledge about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Everything.
@@ -94,12 +94,12 @@ pub struct Homa {
 /// Why ICMP says that a Homa packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody listens at the port.
+    /// No socket listens at the port.
     Port,
     /// The host does not speak the protocol.
     Protocol,
-    /// It is larger than the next link of its path takes, of so many bytes: the sender cuts smaller
-    /// ones, and its RPC goes on.
+    /// It is larger than the MTU of the next link of its path, which is this many bytes. The sender
+    /// then sends smaller ones, and its RPC continues.
     TooBig(u32),
     /// Another code of "destination unreachable".
     Other(u8),
@@ -151,18 +151,18 @@ pub struct Dissector {
     ports: Vec<u16>,
     sockets: BTreeSet<SocketAddr>,
     scratch: Vec<u8>,
-    /// What was found in UDP.
+    /// Findings in UDP.
     pub datagrams: Datagrams,
 }
 
-/// Counts of datagrams, of which a frame may hold a train.
+/// Counts of datagrams; a frame may hold a train of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Datagrams {
     /// Datagrams, each as the network sees it.
     pub all: u64,
     /// Frames with several of them.
     pub trains: u64,
-    /// Frames with so little of a long packet that nobody can tell how many it holds.
+    /// Frames with too little of a long packet to count its datagrams.
     pub unclear: u64,
 }
 
@@ -404,7 +404,7 @@ fn whole<'a>(scratch: &'a mut Vec<u8>, payload: Payload<'a>) -> &'a [u8] {
     scratch
 }
 
-/// What a decoded packet tells of which `seen` was captured out of `length` bytes.
+/// Findings in a decoded packet; `seen` of its `length` bytes were captured.
 fn known(
     decoded: Result<(Packet, RequestExtensions), DropReason>,
     seen: &[u8],

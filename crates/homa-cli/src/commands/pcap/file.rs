@@ -6,8 +6,8 @@
 //! bytes are taken as they come. A file that breaks off or contradicts itself yields every frame
 //! before that place, then says where and how.
 //!
-//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng that hold no
-//! frames but for interface statistics, and comments but for the one that marks one-way messages.
+//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng without
+//! frames except interface statistics, comments except the one that marks one-way messages.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -46,9 +46,9 @@ pub enum ReadError {
     },
     /// Broken at a byte offset.
     Damaged {
-        /// Where the record begins that cannot be read.
+        /// Offset of the record that cannot be read.
         at: u64,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
 }
@@ -124,7 +124,7 @@ pub struct CaptureReader<R> {
     /// Ended, properly or not.
     over: bool,
     record: Vec<u8>,
-    /// Where the frame's bytes are in `record`.
+    /// Range of the frame's bytes in `record`.
     frame: std::ops::Range<usize>,
 }
 
@@ -262,7 +262,7 @@ impl<R: Read> CaptureReader<R> {
         self.body(length, 12, start)
     }
 
-    /// Reads the rest of a block of which `read` bytes were read: its body, and its length again.
+    /// Reads the rest of a block after its first `read` bytes: its body, and its length again.
     fn body(&mut self, length: u32, read: u32, start: u64) -> Result<(), ReadError> {
         self.believe(length, start)?;
         if length < read + 4 || !length.is_multiple_of(4) {
@@ -355,7 +355,7 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Memory grows with what is there, not with what is announced.
+    /// Memory grows with the bytes that are there, not with the announced length.
     fn take(&mut self, bytes: usize) -> Result<usize, ReadError> {
         self.record.clear();
         let input = (&mut self.input).take(bytes as u64);
@@ -404,7 +404,7 @@ fn describe(order: Order, body: &[u8]) -> Option<Interface> {
     Some(interface)
 }
 
-/// The options of a block from an offset on: their codes, and where their values begin.
+/// The options of a block from an offset on: their codes, and the offsets of their values.
 fn options(order: Order, body: &[u8], mut next: usize) -> impl Iterator<Item = (u16, usize)> {
     std::iter::from_fn(move || {
         let (code, length) = (order.u16(body, next)?, order.u16(body, next + 2)?);

@@ -1,10 +1,10 @@
 //! From a captured frame to the IP packet in it: link layers, VLAN tags, IPv4, IPv6.
 //!
 //! Lengths come from the IP header, so that padding behind a short packet is not taken for content,
-//! and a packet of which the capture kept only the beginning still has its true length. Nothing is
-//! reassembled: a fragment is recognised and counted.
+//! and a truncated packet still has its true length. Nothing is reassembled: a fragment is
+//! recognised and counted.
 //!
-//! Left out: tunnels, and link layers on which nobody carries Homa.
+//! Left out: tunnels, and link layers that do not carry Homa in practice.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -80,8 +80,8 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// VLAN tags: customer, provider, and an older provider's.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Longest packet that is believed where the IP header does not say how long it is, bytes: more
-/// than a kernel hands to a card at a time.
+/// Longest packet that is accepted if the IP header has no length, bytes: more than a kernel hands
+/// to a card at a time.
 const MAX_LENGTH: usize = 256 << 10;
 /// Most extension headers that an IPv6 packet is believed to have.
 const MAX_EXTENSIONS: usize = 16;

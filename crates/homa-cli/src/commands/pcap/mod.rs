@@ -170,8 +170,8 @@ fn open(file: &str) -> Result<CaptureReader<BufReader<Input>>, Failure> {
     })
 }
 
-/// Lets Ctrl-C end the program that writes into our pipe, not this one: its capture then ends, and
-/// is told to the end. At a terminal nobody else ends, so there nothing changes.
+/// Ctrl-C should end the program that writes into our pipe, not this one: its capture then ends and
+/// is read to the end. At a terminal nothing changes.
 fn outlive_interrupts() -> io::Result<()> {
     if io::stdin().is_terminal() {
         return Ok(());

@@ -9,7 +9,7 @@ use super::spool::Spool;
 use super::totals::{Counts, Totals};
 use crate::output::{Align, Format, Table};
 
-/// What is wanted.
+/// The requested output.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The form.
@@ -20,7 +20,7 @@ pub struct Wanted {
     pub rpcs: bool,
 }
 
-/// What is said about a capture behind its rows.
+/// The summary of a capture behind its rows.
 #[derive(Debug, Serialize)]
 pub struct Summary<'a> {
     /// Time of the first frame, nanoseconds since 1970: a string, because it needs 63 bits.

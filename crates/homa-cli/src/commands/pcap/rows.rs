@@ -13,7 +13,7 @@ use super::dissect::{Homa, Icmp, Known};
 use super::rpc::{Ending, Message, Rpc};
 use super::totals::{reason_name, type_name, type_of};
 
-/// Where a packet was captured.
+/// Position of a packet in the capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Frame, counted from 1.
@@ -35,8 +35,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A packet's line: time, addresses, encapsulation where it is not plain IP, level, id, what it
-/// says.
+/// A packet's line: time, addresses, encapsulation if it is not plain IP, level, id, contents.
 pub fn packet_line(place: Place, homa: &Homa, duplicate: bool) -> String {
     let Homa { source, destination, priority, .. } = homa;
     let head = format!("{} {source} > {destination}", Seconds(place.time));
@@ -84,7 +83,7 @@ pub struct PacketRow {
     kind: Option<&'static str>,
     #[serde(flatten)]
     fields: Option<Fields>,
-    /// What the datagram tells of the request that begins here.
+    /// The datagram's extensions of the request that begins here.
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

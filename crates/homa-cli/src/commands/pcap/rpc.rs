@@ -14,7 +14,8 @@ use homa_proto::{Body, Data, Packet, RpcId};
 
 use super::dissect::{Encapsulation, Refusal};
 
-/// Separate ranges of a message that are kept. Whoever needs more lost most of the packets.
+/// Separate ranges of a message that are kept. A message that needs more has lost most of its
+/// packets.
 const MAX_RANGES: usize = 256;
 /// Silence after which an RPC is called silent, nanoseconds: the kernel module's patience.
 const SILENCE: i64 = 100_000_000;
@@ -140,18 +141,18 @@ pub enum Ending {
     /// Its client is done with it, but not all of the response was captured, nor anything that
     /// shows that it was sent: cancelled, unless the capture lacks packets.
     AckedUnseen,
-    /// ICMP: nobody there.
+    /// Refused by ICMP.
     Unreachable(Refusal),
     /// The last word: the peer does not know it.
     Unknown,
-    /// The last so many RESENDs were not answered.
+    /// The last RESENDs, this many, were not answered.
     Unanswered {
         /// Asked by the server for the request.
         by_server: bool,
         /// How many.
         resends: u32,
     },
-    /// Nothing more was heard for so many nanoseconds until the capture ended.
+    /// No packet followed for this many nanoseconds until the capture ended.
     Silent(i64),
     /// Under way when the capture ended.
     Open,
@@ -239,7 +240,7 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// An RPC of which nothing is known yet.
+    /// An RPC without any known packet.
     pub fn new(
         (client, server): (SocketAddr, SocketAddr),
         id: RpcId,
@@ -275,7 +276,7 @@ impl Rpc {
         self.last = self.last.max(time);
     }
 
-    /// Notes that a packet names it of which the capture kept no more than that.
+    /// Notes a truncated packet that names it.
     pub fn cut(&mut self, time: Option<i64>) {
         self.touch(time);
         self.cut = true;
@@ -341,7 +342,7 @@ impl Rpc {
 
     /// The capture lacks packets of it, or parts of packets.
     fn has_gaps(&self) -> bool {
-        // Nobody answers before a request is complete.
+        // A server does not answer before the request is complete.
         let early = self.response.packets > 0 && !self.request.is_complete();
         self.cut || early || self.request.has_gaps() || self.response.has_gaps()
     }

@@ -1,7 +1,7 @@
-//! Where the output goes: packets at once, RPCs behind them.
+//! The output: packets at once, RPCs behind them.
 //!
-//! RPCs that are forgotten before the capture ends would stand between the packets; they wait in a
-//! temporary file without a name, so that memory stays bounded whatever the capture's length.
+//! RPCs that end before the capture does would stand between the packets. They wait in an unnamed
+//! temporary file, so that memory stays bounded for a capture of any length.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};

@@ -26,7 +26,7 @@ pub struct Totals {
     pub trains: u64,
     /// Frames that may: the capture kept too little of them to tell.
     pub unclear_trains: u64,
-    /// Homa packets, of which a frame and a datagram may hold several.
+    /// Homa packets; a frame and a datagram may hold several.
     pub packets: u64,
     /// Payload of DATA packets, bytes; retransmitted and duplicate ones included.
     pub data_bytes: u64,
@@ -38,7 +38,7 @@ pub struct Totals {
     pub retransmitted: u64,
     /// DATA packets not marked, of bytes captured before.
     pub duplicates: u64,
-    /// Packets of which the capture kept only the common header, or less.
+    /// Packets that were captured up to the common header or less.
     pub cut: u64,
     /// Packets that break the format, by reason; not in `types`.
     pub malformed: Counts,
@@ -58,7 +58,7 @@ pub struct Totals {
     pub endings: Counts,
     /// RPCs at the edges of the capture.
     pub under_way: UnderWay,
-    /// Frames that the capturing program or its kernel lost, where the file says so (pcapng).
+    /// Frames that the capturing program or its kernel lost, if the file has the number (pcapng).
     pub dropped: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl Totals {
         }
     }
 
-    /// Takes over what was found in UDP.
+    /// Adds the findings in UDP.
     pub fn datagrams(&mut self, found: Datagrams) {
         self.datagrams = found.all;
         self.trains = found.trains;

@@ -20,8 +20,8 @@ use super::rpc::Rpc;
 /// only has to outlast the network's own duplicates.
 const REUSE: i64 = 50_000_000;
 
-/// Whether a packet tells of an RPC that the capture did not show before. Others speak of hosts, of
-/// what may be long over, or, as the NEED_ACKs of probes and challenges, of nothing.
+/// Whether a packet can begin an RPC that the capture did not show before. Other packets concern
+/// hosts, or RPCs that may be long over; the NEED_ACKs of probes and challenges concern no RPC.
 fn begins_rpc(body: &Body) -> bool {
     match body {
         Body::Data(_) | Body::Grant { .. } | Body::Resend { .. } => true,

@@ -39,7 +39,7 @@ const SHORTEST: usize = datagram::HEADER_LEN + wire::HEADER_LEN;
 pub enum Split {
     /// One datagram, or nothing that is recognised.
     Single,
-    /// Datagrams of so many bytes; the last may be shorter.
+    /// Datagrams of this many bytes; the last may be shorter.
     Train(NonZero<usize>),
     /// The capture kept too little to tell.
     Unclear,
@@ -76,7 +76,7 @@ impl Head {
     }
 }
 
-/// Divides a UDP payload of `length` bytes of which `bytes` were captured.
+/// Divides a UDP payload of `length` bytes; `bytes` of them were captured.
 pub fn split(bytes: &[u8], length: usize) -> Split {
     let Some(head) = Head::read(bytes) else { return Split::Single };
     match proposed(&head, bytes, length) {
@@ -112,10 +112,10 @@ pub fn head_of_data(bytes: &[u8]) -> Option<(u64, Known)> {
     alone.then_some((head.number, Known::Header { kind: kind::DATA, id }))
 }
 
-/// Where the first datagram itself says that it ends.
+/// The end of the first datagram according to its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proposal {
-    /// Where the next one begins.
+    /// Offset of the next one.
     Boundary(usize),
     /// At the end of all.
     End,
@@ -144,7 +144,7 @@ fn proposed(head: &Head, bytes: &[u8], length: usize) -> Proposal {
     Proposal::Open
 }
 
-/// What is at the end of a packet.
+/// The end of a packet.
 fn boundary(head: &Head, bytes: &[u8], length: usize, at: usize) -> Proposal {
     if at == length {
         return Proposal::End;
@@ -178,7 +178,7 @@ fn score(
     (found > 0 && found >= missed).then_some((found, Reverse(missed), in_order))
 }
 
-/// Where the first packet of a datagram begins.
+/// Offset of the first packet of a datagram.
 fn first_packet(bytes: &[u8]) -> Option<usize> {
     let &[_, flags, high, low] = bytes.first_chunk()?;
     let extensions = usize::from(u16::from_be_bytes([high, low]));

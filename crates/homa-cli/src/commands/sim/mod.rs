@@ -175,7 +175,7 @@ impl Write for LateFile<'_> {
 }
 
 impl Options {
-    /// A mistake in what an option of its own says, with the name of that option.
+    /// A mistake in the value of an option, with the option's name.
     fn named(&self, error: LabError) -> LabError {
         let LabError::Plan(mut fault) = error else { return error };
         let option = match &*fault.key {
@@ -243,23 +243,23 @@ pub fn run(args: &Args) -> Outcome {
     Ok(physics.map_or(Verdict::Passed, |physics| judged(&physics, args.format)))
 }
 
-/// Says whether physics held; stdout has nothing but the document where that is JSON.
+/// Prints the verdict on physics; stdout has only the document if that is JSON.
 fn judged(physics: &Physics, format: Format) -> Verdict {
     let say = |text: String| match format {
         Format::Json => eprintln!("{text}"),
         Format::Table => line(text),
     };
     match physics {
-        Ok(Checked { events, sent, copied, received, lost, under_way }) => {
+        Ok(Checked { events, sent, copied, received, lost, in_flight }) => {
             say(format!(
                 "physics holds: {events} events of {} frames, {} B sent, {} B duplicated, {} B \
-                 received, {} B lost, {} B under way",
+                 received, {} B lost, {} B in flight",
                 sent.frames + copied.frames,
                 sent.bytes,
                 copied.bytes,
                 received.bytes,
                 lost.bytes,
-                under_way.bytes
+                in_flight.bytes
             ));
             Verdict::Passed
         }

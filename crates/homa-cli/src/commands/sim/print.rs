@@ -33,7 +33,7 @@ pub fn percent(share: f64) -> String {
 /// Prints everything measured.
 pub fn print(outcome: &Simulated, bins: Bins) {
     let loads = &outcome.loads;
-    // Of a list and of a closed loop nobody asked for a load.
+    // A list and a closed loop have no offered load.
     let open = outcome.backlog.needs_seconds.is_some();
     line(format!(
         "{} on {}{} (seed {}): {} messages in {:.3} ms of simulated time",
@@ -125,7 +125,7 @@ fn two_digits(number: f64) -> f64 {
     (number * ROOM / unit).ceil() * unit
 }
 
-/// What became of each kind of hosts, where there are two.
+/// Results by kind of hosts, if there are two.
 fn kinds(kinds: &[KindOutcome]) {
     let over_all = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     for kind in kinds {
@@ -259,7 +259,7 @@ fn levels(cutoffs: Option<[u32; 8]>) -> String {
     }
 }
 
-/// What was seen at ports.
+/// Queues at ports.
 fn ports(outcome: &Simulated) {
     if let Some(queues) = &outcome.queues {
         let show = |name: &str, queue: Option<QueueLength>| {
@@ -289,7 +289,7 @@ fn ports(outcome: &Simulated) {
     }
 }
 
-/// What was lost, and where time went.
+/// Lost frames, and the ledger of time.
 fn losses_and_delays(outcome: &Simulated) {
     let drops = outcome.drops;
     let missing = outcome.undelivered + outcome.failed + outcome.refused;

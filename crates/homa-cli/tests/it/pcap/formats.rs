@@ -16,7 +16,7 @@ pub fn side(vector: &Vector) -> u8 {
     u8::from(vector.ports().0 < 0x8000)
 }
 
-/// A datagram of our own with packets as the kernel module writes them.
+/// A datagram in our format with packets as the kernel module writes them.
 pub fn datagram_of(number: u64, packets: &[&Vector]) -> Vec<u8> {
     let flags = if packets.len() > 1 { datagram::AGGREGATE } else { 0 };
     let mut bytes = vec![datagram::VERSION, flags, 0, 0, 0, 0, 0, 0];
@@ -63,7 +63,7 @@ fn untimed(line: &str) -> String {
 }
 
 #[test]
-fn kernel_packets_read_the_same_in_every_file_format_link_layer_and_encapsulation() {
+fn kernel_packets_read_the_same_in_every_format() {
     let vectors = kernel_packets();
     assert!(vectors.len() >= 30, "all vectors are read");
     let packets: Vec<(Vec<u8>, String)> = vectors
@@ -89,7 +89,7 @@ fn kernel_packets_read_the_same_in_every_file_format_link_layer_and_encapsulatio
 }
 
 #[test]
-fn a_capture_of_a_link_layer_that_is_not_decoded_fails_and_says_which_are() {
+fn an_unknown_link_layer_fails_with_those_that_are_decoded() {
     let frames = records(kernel_packets().into_iter().map(|vector| vector.bytes));
     for format in [PLAIN, Format::PcapNg(Endianness::Big, 9)] {
         let output = pcap(&format.file(147, &frames), &["--format", "json"]);
@@ -156,7 +156,7 @@ fn a_cut_packet_is_decoded_as_far_as_it_was_kept() {
 }
 
 #[test]
-fn packets_of_an_aggregate_are_told_apart_and_the_rest_of_a_cut_one_is_not_invented() {
+fn packets_of_an_aggregate_are_divided_and_none_is_invented() {
     let vectors = kernel_packets();
     let short: Vec<&Vector> = vectors.iter().filter(|v| v.bytes.len() < 90).take(4).collect();
     let ip = ipv4(0, 17, 5, &udp(40_000, 4_000, &datagram_of(77, &short)));

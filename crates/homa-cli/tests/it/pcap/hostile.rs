@@ -21,7 +21,7 @@ pub fn damaged(count: usize) -> Vec<Record> {
     (0..count)
         .map(|index| {
             let mut bytes = frames[below(&mut rng, frames.len())].clone();
-            // Headers are where it hurts.
+            // Faults in headers matter most.
             let headers = bytes.len().min(150);
             for _ in 0..below(&mut rng, 4) {
                 let at = below(&mut rng, headers);

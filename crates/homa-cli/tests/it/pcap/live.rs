@@ -1,4 +1,4 @@
-//! A capture that is still being made: what is shown meanwhile, and what Ctrl-C does.
+//! A capture in progress: its output meanwhile, and the effect of Ctrl-C.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ fn talk() -> Talk {
 }
 
 #[test]
-fn packets_are_shown_as_they_come_and_ctrl_c_ends_the_capture_not_the_program() {
+fn packets_are_shown_at_once_and_ctrl_c_ends_the_capture() {
     let file = talk().file();
     // The capturing program's buffer ends anywhere: here inside the second packet.
     let first = PLAIN.file(1, &talk().records[..1]).len() + 30;
@@ -40,7 +40,7 @@ fn packets_are_shown_as_they_come_and_ctrl_c_ends_the_capture_not_the_program() 
     let reader = thread::spawn(move || {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("UTF-8");
-        // Nobody waits any more when it came too late.
+        // The receiver may be gone if the line came too late.
         let _ = shown.send(line);
         let mut rest = String::new();
         stdout.read_to_string(&mut rest).expect("UTF-8");

@@ -12,7 +12,7 @@ fn rpcs(talk: &Talk) -> Vec<Value> {
     decoded(&talk.file(), &["--rpcs"])["rpcs"].as_array().expect("rows").clone()
 }
 
-/// 2,800 bytes there, 4,200 back, of which a packet is lost and asked for.
+/// A request of 2,800 bytes and a response of 4,200; one packet is lost and asked for.
 fn eventful() -> Talk {
     let mut talk = Talk::default();
     talk.say(0, 0, 2, 5, data(0..1400, 2800, 1400));
@@ -34,7 +34,7 @@ fn eventful() -> Talk {
 }
 
 #[test]
-fn an_rpc_is_told_with_its_latency_grants_priorities_and_repairs() {
+fn an_rpc_has_its_latency_grants_priorities_and_repairs() {
     let rows = rpcs(&eventful());
     assert_eq!(rows.len(), 1);
     let rpc = &rows[0];
@@ -143,7 +143,7 @@ fn endings_are_named_for_what_the_capture_shows() {
     talk.say(200, 0, 16, 6, acking(request, 2));
     talk.say(210, 0, 4, 7, acks(&[4, 6]));
     talk.say(220, 0, 99_998, 7, acks(&[99_996]));
-    // 8: nobody there.
+    // 8: no host answers.
     let quoted = ipv4(0, 146, 6, &encoded(0, 8, &request));
     let icmp = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted[..64]].concat();
     talk.frame(230, &ipv4(1, 1, 0, &icmp));

@@ -184,7 +184,8 @@ fn aggregates_of_a_train_end_where_their_lengths_say() {
 
 #[test]
 fn a_payload_that_holds_homa_traffic_divides_nothing() {
-    // Somebody sends a capture: packets of other ports, and of these with numbers far away.
+    // A payload that is itself a capture: packets of other ports, and of these ports with distant
+    // numbers.
     let mut elsewhere = message(2, 1, 0, 2, 9_000).concat();
     for at in (0..elsewhere.len()).step_by(1472) {
         elsewhere[at + 17] ^= 1;
@@ -238,7 +239,7 @@ fn of_a_cut_train_what_is_there_is_divided_and_the_rest_counted() {
         assert_eq!((&totals["datagrams"], &totals["cut"]), (&json!(10), &json!(7)), "{totals}");
         assert_eq!(capture["rpcs"][0]["request"]["captured_bytes"], 3 * 1400);
         assert_eq!(totals["unclear_trains"], 0);
-        // The second header is missing: nobody can tell how long the first datagram is.
+        // The second header is missing, so the length of the first datagram is unknown.
         let file = snapped(&frame, headers + 1472 + 20);
         let capture = decoded(&file, &[]);
         let totals = &capture["totals"];
@@ -265,7 +266,7 @@ pub fn mutated(count: usize, lengths: &[&str]) -> Vec<Record> {
             let size = datagrams[0].len();
             let mut bytes = datagrams.concat();
             for _ in 0..below(6) {
-                // Where a header is, or anywhere.
+                // At a header, or anywhere.
                 let near = size * below(datagrams.len()) + below(72);
                 let at = if below(3) == 0 { below(bytes.len()) } else { near % bytes.len() };
                 bytes[at] = [below(256) as u8, 0, 1, 255][below(4)];
@@ -313,7 +314,7 @@ fn a_capture_says_what_began_before_it_and_what_it_lacks() {
     talk.say(30, 1, 4, 5, response(0..1_400));
     talk.say(40, 1, 4, 5, response(2_800..4_200));
     talk.say(50, 0, 4, 7, acks(&[]));
-    // An answer to what was not captured whole.
+    // An answer to a message that was not captured whole.
     talk.say(60, 0, 6, 5, data(0..1_400, 2_800, 2_800));
     talk.say(70, 1, 6, 5, response(0..1_400));
     talk.say(80, 0, 6, 7, acks(&[]));

@@ -1,5 +1,5 @@
-//! The dissector for Wireshark says what `homa pcap` says, field by field, and no packet makes it
-//! fail. Runs tshark; where there is none, says how to get it.
+//! The dissector for Wireshark agrees with `homa pcap` field by field, and no packet makes it fail.
+//! Runs tshark; if it is missing, says how to install it.
 
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ use super::{common, decoded, lines};
 const SCRIPT: &str =
     concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../contrib/wireshark/homa.lua");
 
-/// Fields of tshark and where our rows have the same: a path, `[]` for all elements of a list.
+/// Fields of tshark and the same values in our rows: a path, `[]` for all elements of a list.
 const FIELDS: [(&str, &str); 27] = [
     ("homa.sport", "source"),
     ("homa.dport", "destination"),
@@ -141,7 +141,7 @@ fn compare(name: &str, file: &[u8], arguments: &[&str]) -> usize {
     let mut fields: Vec<&str> = FIELDS.iter().map(|(field, _)| *field).collect();
     fields.dedup();
     fields.insert(0, "homa.summary");
-    // Nobody expects one.
+    // This one must not occur.
     fields.push("_ws.lua.error");
     let shown = tshark(temporary.path(), &fields, arguments);
     for (number, frame) in (1_u64..).zip(&shown) {
@@ -189,7 +189,7 @@ fn compare_lines(name: &str, file: &[u8], shown: &[Vec<Vec<String>>]) {
     assert_eq!(packets.count(), said.len(), "{name}");
 }
 
-/// A datagram of three requests, and what it tells of them.
+/// A datagram of three requests with their extensions.
 fn requests() -> Vec<u8> {
     use homa_proto::wire::datagram::{RequestExtensions, TraceContext, Writer};
     use homa_proto::{Packet, PeerId, RpcId};

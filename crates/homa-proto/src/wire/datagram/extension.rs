@@ -1,11 +1,11 @@
 //! Extensions of the datagram header: type (2 bytes), length of the value (2 bytes), value.
 //!
-//! They say what the kernel module's packets have no room for, about every packet of a datagram
-//! that can carry it. Types not known are skipped; a value shorter than its type demands is an
-//! error; a longer one is read as far as it is understood, so that values can grow. When a type
-//! occurs twice, the first counts.
+//! They hold values that the kernel module's packets have no room for, and apply to every packet of
+//! the datagram that can carry them. Types that are not known are skipped. A value shorter than its
+//! type demands is an error; of a longer one the known part is read, so that values can grow. If a
+//! type occurs twice, the first counts.
 //!
-//! What is said of requests, one by one, is in [`super::request_extensions`].
+//! Extensions of single requests are in [`super::request_extensions`].
 
 use crate::event::DropReason;
 use crate::packet::{Body, Limits, Proof};
@@ -16,21 +16,21 @@ use crate::wire::fixed;
 
 /// Types of extensions.
 pub mod kind {
-    /// What a receiver accepts: longest message (4 bytes), most unscheduled bytes of a message (4
+    /// Limits of a receiver: longest message (4 bytes), most unscheduled bytes of a message (4
     /// bytes). For CUTOFFS.
     pub const LIMITS: u16 = 1;
-    /// Nanoseconds (8 bytes) for which the sender has remembered all it heard from us. For
+    /// Nanoseconds (8 bytes) for which the sender has remembered all of our packets. For
     /// RPC_UNKNOWN.
     pub const REMEMBERED: u16 = 2;
     /// No server listens at the port (no value). For RPC_UNKNOWN.
     pub const NO_SERVER: u16 = 5;
     /// The sender's boot id, and nanoseconds for which it has forgotten nothing (8 bytes each). For
-    /// the NEED_ACK that asks for a proof of address.
+    /// the NEED_ACK that validates an address.
     pub const CHALLENGE: u16 = 6;
     /// Token (8 bytes), epoch, first and next counter (4 bytes each). For the ACK that answers it.
     pub const PROOF: u16 = 7;
-    /// How long clients will wait from here on, microseconds (4 bytes each, all ones: not said):
-    /// one for each request that begins in the datagram, in their order.
+    /// How long clients will wait from when the datagram leaves, microseconds (4 bytes each, all
+    /// ones: not specified): one for each request that begins in the datagram, in their order.
     pub const DEADLINE: u16 = 3;
     /// The distributed traces that requests belong to (26 bytes each, all zeroes: none): as
     /// [`DEADLINE`].
@@ -56,7 +56,7 @@ const EPOCH: Be32<{ HEAD_LEN + 8 }> = Be32;
 const FIRST: Be32<{ HEAD_LEN + 12 }> = Be32;
 const NEXT: Be32<{ HEAD_LEN + 16 }> = Be32;
 
-/// What the extensions of a datagram say.
+/// The values in the extensions of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::wire) struct Extensions {
     pub(in crate::wire) limits: Option<Limits>,
@@ -67,7 +67,7 @@ pub(in crate::wire) struct Extensions {
 }
 
 impl Extensions {
-    /// What a packet has to say in extensions.
+    /// The extensions that a packet needs.
     #[inline(always)]
     pub(super) fn of(body: &Body) -> Self {
         match *body {
@@ -138,8 +138,8 @@ impl Extensions {
         length
     }
 
-    /// Reads the extensions of a datagram; also returns what they tell of requests, and how many
-    /// were skipped.
+    /// Reads the extensions of a datagram. Also returns the lists of request extensions, and how
+    /// many extensions were skipped.
     pub(super) fn read(mut bytes: &[u8]) -> Result<(Self, Lists<'_>, u16), DropReason> {
         let mut found = Self::default();
         let mut lists = Lists::default();

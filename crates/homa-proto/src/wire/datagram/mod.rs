@@ -3,21 +3,45 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | flags: bit 0 set when a length (2 bytes) precedes every packet; others 0, ignored |
+//! | 1 | flags: bit 0 set if a length (2 bytes) precedes every packet; others 0, ignored |
 //! | 2..4 | length of the extensions in bytes |
 //! | 4..8 | key id, 0 for plaintext |
 //! | 8..16 | packet number |
 //! | 16.. | extensions, then one packet, or several with a length each |
 //!
-//! The kernel module does not speak this. It is versioned because it will change: what is not
-//! understood is dropped (a version, a key) or skipped (an extension, a flag).
+//! The kernel module does not use this format. It has a version because it will change: an unknown
+//! version or key is dropped, an unknown extension or flag is skipped.
 //!
 //! [`encode`] writes the header in front of one packet and leaves the payload to the caller, who
-//! may gather it from elsewhere; [`Writer`] fills one buffer with as many packets as fit;
-//! [`decode`] and [`Datagram::packets`] read both without copying. Reading is bounded by the
+//! may gather it from several places. [`Writer`] fills one buffer with as many packets as fit.
+//! [`decode`] and [`DecodedDatagram::packets`] read both without copying. Reading is bounded by the
 //! datagram's length.
 //!
-//! Not here: sockets, encryption (the header has its place), and deciding what shares a datagram.
+//! ```
+//! use homa_proto::wire::{self, datagram};
+//! use homa_proto::{Body, Packet, PeerId, RpcId};
+//!
+//! let busy = Packet {
+//!     peer: PeerId(3),
+//!     priority: 7,
+//!     local_port: 4_000,
+//!     remote_port: 99,
+//!     id: RpcId(0x8000_0000_0000_0002).server(),
+//!     body: Body::Busy,
+//! };
+//! let mut bytes = [0; 64];
+//! let length = datagram::encode(&busy, 1, &mut bytes)?;
+//! assert_eq!(length, datagram::HEADER_LEN + wire::encoded_len(&busy.body));
+//!
+//! // The receiver sees the ports the other way round.
+//! let received = datagram::decode(&bytes[..length]).unwrap();
+//! let packet = received.packets(PeerId(8), 7).next().unwrap().unwrap().packet;
+//! assert_eq!((packet.local_port, packet.remote_port, packet.body), (99, 4_000, Body::Busy));
+//! # Ok::<(), wire::EncodeError>(())
+//! ```
+//!
+//! Left out: sockets, encryption (the header has its place), and the decision which packets share a
+//! datagram.
 
 mod extension;
 mod request_extensions;
@@ -43,7 +67,7 @@ pub const HEADER_LEN: usize = 16;
 pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_LEN;
 /// Longest UDP payload: 65,535 bytes less the IPv4 and UDP headers.
 pub const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
-/// Most bytes in front of that payload: where the packet begins a request of which all is told.
+/// Most bytes in front of that payload: of a packet that begins a request with all extensions.
 pub const REQUEST_OVERHEAD: usize = DATA_OVERHEAD + RequestExtensions::MAX_LEN;
 /// The version spoken here.
 pub const VERSION: u8 = 1;
@@ -61,15 +85,14 @@ const EXTENSION_LENGTH: Be16<2> = Be16;
 const KEY_ID: Be32<4> = Be32;
 const NUMBER: Be64<8> = Be64;
 
-/// Writes the datagram header, the extensions that the packet calls for, and the packet's Homa
-/// header to the start of `out`; returns their length. The payload of a DATA packet belongs right
-/// after.
+/// Writes the datagram header, the extensions that the packet needs, and the packet's Homa header
+/// to the start of `out`; returns their length. The payload of a DATA packet belongs right after.
 #[inline]
 pub fn encode(packet: &Packet, number: u64, out: &mut [u8]) -> Result<usize, EncodeError> {
     encode_request(packet, &RequestExtensions::NONE, number, out)
 }
 
-/// As [`encode`], of a packet that may begin a request: then with what is told of it.
+/// Like [`encode`], for a packet that may begin a request: then with the request's extensions.
 #[inline]
 pub fn encode_request(
     packet: &Packet,
@@ -105,7 +128,7 @@ fn write_header(out: &mut [u8], number: u64) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// Bytes of the extensions that a packet calls for.
+/// Bytes of the extensions that a packet needs.
 pub fn extensions_len(body: &Body) -> usize {
     Extensions::of(body).encoded_len()
 }
@@ -118,7 +141,7 @@ fn set_extension_length(out: &mut [u8], length: usize) -> Result<(), EncodeError
 
 /// A datagram whose header and extensions were understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct DecodedDatagram<'a> {
     /// The sender's number for it.
     pub number: u64,
     /// Extensions that were skipped because their type is not known here.
@@ -131,18 +154,18 @@ pub struct Datagram<'a> {
 
 /// Reads a datagram's header and extensions.
 #[inline]
-pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
+pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
     match bytes.first() {
         None => return Err(DropReason::Truncated),
         Some(&VERSION) => {}
-        // Other versions may have any layout, even a shorter header: look at nothing else.
+        // Other versions may have any layout, even a shorter header, so no other field is read.
         Some(_) => return Err(DropReason::UnknownVersion),
     }
     let header: &[u8; HEADER_LEN] = fixed(bytes)?;
     if KEY_ID.get(header) != PLAINTEXT {
         return Err(DropReason::UnknownKey);
     }
-    let mut datagram = Datagram {
+    let mut datagram = DecodedDatagram {
         number: NUMBER.get(header),
         unknown_extensions: 0,
         extensions: Extensions::default(),
@@ -166,8 +189,8 @@ pub fn decode(bytes: &[u8]) -> Result<Datagram<'_>, DropReason> {
     Ok(datagram)
 }
 
-/// The packet of a datagram of ours that a report of the network shows the beginning of (hosts
-/// quote 8 bytes, or much more): its first DATA, which proves most, or else its first packet.
+/// The packet of a datagram of ours that an ICMP report quotes the beginning of (hosts quote 8
+/// bytes, or many more): its first DATA, which proves most, or else its first packet.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
     let mut rest = rest.get(usize::from(EXTENSION_LENGTH.get(header))..)?;
@@ -186,9 +209,9 @@ pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     first
 }
 
-impl<'a> Datagram<'a> {
-    /// The packets, which arrived from `peer` at a priority level (0..=7). One that cannot be read
-    /// does not hide those after it, unless it breaks the framing.
+impl<'a> DecodedDatagram<'a> {
+    /// The packets, which arrived from `peer` at a priority level (0..=7). A packet that cannot be
+    /// read does not hide those after it, unless it breaks the framing.
     #[inline]
     pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
         let extensions = EncodedExtensions::NONE;
@@ -199,29 +222,29 @@ impl<'a> Datagram<'a> {
 /// Iterates over the packets of a datagram.
 #[derive(Clone, Debug)]
 pub struct Packets<'a> {
-    datagram: Datagram<'a>,
-    /// What was not read; `None` at the end.
+    datagram: DecodedDatagram<'a>,
+    /// Bytes that were not read; `None` at the end.
     rest: Option<&'a [u8]>,
     peer: PeerId,
     priority: u8,
-    /// What is told of the packet that was read last.
+    /// The extensions of the request that the packet read last begins.
     extensions: EncodedExtensions<'a>,
 }
 
 impl<'a> Packets<'a> {
-    /// Bytes of the datagram that were not read yet: tells a reader of captures where the next
+    /// Bytes of the datagram that were not read yet: shows a reader of captures where the next
     /// packet begins.
     pub fn unread(&self) -> usize {
         self.rest.map_or(0, <[u8]>::len)
     }
 
-    /// What the datagram tells of the request that the packet read last begins.
+    /// The extensions of the request that the packet read last begins.
     #[inline]
     pub fn request_extensions(&self) -> RequestExtensions {
         self.extensions.request_extensions()
     }
 
-    /// It tells something.
+    /// True if it has any.
     #[inline]
     pub fn has_request_extensions(&self) -> bool {
         self.extensions != EncodedExtensions::NONE

@@ -1,9 +1,9 @@
-//! What a datagram tells of the requests that begin in it, beside their packets: how long their
-//! clients will wait, and which distributed traces they belong to.
+//! Extensions of the requests that begin in a datagram: how long their clients will wait, and which
+//! distributed traces they belong to.
 //!
-//! Each of the two is an extension whose value is a list with an entry for every packet that holds
-//! the first byte of a request, in the order of the packets: requests that say different things
-//! share a datagram. Where a request is sent again, so is what is told of it.
+//! Each of the two is an extension of the datagram whose value is a list. It has an entry for every
+//! packet that holds the first byte of a request, in the order of the packets, so that requests
+//! with different values share a datagram. If a request is sent again, so are its extensions.
 //!
 //! Invariants: the lists are the first extensions of a datagram that we write; reading allocates
 //! nothing.
@@ -18,21 +18,21 @@ use core::fmt;
 const DEADLINE_LEN: usize = 4;
 /// Bytes of a trace's context.
 const TRACE_LEN: usize = TraceContext::LEN;
-/// A time that is not said.
+/// The value for a time that is not specified.
 const NOT_SAID: u32 = u32::MAX;
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// What a datagram tells of a request that begins in it (UDP only).
+/// The extensions of one request (UDP only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestExtensions {
     /// How long its client will wait for the response from when the datagram leaves. On the wire:
-    /// whole microseconds, rounded down; what is more than 71 minutes is not said.
+    /// whole microseconds, rounded down; more than 71 minutes cannot be specified.
     pub left: Option<Duration>,
     /// The distributed trace that it belongs to.
     pub trace: Option<TraceContext>,
 }
 
-/// Which of it is told.
+/// Which of the extensions are present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtensionSet {
     left: bool,
@@ -40,7 +40,7 @@ pub(super) struct ExtensionSet {
 }
 
 impl ExtensionSet {
-    /// Bytes of the lists of so many requests.
+    /// Bytes of the lists for `requests` requests.
     pub(super) const fn lists_len(self, requests: usize) -> usize {
         if requests == 0 {
             return 0;
@@ -49,7 +49,7 @@ impl ExtensionSet {
         heads + requests * self.entries_len()
     }
 
-    /// Bytes by which another request makes them longer.
+    /// Bytes by which another request makes the lists longer.
     pub(super) const fn entries_len(self) -> usize {
         DEADLINE_LEN * self.left as usize + TRACE_LEN * self.trace as usize
     }
@@ -58,20 +58,20 @@ impl ExtensionSet {
 impl RequestExtensions {
     /// Nothing.
     pub const NONE: Self = Self { left: None, trace: None };
-    /// Most bytes that it takes in a datagram of one request.
+    /// Most bytes that they take in a datagram of one request.
     pub const MAX_LEN: usize = ExtensionSet { left: true, trace: true }.lists_len(1);
 
     pub(super) const fn set(&self) -> ExtensionSet {
         ExtensionSet { left: self.left.is_some(), trace: self.trace.is_some() }
     }
 
-    /// Bytes that it takes in a datagram of one request: what the first packet lacks for the
-    /// message.
+    /// Bytes that they take in a datagram of one request: the first packet has as much less room
+    /// for the message.
     pub const fn encoded_len(&self) -> usize {
         self.set().lists_len(1)
     }
 
-    /// Writes the lists of one request; returns their length. There is room.
+    /// Writes the lists for one request; returns their length. There must be room.
     #[inline]
     pub(super) fn write(&self, out: &mut [u8]) -> usize {
         if let Self { left: Some(left), trace: None } = *self
@@ -88,13 +88,13 @@ impl RequestExtensions {
         length
     }
 
-    /// Makes the lists of `before` requests those of one more: they are at the start of `lists`,
-    /// which is as long as they will be.
+    /// Extends the lists of `before` requests by one more. They are at the start of `lists`, which
+    /// has its final length.
     pub(super) fn append(&self, before: usize, lists: &mut [u8]) {
         let set = self.set();
         let trace_at = if set.left { HEAD_LEN + (before + 1) * DEADLINE_LEN } else { 0 };
         if let Some(trace) = &self.trace {
-            // The list of times, in front of it, grows, too.
+            // The list of times in front of it grows, too.
             let old_at = if set.left && before > 0 { trace_at - DEADLINE_LEN } else { trace_at };
             let old = if before > 0 { HEAD_LEN + before * TRACE_LEN } else { 0 };
             lists.copy_within(old_at..old_at + old, trace_at);
@@ -110,13 +110,13 @@ impl RequestExtensions {
     }
 }
 
-/// A time as it is said.
+/// A time as it is on the wire.
 fn micros(left: Duration) -> u32 {
     u32::try_from(left.0 / NANOS_PER_MICRO).unwrap_or(NOT_SAID)
 }
 
 impl fmt::Display for RequestExtensions {
-    /// As the end of a packet's line: nothing where nothing is told.
+    /// The end of a packet's line; empty if there are no extensions.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(left) = self.left {
             write!(f, " deadline {} us", left.0 / NANOS_PER_MICRO)?;
@@ -134,7 +134,7 @@ fn head(out: &mut [u8], kind: u16, length: usize) {
     out[2..HEAD_LEN].copy_from_slice(&(length as u16).to_be_bytes());
 }
 
-/// The lists of a datagram, as far as they were not read.
+/// The lists of a datagram that are not read yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lists<'a> {
     deadlines: &'a [[u8; DEADLINE_LEN]],
@@ -142,23 +142,24 @@ pub(super) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Nothing is left of them.
+    /// True if both are empty.
     #[inline]
     pub(super) const fn are_empty(&self) -> bool {
         self.deadlines.is_empty() && self.traces.is_empty()
     }
 
-    /// Takes the value of a list of times, unless there was one.
+    /// Takes the value of a list of times, unless there was one before.
     pub(super) fn read_deadlines(&mut self, value: &'a [u8]) -> Result<(), DropReason> {
         read(&mut self.deadlines, value)
     }
 
-    /// The same of traces.
+    /// The same for traces.
     pub(super) fn read_traces(&mut self, value: &'a [u8]) -> Result<(), DropReason> {
         read(&mut self.traces, value)
     }
 
-    /// The lists of extensions that are one of times and nothing else, as most are.
+    /// The lists, if the extensions are one list of times and nothing else, which is the usual
+    /// case.
     #[inline]
     pub(super) fn only_deadlines(extensions: &'a [u8]) -> Option<Self> {
         let (head, value) = extensions.split_first_chunk::<HEAD_LEN>()?;
@@ -167,7 +168,7 @@ impl<'a> Lists<'a> {
         found.then_some(Self { deadlines: value.as_chunks().0, traces: &[] })
     }
 
-    /// What is told of the next request.
+    /// The extensions of the next request.
     #[inline]
     pub(super) fn next(&mut self) -> EncodedExtensions<'a> {
         let micros = take(&mut self.deadlines).map(|micros| u32::from_be_bytes(*micros));
@@ -175,7 +176,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// What is told of a request, as it lies in the datagram.
+/// The extensions of a request as they are in the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EncodedExtensions<'a> {
     micros: u32,
@@ -186,7 +187,7 @@ impl EncodedExtensions<'_> {
     /// Nothing.
     pub(super) const NONE: Self = Self { micros: NOT_SAID, trace: None };
 
-    /// What it means.
+    /// Decodes them.
     #[inline]
     pub(super) fn request_extensions(&self) -> RequestExtensions {
         let left = Some(self.micros).filter(|&micros| micros != NOT_SAID);
@@ -198,7 +199,7 @@ impl EncodedExtensions<'_> {
 }
 
 fn read<'a, const N: usize>(list: &mut &'a [[u8; N]], value: &'a [u8]) -> Result<(), DropReason> {
-    // What is left over is a later version's.
+    // Further bytes belong to a later version.
     let entries = value.as_chunks::<N>().0;
     if entries.is_empty() {
         return Err(DropReason::Truncated);

@@ -1,12 +1,12 @@
-//! The context of a distributed trace (W3C Trace Context, level 1): what a request says of the
-//! trace that it belongs to, so that what servers do for it can be joined with what caused it.
+//! The context of a distributed trace (W3C Trace Context, level 1): which trace a request belongs
+//! to, so that the work of servers can be joined with the call that caused it.
 //!
-//! Homa carries it and knows nothing of what it means.
+//! Homa carries the context and does not interpret it.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// A `traceparent`: which trace a request belongs to, and the step of it that made the request. Its
+/// A `traceparent`: the trace that a request belongs to, and the span that made the request. Its
 /// text is that of the HTTP header, `00-` trace id `-` parent id `-` flags:
 /// ```
 /// use homa_proto::wire::datagram::TraceContext;
@@ -20,7 +20,7 @@ use core::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext([u8; Self::LEN]);
 
-/// A text is no `traceparent`.
+/// A text that is not a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParseError;
 
@@ -35,14 +35,14 @@ impl fmt::Display for TraceParseError {
 
 impl core::error::Error for TraceParseError {}
 
-/// The version that has no meaning.
+/// The version that is invalid by definition.
 const INVALID: u8 = 0xff;
 
 impl TraceContext {
-    /// Bytes of it in a datagram: version, trace id, parent id, flags.
+    /// Bytes in a datagram: version, trace id, parent id, flags.
     pub const LEN: usize = 26;
 
-    /// A context of version 0; `None` where an id is 0, which names nothing.
+    /// A context of version 0; `None` if an id is 0, which is invalid.
     pub fn new(trace_id: u128, parent_id: u64, flags: u8) -> Option<Self> {
         let mut bytes = [0; Self::LEN];
         bytes[1..17].copy_from_slice(&trace_id.to_be_bytes());
@@ -56,7 +56,7 @@ impl TraceContext {
         self.0[1..].first_chunk().map_or(0, |id| u128::from_be_bytes(*id))
     }
 
-    /// The step of it that made the request.
+    /// The span that made the request.
     pub fn parent_id(&self) -> u64 {
         self.0[17..].first_chunk().map_or(0, |id| u64::from_be_bytes(*id))
     }
@@ -66,7 +66,7 @@ impl TraceContext {
         self.0[25]
     }
 
-    /// The same trace, seen from another step of it; as it is where that is 0.
+    /// The same trace with another parent span; unchanged if the id is 0.
     pub fn child(mut self, parent_id: u64) -> Self {
         if parent_id != 0 {
             self.0[17..25].copy_from_slice(&parent_id.to_be_bytes());
@@ -78,7 +78,7 @@ impl TraceContext {
         &self.0
     }
 
-    /// `None` for what names no trace.
+    /// `None` if the bytes name no trace.
     pub(super) fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let context = Self(*bytes);
         let names = bytes[0] != INVALID && context.trace_id() != 0 && context.parent_id() != 0;
@@ -96,7 +96,7 @@ impl fmt::Display for TraceContext {
 impl FromStr for TraceContext {
     type Err = TraceParseError;
 
-    /// Reads the value of a `traceparent` header. What versions above 0 append is left out.
+    /// Reads the value of a `traceparent` header. Fields that versions above 0 append are ignored.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parts = text.split('-');
         let mut part = |digits: usize| {

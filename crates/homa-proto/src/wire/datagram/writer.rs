@@ -10,34 +10,35 @@ use crate::wire::{self, EncodeError};
 
 /// Appends packets to a datagram in a buffer.
 ///
-/// The buffer's first [`Self::len`] bytes are a well-formed datagram after every call once a packet
-/// is in it. With one packet they are what [`super::encode`] writes; the second packet turns the
-/// datagram into an aggregate.
+/// After every call the buffer's first [`Self::len`] bytes are a well-formed datagram, once a
+/// packet is in it. With one packet they are equal to the output of [`super::encode`]; the second
+/// packet turns the datagram into an aggregate.
 ///
-/// All packets of a datagram travel at one priority level: append packets of one level only.
+/// All packets of a datagram travel at one priority level, so append packets of one level only.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut [u8],
     draft: Draft,
 }
 
-/// How far a datagram was written: lets several be filled in turns. Belongs to one buffer.
+/// The state of a datagram that is partly written, so that several can be filled in turns. It
+/// belongs to one buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     /// End of the extensions and start of the packets.
     packets: u16,
     count: u16,
-    /// Requests that begin in here, and what it says of each: in front of all other extensions.
+    /// Requests that begin in the datagram, and which extensions they have: in front of all others.
     requests: u16,
     lists: request_extensions::ExtensionSet,
     end: usize,
-    /// What the CUTOFFS packets in here say about limits; `None` while there are none.
+    /// The limits in the CUTOFFS of the datagram; `None` while it has no CUTOFFS.
     limits: Option<Option<Limits>>,
-    /// What the RPC_UNKNOWN packets in here say; `None` while there are none.
+    /// The extensions of its RPC_UNKNOWNs; `None` while it has none.
     unknown: Option<(Option<Duration>, bool)>,
-    /// What the NEED_ACKs in here say; `None` while there are none.
+    /// The challenge in its NEED_ACKs; `None` while it has none.
     need_ack: Option<Option<(u64, Duration)>>,
-    /// What the ACKs in here say; `None` while there are none.
+    /// The proof in its ACKs; `None` while it has none.
     ack: Option<Option<Proof>>,
 }
 
@@ -61,24 +62,25 @@ impl<'a> Writer<'a> {
         Ok(Self { out, draft })
     }
 
-    /// Goes on with a datagram in its buffer, as [`Self::pause`] left it.
+    /// Continues a datagram in its buffer, as [`Self::pause`] left it.
     pub fn resume(out: &'a mut [u8], draft: Draft) -> Self {
         let max = out.len().min(DATAGRAM_MAX);
         Self { out: &mut out[..max], draft }
     }
 
-    /// Stops for now: what is written so far is well-formed and may also be sent as it is.
+    /// Stops for now. The datagram is well-formed and may also be sent as it is.
     pub fn pause(self) -> Draft {
         self.draft
     }
 
-    /// Appends a packet; returns where the caller has to put its payload (no bytes but for DATA).
-    /// On an error the datagram is as it was.
+    /// Appends a packet; returns the place for its payload, which is empty except for DATA. On an
+    /// error the datagram is unchanged.
     pub fn push(&mut self, packet: &Packet) -> Result<&mut [u8], EncodeError> {
         self.push_request(packet, &RequestExtensions::NONE)
     }
 
-    /// As [`Self::push`], of a packet that may begin a request: then with what it says of it.
+    /// Like [`Self::push`], for a packet that may begin a request: then with the request's
+    /// extensions.
     pub fn push_request(
         &mut self,
         packet: &Packet,
@@ -143,8 +145,8 @@ impl<'a> Writer<'a> {
         self.draft.count == 0
     }
 
-    /// The extensions that the datagram lacks for a packet. An extension speaks for all packets
-    /// that can carry it, so two of them may not differ, nor one have it and the other not.
+    /// The extensions that the datagram lacks for a packet. An extension applies to all packets
+    /// that can carry it, so two of them may not differ, and all of them or none must have it.
     fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
         let said = match body {
             Body::Cutoffs { limits, .. } => self.draft.limits.map(|said| said == *limits),
@@ -177,7 +179,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Bytes by which the lists of what it says of requests grow by one. They say the same of each.
+    /// Bytes by which the lists of request extensions grow for one more request. All requests of a
+    /// datagram have the same kinds.
     fn lists_grow(&self, request_extensions: &RequestExtensions) -> Result<usize, EncodeError> {
         match self.draft.requests {
             0 => Ok(request_extensions.encoded_len()),
@@ -186,7 +189,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Appends to each list what it says of one more request.
+    /// Appends an entry for one more request to each list.
     fn append_lists(&mut self, request_extensions: &RequestExtensions) -> Result<(), EncodeError> {
         let (set, before) = (request_extensions.set(), usize::from(self.draft.requests));
         self.draft.requests += 1;
@@ -224,8 +227,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a packet's length, which a buffer of at most [`DATAGRAM_MAX`] bytes keeps within 16
-    /// bits.
+    /// Writes a packet's length, which fits in 16 bits because a buffer has at most
+    /// [`DATAGRAM_MAX`] bytes.
     fn put_length(&mut self, at: usize, length: usize) {
         self.out[at..at + LENGTH_LEN].copy_from_slice(&(length as u16).to_be_bytes());
     }

@@ -1,8 +1,8 @@
-//! What a hostile peer may take of memory, work and patience: a bounded part.
+//! A hostile peer gets a bounded part of memory and of work, and does not delay RESENDs to others.
 
 use super::*;
 
-/// The first packet of a request of `length` bytes, all of which it says come unasked.
+/// The first packet of a request of `length` bytes that announces all of them as unscheduled.
 fn announcement(id: RpcId, length: u32) -> Packet {
     let packet = data(id, 0, length);
     let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
@@ -18,7 +18,7 @@ fn one_byte(id: RpcId, offset: u32) -> Packet {
 }
 
 #[test]
-fn a_message_full_of_gaps_is_asked_for_in_a_bounded_number_of_packets() {
+fn a_message_full_of_gaps_needs_a_bounded_number_of_resends() {
     for (config, most) in [(Config::linux(), 360), (users(), 16)] {
         let mut server = endpoint(config);
         assert!(matches!(server.receive(START, &one_byte(RpcId(2), 59_999)), Receipt::Place(_)));
@@ -39,17 +39,20 @@ fn bytes_far_beyond_their_grant_are_dropped() {
     for config in [Config::linux(), users()] {
         let mut server = endpoint(config);
         let refused = Receipt::Dropped(DropReason::NotGranted);
-        // Neither begins a message, as late packets of ended RPCs would, nor goes on with one.
+        // Neither is the first packet of a message, as late packets of ended RPCs are not, nor does
+        // it continue one.
         let late = Receipt::Dropped(DropReason::NotBegun);
         assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), late);
         assert_eq!((server.rpcs(), server.credit().memory), ((0, 0), 0));
         assert!(matches!(server.receive(START, &data(RpcId(2), 0, 1_000_000)), Receipt::Place(_)));
         assert_eq!(server.receive(START, &data(RpcId(2), 999_000, 1_000_000)), refused);
-        // What the network overtook, or a sender rounds up, is not far.
+        // Bytes that overtook others, or were rounded up to a packet by the sender, are not far
+        // ahead.
         let near = data(RpcId(2), 60_000, 1_000_000);
         assert!(matches!(server.receive(START, &near), Receipt::Place(_)));
         assert!(server.credit().memory <= 300_000, "{} bytes held", server.credit().memory);
-        // What begins with a packet sent again may have been granted more before it was given up.
+        // If the first packet is a retransmission, more may have been granted before the message
+        // was dropped.
         let mut first = data(RpcId(4), 0, 1_000_000);
         let Body::Data(bytes) = &mut first.body else { panic!("it is DATA") };
         bytes.retransmit = true;
@@ -70,7 +73,7 @@ fn answers_that_the_link_cannot_take_do_not_pile_up() {
         assert!(matches!(host.receive(START, &response), Receipt::Place(_)));
         assert!(matches!(host.receive(START, &data(RpcId(2), 0, 1_000)), Receipt::Place(_)));
         let before = host.waiting_control();
-        // A call that is incomplete is asked for once, however often its server asks for the ack.
+        // An incomplete call gets one RESEND, however often its server sends NEED_ACK.
         for _ in 0..1_000 {
             let _ = host.receive(START, &packet(ours, Body::NeedAck));
         }
@@ -85,7 +88,8 @@ fn answers_that_the_link_cannot_take_do_not_pile_up() {
         assert!(host.counters().answers_withheld > 20_000);
         while host.transmit(START).is_some() {}
         assert_eq!(host.waiting_control(), 0);
-        // Nor those to clients that ask for the responses to requests of which they owe the rest.
+        // Nor are there answers to clients that ask for the responses to requests that they have
+        // not sent whole.
         let owing = |n: u64| RpcId(2_000_000 + 2 * n);
         for n in 0..2_000 {
             assert!(matches!(
@@ -99,7 +103,7 @@ fn answers_that_the_link_cannot_take_do_not_pile_up() {
         }
         assert!(host.waiting_control() <= 2_600, "{} wait", host.waiting_control());
         while host.transmit(START + Duration::millis(6)).is_some() {}
-        // And then it answers again.
+        // After that it answers again.
         let _ = host.receive(START, &packet(ours, Body::NeedAck));
         assert!(matches!(host.transmit(START).map(|p| p.body), Some(Body::Resend { .. })));
     }
@@ -115,7 +119,7 @@ fn a_request_that_grew_while_it_waited_for_memory_fails_no_call() {
     assert_eq!((server.event(), server.rpcs()), (None, (0, 0)));
 }
 
-/// Nobody asks for the rest of them.
+/// One-way messages have no RESENDs for the rest.
 #[test]
 fn a_one_way_message_without_memory_leaves_nothing() {
     for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
@@ -128,7 +132,7 @@ fn a_one_way_message_without_memory_leaves_nothing() {
 
 /// Neither profile tells a client that there was no memory for its request.
 #[test]
-fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
+fn a_request_is_asked_for_once_there_is_memory() {
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     for config in [Config::linux(), Config::sigcomm18(Rate::gbps(10))] {
         let mut server = endpoint(config.memory_budget(2_500));
@@ -142,7 +146,7 @@ fn a_request_that_waits_for_memory_is_not_asked_for_until_there_is_some() {
         let answers =
             std::iter::from_fn(|| server.transmit(START)).map(|sent| (sent.id, sent.body));
         assert_eq!(Vec::from_iter(answers), [(RpcId(4).server(), Body::Busy)]);
-        // The first message is whole.
+        // The first message is complete.
         let _ = server.receive(START, &data(RpcId(2), 2_000, 3_000));
         let asked = server.transmit(START).expect("a RESEND");
         assert_eq!(asked.id, RpcId(4).server());
@@ -177,16 +181,16 @@ fn requests_that_a_server_finds_too_long_fail_soon() {
 }
 
 #[test]
-fn a_servers_limit_is_believed_for_a_while_and_only_from_who_knows_the_call() {
+fn a_limit_is_believed_only_if_it_names_the_call() {
     let mut client = endpoint(users());
     let refused = Err(SubmitError::MessageTooLong { max: 5_000 });
-    // Anybody could have sent this one.
+    // An attacker could have sent this one, because it names no RPC.
     let _ = client.receive(START, &limit(RpcId(0x8888_0000_0001), 0));
     client.submit(START, call(100_000, 1)).expect("accepted");
     let id = client.transmit(START).expect("the request").id;
     let _ = client.receive(START, &limit(id.server(), 5_000));
     assert_eq!(client.submit(START, call(5_001, 2)), refused);
-    // It may have restarted with a larger limit by now: it is asked.
+    // The server may have restarted with a larger limit by now, so the request is sent.
     let later = START + Duration::secs(3);
     client.submit(later, call(5_001, 3)).expect("accepted");
     let id = client.transmit(later).expect("the request").id;
@@ -194,7 +198,7 @@ fn a_servers_limit_is_believed_for_a_while_and_only_from_who_knows_the_call() {
     assert_eq!(client.submit(later, call(5_001, 4)), refused);
 }
 
-/// Lets time pass: timers fire, and what is sent is lost.
+/// Lets time pass: timers fire, and all packets that are sent are lost.
 fn pass(endpoint: &mut Endpoint, until: Time) {
     while let Some(at) = endpoint.deadline().filter(|&at| at <= until) {
         endpoint.expire(at);
@@ -202,7 +206,7 @@ fn pass(endpoint: &mut Endpoint, until: Time) {
     }
 }
 
-/// A server that answered so many requests.
+/// A server that answered `requests` requests.
 fn unacknowledged(config: Config, requests: u64) -> Endpoint {
     let mut server = endpoint(config);
     for n in 1..=requests {
@@ -229,14 +233,14 @@ fn a_client_that_never_acknowledges_is_not_asked_for_long() {
 }
 
 #[test]
-fn many_unacknowledged_responses_do_not_keep_a_server_from_reading_the_acks() {
+fn need_acks_do_not_delay_the_acks_they_ask_for() {
     for config in [Config::linux(), users()] {
         let mut server = unacknowledged(config, 5_000);
         for millis in 1..50 {
             server.expire(START + Duration::millis(millis));
         }
         assert!(server.waiting_control() <= 256, "{} wait", server.waiting_control());
-        // They are acknowledged before the link took any of it: then nothing is asked.
+        // They are acknowledged before the link took any NEED_ACK: then none is sent.
         for n in 1..=5_000 {
             let _ = server.receive(START, &packet(RpcId(2 * n), Body::Ack(Acks::default())));
         }
@@ -245,7 +249,7 @@ fn many_unacknowledged_responses_do_not_keep_a_server_from_reading_the_acks() {
 }
 
 #[test]
-fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
+fn announced_bytes_take_no_memory_for_long() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 1..=1_000 {
@@ -254,14 +258,14 @@ fn announced_bytes_that_do_not_come_take_nobodys_memory_for_long() {
             Receipt::Place(_)
         ));
     }
-    // Others have room, and are not kept waiting for what will not come.
+    // Other peers have room, and do not wait for bytes that will not come.
     let other = Packet { peer: HONEST, ..announcement(RpcId(2), 20_000) };
     assert!(
         matches!(server.receive(START, &other), Receipt::Place(_)),
         "{}",
         server.credit().memory
     );
-    // Repeating the packets keeps nothing.
+    // Repeating the packets keeps no memory.
     for millis in (0..2_000).step_by(100) {
         let now = START + Duration::millis(millis);
         pass(&mut server, now);
@@ -282,7 +286,7 @@ fn our_own_calls_to_a_peer_take_no_place_of_its_calls_to_us() {
         both.submit(START, call(100, cookie)).expect("two calls");
     }
     assert!(matches!(both.receive(START, &data(RpcId(2), 0, 1_500)), Receipt::Place(_)));
-    // Its second would leave none for others.
+    // Its second request would leave nothing for others.
     let second = both.receive(START, &data(RpcId(4), 0, 1_500));
     assert_eq!(second, Receipt::Dropped(DropReason::TooManyOfPeer));
 }
@@ -315,7 +319,7 @@ fn one_peer_takes_neither_every_place_nor_all_memory() {
 }
 
 #[test]
-fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() {
+fn messages_in_a_resend_queue_back_off() {
     let mut server = endpoint(users());
     for n in 1..=2_000 {
         assert!(matches!(server.receive(START, &data(RpcId(2 * n), 0, 1_500)), Receipt::Place(_)));
@@ -327,7 +331,7 @@ fn many_messages_that_wait_for_one_turn_to_ask_are_looked_at_ever_more_rarely() 
 }
 
 #[test]
-fn a_peer_that_dribbles_makes_nobody_patient_with_others() {
+fn a_slow_sender_does_not_delay_resends_to_others() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 0..50 {
@@ -343,7 +347,7 @@ fn a_peer_that_dribbles_makes_nobody_patient_with_others() {
     assert_eq!(asked_after(&mut server, began), Some(Duration::millis(6)));
 }
 
-/// How long after `began` the honest peer is asked for something again.
+/// The time from `began` to the next RESEND to the honest peer.
 fn asked_after(server: &mut Endpoint, began: Time) -> Option<Duration> {
     while let Some(at) = server.deadline() {
         server.expire(at);
@@ -357,7 +361,7 @@ fn asked_after(server: &mut Endpoint, began: Time) -> Option<Duration> {
 }
 
 #[test]
-fn announced_bytes_that_do_not_come_make_nobody_patient() {
+fn announced_bytes_do_not_delay_resends() {
     let mut server = endpoint(users());
     server.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_000 });
     for n in 1..=1_000 {

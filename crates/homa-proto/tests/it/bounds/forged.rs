@@ -1,11 +1,11 @@
-//! Packets in the name of an honest peer, of somebody who sees none of ours, and names that a
-//! client makes up: found by a hostile host in the swarm.
+//! Packets that an attacker sends in the name of an honest peer without seeing packets of ours, and
+//! tokens that a client makes up: found by a hostile host in the swarm.
 
 use homa_proto::Proof;
 
 use super::*;
 
-/// Every host proves its address, and is asked to.
+/// Every host validates addresses, and is validated.
 fn proving() -> Endpoint {
     endpoint(users().validate_addresses(true).unguessable_ids(true))
 }
@@ -14,7 +14,7 @@ fn sent(endpoint: &mut Endpoint, now: Time) -> Vec<Packet> {
     std::iter::from_fn(|| endpoint.transmit(now)).collect()
 }
 
-/// A packet of one endpoint as the other gets it.
+/// A packet of one endpoint as the other receives it.
 fn arrived(packet: Packet) -> Packet {
     Packet { local_port: packet.remote_port, remote_port: packet.local_port, ..packet }
 }
@@ -36,7 +36,7 @@ fn limits_in_a_servers_name_need_an_rpc_that_we_know_of() {
 }
 
 #[test]
-fn questions_in_a_servers_name_disown_no_call() {
+fn forged_challenges_lose_no_call() {
     let (mut client, mut server) = (proving(), proving());
     client.submit(START, call(100, 1)).expect("accepted");
     let request = client.transmit(START).expect("the request");
@@ -46,7 +46,7 @@ fn questions_in_a_servers_name_disown_no_call() {
         .find(|packet| matches!(packet.body, Body::Challenge { .. }));
     let question = question.expect("who is it?");
     let Body::Challenge { boot, .. } = question.body else { return };
-    // Whoever asks a server learns its boot id.
+    // An attacker can learn a server's boot id by asking.
     let mut now = START;
     for boot in [1, boot, 1, boot] {
         let body = Body::Challenge { boot, remembered: Duration::ZERO };
@@ -62,7 +62,7 @@ fn questions_in_a_servers_name_disown_no_call() {
     assert_eq!(server.counters().requests_delivered, 1);
 }
 
-/// Each time another name of the same host, and another epoch, that a server has to ask for.
+/// Each time another token of the same host, and another epoch, so the server has to challenge it.
 #[test]
 fn a_client_with_ever_new_names_gets_no_more_than_its_share() {
     let config = users().validate_addresses(true).unguessable_ids(true).max_rpcs(16);

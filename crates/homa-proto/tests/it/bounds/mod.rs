@@ -1,4 +1,4 @@
-//! Promises that hold whatever a peer does: found broken by random scenarios, kept by these.
+//! Promises that hold whatever a peer does. Random scenarios found each of them broken once.
 
 use homa_proto::{
     AckEntry, Acks, Body, Config, Data, DropReason, Duration, Endpoint, Event, Limits, MessageId,
@@ -123,7 +123,7 @@ fn a_full_memory_delays_messages_and_stops_none() {
 }
 
 #[test]
-fn a_late_copy_of_rpc_unknown_does_not_fail_a_call_that_is_being_answered() {
+fn a_late_rpc_unknown_does_not_fail_an_answered_call() {
     let mut client = endpoint(users());
     client.submit(START, call(100, 7)).expect("accepted");
     let id = client.transmit(START).expect("the request").id.server();
@@ -178,7 +178,7 @@ fn a_dead_sender_does_not_hold_the_grants_of_others() {
         }
     }
     assert!(granted[0] > 1_000 && granted[1] > 1_000, "{granted:?}");
-    // The dead one was only slow: when it has sent what it was granted, it is granted more.
+    // The other host was only slow: once it has sent the granted bytes, it is granted more.
     for offset in (1_000..granted[0]).step_by(1_000) {
         let slow = data(RpcId(2), offset, 30_000);
         assert!(matches!(server.receive(end, &slow), Receipt::Place(_)));
@@ -190,7 +190,7 @@ fn a_dead_sender_does_not_hold_the_grants_of_others() {
 
 const HONEST: PeerId = PeerId(1);
 
-/// Everything that a hostile peer may say about the RPCs of another, and about its own.
+/// All packets that a hostile peer may send about the RPCs of another, and about its own.
 fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
     let (own, theirs) = (RpcId(2 + 2 * u64::from(round)), [victim.client(), victim.server()]);
     let mut acks = Acks::default();
@@ -209,7 +209,7 @@ fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
             [Body::RpcUnknown { remembered: None, no_server: false }, Body::Busy, Body::NeedAck];
         script.extend(single.map(|body| packet(id, body)));
     }
-    // Its own: half-open requests, the longest there are, ids used twice with other lengths.
+    // Its own RPCs: half-open requests, the longest there are, ids used twice with other lengths.
     script.extend([1_000_000, 50_000, 1_000_000].map(|length| data(own, 0, length)));
     script.push(data(own, 999_000, 1_000_000));
     script.push(data(victim.client(), 5_000, 30_000));
@@ -220,8 +220,8 @@ fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
     script
 }
 
-/// What an honest client and server see of `host` while a hostile peer speaks between any two of
-/// their packets: everything sent to them, and what the application heard of their RPCs.
+/// The packets and events of an honest client and server of `host` while a hostile peer sends
+/// between any two of their packets.
 fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
     let mut host = endpoint(config.clone().max_rpcs(200).memory_budget(70_000_000));
     host.open_peer(HONEST, PeerInfo { host: 1, max_payload: 1_400 });
@@ -245,7 +245,7 @@ fn honest_exchange(config: &Config, hostile: bool) -> (Vec<String>, Endpoint) {
             _ => None,
         };
         if let Some(packet) = honest {
-            // All unscheduled: windows are shared with whoever asks, by design.
+            // All unscheduled, because windows are shared with any peer, by design.
             let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
             let body = Body::Data(Data { incoming: bytes.message_length, ..bytes });
             let packet = Packet { peer: HONEST, body, ..packet };
@@ -298,7 +298,7 @@ fn a_hostile_peer_changes_nothing_for_the_rpcs_of_others() {
         if config.profile == homa_proto::Profile::Linux {
             assert_eq!(alone, besieged);
         } else {
-            // Measured cutoffs and shared windows are everybody's.
+            // Measured cutoffs and shared windows concern all peers.
             assert!(besieged.contains(&"20000 B".into()) && besieged.contains(&"5000 B".into()));
         }
         assert!(host.rpcs().1 <= 200, "{:?}", host.rpcs());

@@ -1,4 +1,4 @@
-//! A client whose address changes while a request of it is on its way.
+//! A client whose address changes while a request of it is in flight.
 
 use homa_proto::Proof;
 
@@ -15,12 +15,12 @@ fn server() -> Endpoint {
     server
 }
 
-/// A part of the request comes from one of the addresses.
+/// A part of the request arrives from one of the addresses.
 fn part(server: &mut Endpoint, now: Time, peer: PeerId, offset: u32) {
     comes(server, now, Packet { peer, ..data(ID, offset, LENGTH) });
 }
 
-/// A packet comes from a client that says who it is if it is asked. Yields what is sent to it.
+/// A packet arrives from a client that answers challenges. Returns the packets that are sent to it.
 fn comes(server: &mut Endpoint, now: Time, packet_in: Packet) -> Vec<Packet> {
     let peer = packet_in.peer;
     let _ = server.receive(now, &packet_in);
@@ -38,10 +38,10 @@ fn later(ms: u64) -> Time {
 }
 
 #[test]
-fn the_rest_of_a_request_that_ran_at_the_new_address_does_not_run_it_again() {
+fn a_request_is_not_executed_again_at_the_old_address() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
-    // The client's address changes, and it sends all of it again.
+    // The client's address changes, and it sends the whole request again.
     part(&mut server, later(5), PeerId(1), 0);
     part(&mut server, later(6), PeerId(1), 1_000);
     assert_eq!(server.counters().requests_delivered, 1);
@@ -62,7 +62,7 @@ fn a_request_that_began_at_the_old_address_may_end_at_it() {
 }
 
 #[test]
-fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() {
+fn a_stopped_server_promises_nothing_to_a_moved_client() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
     part(&mut server, START, PEER, 1_000);
@@ -77,17 +77,17 @@ fn a_server_that_stopped_does_not_say_that_nothing_ran_to_a_client_that_moved() 
             _ => None,
         })
     };
-    // The first is too short for the question that it would be answered by.
+    // The first packet is too short for the challenge that would answer it.
     let said = [5, 15, 35].map(|at| said(comes(&mut server, later(at), question(PeerId(1)))));
     assert_eq!(said, [None, None, Some(Duration::ZERO)], "it was executed");
 }
 
 #[test]
-fn another_client_that_answered_at_an_address_does_not_answer_for_one_that_moved_there() {
+fn one_clients_answer_does_not_validate_another() {
     let mut server = server();
     part(&mut server, START, PEER, 0);
     part(&mut server, START, PEER, 1_000);
-    // Behind the same NAT, before.
+    // From behind the same NAT, earlier.
     let _ =
         server.receive(later(1), &Packet { peer: PeerId(1), ..data(RpcId(9 << 32 | 8), 0, 500) });
     let asked: Vec<Packet> = std::iter::from_fn(|| server.transmit(later(1))).collect();

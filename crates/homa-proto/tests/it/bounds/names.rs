@@ -1,14 +1,14 @@
-//! Clients without end that say who they are, beside one that has a call in progress.
+//! Clients with ever new tokens, beside one that has a call in progress.
 
 use homa_proto::Proof;
 
 use super::*;
 
-/// As many as a server remembers, and some.
+/// A few more than a server remembers.
 const MANY: u64 = 66_000;
 
-/// A request of a client on a host of its own comes whole, is answered, and acknowledged; the
-/// client says that it is `token`.
+/// A request of a client on another host arrives whole, is answered and acknowledged; the client
+/// identifies itself as `token`.
 fn calls(server: &mut Endpoint, now: Time, (host, token): (u32, u64), counter: u32) {
     let epoch = token as u32;
     let id = RpcId(u64::from(epoch) << 32 | u64::from(counter) << 1);
@@ -39,7 +39,7 @@ fn server() -> Endpoint {
 }
 
 #[test]
-fn a_request_that_was_lost_is_sent_again_whoever_else_is_forgotten() {
+fn a_lost_request_is_sent_again_if_others_are_forgotten() {
     let mut server = server();
     calls(&mut server, START, (0, 7), 5);
     let mut now = START;
@@ -47,7 +47,7 @@ fn a_request_that_was_lost_is_sent_again_whoever_else_is_forgotten() {
         now += Duration::millis(2);
         calls(&mut server, now, (1, token), 5);
     }
-    // Of the next request nothing came; its client asks for the response.
+    // The next request was lost; its client asks for the response.
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     let answer = |server: &mut Endpoint, counter: u64| {
         let _ = server.receive(now, &packet(RpcId(7 << 32 | counter << 1), all));

@@ -1,9 +1,10 @@
-//! Hosts that answer, announce messages, and do not send what they are granted.
+//! Hosts that answer challenges, announce messages, and do not send the granted bytes.
 
 use super::*;
 
 const MICRO: Duration = Duration::micros(1);
-/// Of a link with a round trip of 20 us and 8 Gbit/s, a packet of 1,000 bytes every microsecond.
+/// Delay of a link with a round trip of 20 us and 8 Gbit/s, a packet of 1,000 bytes every
+/// microsecond.
 const DELAY: u64 = 10;
 const LASTS: u64 = 1_000_000;
 const LENGTH: u32 = 1_000_000;
@@ -36,9 +37,9 @@ fn with_incoming(packet: Packet, incoming: u32) -> Packet {
     Packet { body: Body::Data(Data { incoming, ..data }), ..packet }
 }
 
-/// Bytes of a client that arrive beside silent hosts, each of which sends the first packets of
-/// `at_once` messages; one of them, in turns, that of one more after each `every` microseconds;
-/// they say that `incoming` bytes come unasked.
+/// Bytes of a client that arrive beside `hosts` silent hosts. Each sends the first packets of
+/// `at_once` messages; then one of them, in turns, sends the first packet of another after each
+/// `every` microseconds. The packets announce `incoming` unscheduled bytes.
 fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), incoming: u32) -> u64 {
     let mut server = endpoint(config);
     for host in 1..=hosts {
@@ -91,8 +92,8 @@ fn arrived_beside(config: Config, hosts: u32, (at_once, every): (u32, u64), inco
 }
 
 #[test]
-fn who_takes_grants_and_sends_nothing_takes_little_from_those_who_send() {
-    // No more than what is here is said to come unasked, or all that may.
+fn hosts_that_waste_grants_take_little_from_others() {
+    // They announce the bytes of the packet alone, or as many as may come unscheduled.
     for incoming in [1_000, 50_000] {
         let arrived = arrived_beside(users(), 8, (500, 2_000), incoming);
         assert!(arrived >= LASTS * 1_000 / 100 * 80, "{incoming}: {arrived} in {LASTS} us");
@@ -100,7 +101,7 @@ fn who_takes_grants_and_sends_nothing_takes_little_from_those_who_send() {
 }
 
 #[test]
-fn who_sends_nothing_makes_room_also_where_every_message_asks_for_itself() {
+fn silent_senders_make_room_without_one_resend_per_peer() {
     let loss = users().loss;
     let config = users().loss(loss.one_resend_per_peer(false));
     let arrived = arrived_beside(config, 8, (1, LASTS), 50_000);

@@ -1,8 +1,8 @@
-//! Whoever can send a datagram: what it may take from those who call in earnest.
+//! A host whose address is not validated can take little from honest clients.
 
 use super::*;
 
-/// A request's first byte that says that 60 kB of 16 MB come unasked.
+/// The first byte of a request of 16 MB that announces 60 kB as unscheduled.
 fn announced(peer: u32, n: u64) -> Packet {
     let first = data(RpcId(2 * (n + 1)), 0, 16_000_000);
     let Body::Data(bytes) = first.body else { panic!("it is DATA") };
@@ -24,7 +24,7 @@ fn sent(server: &mut Endpoint, now: Time) -> Vec<Packet> {
 }
 
 #[test]
-fn what_is_announced_and_does_not_come_takes_no_grants_from_others() {
+fn announced_bytes_take_no_grants_from_others() {
     let mut server = with_peers(50);
     for n in 0..200 {
         let _ = server.receive(START, &announced(1 + n as u32 % 50, n));
@@ -40,7 +40,7 @@ fn what_is_announced_and_does_not_come_takes_no_grants_from_others() {
 }
 
 #[test]
-fn a_request_that_does_not_go_on_is_asked_for_a_few_times() {
+fn an_abandoned_request_gets_a_few_resends() {
     let mut server = with_peers(1);
     let _ = server.receive(START, &announced(1, 0));
     let mut asked = 0;
@@ -54,7 +54,7 @@ fn a_request_that_does_not_go_on_is_asked_for_a_few_times() {
 }
 
 #[test]
-fn a_client_that_asks_for_its_response_is_asked_at_once_for_what_is_missing() {
+fn a_resend_of_a_response_asks_for_the_missing_request() {
     let mut server = with_peers(0);
     let _ = server.receive(START, &data(RpcId(2), 1_000, 5_000));
     let mut now = START;
@@ -94,7 +94,7 @@ fn only_overflow_makes_a_share_of_the_receive_buffer_smaller() {
     let at = |millis| START + Duration::millis(millis);
     let alone = told(&mut server, at(0), 1, 1_000).expect("a new peer is told");
     assert!(alone >= 10_000, "{alone} bytes, whoever spoke");
-    // Twice at once is once.
+    // Two overflows at once count as one.
     for millis in [10, 11, 30, 50] {
         server.overflowed(at(millis));
     }
@@ -112,7 +112,7 @@ fn only_overflow_makes_a_share_of_the_receive_buffer_smaller() {
 
 /// CUTOFFS can be lost, and a peer that only answers never begins a request.
 #[test]
-fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
+fn a_sender_above_its_share_gets_cutoffs_again() {
     let mut host = with_peers(0);
     let ids: Vec<RpcId> = (0..5)
         .map(|cookie| {
@@ -139,12 +139,12 @@ fn a_sender_that_does_not_keep_to_its_share_is_told_again() {
     let at = |millis| START + Duration::millis(millis);
     assert_eq!(told(&mut host, at(10), (ids[1], share)), None, "it knows");
     assert_eq!(told(&mut host, at(20), (ids[2], 3 * share)), Some(share));
-    // Less may be its own choice.
+    // A sender may choose to send less.
     assert_eq!(told(&mut host, at(30), (ids[3], 1_000)), None);
     assert_eq!(told(&mut host, at(1_030), (ids[4], 1_000)), Some(share));
 }
 
-/// Its challenges are not answered.
+/// A server whose challenges are not answered.
 fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
     let config = users().validate_addresses(true).unguessable_ids(true).memory_budget(budget);
     let mut server = endpoint(config);
@@ -155,7 +155,7 @@ fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
 }
 
 #[test]
-fn requests_of_strangers_that_grow_keep_to_their_part_of_the_memory_and_to_their_time() {
+fn growing_unvalidated_requests_keep_to_their_quota() {
     const BUDGET: u64 = 1_000_000;
     let mut server = server_of_strangers(100, BUDGET);
     let grown = |peer, offset| {
@@ -186,7 +186,7 @@ fn requests_of_strangers_that_grow_keep_to_their_part_of_the_memory_and_to_their
 }
 
 #[test]
-fn a_challenge_from_a_stranger_is_not_told_a_name() {
+fn a_challenge_from_an_unknown_server_learns_no_token() {
     let mut client = server_of_strangers(1, 1 << 20);
     client.submit(START, call(100, 1)).expect("accepted");
     sent(&mut client, START);
@@ -208,7 +208,7 @@ fn a_challenge_from_a_stranger_is_not_told_a_name() {
 }
 
 #[test]
-fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other() {
+fn growing_requests_leave_room_for_other_hosts() {
     const BUDGET: u64 = 1_000_000;
     const LENGTH: u32 = 40_000;
     let mut server = endpoint(users().memory_budget(BUDGET));
@@ -226,7 +226,7 @@ fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other()
     for n in 1..=200 {
         assert!(matches!(server.receive(START, &part(1, 2 * n, 0, 1)), Receipt::Place(_)));
     }
-    // All of them go on at once.
+    // All of them continue at the same time.
     for offset in (1..LENGTH).step_by(1_000) {
         let len = 1_000.min(LENGTH - offset);
         for n in 1..=200 {
@@ -237,7 +237,7 @@ fn requests_that_grow_leave_room_for_other_hosts_and_go_on_one_after_the_other()
     assert!((BUDGET * 2 / 5..BUDGET * 3 / 5).contains(&held), "{held} bytes are one host's");
     let other = server.receive(START, &part(2, 2, 0, 1_000));
     assert!(matches!(other, Receipt::Place(_)), "{other:?}");
-    // What was refused comes again when it is asked for.
+    // Refused packets come again when they are asked for.
     let mut now = START;
     while server.counters().requests_delivered < 200 && now < START + Duration::secs(20) {
         now += Duration::millis(1);
@@ -266,10 +266,10 @@ fn begins(peer: u32, id: u64) -> Packet {
 }
 
 #[test]
-fn what_strangers_hold_in_a_hosts_name_takes_nothing_from_its_share() {
+fn spoofed_requests_take_nothing_from_a_hosts_share() {
     const BUDGET: u64 = 200_000;
     let mut server = server_of_strangers(6, BUDGET);
-    // The last two are of one host: one that answers, and one in its name.
+    // The last two have one host's address: one is validated, the other spoofed.
     for (peer, account) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 5)] {
         server.set_account(PeerId(peer), account, u64::from(account));
     }

@@ -1,16 +1,16 @@
-//! Requests that are here whole, and that the application does not take.
+//! Requests that are complete and that the application does not accept.
 
 use super::*;
 use std::collections::BTreeMap;
 
 const BUDGET: u64 = 16_000_000;
-/// Bytes that come unasked.
+/// Unscheduled bytes.
 const UNASKED: u32 = 10_000;
-/// Hosts with more requests than there is memory for, as many as are granted at once.
+/// Hosts with more requests than there is memory for, as many as are granted at a time.
 const GREEDY: u32 = 8;
 const REQUESTS: u64 = 300;
 const LENGTH: u32 = 100_000;
-/// Another one, whose requests are longer: shortest remaining first does not help it.
+/// Another host, whose requests are longer, so that SRPT does not help it.
 const MODEST: u32 = 9;
 const LONGER: u32 = 110_000;
 
@@ -21,11 +21,11 @@ struct ClientHost {
     granted: u32,
 }
 
-/// A server, and clients on hosts of their own that send as they are granted.
+/// A server, and clients on separate hosts that send as they are granted.
 struct Overload {
     server: Endpoint,
     sending: BTreeMap<(u32, u64), ClientHost>,
-    /// Requests that arrived whole: their hosts and lengths.
+    /// Complete requests: their hosts and lengths.
     whole: Vec<(u32, u32)>,
     untaken: u64,
     /// Packets that the server sent.
@@ -47,7 +47,7 @@ impl Overload {
         self.sending.insert((host, 2 * number), sending);
     }
 
-    /// Until nobody sends any more. `takes`: the application takes what arrives whole.
+    /// Runs until no packet is left. `takes`: the application accepts complete requests.
     fn run(&mut self, takes: bool) {
         loop {
             let mut sent = false;
@@ -60,7 +60,7 @@ impl Overload {
                 };
                 let body = Body::Data(Data { incoming: UNASKED, ..data });
                 let packet = Packet { peer: PeerId(*host), ..packet(RpcId(*id), body) };
-                // What is dropped comes again later.
+                // A dropped packet comes again later.
                 if let Receipt::Place(_) = self.server.receive(START, &packet) {
                     (one.sent, sent) = (one.sent + data.span.len, true);
                 }
@@ -108,7 +108,7 @@ impl Overload {
 }
 
 #[test]
-fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
+fn unaccepted_requests_leave_memory_for_other_hosts() {
     let mut rack = Overload::new();
     for host in 1..=GREEDY {
         (0..REQUESTS).for_each(|number| rack.request(host, number, LENGTH));
@@ -119,7 +119,7 @@ fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
     rack.run(false);
     assert_eq!(rack.arrived(MODEST), 1, "{:?}", rack.server.credit());
 
-    // What is taken makes room for more.
+    // Accepted requests make room for more.
     for (host, length) in rack.whole.clone() {
         rack.take(host, length);
     }
@@ -131,7 +131,7 @@ fn whole_requests_that_nobody_takes_leave_memory_for_other_hosts() {
 }
 
 #[test]
-fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
+fn a_lone_host_leaves_half_of_the_memory() {
     let mut rack = Overload::new();
     (0..REQUESTS).for_each(|number| rack.request(1, number, LENGTH));
     rack.run(false);
@@ -143,12 +143,12 @@ fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
     let (before, said) = (rack.whole.len(), rack.said);
     rack.turn(false);
     assert!(rack.said > said, "those that waited for memory hear of it at once");
-    // As its requests are shorter, it is first again, whoever else sends.
+    // Its requests are shorter, so it is first again, whichever hosts send.
     (2..=MODEST).for_each(|host| rack.request(host, 1, LONGER));
     rack.run(true);
     assert_eq!(rack.whole[before].0, 1);
     assert_eq!(rack.arrived(1), REQUESTS as usize);
-    // Of what it sent and was taken nothing counts any more.
+    // Requests that were accepted no longer count.
     (2..REQUESTS).for_each(|number| rack.request(MODEST, number, LONGER));
     rack.run(false);
     let before = rack.arrived(1);
@@ -159,15 +159,15 @@ fn alone_a_host_leaves_half_of_the_memory_and_comes_beside_others_again() {
 
 /// Hosts that have begun a request each.
 const HOSTS: u32 = 3_000;
-/// One more, that has little here of a longer one.
+/// Another host, which has sent little of a longer request.
 const LITTLE: u32 = HOSTS + 1;
 
 fn of(host: u32, packet: Packet) -> Packet {
     Packet { peer: PeerId(host), ..packet }
 }
 
-/// A server of these, whose memory others filled with requests that nobody takes, each as far as it
-/// may; their hosts and lengths.
+/// A server of these hosts whose memory is full of requests that are not accepted, each host with
+/// as much as it may have. Returns their hosts and lengths, too.
 fn full() -> (Endpoint, Vec<(u32, u32)>) {
     let mut server = endpoint(users().memory_budget(BUDGET));
     for host in 1..=LITTLE + 50 {
@@ -193,14 +193,14 @@ fn full() -> (Endpoint, Vec<(u32, u32)>) {
 }
 
 #[test]
-fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
+fn no_packet_checks_all_hosts_that_have_their_share() {
     let (mut server, mut whole) = full();
     let (mut most, mut refused) = (0, server.counters().memory_refusals);
     let mut look = |server: &Endpoint| {
         let before = std::mem::replace(&mut refused, server.counters().memory_refusals);
         most = most.max(refused - before);
     };
-    // Those that were granted something send it, and give up.
+    // Those that were granted bytes send them, and give up.
     let gone = packet(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false });
     for _ in 0..100 {
         while let Some(granted) = server.transmit(START) {
@@ -223,7 +223,7 @@ fn however_many_hosts_have_their_share_no_packet_has_all_of_them_looked_at() {
 }
 
 #[test]
-fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
+fn a_host_below_its_share_is_found_behind_many_others() {
     let (mut server, _) = full();
     let granted = |server: &mut Endpoint| {
         let all: Vec<_> = std::iter::from_fn(|| server.transmit(START)).collect();
@@ -242,9 +242,9 @@ fn behind_many_hosts_that_have_their_share_one_that_has_not_is_found_soon() {
     assert!((1..=100).any(&mut found), "{:?}", server.credit());
 }
 
-/// Where messages wait for memory (profile `linux`), those that need least are asked for first.
+/// If messages wait for memory (profile `linux`), those that need least are asked for first.
 #[test]
-fn what_waits_behind_many_requests_of_a_host_that_has_its_share_is_asked_for() {
+fn requests_behind_a_host_with_its_share_are_asked_for() {
     let mut server = endpoint(Config::linux().memory_budget(100_000));
     for host in 1..=4 {
         server.open_peer(PeerId(host), PeerInfo { host, max_payload: 1_400 });

@@ -14,7 +14,7 @@ const PEER: PeerId = PeerId(0);
 const DELAY: Duration = Duration::micros(2);
 const FRAME_OVERHEAD: u64 = 138;
 
-/// What an application saw.
+/// An event at an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     Request(RpcHandle, u32),
@@ -261,12 +261,12 @@ impl ClientAndServer {
         let _ = writeln!(self.transcript, "{:>10}   {} has {what}", self.stamp(), name(end));
     }
 
-    /// How many requests the server's application was given.
+    /// How many requests the server's application received.
     pub fn executions(&self) -> usize {
         self.seen[SERVER].iter().filter(|s| matches!(s, Observed::Request(..))).count()
     }
 
-    /// Nothing is left anywhere.
+    /// Asserts that no state is left at either end.
     pub fn assert_clean(&self) {
         for end in [CLIENT, SERVER] {
             assert_eq!(self.ends[end].rpcs(), (0, 0), "{} keeps RPCs", name(end));

@@ -49,7 +49,7 @@ impl CapturedFrame {
         Some(packet::read(bytes, *length, *level).expect("a kernel host sends whole packets"))
     }
 
-    /// Payload bytes that are known, with their place in the message.
+    /// Payload bytes that are known, and their place in the message.
     pub fn payload(&self) -> (u32, &[u8]) {
         match (&self.what, self.packet().map(|p| p.kind)) {
             (FrameContent::Homa { bytes, .. }, Some(PacketKind::Data(data))) => {

@@ -1,5 +1,6 @@
-//! Two of our endpoints, each before the judge, through a network that loses and delays: what no
-//! capture shows (several messages at once, gaps, lost GRANTs and acks) must keep the rules, too.
+//! Two of our endpoints, each before the judge, through a network that loses and delays. Exchanges
+//! that no capture shows (several messages at once, gaps, lost GRANTs and ACKs) must follow the
+//! rules, too.
 
 use super::stage::{SentPacket, Stage};
 use homa_proto::{Config, wire};
@@ -147,7 +148,7 @@ fn calls_that_are_given_up_leave_nothing_at_their_server() {
         let now = run_for(&mut network, 20);
         network.hosts[0].call(now, 1, PORTS, 100_000, cookie);
     }
-    // Requests in the midst of their grants.
+    // Requests that are being granted.
     let now = run_for(&mut network, 3_000);
     assert!(network.hosts[1].endpoint.rpcs().1 > 0);
     let given_up = (0..20).filter(|&cookie| network.hosts[0].give_up(now, cookie)).count();

@@ -1,9 +1,9 @@
 //! Conversations of kernel hosts, replayed with our endpoint in the place of each host in turn,
 //! before a judge that knows only the kernel's rules.
 //!
-//! `HOMA_CAPTURES=FOLDER cargo test -p homa-proto --test it replay` takes the captures (pcap, pcapng)
-//! of a folder instead of the committed ones; with `HOMA_WRITE_VECTORS=1`, too, those of at most
-//! 600 packets become the committed ones (`tests/vectors/conversations.txt`).
+//! `HOMA_CAPTURES=FOLDER cargo test -p homa-proto --test it replay` takes the captures (pcap,
+//! pcapng) of a folder instead of the committed ones. With `HOMA_WRITE_VECTORS=1` as well, those of
+//! at most 600 packets become the committed ones (`tests/vectors/conversations.txt`).
 
 mod capture;
 mod conversation;
@@ -25,7 +25,7 @@ const ABOUT: &str = "\
 # commit 9edb958, 1 July 2026), captured with a tap on the bridge between them, for this project;
 # only what is needed to play them again is kept: Homa packets, ICMP errors, payloads by their rule.
 # Names say what was run; .tg1 was captured at the client's tap of a bridge that drops packets, .tg2
-# at the server's. The form is described, read and written by tests/it/replay/conversation.rs; made by
+# at the server's. The form is that of tests/it/replay/conversation.rs; made by
 # HOMA_CAPTURES=FOLDER HOMA_WRITE_VECTORS=1 cargo test -p homa-proto --test it replay
 ";
 
@@ -66,7 +66,7 @@ fn every_packet_is_decoded() {
 }
 
 #[test]
-fn in_the_place_of_either_host_we_keep_the_kernels_rules_and_deliver_the_same_bytes() {
+fn our_endpoint_replaces_either_kernel_host() {
     let mut bad = Vec::new();
     for conversation in conversations() {
         for me in 0..conversation.hosts() {
@@ -86,7 +86,7 @@ fn saw_everything(name: &str, host: usize) -> bool {
 }
 
 #[test]
-fn the_judge_finds_nothing_in_what_kernel_hosts_sent() {
+fn the_judge_accepts_the_packets_of_kernel_hosts() {
     let mut bad = Vec::new();
     for conversation in conversations() {
         for me in (0..conversation.hosts()).filter(|&me| saw_everything(&conversation.name, me)) {
@@ -106,7 +106,7 @@ fn the_judge_finds_nothing_in_what_kernel_hosts_sent() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn written_conversations_are_read_again() {
     let all = conversations();
     let text: Vec<String> = all.iter().map(conversation::write).collect();
     let again = conversation::read(&text.concat());

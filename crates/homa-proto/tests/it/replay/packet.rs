@@ -1,13 +1,13 @@
-//! Homa packets read a second time, by the layout alone: the judge must not trust the codec it
-//! judges. Strict about what a kernel receiver or sender relies on.
+//! A second reader of Homa packets, by the layout alone, because the judge must not trust the codec
+//! that it judges. Strict about the fields that a kernel receiver or sender relies on.
 
-/// A Homa packet as it lies on the wire.
+/// A Homa packet as it is on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedPacket {
     pub level: u8,
     pub sport: u16,
     pub dport: u16,
-    /// As its sender writes it.
+    /// The id as its sender writes it.
     pub id: u64,
     pub kind: PacketKind,
 }
@@ -62,7 +62,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     bytes[at..at + len].iter().fold(0, |n, &b| n << 8 | u64::from(b))
 }
 
-/// Reads a packet of which `bytes` were captured and `length` were on the wire.
+/// Reads a packet of `length` bytes on the wire, from the `bytes` that were captured.
 pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<CapturedPacket, String> {
     let least = match bytes.get(11) {
         Some(0x10) => 56,
@@ -112,7 +112,7 @@ pub fn read(bytes: &[u8], length: usize, level: u8) -> Result<CapturedPacket, St
     Ok(CapturedPacket { level, sport, dport, id: n(20, 8), kind })
 }
 
-/// What of a packet of ours a kernel host (or its network card) would stumble over.
+/// Faults in a packet of ours that a kernel host, or its network card, would not accept.
 pub fn faults(bytes: &[u8]) -> Vec<&'static str> {
     let n = |at, len| number(bytes, at, len);
     let data = bytes[11] == 0x10;

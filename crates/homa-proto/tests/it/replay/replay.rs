@@ -1,16 +1,16 @@
-//! A capture with one host replaced by our endpoint: it is fed what the others sent, when they sent
-//! it, and its application does what that host's did.
+//! A capture with one host replaced by our endpoint. It receives the packets that the others sent,
+//! when they sent them, and its application does what that host's did.
 //!
-//! What differs from the capture, and how that is taken:
+//! The replay differs from the capture:
 //! * Our RPC ids: packets of others that name the captured host's calls are rewritten to ours.
-//! * Our packets leave at once (a link without end), timers at our own ticks: what others sent in
-//!   answer to the captured host may come too early or too late. A RESEND of what was not sent is
-//!   answered by BUSY, an RPC_UNKNOWN repeats the request without our having asked, GRANTs for the
-//!   past change nothing, and an ACK ends an RPC in any state: then, and only then, a response may
-//!   remain unfinished.
-//! * A call is made when its first DATA packet appears; a response is ready when its first packet
+//! * Our packets leave at once (an infinitely fast link), timers at our ticks. So packets that
+//!   others sent in answer to the captured host may come too early or too late: a RESEND of unsent
+//!   bytes is answered by BUSY, an RPC_UNKNOWN repeats the request although we did not ask, GRANTs
+//!   for the past change nothing, and an ACK ends an RPC in any state. Then, and only then, a
+//!   response may remain unfinished.
+//! * A call is made when its first DATA packet appears. A response is ready when its first packet
 //!   was captured, or with the request if that comes later.
-//! * After the last packet the other hosts are silent: calls end by timeout, and nothing remains.
+//! * After the last packet the other hosts are silent: calls end by timeout, and no state is left.
 
 use super::conversation::{CapturedFrame, Conversation, FrameContent};
 use super::judge::InBook;
@@ -31,7 +31,7 @@ fn message(frame: &CapturedFrame, pkt: &CapturedPacket) -> PlannedMessage {
     (client, server, pkt.rpc(), response)
 }
 
-/// What is known of the messages of a capture.
+/// The messages of a capture.
 struct Script {
     /// First packet: time, ports of its sender and receiver, length.
     begins: BTreeMap<PlannedMessage, (u64, (u16, u16), u32)>,
@@ -62,7 +62,7 @@ fn data_of(frame: &CapturedFrame) -> Option<(&CapturedFrame, CapturedPacket, Cap
     Some((frame, pkt, data))
 }
 
-/// What happens next.
+/// The next step of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NextStep {
     Timer,
@@ -83,7 +83,7 @@ pub struct Replay<'a> {
     seen: usize,
     /// Requests that the captured server never answered.
     unanswered: Vec<RpcHandle>,
-    /// Messages of which every byte was fed.
+    /// Messages that were fed completely.
     whole: BTreeMap<PlannedMessage, InBook>,
     pub delivered: BTreeSet<PlannedMessage>,
     /// Responses that were acknowledged before we had sent them whole.
@@ -131,7 +131,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays everything; yields what was wrong.
+    /// Plays everything; returns the faults.
     pub fn run(&mut self) -> Vec<String> {
         let conversation = self.conversation;
         let me = self.me;
@@ -250,7 +250,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What should have come of it.
+    /// Checks the outcome.
     fn verdict(&mut self) -> Vec<String> {
         let mut faults = std::mem::take(&mut self.stage.judge.faults);
         let closed = &self.stage.judge.closed;

@@ -1,4 +1,5 @@
-//! One of our endpoints on a stage: bytes in, bytes out, everything it sends before the judge.
+//! One of our endpoints on a stage: bytes in, bytes out, and every packet that it sends before the
+//! judge.
 
 use super::judge::{Judge, Standard};
 use super::packet;
@@ -15,14 +16,14 @@ const START: Time = Time(1_000_000_000);
 /// Bytes of a message; `None`: not in the capture.
 pub type PartialBytes = Vec<Option<u8>>;
 
-/// A packet on its way.
+/// A packet in flight.
 pub struct SentPacket {
     pub to: usize,
     pub level: u8,
     pub bytes: Vec<u8>,
 }
 
-/// A message that arrived whole.
+/// A complete message that arrived.
 pub struct ArrivedPacket {
     pub rpc: RpcHandle,
     pub peer: usize,
@@ -78,7 +79,7 @@ impl Stage {
         self.judge.tick(now);
     }
 
-    /// Begins a call; pull its first packets before the next one, which tell its id.
+    /// Begins a call. Pull its first packets before the next call, because they show its id.
     pub fn call(&mut self, now: u64, peer: usize, ports: (u16, u16), length: u32, cookie: u64) {
         let request = Request {
             peer: PeerId(peer as u32),
@@ -96,11 +97,11 @@ impl Stage {
     }
 
     pub fn reply(&mut self, now: u64, rpc: RpcHandle, length: u32) {
-        // Refused when the client acknowledged, and thereby cancelled, before.
+        // Refused if the client acknowledged, and thereby cancelled, it before.
         let _ = self.endpoint.submit(time(now), Submit::Response { rpc, length });
     }
 
-    /// The application gives up a call; false when it had ended.
+    /// The application gives up a call; false if it had ended.
     pub fn give_up(&mut self, now: u64, cookie: u64) -> bool {
         let rpc = self.handles[&cookie];
         let given_up = self.endpoint.submit(time(now), Submit::Cancel { rpc }).is_ok();
@@ -124,7 +125,7 @@ impl Stage {
         self.drain(now);
     }
 
-    /// A packet arrives; `bytes` may be fewer than the `length` it had.
+    /// A packet arrives; `bytes` may be shorter than the `length` that it had.
     pub fn feed(&mut self, now: u64, peer: usize, level: u8, (bytes, length): (&[u8], usize)) {
         let pkt = packet::read(bytes, length, level).expect("whole packets are fed");
         self.judge.fed(now, peer, &pkt);

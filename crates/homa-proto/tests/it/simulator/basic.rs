@@ -21,7 +21,7 @@ fn every_message_is_granted_on_its_own() {
 }
 
 #[test]
-fn the_next_grant_waits_until_less_than_the_window_is_outstanding() {
+fn the_next_grant_waits_for_room_in_the_window() {
     let mut receiver = endpoint(basic(), 1);
     let mut message = PacedSender::new(0, 2, 100_000);
     let counts: Vec<usize> =

@@ -4,11 +4,11 @@ use super::{FIRST_BYTES, PacedSender, SCHEDULED, data, endpoint, simulator, subm
 use homa_proto::{Config, Overcommitment, PriorityAllocation};
 
 #[test]
-fn the_lowest_levels_are_used_first_and_the_best_sender_has_the_highest_of_them() {
+fn the_lowest_levels_are_used_first() {
     let mut receiver = endpoint(simulator(), 5);
     let mut levels = Vec::new();
     for peer in 0..5u32 {
-        // Each newcomer is shorter than all before it.
+        // Each new message is shorter than all before it.
         let mut message = PacedSender::new(peer, 2, 200_000 - 20_000 * peer);
         levels.push(message.arrive(&mut receiver, u64::from(peer)).first().map(|g| g.3));
     }
@@ -35,7 +35,7 @@ fn tail(config: Config, length: u32) -> Vec<(u32, u8)> {
 }
 
 #[test]
-fn the_last_ten_thousand_wire_bytes_travel_at_unscheduled_levels() {
+fn the_last_10_000_wire_bytes_use_unscheduled_levels() {
     let left = |packets: u32| packets * SCHEDULED;
     let expected = [
         (left(8), 0),
@@ -66,7 +66,7 @@ fn a_split_may_have_any_number_of_unscheduled_levels() {
 }
 
 #[test]
-fn fewer_levels_in_the_network_merge_neighbours_and_keep_the_degree() {
+fn fewer_network_levels_keep_the_degree() {
     for (network_levels, expected) in [(8, [4, 4, 5, 5, 5, 6, 7]), (4, [2, 2, 2, 2, 2, 3, 3])] {
         let config = simulator().network_levels(network_levels);
         let mut sender = endpoint(config.clone(), 1);
@@ -82,7 +82,7 @@ fn fewer_levels_in_the_network_merge_neighbours_and_keep_the_degree() {
 }
 
 #[test]
-fn the_degree_of_overcommitment_may_differ_from_the_number_of_levels() {
+fn the_degree_may_differ_from_the_number_of_levels() {
     let config = simulator().overcommitment(Overcommitment::Fixed(2));
     let mut receiver = endpoint(config, 5);
     let active = (0..5).filter(|&peer| {

@@ -33,7 +33,7 @@ fn endpoint(config: Config, peers: u32) -> Endpoint {
     endpoint
 }
 
-/// What a GRANT says: to whom, for which message, up to which offset, at which level.
+/// The contents of a GRANT: receiver, message, offset, level.
 type Grant = (u32, u64, u32, u8);
 
 fn grants(receiver: &mut Endpoint, now: u64) -> Vec<Grant> {
@@ -46,7 +46,7 @@ fn grants(receiver: &mut Endpoint, now: u64) -> Vec<Grant> {
         .collect()
 }
 
-/// A one-way message on its way from `peer`: yields its packets in order.
+/// A one-way message from `peer` that is in flight: yields its packets in order.
 #[derive(Clone, Copy)]
 struct PacedSender {
     peer: u32,
@@ -81,7 +81,7 @@ impl PacedSender {
         Packet { peer: PeerId(self.peer), priority: 0, local_port: 0, remote_port: 0, id, body }
     }
 
-    /// Delivers the next packet and yields the grants that follow.
+    /// Delivers the next packet; returns the grants that follow.
     fn arrive(&mut self, receiver: &mut Endpoint, now: u64) -> Vec<Grant> {
         let _ = receiver.receive(Time(now), &self.packet());
         while receiver.event().is_some() {}

@@ -36,7 +36,8 @@ fn each_packet_of_a_lone_message_brings_a_grant_for_one_packet() {
             assert_eq!(message.arrive(&mut receiver, now), [(0, 2, offset, 0)]);
             assert_eq!(receiver.deadline(), None, "the window is full");
         } else {
-            // The seventh packet is short: one full packet more does not fill what it leaves.
+            // The seventh packet is short, so a full packet more does not fill the room that it
+            // leaves.
             let last = message.arrive(&mut receiver, now);
             assert_eq!(last.len(), 1);
         }
@@ -44,8 +45,8 @@ fn each_packet_of_a_lone_message_brings_a_grant_for_one_packet() {
     assert_eq!(message.sent, FIRST_BYTES);
 }
 
-/// Peer 1's message of 60,000 bytes, whose unscheduled bytes all came while peer 0's shorter one
-/// was granted, and which had its first grant at 2,000 ns.
+/// Peer 1's message of 60,000 bytes. Its unscheduled bytes arrived while peer 0's shorter one was
+/// granted, and it had its first grant at 2,000 ns.
 fn long_with_an_empty_window(receiver: &mut Endpoint) -> PacedSender {
     let mut first = PacedSender::new(0, 2, FIRST_BYTES + 2 * SCHEDULED);
     let mut long = PacedSender::new(1, 2, 60_000);
@@ -133,8 +134,8 @@ fn nothing_is_ever_asked_for_again() {
 }
 
 #[test]
-fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
-    // Room for a packet of one message, for what is granted to another, and for the unscheduled
+fn a_grant_withheld_for_memory_leaves_later() {
+    // Memory for a packet of one message, for the granted bytes of another, and for the unscheduled
     // bytes of a third.
     let memory_budget = u64::from(UNSCHEDULED + 2 * FIRST_BYTES + SCHEDULED);
     let mut receiver = endpoint(simulator().memory_budget(memory_budget), 3);
@@ -149,7 +150,7 @@ fn a_grant_withheld_for_want_of_memory_leaves_when_there_is_some() {
 }
 
 #[test]
-fn a_grant_never_leaves_while_ten_thousand_wire_bytes_are_outstanding() {
+fn no_grant_while_10_000_wire_bytes_are_outstanding() {
     arbtest::arbtest(|u| {
         let mut receiver = endpoint(simulator(), 3);
         let frame = |len: u32, payload: u32| (len + 1_538 - payload).max(84);

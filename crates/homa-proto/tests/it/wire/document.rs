@@ -1,5 +1,5 @@
-//! The specification page states what the code does: its test vectors are our encoder's output, and
-//! its arithmetic is our constants'.
+//! The specification page states what the code does: its test vectors should be our encoder's
+//! output, and its numbers our constants.
 
 use super::PEER;
 use super::vectors::unhex;
@@ -83,7 +83,7 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, RequestExtensions)>)> {
         .collect()
 }
 
-/// Datagrams that tell something of requests, such as this one.
+/// Datagrams with request extensions, for a request like this one.
 fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, RequestExtensions)>); 2] {
     let next = Packet { id: RpcId(0x1236), ..request };
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
@@ -138,7 +138,7 @@ fn shown() -> &'static str {
 }
 
 #[test]
-fn the_page_shows_what_the_encoder_writes() {
+fn the_documented_examples_are_the_encoders_output() {
     let rendered = rendered();
     assert!(shown() == rendered, "replace the block of test vectors by:\n{rendered}");
 }
@@ -167,7 +167,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
 }
 
 #[test]
-fn the_payload_per_packet_on_the_page_is_the_mtu_less_our_headers() {
+fn the_documented_payload_is_the_mtu_less_our_headers() {
     for (ip_version, mtu, ip_header, payload) in [
         ("IPv4", 1500, 20, 1400),
         ("IPv6", 1500, 40, 1380),

@@ -51,7 +51,7 @@ pub fn mirrored(packet: &Packet) -> Packet {
     Packet { local_port: packet.remote_port, remote_port: packet.local_port, ..*packet }
 }
 
-/// The packet without what only UDP can say.
+/// The packet without the values that only UDP can carry.
 pub fn native(packet: &Packet) -> Packet {
     let body = match packet.body {
         Body::RpcUnknown { .. } => Body::RpcUnknown { remembered: None, no_server: false },

@@ -1,7 +1,7 @@
-//! Bytes that nobody sent on purpose, or somebody did: a typed drop, never a panic.
+//! Malformed bytes, accidental or malicious: a typed drop, never a panic.
 //!
-//! `HOMA_FUZZ_SECONDS` lets the random searches here run longer than the fraction of a second they
-//! take by default; `fuzz/` has the coverage-guided form of the same claim.
+//! `HOMA_FUZZ_SECONDS` lets the random searches here run longer than the fraction of a second that
+//! they take by default; `fuzz/` has the coverage-guided form of the same claim.
 
 use super::PEER;
 use super::generator::{self, mirrored};
@@ -21,7 +21,7 @@ fn search(property: impl FnMut(&mut Unstructured<'_>) -> arbtest::arbitrary::Res
 }
 
 #[test]
-fn every_truncation_of_a_control_packet_is_truncated_and_of_data_shorter_or_dropped() {
+fn every_truncation_of_a_packet_is_detected() {
     arbtest(|u| {
         let (packet, payload) = generator::packet(u)?;
         let mut out = [0; 2000];
@@ -45,7 +45,7 @@ fn every_truncation_of_a_control_packet_is_truncated_and_of_data_shorter_or_drop
 }
 
 #[test]
-fn every_truncation_of_a_datagram_loses_packets_and_invents_none() {
+fn a_truncated_datagram_invents_no_packets() {
     arbtest(|u| {
         let mut buffer = [0; 4000];
         let mut writer = datagram::Writer::new(&mut buffer, 1).unwrap();
@@ -78,7 +78,7 @@ fn every_truncation_of_a_datagram_loses_packets_and_invents_none() {
     });
 }
 
-/// Reading is a function of meaning: what was read, written and read again is the same.
+/// If a packet that was read is written and read again, the result should be the same.
 fn survives(bytes: &[u8]) {
     let mut out = [0; 200];
     if let Ok(decoded) = wire::decode(bytes, PEER, 0) {
@@ -136,7 +136,7 @@ fn arbitrary_datagrams_are_read_or_dropped() {
 }
 
 #[test]
-fn what_is_not_spoken_here_is_dropped_with_its_reason() {
+fn unknown_versions_and_keys_are_dropped() {
     let mut out = [0; 100];
     let unknown_type = [0; 28];
     assert_eq!(wire::decode(&unknown_type, PEER, 0), Err(DropReason::UnknownType));
@@ -154,7 +154,7 @@ fn what_is_not_spoken_here_is_dropped_with_its_reason() {
 }
 
 #[test]
-fn one_unreadable_packet_does_not_hide_the_next_but_broken_framing_does() {
+fn an_unreadable_packet_does_not_hide_the_next() {
     let mut bytes = vec![1, datagram::AGGREGATE];
     bytes.extend([0; 14]);
     let mut busy = [0; 28];
@@ -172,7 +172,7 @@ fn one_unreadable_packet_does_not_hide_the_next_but_broken_framing_does() {
 }
 
 #[test]
-fn no_message_goes_to_or_comes_from_port_0_which_marks_one_way_messages() {
+fn no_message_on_the_wire_uses_port_0() {
     let mut bytes = [0; 61];
     (bytes[11], bytes[27], bytes[31]) = (wire::kind::DATA, 2, 5);
     assert_eq!(wire::decode(&bytes, PEER, 0).map(|d| d.packet), Err(DropReason::NoServer));

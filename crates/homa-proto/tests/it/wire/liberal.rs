@@ -1,5 +1,5 @@
-//! Every layout that kernel modules of the last years send is understood, and what their receivers
-//! ignore is ignored.
+//! Every layout that kernel modules of the last years send is understood, and fields that their
+//! receivers ignore are ignored.
 
 use super::PEER;
 use super::generator::{self, mirrored, native};
@@ -120,7 +120,7 @@ fn with_extensions(extensions: &[u8], kind: u8) -> Vec<u8> {
 }
 
 #[test]
-fn unknown_extensions_and_flags_are_skipped_and_longer_values_understood() {
+fn unknown_extensions_are_skipped() {
     let extensions = [
         [0, 99, 0, 0].as_slice(),
         &[0, 1, 0, 9, 0, 0, 1, 0, 0, 0, 0, 2, 77],

@@ -1,4 +1,4 @@
-//! What is written is read again, in both encapsulations.
+//! A packet that is written should be the same when it is read, in both encapsulations.
 
 use super::PEER;
 use super::generator::{self, mirrored, native};
@@ -26,7 +26,7 @@ fn a_native_packet_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_single_packet_datagram_is_the_same_from_both_writers_and_is_read_again() {
+fn both_writers_write_the_same_single_packet() {
     arbtest(|u| {
         let (packet, payload) = generator::packet(u)?;
         let number = u.arbitrary()?;
@@ -52,7 +52,7 @@ fn a_single_packet_datagram_is_the_same_from_both_writers_and_is_read_again() {
 }
 
 #[test]
-fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
+fn an_aggregate_is_read_as_it_was_written() {
     arbtest(|u| {
         let mut buffer = vec![0xdd; u.int_in_range(datagram::HEADER_LEN..=4000)?];
         let mut writer = datagram::Writer::new(&mut buffer, 9).unwrap();
@@ -84,7 +84,7 @@ fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
             assert_eq!(decoded.packet, mirrored(packet));
             assert_eq!(decoded.payload, payload);
         }
-        // A report shows all of it, or a part.
+        // An ICMP report quotes all of it, or a part.
         let is_data = |packet: &Packet| matches!(packet.body, Body::Data(_));
         let sent = || accepted.iter().map(|(packet, _)| (packet.id, is_data(packet)));
         let shown = |bytes| datagram::quoted(bytes).map(|shown| (shown.id, shown.data));
@@ -97,7 +97,7 @@ fn an_aggregate_is_read_as_it_was_written_and_a_refusal_leaves_it_as_it_was() {
 }
 
 #[test]
-fn packets_that_disagree_about_an_extension_do_not_share_a_datagram() {
+fn packets_with_other_extensions_share_no_datagram() {
     let packet = |body| Packet {
         peer: PEER,
         priority: 7,

@@ -1,4 +1,4 @@
-//! What a datagram tells of its requests is read as it was written, whatever else is in it.
+//! Request extensions are read as they were written, whatever else is in the datagram.
 
 use super::PEER;
 use super::generator;
@@ -11,7 +11,7 @@ use homa_proto::wire::datagram::{self, RequestExtensions, TraceContext};
 fn told(u: &mut Unstructured<'_>) -> Result<RequestExtensions> {
     let left = match u.ratio(1, 4)? {
         true => None,
-        // Whole microseconds, as far as they can be said.
+        // Whole microseconds, as far as the field can hold them.
         false => Some(Duration::micros(u.int_in_range(0..=u64::from(u32::MAX) - 1)?)),
     };
     let trace = TraceContext::new(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
@@ -35,12 +35,12 @@ fn a_single_request_is_the_same_from_both_writers() {
 }
 
 #[test]
-fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
+fn each_request_of_a_datagram_keeps_its_extensions() {
     arbtest(|u| {
         let mut buffer = vec![0xdd; u.int_in_range(datagram::HEADER_LEN..=6_000)?];
         let mut writer = datagram::Writer::new(&mut buffer, 9).unwrap();
         let mut accepted = Vec::new();
-        // What the first request tells decides what all tell.
+        // All requests have the same kinds of extensions as the first.
         let mut all: Option<(bool, bool)> = None;
         for _ in 0..u.int_in_range(0..=20)? {
             let ((packet, payload), mut told) = (generator::packet(u)?, told(u)?);
@@ -75,10 +75,10 @@ fn each_request_of_a_datagram_keeps_what_is_told_of_it() {
 }
 
 #[test]
-fn what_is_no_traceparent_is_refused() {
+fn an_invalid_traceparent_is_refused() {
     let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     assert_eq!(good.parse::<TraceContext>().unwrap().to_string(), good);
-    // Of later versions, what is known counts.
+    // Of a later version, the known part counts.
     let later = good.replacen("00", "cc", 1) + "-and-more";
     assert_eq!(later.parse::<TraceContext>().unwrap().to_string(), later[..good.len()]);
     let upper = good.to_uppercase();

@@ -1,5 +1,5 @@
 //! Written and captured packets: each decodes to its stated meaning and is encoded to the same
-//! bytes again, but for the fields in which we deliberately differ from a kernel sender.
+//! bytes again, except for the fields in which we deliberately differ from a kernel sender.
 
 use super::PEER;
 use super::generator::mirrored;
@@ -44,7 +44,7 @@ fn level(means: &str) -> u8 {
     rest[..1].parse().expect("a level")
 }
 
-/// What we write where a kernel sender writes otherwise.
+/// The bytes that we would write, if a kernel sender writes others.
 fn as_we_would(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[16..18].fill(0); // We leave the checksum, which no receiver reads, at zero.
     if bytes[11] == wire::kind::DATA {
@@ -81,11 +81,11 @@ fn check(file: &str) -> usize {
 }
 
 #[test]
-fn the_written_layout_is_what_we_read_and_write() {
+fn the_documented_layout_is_read_and_written() {
     assert_eq!(check(include_str!("../../vectors/layout.txt")), 12);
 }
 
 #[test]
-fn captured_kernel_packets_are_what_we_read_and_write() {
+fn captured_kernel_packets_are_read_and_written() {
     assert_eq!(check(include_str!("../../vectors/captured.txt")), 30);
 }

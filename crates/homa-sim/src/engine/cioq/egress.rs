@@ -1,6 +1,6 @@
-//! The output queues of switches, and wires.
+//! The output queues of switches, and their wires.
 
-use crate::engine::agenda::Event;
+use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{LossCause, Probe};
@@ -8,15 +8,15 @@ use crate::engine::world::World;
 use crate::transport::Transport;
 
 impl<W: World> Net<W> {
-    /// An idle wire takes what is to be told first, then the oldest frame of the highest level that
-    /// is not paused.
+    /// An idle wire sends a due control frame first, then the oldest frame of the highest level
+    /// that is not paused.
     #[inline]
     pub(super) fn send_on(&mut self, output: u32) {
         let state = &mut self.cioq.outputs[output as usize];
         if state.busy {
             return;
         }
-        if state.tell && self.tell_sender(output) {
+        if state.signal_due && self.send_control_frame(output) {
             return;
         }
         let state = &mut self.cioq.outputs[output as usize];
@@ -30,11 +30,11 @@ impl<W: World> Net<W> {
         self.probe.departed(self.now, &there);
         self.launch(output, slot);
         let free_at = self.ports[output as usize].free_at;
-        self.schedule(free_at, Event::Sent(output));
+        self.schedule(free_at, NetEvent::Sent(output));
     }
 
-    /// A frame's first bit leaves a port, of a switch or a host. Switches hear of it when its first
-    /// bit is there, hosts when it is whole.
+    /// A frame's first bit leaves a port of a switch or a host. Switches receive the frame when its
+    /// first bit arrives, hosts when all of it has arrived.
     #[inline]
     pub fn launch(&mut self, port_index: u32, slot: u32) {
         let port = &mut self.ports[port_index as usize];
@@ -47,7 +47,7 @@ impl<W: World> Net<W> {
             port.launch_to(frames, slot, self.now + port.delay)
         };
         if let Some(at) = alone {
-            self.schedule(at, Event::Arrival(port_index));
+            self.schedule(at, NetEvent::Arrival(port_index));
         }
     }
 
@@ -64,8 +64,8 @@ impl<W: World> Net<W> {
         self.fill_output(output);
     }
 
-    /// What waits at a port whose link failed is lost; nobody pauses it any more.
-    pub fn cut_output(&mut self, output: u32) {
+    /// Drops all frames that wait at a port, because its link failed, and ends its pauses.
+    pub fn clear_output(&mut self, output: u32) {
         while let Some(slot) =
             self.cioq.outputs[output as usize].queue.pop(&self.flights.frames, u8::MAX)
         {
@@ -76,7 +76,7 @@ impl<W: World> Net<W> {
             self.lose(slot, LossCause::LinkDown);
         }
         self.set_paused(output, 0);
-        self.cioq.inputs[output as usize].told = 0;
+        self.cioq.inputs[output as usize].signalled = 0;
         if output >= self.wiring.hosts() {
             self.fill_output(output);
         } else {

@@ -1,6 +1,6 @@
 //! Arrival at a switch, the forwarding engine, and the crossbar.
 
-use crate::engine::agenda::Event;
+use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{Backlog, LossCause, Probe};
@@ -8,8 +8,8 @@ use crate::engine::world::World;
 use crate::fabric::{Marks, NONE};
 
 impl<W: World> Net<W> {
-    /// A frame's first bit is at the end of its link, which `gap` names: it takes memory, or there
-    /// is none.
+    /// A frame's first bit is at the end of its link, which `gap` names. It takes memory, or is
+    /// dropped if there is none.
     #[inline]
     pub fn enter_input(&mut self, slot: u32) {
         let frame = self.flights.frame(slot);
@@ -21,11 +21,11 @@ impl<W: World> Net<W> {
         input.drain.arrive(frame.priority(), bytes);
         let ready = self.cioq.whole[slot as usize].max(self.now) + self.cioq.lookup;
         self.probe.deferred(self.now, slot, ready);
-        self.schedule(ready, Event::LookedUp(slot));
-        self.judge_input(link);
+        self.schedule(ready, NetEvent::LookedUp(slot));
+        self.update_pauses(link);
     }
 
-    /// The forwarding engine knows where a frame goes.
+    /// The forwarding engine has chosen the output of a frame.
     #[inline]
     pub fn on_looked_up(&mut self, slot: u32) {
         let link = self.flights.frame(slot).gap;
@@ -47,7 +47,7 @@ impl<W: World> Net<W> {
         self.send_across(link);
     }
 
-    /// What a frame finds that is bound for an output: all that waits for it at the switch.
+    /// The queue that a frame bound for an output finds: all frames at the switch that wait for it.
     fn backlog_at_output(&self, output: u32) -> Backlog {
         let state = &self.cioq.outputs[output as usize];
         let port = &self.ports[output as usize];
@@ -59,7 +59,8 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// An idle input sends the first frame that its output can take, the highest level first.
+    /// If an input is idle, it sends the first frame that an output can take, the highest level
+    /// first.
     #[inline]
     pub(super) fn send_across(&mut self, link: u32) {
         let input = &self.cioq.inputs[link as usize];
@@ -75,8 +76,9 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// A frame of a level that may cross now, and the one before it in its list: the first one, or
-    /// with virtual output queues the first one of any output. `wanted`: for this output only.
+    /// A frame of a level that may cross now, and the frame before it in its list. This is the
+    /// first frame of the list or, with virtual output queues, the first for any output; with
+    /// `wanted`, only frames for that output count.
     #[inline]
     fn candidate(&mut self, link: u32, level: u8, wanted: u32) -> Option<(u32, u32)> {
         let cioq = &mut self.cioq;
@@ -102,7 +104,7 @@ impl<W: World> Net<W> {
         None
     }
 
-    /// An output that can take a frame gets one: of the highest level, inputs in turn.
+    /// If an output can take a frame, it gets one of the highest level, with inputs in turn.
     #[inline]
     pub(super) fn fill_output(&mut self, output: u32) {
         let state = &self.cioq.outputs[output as usize];
@@ -156,7 +158,7 @@ impl<W: World> Net<W> {
         output.asking -= 1;
         let switch = self.ports[link as usize].to.0 - self.wiring.hosts();
         let time = cioq.crossbars[switch as usize].serialisation(output.coming);
-        self.schedule(self.now + time, Event::Crossed(link));
+        self.schedule(self.now + time, NetEvent::Crossed(link));
     }
 
     /// The last bit of a frame has crossed.
@@ -181,11 +183,11 @@ impl<W: World> Net<W> {
         self.send_across(link);
     }
 
-    /// A frame's memory at its input is free.
+    /// Frees a frame's memory at its input.
     fn leave_input(&mut self, link: u32, slot: u32) {
         let frame = self.flights.frame(slot);
         let input = &mut self.cioq.inputs[link as usize];
         input.drain.depart(frame.priority(), u32::from(frame.bytes));
-        self.judge_input(link);
+        self.update_pauses(link);
     }
 }

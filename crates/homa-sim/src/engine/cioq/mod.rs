@@ -1,31 +1,31 @@
-//! The second switch model: queues at inputs and outputs around a crossbar (DeTail §4.2.1), with
-//! priority flow control.
+//! The second switch model: combined input and output queues around a crossbar (DeTail §4.2.1),
+//! with priority flow control.
 //!
 //! ```text
 //! link ─first bit─▶ its memory ─whole, looked up─▶ input queue ─crossbar─▶ output queue ─▶ link
 //! ```
 //!
-//! A frame takes memory at its input from its first bit on, or is dropped there. When it is there
-//! as a whole and the forwarding engine has chosen its port, it queues by priority. The crossbar
-//! carries one frame at a time from each input and to each output, `speedup` times as fast as the
-//! switch's fastest link; an output takes the frame of the highest level that is at the head of an
-//! input's list and fits, inputs of equal level in turn. What an output has no room for waits at
-//! the input: nothing is lost inside. Outputs serve strict priorities. Memory is free again when
-//! the last bit has crossed, or left.
+//! A frame takes memory at its input from its first bit on, or is dropped if there is none. When
+//! all of it has arrived and the forwarding engine has chosen an output, it queues by priority. The
+//! crossbar carries one frame at a time from each input and to each output, `speedup` times as fast
+//! as the switch's fastest link. An output takes the frame of the highest level that fits and is at
+//! the head of an input's list, with inputs of equal level in turn. If an output has no room for a
+//! frame, the frame waits at its input, so nothing is lost inside. Outputs serve strict priorities.
+//! Memory is free again when the last bit has crossed, or has left.
 //!
-//! Each level leaves a little memory at outputs to every higher one ([`Output::has_room`]): frames
-//! of a level that is paused downstream would otherwise shut out those that are not. The paper does
-//! not say how its switches avoid that.
+//! Each level reserves a little memory at outputs for every higher one ([`Output::has_room`]),
+//! because frames of a level that is paused downstream would otherwise block levels that are not.
+//! The paper does not describe how its switches avoid that.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `ingress` | arrival, look-up, the crossbar |
-//! | `egress` | output queues, wires, hosts' wires |
-//! | `pause` | control frames, pauses, and the network cards that heed them |
-//! | `report` | who waits for whom |
+//! | `egress` | output queues, wires of switches and hosts |
+//! | `pause` | control frames, paused levels, and the network cards that obey them |
+//! | `report` | which ports wait for each other |
 //!
-//! Invariants: frames within a level from one input to one output keep their order; an idle input
-//! has no frame for an output that could take it; with thresholds that are safe nothing is dropped.
+//! Invariants: frames of one level from one input to one output keep their order; an idle input
+//! holds no frame that its output could take; if thresholds are safe, nothing is dropped.
 
 mod egress;
 mod ingress;
@@ -34,15 +34,15 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE, Way};
+use crate::fabric::cioq::drain_bytes::DrainBytes;
+use crate::fabric::cioq::pfc::{PfcThresholds, ResponseTime};
+use crate::fabric::{ChangingLink, CioqConfig, FabricConfig, Frame, List, NONE};
 use crate::nic::card::Card;
-use crate::switch::drain_bytes::DrainBytes;
-use crate::switch::pfc::{PfcThresholds, ResponseTime};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{PortId, PortSpec, Wiring};
 use homa_proto::Rate;
 
-pub use report::{PauseReport, Stuck};
+pub use report::{PauseReport, StuckLevels};
 
 /// Frames in lists by level.
 #[derive(Clone, Debug)]
@@ -64,13 +64,13 @@ impl Lists {
         self.lists[usize::from(level & 7)].append(frames, slot);
     }
 
-    /// The first frame of a level that holds one.
+    /// The first frame of a nonempty level.
     #[inline]
     fn first(&self, level: u8) -> u32 {
         self.lists[usize::from(level & 7)].head
     }
 
-    /// Takes a frame out of its level's list; `before` is the one in front of it, if any.
+    /// Takes a frame out of its level's list; `before` is the frame before it, if any.
     #[inline]
     fn take(&mut self, frames: &mut [Frame], (before, slot): (u32, u32)) {
         let frame = frames[slot as usize];
@@ -89,7 +89,7 @@ impl Lists {
         }
     }
 
-    /// Takes the first frame of the highest of these levels.
+    /// Takes the first frame of the highest nonempty level in `levels`.
     #[inline]
     fn pop(&mut self, frames: &[Frame], levels: u8) -> Option<u32> {
         let level = (self.occupied & levels).checked_ilog2()? as u8;
@@ -107,45 +107,46 @@ impl Lists {
 #[derive(Clone, Debug)]
 struct Input {
     queue: Lists,
-    /// Wire bytes in memory, those not yet whole and those that cross included.
+    /// Wire bytes in memory, including frames that are still arriving or crossing.
     drain: DrainBytes,
-    /// The frame that crosses.
+    /// The frame that crosses the crossbar.
     crossing: u32,
-    /// When it pauses its sender.
+    /// Thresholds for pausing the sender; `None` if the input never does.
     thresholds: Option<PfcThresholds>,
-    /// Levels that are to pause.
-    wanted: u8,
+    /// Levels that should be paused now.
+    to_pause: u8,
     /// Levels that the last control frame paused.
-    told: u8,
+    signalled: u8,
 }
 
-/// A port of a switch; of a host's own port only what concerns pauses.
+/// A port of a switch; for a host's own port only the state of pauses is used.
 #[derive(Clone, Debug)]
 struct Output {
     queue: Lists,
-    /// Wire bytes in memory, the frame that leaves included.
+    /// Wire bytes in memory, including the frame in transmission.
     drain: DrainBytes,
-    /// Wire bytes on their way over the crossbar.
+    /// Wire bytes that are crossing the crossbar to it.
     coming: u32,
-    /// Bytes and level of the frame on the wire; 0 bytes: none, or a control frame.
+    /// Bytes and level of the frame on the wire; 0 bytes if the wire carries none, or a control
+    /// frame.
     leaving: (u16, u8),
-    /// The wire is taken.
+    /// The wire is busy.
     busy: bool,
-    /// Place among the switch's inputs of the one served last.
+    /// Index, among the switch's inputs, of the one served last.
     turn: u32,
-    /// Frames that wait at inputs for it.
+    /// Number of frames that wait for it at inputs.
     asking: u32,
-    /// Wire bytes of all frames of the switch bound for it that have not begun to leave.
+    /// Wire bytes of all frames of the switch that are bound for it and have not begun to leave.
     bound: u32,
-    /// Something is to be told over this wire to the sender of the link beside it.
-    tell: bool,
-    /// Levels that may not leave, since when.
+    /// A control frame should be sent over this wire, for the link in the other direction.
+    signal_due: bool,
+    /// Paused levels, and the time of each pause.
     paused: u8,
     since: [SimTime; 8],
 }
 
 impl Output {
-    /// The levels of which at least the shortest frame would have room, as bits.
+    /// The levels, as bits, that have room for a frame of the shortest length.
     #[inline]
     fn open_levels(&self, (limit, reserve): (u32, u32)) -> u8 {
         const SHORTEST: u32 = 64;
@@ -157,8 +158,8 @@ impl Output {
         (0..8).filter(open).fold(0, |levels, level| levels | 1 << level)
     }
 
-    /// True when a frame may come over the crossbar. Of what is `limit`, a level leaves two frames,
-    /// or a sixteenth where that is less, to each higher one; an empty queue takes any frame.
+    /// True if a frame may cross the crossbar. A level leaves two full frames, or a sixteenth of
+    /// `limit` if that is less, to each higher level. An empty queue takes any frame.
     #[inline]
     fn has_room(&self, (level, bytes): (u8, u32), (limit, reserve): (u32, u32)) -> bool {
         let held = self.drain.at(0);
@@ -167,7 +168,7 @@ impl Output {
     }
 }
 
-/// The numbers of the bits that are set, the lowest first.
+/// The indices of the bits that are set, the lowest first.
 struct Bits(u64);
 
 impl Iterator for Bits {
@@ -181,7 +182,7 @@ impl Iterator for Bits {
     }
 }
 
-/// What was counted of pauses.
+/// Counts of pauses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     control: u64,
@@ -189,7 +190,7 @@ struct Counts {
     longest: SimDuration,
 }
 
-/// The state of all switches. See the module's description.
+/// The state of all input-queued switches.
 #[derive(Debug)]
 pub(super) struct Cioq<K> {
     limit: u32,
@@ -197,43 +198,44 @@ pub(super) struct Cioq<K> {
     lookup: SimDuration,
     virtual_outputs: bool,
     mark_above: Option<u32>,
-    /// How long control frames travel; `None`: as long as data.
+    /// Delay of control frames on a link; `None` if equal to that of data.
     cable: Option<SimDuration>,
-    /// How soon control frames that are there take effect.
+    /// Delay from the arrival of a control frame to its effect.
     response: ResponseTime,
     /// By link.
     inputs: Vec<Input>,
     /// By port.
     outputs: Vec<Output>,
-    /// By link: the one back.
+    /// By link: the link in the other direction.
     back: Vec<u32>,
-    /// By link: the rates that it is to have from some times on.
+    /// By link: later rates.
     rates: Rates,
     /// By switch: the links that end at it.
     inputs_of: Vec<Vec<u32>>,
-    /// By link: its switch, and its place among the links that end there.
+    /// By link: its switch, and its index among the links that end there.
     places: Vec<(u32, u32)>,
-    /// By switch, of its first 64 inputs those with frames of which none crosses, as bits.
+    /// By switch: bits of those of its first 64 inputs that hold frames and have none crossing.
     waiting: Vec<u64>,
     /// By switch: the crossbar's rate.
     crossbars: Vec<LinkRate>,
-    /// By slot: when the frame is as a whole at the end of its link.
+    /// By slot: the time when the frame has arrived completely at the end of its link.
     whole: Vec<SimTime>,
-    /// By host: packets whose level was paused when the transport gave them.
+    /// By host: packets whose level was paused when the transport sent them.
     cards: Vec<Card<K>>,
     counts: Counts,
-    /// Memory of the search behind blocked frames.
+    /// Outputs already tried in a search; kept to avoid allocations.
     passed: Vec<u32>,
 }
 
-/// Most links of a network whose switches queue at inputs: control frames name theirs in 20 bits.
+/// Most links of a network with input-queued switches, because control frames name a link in 20
+/// bits.
 pub const MOST_LINKS: usize = 1 << 20;
 
-/// Wire bytes of a full frame, of which outputs keep two free for each higher level.
+/// Wire bytes of a full frame. Outputs reserve two for each higher level.
 const FULL: u32 = 1_538;
 
 impl<K> Cioq<K> {
-    /// The state of a network's switches; of no size unless they queue at inputs.
+    /// The state of a network's switches; empty unless they queue at inputs.
     pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
         match config.cioq {
             Some(cioq) => Self::of(wiring.ports(), wiring, cioq),
@@ -273,7 +275,7 @@ impl<K> Cioq<K> {
             (cioq.cable, cioq.response) = (pfc.cable, pfc.response);
         }
         cioq.mark_above = config.mark_above;
-        cioq.back = backs(ports);
+        cioq.back = reverse_links(ports);
         cioq.cards.resize_with(hosts as usize, Card::default);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
         cioq.waiting = vec![0; wiring.switches() as usize];
@@ -296,8 +298,8 @@ impl<K> Cioq<K> {
                 drain: DrainBytes::default(),
                 crossing: NONE,
                 thresholds,
-                wanted: 0,
-                told: 0,
+                to_pause: 0,
+                signalled: 0,
             });
             cioq.outputs.push(Output {
                 queue: Lists::EMPTY,
@@ -308,7 +310,7 @@ impl<K> Cioq<K> {
                 turn: 0,
                 asking: 0,
                 bound: 0,
-                tell: false,
+                signal_due: false,
                 paused: 0,
                 since: [SimTime::ZERO; 8],
             });
@@ -318,8 +320,9 @@ impl<K> Cioq<K> {
         cioq
     }
 
-    /// A link is to have another rate from a time on: the inputs at its ends pause early enough for
-    /// that, from the beginning. Where nothing would be early enough they pause as they did.
+    /// Announces that a link has another rate from a time on. The inputs at its ends then pause
+    /// early enough for that from the beginning. If no threshold is safe, they keep the present
+    /// ones.
     pub fn expect_rate(
         &mut self,
         ports: &[PortSpec],
@@ -335,13 +338,13 @@ impl<K> Cioq<K> {
         }
     }
 
-    /// A port's drain bytes for a level: what adaptive forwarding goes by.
+    /// A port's drain bytes for a level, which adaptive forwarding compares.
     #[inline]
     pub fn drain(&self, port: u32, level: u8) -> u32 {
         self.outputs[port as usize].drain.at(level)
     }
 
-    /// Notes whether an input has frames of which none crosses.
+    /// Notes if an input has frames and none of them crosses.
     #[inline]
     fn note_waiting(&mut self, link: u32) {
         let input = &self.inputs[link as usize];
@@ -353,8 +356,8 @@ impl<K> Cioq<K> {
         }
     }
 
-    /// The places of a switch's inputs that may have a frame to send across, from the one behind
-    /// `turn` on in a circle.
+    /// Indices of a switch's inputs that may have a frame to send across, in a circle that starts
+    /// behind `turn`.
     #[inline]
     fn places_from(&self, switch: u32, turn: u32) -> impl Iterator<Item = u32> + use<K> {
         let inputs = self.inputs_of[switch as usize].len() as u32;
@@ -362,12 +365,12 @@ impl<K> Cioq<K> {
         let known = if inputs <= u64::BITS { self.waiting[switch as usize] } else { 0 };
         let behind = u64::MAX.checked_shl(first).unwrap_or(0);
         let circle = [known & behind, known & !behind].into_iter().flat_map(Bits);
-        // Larger switches look at every input.
+        // For larger switches, the bits do not suffice, so every input is a candidate.
         let all = if inputs <= u64::BITS { 0 } else { inputs };
         circle.chain((0..all).map(move |step| (first + step) % inputs))
     }
 
-    /// A frame is at the end of its link, as a whole, at `at`.
+    /// Records when a frame has arrived completely at the end of its link.
     #[inline]
     fn note_whole(&mut self, slot: u32, at: SimTime) {
         if self.whole.len() <= slot as usize {
@@ -376,14 +379,14 @@ impl<K> Cioq<K> {
         self.whole[slot as usize] = at;
     }
 
-    /// A link made a copy of a frame.
+    /// A link duplicated a frame.
     pub fn note_copy(&mut self, slot: u32, copy: u32) {
         let at = self.whole.get(slot as usize).copied().unwrap_or_default();
         self.note_whole(copy, at);
     }
 }
 
-/// By link, the rates that it is to have from some times on, in their order.
+/// By link: its later rates, in the order of time.
 type Rates = BTreeMap<u32, Vec<(SimTime, Rate)>>;
 
 fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
@@ -392,35 +395,36 @@ fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
     rates.sort_by_key(|(at, _)| *at);
 }
 
-/// A link and the one back, with all their rates.
-fn ways<'a>(
+/// A link and the one in the other direction, with all their rates.
+fn link_pair<'a>(
     ports: &[PortSpec],
-    (backs, rates): (&[u32], &'a Rates),
+    (reverse_links, rates): (&[u32], &'a Rates),
     link: u32,
-) -> Option<(Way<'a>, Way<'a>)> {
+) -> Option<(ChangingLink<'a>, ChangingLink<'a>)> {
     let way = |link: u32| {
         let spec = ports.get(link as usize)?;
         let changes = rates.get(&link).map_or(&[][..], Vec::as_slice);
-        Some(Way { rate: spec.rate, delay: spec.delay, changes })
+        Some(ChangingLink { rate: spec.rate, delay: spec.delay, changes })
     };
     let own = way(link)?;
-    Some((own, way(backs[link as usize]).unwrap_or(own)))
+    Some((own, way(reverse_links[link as usize]).unwrap_or(own)))
 }
 
-/// When an input pauses the sender of its link; `None`: never, or nothing would be early enough.
+/// Thresholds for pausing the sender of a link; `None` if the input never pauses it, or if no
+/// threshold is safe.
 fn thresholds(
     ports: &[PortSpec],
     links: (&[u32], &Rates),
     config: CioqConfig,
     link: u32,
 ) -> Option<PfcThresholds> {
-    let (own, back) = ways(ports, links, link)?;
+    let (own, back) = link_pair(ports, links, link)?;
     config.pfc?.thresholds_over(own, back, config.bytes)
 }
 
-/// The input at which pauses have to come earliest, and the greatest pause threshold that is safe
-/// there whatever rates its link, and the one back, are to have from some times on: `None`, if none
-/// is. `None` alone: nobody pauses anybody.
+/// The input whose pauses must come earliest, and the greatest safe pause threshold there for all
+/// rates that its link, and the one in the other direction, ever have; that threshold is `None` if
+/// none is safe. The result is `None` if there is no flow control.
 pub fn earliest_pause(
     wiring: &Wiring,
     config: CioqConfig,
@@ -428,21 +432,22 @@ pub fn earliest_pause(
 ) -> Option<(PortId, Option<u32>)> {
     let (ports, mut rates, pfc) = (wiring.ports(), Rates::new(), config.pfc?);
     changes.into_iter().for_each(|change| note_rate(&mut rates, change));
-    let backs = backs(ports);
+    let reverse_links = reverse_links(ports);
     let to_switches = (0..).zip(ports).filter(|(_, spec)| spec.to.0 >= wiring.hosts());
     let safe = to_switches.filter_map(|(link, _)| {
-        let (own, back) = ways(ports, (&backs, &rates), link)?;
+        let (own, back) = link_pair(ports, (&reverse_links, &rates), link)?;
         Some((PortId(link), pfc.safe_over(own, back, config.bytes)))
     });
     safe.min_by_key(|(_, safe)| *safe)
 }
 
-/// By link, the one in the other direction; of several between two nodes each has its own.
-fn backs(ports: &[PortSpec]) -> Vec<u32> {
+/// By link: the one in the other direction. If several links join two nodes, they are matched in
+/// order.
+fn reverse_links(ports: &[PortSpec]) -> Vec<u32> {
     let mut ends: Vec<(u32, u32, u32)> =
         (0..).zip(ports).map(|(link, port)| (port.from.0, port.to.0, link)).collect();
     ends.sort_unstable();
-    let mut backs = vec![NONE; ports.len()];
+    let mut reverse_links = vec![NONE; ports.len()];
     let mut place = 0;
     for at in 0..ends.len() {
         let (from, to, link) = ends[at];
@@ -450,8 +455,8 @@ fn backs(ports: &[PortSpec]) -> Vec<u32> {
         place = if same { place + 1 } else { 0 };
         let first = ends.partition_point(|end| (end.0, end.1) < (to, from));
         if let Some(back) = ends.get(first + place).filter(|end| (end.0, end.1) == (to, from)) {
-            backs[link as usize] = back.2;
+            reverse_links[link as usize] = back.2;
         }
     }
-    backs
+    reverse_links
 }

@@ -1,71 +1,71 @@
-//! Priority flow control: which levels an input pauses, the control frames that say so, and what
-//! they stop.
+//! Priority flow control: which levels an input pauses, the control frames that announce them, and
+//! the frames that they stop.
 
-use crate::engine::agenda::Event;
+use crate::engine::agenda::NetEvent;
 use crate::engine::net::Net;
 use crate::engine::world::{PacketOf, World};
 use crate::fabric::NONE;
+use crate::fabric::cioq::pfc::{CONTROL_BYTES, PfcThresholds};
 use crate::nic::card::Card;
-use crate::switch::pfc::{CONTROL_BYTES, PfcThresholds};
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
 
 impl<W: World> Net<W> {
-    /// What waits at an input has changed: does its sender have to know?
+    /// The queue at an input has changed: its sender may have to be paused or released.
     #[inline]
-    pub(super) fn judge_input(&mut self, link: u32) {
+    pub(super) fn update_pauses(&mut self, link: u32) {
         let input = &mut self.cioq.inputs[link as usize];
         let Some(PfcThresholds { pause, unpause }) = input.thresholds else { return };
-        if input.wanted | input.told == 0 && input.drain.at(0) <= pause {
+        if input.to_pause | input.signalled == 0 && input.drain.at(0) <= pause {
             return;
         }
         let above = input.drain.levels(|bytes| bytes > pause);
         let below = input.drain.levels(|bytes| bytes < unpause);
-        input.wanted = input.wanted & !below | above;
-        if input.wanted == input.told {
+        input.to_pause = input.to_pause & !below | above;
+        if input.to_pause == input.signalled {
             return;
         }
         let back = self.cioq.back[link as usize];
         if back != NONE {
-            self.cioq.outputs[back as usize].tell = true;
+            self.cioq.outputs[back as usize].signal_due = true;
             self.send_on(back);
         }
     }
 
-    /// A link works again: what could not be told over it is told now.
-    pub fn tell_again(&mut self, output: u32) {
+    /// A link has recovered: sends the control frame that the failure held back.
+    pub fn signal_again(&mut self, output: u32) {
         let link = self.cioq.back[output as usize];
         if link != NONE {
-            self.judge_input(link);
+            self.update_pauses(link);
         }
     }
 
-    /// A control frame begins to leave at `output`, for the sender of the link beside it; false
-    /// when there is nothing to say any more, or the link is down: then it is said when it works
-    /// again.
-    pub(super) fn tell_sender(&mut self, output: u32) -> bool {
+    /// Sends a control frame from `output` to the sender of the link in the other direction. False
+    /// if nothing has changed, or if the link is down; then the frame is sent when the link
+    /// recovers.
+    pub(super) fn send_control_frame(&mut self, output: u32) -> bool {
         let link = self.cioq.back[output as usize];
         let state = &mut self.cioq.outputs[output as usize];
-        state.tell = false;
+        state.signal_due = false;
         let input = &mut self.cioq.inputs[link as usize];
-        if input.wanted == input.told || self.ports[output as usize].failed {
+        if input.to_pause == input.signalled || self.ports[output as usize].failed {
             return false;
         }
         self.cioq.counts.control += 1;
-        self.cioq.counts.pauses += u64::from((input.wanted & !input.told).count_ones());
-        input.told = input.wanted;
-        let levels = u32::from(input.told);
+        self.cioq.counts.pauses += u64::from((input.to_pause & !input.signalled).count_ones());
+        input.signalled = input.to_pause;
+        let levels = u32::from(input.signalled);
         state.busy = true;
         let port = &mut self.ports[output as usize];
         let free_at = port.occupy(self.now, CONTROL_BYTES);
         let cable = self.cioq.cable.unwrap_or(port.delay);
         let response = self.cioq.response.of(self.wiring.ports()[link as usize].rate);
-        self.schedule(free_at, Event::Sent(output));
-        self.schedule(free_at + cable + response, Event::Paused(link << 8 | levels));
+        self.schedule(free_at, NetEvent::Sent(output));
+        self.schedule(free_at + cable + response, NetEvent::Paused(link << 8 | levels));
         true
     }
 
-    /// A control frame takes effect; gives the host whose network card heeds it.
+    /// A control frame takes effect. Returns the host, if the paused port is a network card.
     pub fn on_paused(&mut self, code: u32) -> Option<u32> {
         let (port, levels) = (code >> 8, code as u8);
         if self.ports[port as usize].failed {
@@ -81,7 +81,7 @@ impl<W: World> Net<W> {
         let host = &mut self.hosts[port as usize];
         if free_at > self.now && !host.wire_awaited {
             host.wire_awaited = true;
-            self.schedule(free_at, Event::WireFree(port));
+            self.schedule(free_at, NetEvent::WireFree(port));
         }
         Some(port)
     }
@@ -102,9 +102,9 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The next packet of a host that may leave: of levels that are not paused. What a transport
-    /// gives of others waits in the card (`nic/card.rs`), and what waits there leaves in its turn
-    /// among what the transport has.
+    /// The next packet of a host that may leave: one of a level that is not paused. If the
+    /// transport sends packets of paused levels, they wait in the card (`nic/card.rs`), and leave
+    /// later in their order among the transport's packets.
     #[inline]
     pub fn pull_unpaused(&mut self, id: u32) -> Option<(PacketOf<W>, Label)> {
         let open = !self.cioq.outputs[id as usize].paused;
@@ -126,21 +126,21 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// True when a host's network card holds packets that may leave.
+    /// True if a host's network card holds packets that may leave.
     #[inline]
     pub fn holds_unpaused(&self, id: u32) -> bool {
         let open = !self.cioq.outputs[id as usize].paused;
         self.cioq.cards[id as usize].levels() & open != 0
     }
 
-    /// A host that begins a new life hears which levels its card may not send.
-    pub fn tell_paused(&mut self, id: HostId) {
+    /// A host that restarts is informed of the levels that its card may not send.
+    pub fn inform_paused(&mut self, id: HostId) {
         if let Some(port) = self.cioq.outputs.get(id.0 as usize) {
             self.transports[id.0 as usize].pause(self.now.protocol(), port.paused);
         }
     }
 
-    /// A host that ends a life leaves its network card empty.
+    /// A host that crashes loses the packets in its network card.
     pub fn clear_card(&mut self, id: HostId) {
         if let Some(card) = self.cioq.cards.get_mut(id.0 as usize) {
             *card = Card::default();

@@ -1,14 +1,15 @@
-//! Who waits for whom: pauses that last, and circles of them, which never end.
+//! Pauses that last, and the circles of ports that wait for each other and never recover.
 //!
-//! Pauses are of a level, and so are deadlocks: others may go on meanwhile. A level that is paused
-//! at a port goes on when less than the unpause threshold of it and of higher ones waits in the
-//! input at the link's end. What cannot leave that input is what is bound for a port where its own
-//! level is locked, beyond the memory that this port may still free. Levels are locked when that is
-//! so of each because of the others: all are, until one is found that may go on, and so forth. What
-//! is left never moves again.
+//! Pauses apply to a level, and so do deadlocks: other levels may continue. A level that is paused
+//! at a port continues when the bytes of that level and above in the input at the link's end fall
+//! below the unpause threshold. Frames cannot leave that input if they are bound for a port where
+//! their own level is locked, beyond the memory that this port may still free. A level is locked if
+//! that holds because others are locked. The search therefore starts with all paused levels as
+//! locked and removes one that may continue, until none is left to remove; the remaining ones never
+//! move again.
 //!
-//! Without a deadlock a level that has been paused for long is a pause storm: something downstream
-//! is slow or silent.
+//! If there is no deadlock, a level that has been paused for long is a pause storm, because
+//! something downstream is slow or has stopped.
 
 use crate::engine::net::Net;
 use crate::engine::world::World;
@@ -17,36 +18,36 @@ use crate::nic::card::Card;
 use crate::time::{SimDuration, SimTime};
 use crate::topology::PortId;
 
-/// A port with frames of paused levels.
+/// A port at which frames of paused levels wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
+pub struct StuckLevels {
     /// The port.
     pub port: PortId,
     /// Levels of the frames that wait, as bits.
     pub levels: u8,
-    /// Since when.
+    /// Start of the oldest of their pauses.
     pub since: SimTime,
-    /// The ports that it waits for.
+    /// The ports that these frames wait for.
     pub waits_for: Vec<PortId>,
 }
 
-/// What pauses did to a network.
+/// Effects of pauses on a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PauseReport {
     /// Control frames sent.
     pub control_frames: u64,
-    /// Times a level was paused.
+    /// Number of times that a level was paused.
     pub pauses: u64,
-    /// The longest time that a level of a port was paused, those that still last included.
+    /// Longest pause of a level at a port, including pauses that still last.
     pub longest: SimDuration,
-    /// Ports that have frames of paused levels waiting now.
-    pub stuck: Vec<Stuck>,
-    /// Of those, a circle in which a level of each is locked by one of the next.
+    /// Ports at which frames of paused levels wait now.
+    pub stuck: Vec<StuckLevels>,
+    /// A circle among these ports in which a level of each is locked by a level of the next.
     pub circle: Vec<PortId>,
 }
 
 impl<W: World> Net<W> {
-    /// The present state; `None` where no link can be paused.
+    /// The present state; `None` if no link can be paused.
     pub fn pause_report(&self) -> Option<PauseReport> {
         let cioq = &self.cioq;
         cioq.inputs.iter().find(|input| input.thresholds.is_some())?;
@@ -68,14 +69,14 @@ impl<W: World> Net<W> {
             let Some(since) = since else { continue };
             locked[port as usize] = waits;
             let waits_for = self.behind(port, waits);
-            report.stuck.push(Stuck { port: PortId(port), levels: waits, since, waits_for });
+            report.stuck.push(StuckLevels { port: PortId(port), levels: waits, since, waits_for });
         }
         self.unlock(&mut locked);
         report.circle = self.circle(&locked);
         Some(report)
     }
 
-    /// Leaves of levels that may be locked, by port, those that are.
+    /// Keeps, of the levels that may be locked at each port, those that are.
     fn unlock(&self, locked: &mut [u8]) {
         loop {
             let mut again = false;
@@ -96,7 +97,7 @@ impl<W: World> Net<W> {
         }
     }
 
-    /// The port at which a level of an input is locked, and how much of it never leaves.
+    /// The port at which a level of an input is locked, and the bytes of it that never leave.
     fn held_by(&self, link: u32, level: u8, locked: &[u8]) -> (u32, u32) {
         let cioq = &self.cioq;
         let first = cioq.inputs[link as usize].queue.first(level);
@@ -107,7 +108,7 @@ impl<W: World> Net<W> {
         if locked[output as usize] >> level & 1 == 0 {
             return (NONE, 0);
         }
-        // With virtual output queues others pass the first frame.
+        // With virtual output queues, frames for other ports pass the first frame.
         let (mut slot, mut bytes) = (first, 0);
         while slot != NONE {
             let frame = self.flights.frame(slot);
@@ -121,7 +122,7 @@ impl<W: World> Net<W> {
         (output, bytes.saturating_sub(own.saturating_sub(stays.sum::<u32>() + state.coming)))
     }
 
-    /// Bytes of a level that wait at a port.
+    /// Wire bytes of a level that wait at a port.
     fn queued(&self, output: u32, level: u8) -> u32 {
         let mut slot = self.cioq.outputs[output as usize].queue.first(level);
         let mut bytes = 0;
@@ -133,13 +134,14 @@ impl<W: World> Net<W> {
         bytes
     }
 
-    /// A circle of ports, a locked level of each held by one of the next; empty: none.
+    /// A circle of ports in which a locked level of each is held by one of the next; empty if there
+    /// is none.
     fn circle(&self, locked: &[u8]) -> Vec<PortId> {
         let start = locked.iter().position(|levels| *levels != 0);
         let mut way: Vec<(u32, u8)> = Vec::new();
         let lowest = |port: u32| levels(locked[port as usize]).next();
         let mut at = start.and_then(|port| Some((port as u32, lowest(port as u32)?)));
-        // Each locked level has a next one; they are finite.
+        // This ends, because each locked level has a next one and they are finite.
         while let Some((port, level)) = at {
             if let Some(begin) = way.iter().position(|seen| *seen == (port, level)) {
                 let mut ports: Vec<PortId> =
@@ -160,8 +162,8 @@ impl<W: World> Net<W> {
         self.cioq.cards.get(port as usize).map_or(0, Card::levels)
     }
 
-    /// The ports for which the frames at the end of a link are bound, of the lowest of these levels
-    /// and above.
+    /// The ports for which the frames at the end of a link are bound, from the lowest level in
+    /// `waits` up.
     fn behind(&self, link: u32, waits: u8) -> Vec<PortId> {
         let input = &self.cioq.inputs[link as usize];
         let mut bound = Vec::new();

@@ -1,5 +1,5 @@
-//! Claims about switches that queue at their inputs, too: the published delay of a hop, no loss at
-//! thresholds that are safe and loss above them, and a deadlock that is told.
+//! Claims about input-queued switches: the published delay of a hop, no loss at safe thresholds and
+//! loss above them, and the report of a deadlock.
 
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_workload::rng::Rng;
@@ -7,30 +7,30 @@ use homa_workload::rng::Rng;
 use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
+use crate::fabric::cioq::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
 use crate::fabric::queue::Combined;
 use crate::fabric::{CioqConfig, FabricConfig, PfcConfig};
 use crate::scheme::detail::{LOSSLESS_SWITCH, SWITCH};
-use crate::switch::pfc::{PfcLink, PfcThresholds, ResponseTime, safe_pause};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// Wire bytes of DeTail's longest frame.
 const FRAME: u32 = 1_530;
 /// Copper and transceivers (DeTail §5.1).
 const CABLE: SimDuration = SimDuration::nanos(5_476);
 
-/// Has frames without end: of the lowest level that is not paused and the greatest size, for the
-/// host of that level; or of any level and size for any host.
+/// Has frames without end. It sends frames of the lowest level that is not paused and of the
+/// greatest size, to the host of that level; with `any`, frames of any level and size to any host.
 struct Gusher {
     to: Vec<u32>,
     left: u32,
     levels: u8,
     /// Wire bytes of the longest frame.
     frame: u32,
-    /// What chooses levels, sizes and receivers.
+    /// Chooses levels, sizes and receivers.
     any: Option<Rng>,
-    /// Knows nothing of pauses, and sends of one level after the other.
+    /// Ignores pauses, and sends one level after the other.
     deaf: bool,
     paused: u8,
     received: Vec<SimTime>,
@@ -58,7 +58,7 @@ impl Gusher {
 
     fn size(&mut self) -> u32 {
         let Some(rng) = &mut self.any else { return self.frame };
-        // Mostly long ones, which need the most room.
+        // Mostly long frames, because these need the most memory.
         if rng.chance(0.7) { self.frame } else { 64 + rng.uniform_below(self.frame - 63) }
     }
 }
@@ -74,7 +74,7 @@ impl Transport for Gusher {
         None
     }
 
-    fn receive(&mut self, now: Time, _: &Label, _: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, _: &Label, _: PacketMeta) -> Receipt {
         self.received.push(SimTime(now.0 * 1_000));
         Receipt::Consumed
     }
@@ -136,48 +136,48 @@ fn a_hop_takes_the_published_time() {
     });
     simulation.run_to_drain();
     let arrived = simulation.transport(HostId(1)).unwrap().received[0];
-    // DeTail §5.1: 12.24 + 3.06 + 0.476 + 5 + 4.224 = 25 us for the hop; before it the host's own
-    // link.
+    // DeTail §5.1: 12.24 + 3.06 + 0.476 + 5 + 4.224 = 25 us for the hop; the host's own link comes
+    // before it.
     assert_eq!(arrived, SimTime::ZERO + SimDuration::nanos(25_000 + 12_240 + 5_476));
 }
 
-/// Rates at which senders take differently long to heed pauses.
+/// Rates at which senders need different times to react to a control frame.
 const RATES: [Rate; 4] = [Rate::gbps(1), Rate::gbps(10), Rate::gbps(25), Rate::gbps(100)];
 
 /// Inputs of `buffer` bytes that pause above `pause`, behind cables of that length.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct CableCase {
     rate: Rate,
     cable: SimDuration,
     buffer: u32,
     pause: u32,
     /// The forwarding engine's time.
     lookup: SimDuration,
-    /// The link to the receiver is so many times slower.
+    /// Factor by which the link to the receiver is slower.
     slower: u64,
 }
 
-impl Link {
-    /// The greatest threshold that is safe.
+impl CableCase {
+    /// The link with the greatest safe threshold.
     fn safe((rate, cable): (Rate, SimDuration), buffer: u32) -> Self {
         let link = PfcLink::symmetric(rate, FRAME, cable);
         let pause = safe_pause(&link, u64::from(buffer), 8).unwrap();
         Self { rate, cable, buffer, pause, lookup: SimDuration::ZERO, slower: 1 }
     }
 
-    /// Frames lost when everybody sends to everybody at all levels, the lowest first.
+    /// Frames lost if every host sends to every other at all levels, the lowest first.
     fn lost(self, hosts: u32) -> u64 {
         let Self { rate, cable, buffer, pause, lookup, slower } = self;
         let thresholds = PfcThresholds { pause, unpause: pause.min(4_557) };
         let pfc = PfcConfig { thresholds: Some(thresholds), ..LOSSLESS_SWITCH.pfc.unwrap() };
         let cioq = CioqConfig { bytes: buffer, pfc: Some(pfc), lookup, ..LOSSLESS_SWITCH };
         let mut simulation = gush(one_switch(hosts, rate, cable), cioq, move |host| {
-            // Host 0 hears everybody, and keeps the wire busy on which host 1 is paused.
+            // All hosts send to host 0, which keeps the wire busy that pauses host 1.
             Gusher::new(vec![u32::from(host == 0)], u32::MAX, 8)
         });
         let slow = LinkChange::Rate(Rate(rate.0 / slower));
         simulation.change_link(PortId(hosts), SimTime::ZERO, slow);
-        // 100 ms at 1 Gbit/s: as many frames at any rate.
+        // 100 ms at 1 Gbit/s, and the same number of frames at other rates.
         let time = SimDuration(SimDuration::millis(100).0 / (rate.0 / 1_000_000_000));
         simulation.run_until(SimTime::ZERO + time, u64::MAX);
         assert!(simulation.pause_report().unwrap().pauses > 10, "{self:?}");
@@ -191,9 +191,9 @@ fn nothing_is_lost_at_a_safe_threshold() {
         for cable in [SimDuration::nanos(100), SimDuration::nanos(1_000), CABLE] {
             for hosts in [3, 5, 9] {
                 let reaction = PfcLink::symmetric(rate, FRAME, cable).reaction_bytes() as u32;
-                let safe = Link::safe((rate, cable), 8 * (reaction + 11_827));
+                let safe = CableCase::safe((rate, cable), 8 * (reaction + 11_827));
                 for slower in [1, 50] {
-                    let link = Link { slower, ..safe };
+                    let link = CableCase { slower, ..safe };
                     assert_eq!(link.lost(hosts), 0, "{link:?}, {hosts} hosts");
                 }
             }
@@ -202,9 +202,10 @@ fn nothing_is_lost_at_a_safe_threshold() {
 }
 
 #[test]
-fn a_host_that_does_not_know_pauses_goes_on_with_levels_that_are_not_paused() {
-    // Three hosts send to host 0, so that each gets a third of its link; one of them sends at a
-    // higher level to host 4, too, whose link is idle.
+fn a_host_without_pfc_still_sends_levels_that_are_not_paused() {
+    // Three hosts send to host 0, so that each gets a third of its link. One of them also sends at
+    // a higher level to host 4, whose link is idle. If its card were first in, first out, host 4
+    // would wait for host 0.
     let mut simulation = gush(one_switch(5, Rate::gbps(1), CABLE), LOSSLESS_SWITCH, |host| {
         let (to, frames) = match host {
             1 => (vec![0, 4], 400),
@@ -225,14 +226,14 @@ fn a_host_that_does_not_know_pauses_goes_on_with_levels_that_are_not_paused() {
 }
 
 #[test]
-fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
+fn a_pause_does_not_end_over_a_link_that_is_down() {
     let hosts = 3;
     let mut simulation =
         gush(one_switch(hosts, Rate::gbps(1), CABLE), LOSSLESS_SWITCH, move |host| {
             Gusher::new(if host == 0 { Vec::new() } else { vec![0] }, u32::MAX, 8)
         });
     let millis = |n| SimTime::ZERO + SimDuration::millis(n);
-    // From the switch to host 1, whose own link works on.
+    // The link from the switch to host 1; the link from host 1 works throughout.
     let back = PortId(hosts + 1);
     simulation.change_link(back, millis(10), LinkChange::Fail);
     simulation.change_link(back, millis(20), LinkChange::Recover);
@@ -241,31 +242,31 @@ fn nobody_is_told_over_a_link_that_is_down_until_it_works_again() {
         simulation.transport(HostId(1)).unwrap().left
     });
     assert!(left[0] < u32::MAX);
-    assert_eq!(left[1], left[2], "paused as it was, it hears of no end");
+    assert_eq!(left[1], left[2], "it stays paused, because the release cannot reach it");
     assert!(left[3] < left[2] - 100, "until the link works again");
     assert_eq!(drops(&simulation), 0);
 }
 
 #[test]
-fn one_frame_per_level_above_the_safe_threshold_frames_are_lost_at_any_rate() {
-    // The cable is such that the reaction takes whole frames and a half, and the threshold is five:
-    // by the bound a level may reach a half more than what whole frames fill. A frame above, it
-    // reaches the next where the control frame waits for half a frame or more. The look-up moves
-    // the frames on the way back against those that come, and so sets that wait. Hardly anything
-    // leaves an input during the reactions of its eight levels, since the receiver is slow and has
-    // many senders, who share the memory at its port.
+fn one_frame_above_the_safe_threshold_loses_frames() {
+    // The cable is chosen so that the reaction takes whole frames and a half, and the threshold is
+    // five frames, so that a level may exceed whole frames by half a frame under the bound. With a
+    // threshold one frame higher, it reaches the next frame if the control frame waits for half a
+    // frame or more. The look-up time shifts the frames on the way back against those that arrive,
+    // and thus sets that wait. Almost nothing leaves an input during the reactions of its eight
+    // levels, because the receiver is slow and many senders share the memory at its port.
     for rate in RATES {
         let frame = LinkRate::new(rate).serialisation(FRAME).0;
         let least = PfcLink::symmetric(rate, FRAME, SimDuration::nanos(100)).reaction().total().0;
         let halves = 2 * least.div_ceil(frame) + 1;
         let cable = SimDuration::nanos(100) + SimDuration((halves * frame / 2 - least) / 2);
         let reaction = halves as u32 * FRAME / 2;
-        let safe = Link::safe((rate, cable), 8 * (5 * FRAME + reaction));
-        let safe = Link { slower: 50, ..safe };
+        let safe = CableCase::safe((rate, cable), 8 * (5 * FRAME + reaction));
+        let safe = CableCase { slower: 50, ..safe };
         assert_eq!(safe.pause, 5 * FRAME, "{safe:?}");
         let lost = |pause| {
             let lookups = (0..24).map(|step| SimDuration(step * frame / 24));
-            lookups.map(|lookup| Link { pause, lookup, ..safe }.lost(129)).collect::<Vec<_>>()
+            lookups.map(|lookup| CableCase { pause, lookup, ..safe }.lost(129)).collect::<Vec<_>>()
         };
         assert_eq!(lost(safe.pause), [0; 24], "{safe:?}");
         let above = lost(safe.pause + FRAME);
@@ -273,8 +274,8 @@ fn one_frame_per_level_above_the_safe_threshold_frames_are_lost_at_any_rate() {
     }
 }
 
-/// A network of one switch, thresholds by the documented rule, and hosts that send whatever is not
-/// paused.
+/// A network of one switch with thresholds by the documented rule, whose hosts send everything that
+/// is not paused.
 #[derive(Debug)]
 struct AnyLink {
     rate: Rate,
@@ -285,10 +286,10 @@ struct AnyLink {
     hosts: u32,
     speedup: u32,
     virtual_outputs: bool,
-    /// Senders fill one level after the other, the lowest first, with the longest frames: so inputs
-    /// hold most. Else they send anything.
+    /// Senders fill one level after the other, the lowest first, with the longest frames, because
+    /// inputs then hold most. If false, they send anything.
     in_order: bool,
-    /// The link to the host that hears most is so many times slower.
+    /// Factor by which the link to host 0, the most frequent receiver, is slower.
     slower: u64,
     /// The forwarding engine's time.
     lookup: SimDuration,
@@ -340,17 +341,18 @@ impl AnyLink {
         let (hosts, seed) = (self.hosts, self.seed);
         let (in_order, slower) = (self.in_order, self.slower);
         let mut simulation = gush(wiring, cioq, move |host| {
-            // Who hears over a slow link would be paused over it, later than the threshold allows.
+            // If host 0 sent, its slow link would delay the control frames that pause it, beyond
+            // what the threshold allows for.
             if host == 0 && slower > 1 {
                 return Gusher::new(Vec::new(), 0, priorities);
             }
             if in_order {
-                // Host 0 hears all but the last, which keeps busy the wire on which host 1 is
-                // paused.
+                // All hosts but the last send to host 0, which keeps the wire busy that pauses host
+                // 1.
                 let to = vec![u32::from(host == hosts - 1 && host > 1)];
                 return Gusher { frame, ..Gusher::new(to, 3_000, priorities) };
             }
-            // Host 0 hears most.
+            // Host 0 is the most frequent receiver.
             let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
             let any = Rng::stream(seed, &format!("gusher {host}"));
             Gusher { frame, any: Some(any), ..Gusher::new(to, 3_000, priorities) }
@@ -363,17 +365,17 @@ impl AnyLink {
 }
 
 #[test]
-fn whatever_is_sent_over_any_link_nothing_is_lost_at_the_safe_threshold() {
+fn nothing_is_lost_at_the_safe_threshold_of_any_link() {
     arbtest::arbtest(|u| {
         let link = AnyLink::draw(u)?;
         assert_eq!(link.lost(), 0, "{link:?}");
         Ok(())
     })
-    // A bound that is a frame too high is found within a second.
+    // A bound that is one frame too high is found within a second.
     .budget_ms(3_000);
 }
 
-/// Five switches in a ring, a host at each, which sends two switches on.
+/// Five switches in a ring, with a host at each that sends two switches ahead.
 fn ring() -> Wiring {
     let hosts = (0..5).map(|i| format!("h{i},s{i},1,5476\n"));
     let links = (0..5).map(|i| format!("s{i},s{},1,5476\n", (i + 1) % 5));
@@ -381,7 +383,7 @@ fn ring() -> Wiring {
 }
 
 #[test]
-fn a_circle_of_pauses_is_told_and_only_then() {
+fn a_circle_of_pauses_is_reported_and_only_then() {
     let around = |hosts: u32| {
         let mut simulation = gush(ring(), LOSSLESS_SWITCH, move |host| {
             let to = if host < hosts { vec![(host + 2) % 5] } else { Vec::new() };
@@ -394,15 +396,15 @@ fn a_circle_of_pauses_is_told_and_only_then() {
     let locked = around(5);
     assert_eq!(locked.circle.len(), 5, "{locked:?}");
     assert!(locked.longest > SimDuration::millis(100), "{locked:?}");
-    // Without the last flow the circle is open, and all goes on.
+    // Without the last flow the circle is open, so that everything moves.
     let open = around(4);
     assert_eq!(open.circle, [], "{open:?}");
     assert!(open.longest < SimDuration::millis(100), "{open:?}");
 }
 
 #[test]
-fn a_level_that_is_locked_is_told_while_others_go_on() {
-    // Links between switches carry more than hosts send: there is always room for level 1.
+fn a_locked_level_is_reported_while_others_continue() {
+    // Links between switches are faster than those of hosts, so that level 1 always has room.
     let hosts = (0..5).map(|i| format!("h{i},s{i},3,5476\n"));
     let links = (0..5).map(|i| format!("s{i},s{},5,5476\n", (i + 1) % 5));
     let graph = Graph::from_csv(&hosts.chain(links).collect::<String>()).unwrap();
@@ -417,7 +419,7 @@ fn a_level_that_is_locked_is_told_while_others_go_on() {
         assert_eq!(report.circle.len(), 5, "{now:?}: {report:?}");
         assert!(report.longest > SimDuration::millis(15), "{now:?}: {report:?}");
         let received = simulation.transport(HostId(0)).unwrap().received.len();
-        assert!(received > heard || step == 0, "level 1 goes on");
+        assert!(received > heard || step == 0, "level 1 continues");
         heard = received;
     }
 }

@@ -1,4 +1,4 @@
-//! Claims about switches and links, with frames that no protocol chooses.
+//! Claims about switches and links, with frames that a plan sends without a protocol.
 
 use homa_proto::Rate;
 use homa_workload::rng::Rng;
@@ -6,11 +6,11 @@ use homa_workload::rng::Rng;
 use super::plain::{Hose, Plain, Plainly, Sent, planned};
 use crate::engine::*;
 use crate::fabric::{Buffers, FabricConfig, Forwarding, StrictPriority};
-use crate::switch::Port;
+use crate::software_switch::SoftwarePort;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{FatTree, HostId, LeafSpine, NodeId, Physics, PortId, SingleSwitch, Tier};
 
-/// 10 Gbit/s everywhere, 800 ps a byte; every link has this delay.
+/// 10 Gbit/s everywhere, which is 800 ps per byte; every link has this delay.
 fn slow(delay: SimDuration) -> Physics {
     Physics::uniform(Rate::gbps(10), Rate::gbps(10), delay)
 }
@@ -25,7 +25,7 @@ fn run<P: Probe<Hose>>(mut simulation: Plainly<P>) -> Plainly<P> {
     simulation
 }
 
-/// Counts what happens, and the departures of every port.
+/// Counts events, and records the departures of every port.
 #[derive(Default)]
 struct Tally {
     sent: u64,
@@ -72,7 +72,7 @@ impl Probe<Hose> for Tally {
     }
 }
 
-/// `n` frames at random times within `span_ns`, to and from random hosts.
+/// `n` frames at random times within `span_ns`, between random hosts.
 fn random(seed: u64, hosts: u32, n: u32, span_ns: u32) -> Vec<Sent> {
     let mut rng = Rng::stream(seed, "frames");
     let mut draw = || {
@@ -97,7 +97,7 @@ fn a_frame_of_higher_priority_interrupts_only_with_preemption() {
         let config = FabricConfig { preemption, ..FabricConfig::default() };
         run(planned(wiring, config, &sent, ())).application().arrived.clone()
     };
-    // The long frame is on the last wire from 1200 to 2400 ns; the short one comes at 1580.
+    // The long frame is on the last wire from 1200 to 2400 ns; the short one arrives at 1580.
     assert_eq!(arrivals(false), [(0, SimTime(2_400_000)), (1, SimTime(2_480_000))]);
     assert_eq!(arrivals(true), [(1, SimTime(1_660_000)), (0, SimTime(2_480_000))]);
 }
@@ -125,13 +125,13 @@ fn a_slowed_link_is_not_cut_through() {
         }
         run(simulation).application().arrived[0].1
     };
-    // 64 B of it are 51.2 ns; at 1 Gbit/s it is there as a whole after 8 us.
+    // 64 B of it take 51.2 ns; at 1 Gbit/s all of it has arrived after 8 us.
     assert_eq!(arrived(None), SimTime(10_000 + 51_200 + 800_000));
     assert_eq!(arrived(Some(1_000)), SimTime(10_000 + 8_000_000 + 800_000));
 }
 
 #[test]
-fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
+fn preemption_conserves_work_and_never_delays_the_highest() {
     let sent = random(3, 8, 4_000, 400_000);
     let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::nanos(100)) }.wire();
     let arrivals = |preemption| {
@@ -146,14 +146,14 @@ fn preemption_loses_nothing_delays_the_highest_never_and_conserves_work() {
     };
     assert!(sum(&interrupting, 7) < sum(&plain, 7));
     assert!(sum(&interrupting, 0) > sum(&plain, 0));
-    // Links are never idle while something waits, so the last frame is there at the same time; but
-    // a byte that has begun counts as a whole one at every interruption.
+    // Links are never idle while a frame waits, so the last frame should arrive at the same time,
+    // except that a byte in transmission counts as whole at each interruption.
     let (last, later) = (plain.last().unwrap().1, interrupting.last().unwrap().1);
     assert!(later >= last && later.since(last) < SimDuration::nanos(100), "{last:?} {later:?}");
 }
 
 #[test]
-fn no_frame_is_there_before_its_last_bit_can_be() {
+fn no_frame_arrives_before_its_last_bit_can() {
     let sent = random(4, 8, 4_000, 400_000);
     let wiring = SingleSwitch { hosts: 8, physics: slow(SimDuration::micros(1)) }.wire();
     for preemption in [false, true] {
@@ -169,7 +169,7 @@ fn no_frame_is_there_before_its_last_bit_can_be() {
 }
 
 #[test]
-fn cut_through_waits_for_a_header_per_switch_and_for_the_whole_at_the_host() {
+fn cut_through_takes_a_header_per_switch_and_a_frame_at_the_host() {
     let physics = slow(SimDuration::nanos(100));
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
     let arrival = |cut_through| {
@@ -195,16 +195,16 @@ fn a_port_serves_as_the_switch_model_does() {
     let wiring = SingleSwitch { hosts: 6, physics: slow(SimDuration::nanos(50)) }.wire();
     let buffer = 40_000;
     let config = FabricConfig { buffers: Buffers::PerPort(buffer), ..FabricConfig::default() };
-    // Five senders, one receiver: much waits, some is dropped.
+    // Five senders and one receiver, so that many frames wait and some are dropped.
     let all = random(9, 6, 3_000, 1_500_000).into_iter();
     let sent: Vec<Sent> = all.map(|s| Sent { from: s.from.min(4), to: 5, ..s }).collect();
     let simulation = run(planned(wiring, config, &sent, Tally::default()));
     let tally = simulation.probe();
-    let mut model: Port<(u32, u8)> =
-        Port::new(LinkRate::new(Rate::gbps(10)), buffer, StrictPriority);
+    let mut model: SoftwarePort<(u32, u8)> =
+        SoftwarePort::new(LinkRate::new(Rate::gbps(10)), buffer, StrictPriority);
     let (mut served, mut dropped) = (Vec::new(), 0);
     for (at, frame) in &tally.arrivals {
-        // Departures at the very time of an arrival count after it.
+        // Departures at exactly the time of an arrival count after it.
         while let Some(left) = model.next(SimTime(at.0.saturating_sub(1))) {
             served.push((left.at, left.frame));
         }
@@ -223,7 +223,7 @@ fn a_port_serves_as_the_switch_model_does() {
 }
 
 #[test]
-fn every_frame_is_delivered_or_counted_lost_under_every_buffer() {
+fn under_every_buffer_frames_are_delivered_or_counted_lost() {
     let shared = |alpha_percent| Buffers::Shared { bytes: 60_000, alpha_percent };
     let limited = [Buffers::PerPort(20_000), shared(u32::MAX), shared(50)];
     for buffers in limited.into_iter().chain([Buffers::Unlimited]) {
@@ -243,7 +243,7 @@ fn every_frame_is_delivered_or_counted_lost_under_every_buffer() {
 }
 
 #[test]
-fn equal_seeds_give_equal_traces_and_other_seeds_other_paths() {
+fn equal_seeds_give_equal_traces_and_others_other_paths() {
     let hash = |seed| {
         let tree = FatTree { k: 4, oversubscription: 1, physics: slow(SimDuration::nanos(300)) };
         let config = FabricConfig { seed, ..FabricConfig::default() };
@@ -281,11 +281,11 @@ fn spraying_is_uniform_and_ecmp_keeps_a_flow_on_its_path() {
 }
 
 #[test]
-fn a_sender_that_numbers_its_paths_uses_each_as_often() {
+fn a_sender_that_numbers_its_paths_uses_them_evenly() {
     let config = FabricConfig { forwarding: Forwarding::Source, ..FabricConfig::default() };
     assert_eq!(uplinks(config, 4), [2_000; 4]);
     assert_eq!(uplinks(config, 2), [4_000, 4_000, 0, 0]);
-    // Four paths between pods: two digits of two values.
+    // Four paths between pods, numbered by two binary digits.
     let wiring = FatTree { k: 4, oversubscription: 1, physics: slow(SimDuration::ZERO) }.wire();
     let sent: Vec<Sent> = (0..400)
         .map(|i| Sent { flow: i % 4, ..frame(u64::from(i) * 10_000, 0, 15, (84, 0)) })
@@ -299,7 +299,7 @@ fn a_sender_that_numbers_its_paths_uses_each_as_often() {
 }
 
 #[test]
-fn a_failed_link_loses_what_it_held_and_routes_avoid_it_until_it_is_back() {
+fn a_failed_link_loses_its_queue_and_routes_avoid_it() {
     let wiring = LeafSpine {
         racks: 2,
         hosts_per_rack: 2,

@@ -1,4 +1,4 @@
-//! Claims about faults, with a transport that is not Homa.
+//! Claims about faults, with a transport other than Homa.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -90,11 +90,11 @@ fn an_idle_echo_takes_four_serialisations_and_the_fixed_delays() {
 }
 
 #[test]
-fn senders_share_the_receivers_link_and_the_buffer_drops_the_rest() {
+fn senders_share_the_receivers_link_and_the_rest_is_dropped() {
     let calls: Vec<_> = (0..300).map(|i| (i % 3, 3, 1000)).collect();
     let mut network = network(&calls, NoFaults);
     assert_eq!(network.run_until(SimTime(800_000_000), 1_000_000), Halt::Time);
-    // Three wires at full rate feed one: two thirds of each packet's bytes queue up until the
+    // Three links at full rate feed one, so two thirds of each packet's bytes queue until the
     // limit.
     assert!(network.dropped_frames(network.wiring().downlink(HostId(3))) > 0);
     run(&mut network);
@@ -105,8 +105,12 @@ fn senders_share_the_receivers_link_and_the_buffer_drops_the_rest() {
 fn scripted_loss_costs_one_retransmission() {
     let mut lost = 0;
     let script = Script(move |_, link, _: &Packet| {
-        lost += u32::from(link == Link::Up(HostId(0)));
-        if lost == 1 && link == Link::Up(HostId(0)) { Verdict::Lose } else { Verdict::Pass }
+        lost += u32::from(link == DirectedLink::Up(HostId(0)));
+        if lost == 1 && link == DirectedLink::Up(HostId(0)) {
+            PacketFate::Lose
+        } else {
+            PacketFate::Pass
+        }
     });
     let mut network = network(&[(0, 1, 100)], script);
     run(&mut network);
@@ -115,7 +119,7 @@ fn scripted_loss_costs_one_retransmission() {
 }
 
 #[test]
-fn a_paused_host_answers_when_it_resumes_and_a_dead_one_never() {
+fn a_paused_host_answers_later_and_a_crashed_one_never() {
     let mut paused = network(&[(0, 1, 100), (2, 3, 100)], NoFaults);
     paused.pause(HostId(1), SimTime(0), SimDuration::micros(500));
     paused.crash(HostId(3), SimTime(0), None);
@@ -127,13 +131,13 @@ fn a_paused_host_answers_when_it_resumes_and_a_dead_one_never() {
 }
 
 #[test]
-fn a_host_that_stood_still_reads_what_arrived_before_its_timers_run() {
+fn after_a_pause_a_host_reads_packets_before_timers_run() {
     let requests = Rc::new(Cell::new(0));
     let counter = requests.clone();
     let count = Script(move |_, link, packet: &Packet| {
-        let request = matches!(packet.body, Body::Data(_)) && link == Link::Up(HostId(0));
+        let request = matches!(packet.body, Body::Data(_)) && link == DirectedLink::Up(HostId(0));
         counter.set(counter.get() + u32::from(request));
-        Verdict::Pass
+        PacketFate::Pass
     });
     let mut network = network(&[(0, 1, 100)], count);
     network.pause(HostId(1), SimTime(0), SimDuration::millis(2));
@@ -141,12 +145,12 @@ fn a_host_that_stood_still_reads_what_arrived_before_its_timers_run() {
     run(&mut network);
     let [(0, at)] = network.application().answers[..] else { panic!() };
     assert_eq!(at, SimTime(20_500_000_000));
-    // Its timer was due before the response arrived: nothing is sent again.
+    // The client's timer was due before the response arrived, but nothing is sent again.
     assert_eq!(requests.get(), 1);
 }
 
 #[test]
-fn a_restarted_host_starts_a_new_life_and_old_wake_ups_stay_dead() {
+fn wake_ups_of_an_earlier_life_never_come() {
     let mut network = network(&[(0, 1, 100), (0, 1, 100)], NoFaults);
     network.wake_host_at(HostId(0), SimTime(3_000_000_000), 1);
     network.crash(HostId(0), SimTime(1_000), Some(SimDuration::millis(1)));

@@ -1,4 +1,4 @@
-//! Claims about the network, with Homa's own code in it.
+//! Claims about the network with Homa as the transport.
 
 mod combined;
 mod fabric;
@@ -7,7 +7,7 @@ mod plain;
 mod queues;
 
 use super::*;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::time::SimDuration;
 use crate::topology::{FatTree, LeafSpine, Physics, Wiring};
 use crate::transport::Homa;
@@ -38,7 +38,7 @@ impl Application for Flows {
     }
 }
 
-fn homa(framing: Framing) -> MakeTransport<Homa> {
+fn homa(framing: Headers) -> MakeTransport<Homa> {
     Box::new(move |host, life| {
         let seed = u64::from(host.0) << 32 | u64::from(life) | 1;
         let config = Config::sigcomm18(Rate::gbps(10)).seed(seed);
@@ -57,7 +57,7 @@ fn run_on(
     flows: &[(u32, u32, u32, SimTime)],
 ) -> Simulation<(Homa, StrictPriority, Flows, (), NoFaults)> {
     let application = Flows { flows: flows.to_vec(), delivered: Vec::new() };
-    let make = homa(Framing::Authors);
+    let make = homa(Headers::Authors);
     let mut simulation =
         Simulation::new(wiring, FabricConfig::default(), make, (application, (), NoFaults));
     for (token, flow) in flows.iter().enumerate() {
@@ -95,14 +95,17 @@ fn a_long_message_arrives() {
 }
 
 #[test]
-fn a_large_network_that_reads_ahead_delivers_everything() {
+fn a_large_network_that_prefetches_delivers_everything() {
     let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::micros(1));
     let wiring = FatTree { k: 16, oversubscription: 1, physics }.wire();
-    // Many peers a host, packets with and without a grant, frames that wait.
+    // Many peers per host, packets with and without a grant, and frames that wait.
     let flow = |i: u32| (i % 1_024, (i * 5 + 77 + i / 1_024) % 1_024, 12_000 + i, SimTime(0));
     let flows: Vec<_> = (0..2_048).map(flow).filter(|flow| flow.0 != flow.1).collect();
     let simulation = run_on(wiring, &flows);
-    assert!(simulation.counters().peak_pending > wheel::MANY, "so few are not read ahead");
+    assert!(
+        simulation.counters().peak_pending > wheel::PREFETCH_FROM,
+        "too few events to prefetch"
+    );
     assert_eq!(simulation.application().delivered.len(), flows.len());
     assert_eq!((simulation.packets_in_flight(), simulation.counters().lost), (0, 0));
 }

@@ -1,4 +1,5 @@
-//! A transport without a protocol: frames of the size, priority and flow asked for, in order.
+//! A transport without a protocol: it sends the frames asked for, with their size, priority and
+//! flow, in order.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::engine::*;
 use crate::fabric::{FabricConfig, StrictPriority};
 use crate::time::SimTime;
 use crate::topology::{HostId, Wiring};
-use crate::transport::{Arrival, Label, Transport};
+use crate::transport::{Label, PacketMeta, Transport};
 
 /// A frame to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub struct Sent {
     pub flow: u32,
 }
 
-/// A frame as a packet. The cookie is index, ECT, flow, priority.
+/// A frame as a packet. The cookie holds index, ECT, flow and priority.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
     pub to: u32,
@@ -53,7 +54,7 @@ impl Transport for Hose {
         self.events.pop_front()
     }
 
-    fn receive(&mut self, _: Time, packet: &Plain, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Plain, arrival: PacketMeta) -> Receipt {
         self.events.push_back(Event::Delivered(Delivered {
             rpc: HANDLE,
             message: MessageId(0),
@@ -72,7 +73,7 @@ impl Transport for Hose {
         self.queue.pop_front()
     }
 
-    /// The cookie is index, flow, priority.
+    /// The cookie holds index, flow and priority.
     fn label(&self, packet: &Plain) -> Label {
         let (priority, flow) = (packet.cookie as u8, (packet.cookie >> 8) as u32 & 0xFFFF);
         Label { priority, flow, ..Label::new(HostId(packet.to), packet.bytes) }
@@ -89,7 +90,7 @@ impl Transport for Hose {
     }
 }
 
-/// Sends what was planned, notes what arrives: index and time.
+/// Sends the planned frames and records the index and time of those that arrive.
 pub struct Plan {
     sent: Vec<Sent>,
     pub arrived: Vec<(usize, SimTime)>,
@@ -112,7 +113,7 @@ impl Application for Plan {
 
 pub type Plainly<P> = Simulation<(Hose, StrictPriority, Plan, P, NoFaults)>;
 
-/// A simulation with everything planned and nothing run.
+/// A simulation with all frames planned, before it runs.
 pub fn planned<P: Probe<Hose>>(
     wiring: Wiring,
     config: FabricConfig,

@@ -1,5 +1,4 @@
-//! Claims about queues that do more than wait: what they mark, shorten and send back reaches the
-//! hosts.
+//! Claims about disciplines that mark, trim or return frames: the hosts receive the result.
 
 use std::collections::VecDeque;
 
@@ -7,31 +6,31 @@ use homa_proto::{Event, Rate, Receipt, Submit, SubmitError, Submitted, Time};
 
 use crate::engine::*;
 use crate::fabric::queue::{
-    Admission, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, Waiting,
+    Admission, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, WaitingFrames,
 };
 use crate::fabric::{Buffers, FabricConfig, Marks, PortQueue, StrictPriority};
-use crate::switch::{Frame, Port};
+use crate::software_switch::{SoftwarePort, SwitchFrame};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{HostId, Physics, PortId, SingleSwitch};
-use crate::trace::{Listener, Recorder, TraceEvent, Verifier};
-use crate::transport::{Arrival, Label, Transport};
+use crate::trace::{Recorder, TraceEvent, TraceListener, Verifier};
+use crate::transport::{Label, PacketMeta, Transport};
 
-/// Hosts 1 and up send so many frames to host 0 at once, the last one of rank 0.
+/// Every host but 0 sends this many frames to host 0 at once; the last one has rank 0.
 #[derive(Clone, Copy)]
 struct Burst {
     frames: u32,
     ect: bool,
 }
 
-/// Sends a burst, notes what comes.
-struct Host {
+/// Sends a burst and records arrivals.
+struct BurstHost {
     queue: VecDeque<Label>,
-    seen: Vec<(Label, Arrival)>,
+    seen: Vec<(Label, PacketMeta)>,
 }
 
 const BYTES: u32 = 1_000;
 
-impl Host {
+impl BurstHost {
     fn new(host: HostId, burst: Burst) -> Self {
         let label =
             |rank| Label { rank, ect: burst.ect, flow: host.0, ..Label::new(HostId(0), BYTES) };
@@ -40,7 +39,7 @@ impl Host {
     }
 }
 
-impl Transport for Host {
+impl Transport for BurstHost {
     type Packet = Label;
 
     fn submit(&mut self, _: Time, _: Submit) -> Result<Submitted, SubmitError> {
@@ -51,7 +50,7 @@ impl Transport for Host {
         None
     }
 
-    fn receive(&mut self, _: Time, packet: &Label, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, _: Time, packet: &Label, arrival: PacketMeta) -> Receipt {
         self.seen.push((*packet, arrival));
         Receipt::Consumed
     }
@@ -71,7 +70,7 @@ impl Transport for Host {
     }
 }
 
-/// What is told of cut and returned frames.
+/// Counts trimmed, returned and lost frames.
 #[derive(Default)]
 struct Told {
     trimmed: Vec<u32>,
@@ -79,7 +78,7 @@ struct Told {
     lost: u32,
 }
 
-impl Probe<Host> for Told {
+impl Probe<BurstHost> for Told {
     fn trimmed(&mut self, _: SimTime, frame: &AtPort) {
         self.trimmed.push(frame.wire_bytes);
     }
@@ -93,9 +92,9 @@ impl Probe<Host> for Told {
     }
 }
 
-type Bursts<Q> = Simulation<(Host, Q, (), (Told, Recorder<Vec<TraceEvent>>), NoFaults)>;
+type Bursts<Q> = Simulation<(BurstHost, Q, (), (Told, Recorder<Vec<TraceEvent>>), NoFaults)>;
 
-/// Two hosts send to a third, over 10 Gbit/s everywhere: half of all frames wait.
+/// Two hosts send to a third over 10 Gbit/s links, so that half of all frames wait.
 fn run<Q: PortQueue>(
     burst: Burst,
     config: FabricConfig,
@@ -103,7 +102,7 @@ fn run<Q: PortQueue>(
 ) -> Bursts<Q> {
     let rate = Rate::gbps(10);
     let physics = Physics::uniform(rate, rate, SimDuration::micros(1));
-    let make = Box::new(move |host, _| Host::new(host, burst));
+    let make = Box::new(move |host, _| BurstHost::new(host, burst));
     let queues: MakeQueue<'_, Q> = &mut |_: PortId, _: &_| queue();
     let wiring = SingleSwitch { hosts: 3, physics }.wire();
     let parts = ((), (Told::default(), Recorder(Vec::new())), NoFaults);
@@ -111,27 +110,27 @@ fn run<Q: PortQueue>(
     let mut simulation = Simulation::with_queues(wiring, config, (make, queues), parts);
     simulation.run_to_drain();
     assert_eq!(simulation.packets_in_flight(), 0);
-    simulation.probe().1.0.iter().for_each(|event| judge.hear(event));
+    simulation.probe().1.0.iter().for_each(|event| judge.on_event(event));
     let checked = judge.finish(0).unwrap();
     assert_eq!(checked.sent.frames, u64::from(2 * burst.frames));
     simulation
 }
 
-fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, Arrival)] {
+fn seen<Q: PortQueue>(simulation: &Bursts<Q>, host: u32) -> &[(Label, PacketMeta)] {
     &simulation.transport(HostId(host)).unwrap().seen
 }
 
 #[test]
-fn marks_of_congestion_reach_the_receiver_and_the_hash() {
+fn congestion_marks_reach_the_receiver_and_the_trace_hash() {
     let config = FabricConfig::default();
     let ecn = || EcnThreshold::new(5 * BYTES, EcnScope::Queue);
     let marked = run(Burst { frames: 20, ect: true }, config, ecn);
     let ce: Vec<bool> = seen(&marked, 0).iter().map(|(_, arrival)| arrival.ce).collect();
-    // The frames of pair n, counted from 0, find n and n + 1 waiting: the first to find more than
-    // five is the second one of pair 5.
+    // The frames of pair n, counted from 0, find n and n + 1 frames waiting. The first to find more
+    // than five is the second one of pair 5.
     assert_eq!((ce.len(), ce.iter().position(|ce| *ce)), (40, Some(11)));
     assert!(ce[11..].iter().all(|ce| *ce), "{ce:?}");
-    // Without ECT, or with a threshold that is never reached, all is as under strict priority.
+    // Without ECT, or with a threshold that is never reached, the run is as under strict priority.
     let plain = run(Burst { frames: 20, ect: false }, config, ecn);
     assert!(seen(&plain, 0).iter().all(|(_, arrival)| !arrival.ce));
     let strict = run(Burst { frames: 20, ect: false }, config, || StrictPriority);
@@ -142,10 +141,10 @@ fn marks_of_congestion_reach_the_receiver_and_the_hash() {
     assert_ne!(never.trace_hash(), marked.trace_hash());
 }
 
-/// A frame as the port of a real switch sees it: ECN-capable, marked or not.
+/// A frame as the port of the software switch receives it: ECN-capable, marked or not.
 struct Ect(Marks);
 
-impl Frame for Ect {
+impl SwitchFrame for Ect {
     fn bytes(&self) -> u32 {
         BYTES
     }
@@ -164,7 +163,7 @@ impl Frame for Ect {
 }
 
 #[test]
-fn a_port_without_a_simulator_marks_the_same_packets() {
+fn a_software_port_marks_the_same_packets() {
     let rate = Rate::gbps(10);
     let ecn = |bytes| EcnThreshold::new(bytes, EcnScope::Queue);
     let queues = [
@@ -176,10 +175,10 @@ fn a_port_without_a_simulator_marks_the_same_packets() {
         let simulation =
             run(Burst { frames: 150, ect: true }, FabricConfig::default(), || queue.clone());
         let ce = seen(&simulation, 0).iter().map(|(_, arrival)| arrival.ce);
-        let mut port = Port::new(LinkRate::new(rate), u64::MAX, queue.clone());
+        let mut port = SoftwarePort::new(LinkRate::new(rate), u64::MAX, queue.clone());
         let mut left = Vec::new();
         for pair in 1..=150 {
-            // 800 ns a frame, and what leaves when others come leaves after them.
+            // 800 ns a frame; frames that leave when others arrive leave after them.
             let now = SimTime(pair * 800_000);
             left.extend(std::iter::from_fn(|| port.next(SimTime(now.0 - 1))));
             (0..2).for_each(|_| assert!(port.enqueue(now, Ect(Marks::ECT)).is_ok()));
@@ -191,7 +190,7 @@ fn a_port_without_a_simulator_marks_the_same_packets() {
     }
 }
 
-/// Keeps so many frames of the lowest ranks, and sends the lowest first.
+/// Keeps the frames of the lowest ranks that fit, and sends the lowest first.
 struct Ranked;
 
 impl PortQueue for Ranked {
@@ -201,7 +200,7 @@ impl PortQueue for Ranked {
         label.rank
     }
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, u64>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, u64>, slot: u32, room: u64) -> Admission {
         if room >= u64::from(waiting.frame(slot).bytes) {
             waiting.append(0, slot);
             return Admission::Queued;
@@ -216,7 +215,7 @@ impl PortQueue for Ranked {
         }
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, u64>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, u64>) -> u32 {
         let best = waiting.list(0).min_by_key(|slot| waiting.tag(*slot));
         let best = best.expect("some frame waits");
         waiting.take(0, best);
@@ -225,12 +224,12 @@ impl PortQueue for Ranked {
 }
 
 #[test]
-fn a_queue_by_rank_throws_out_the_highest_and_sends_the_lowest_first() {
+fn a_queue_by_rank_evicts_the_highest_and_sends_the_lowest() {
     let buffers = Buffers::PerPort(5 * u64::from(BYTES));
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);
     let ranks: Vec<u64> = seen(&simulation, 0).iter().map(|(label, _)| label.rank).collect();
-    // Ranks fall with time: what comes is worth more than what waits, which is thrown out.
+    // Ranks fall with time, so that an arriving frame evicts a waiting one.
     for rank in 0..4 {
         assert_eq!(ranks.iter().filter(|seen| **seen == rank).count(), 2, "{ranks:?}");
     }
@@ -240,7 +239,7 @@ fn a_queue_by_rank_throws_out_the_highest_and_sends_the_lowest_first() {
     assert_eq!(simulation.counters().lost, lost);
 }
 
-/// Cuts what finds more than three frames waiting; sends headers back when five wait.
+/// Trims frames that find more than three waiting, and returns headers if five wait.
 struct Cutting;
 
 const HEADER: u16 = 64;
@@ -250,7 +249,7 @@ impl PortQueue for Cutting {
 
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, _: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, _: u64) -> Admission {
         if waiting.list(0).count() < 3 {
             waiting.append(0, slot);
             return Admission::Queued;
@@ -263,14 +262,14 @@ impl PortQueue for Cutting {
         Admission::Returned(slot)
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
-        // Data first, so that headers pile up.
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
+        // Data first, so that headers accumulate.
         waiting.take_first(0).unwrap_or_else(|| waiting.take_highest())
     }
 }
 
 #[test]
-fn what_is_cut_arrives_as_a_header_and_what_is_sent_back_at_its_sender() {
+fn trimmed_frames_arrive_and_returned_ones_reach_the_sender() {
     let simulation = run(Burst { frames: 30, ect: false }, FabricConfig::default(), || Cutting);
     let arrivals = seen(&simulation, 0);
     let trimmed = arrivals.iter().filter(|(_, arrival)| arrival.trimmed).count();
@@ -289,12 +288,12 @@ fn what_is_cut_arrives_as_a_header_and_what_is_sent_back_at_its_sender() {
 }
 
 #[test]
-fn the_judge_knows_the_order_that_a_queue_keeps() {
+fn the_verifier_rejects_an_order_that_the_queue_does_not_keep() {
     let buffers = Buffers::PerPort(5 * u64::from(BYTES));
     let config = FabricConfig { buffers, ..FabricConfig::default() };
     let simulation = run(Burst { frames: 20, ect: false }, config, || Ranked);
     let mut judge = Verifier::new(simulation.wiring(), &config, Order::Strict);
-    simulation.probe().1.0.iter().for_each(|event| judge.hear(event));
+    simulation.probe().1.0.iter().for_each(|event| judge.on_event(event));
     let broken = judge.finish(0).unwrap_err();
     assert!(broken[0].what.contains("out of order") || broken[0].what.contains("dropped"));
 }

@@ -1,12 +1,12 @@
-//! Ports of switches that queue at their inputs, too: frames wait where `engine/cioq` keeps them,
-//! strict priorities on either side, and no port of this kind is ever asked.
+//! The discipline of input-queued switches. It is never called, because frames wait in the queues
+//! of `engine/cioq`, which serve strict priorities on either side.
 
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
 
-/// See the module's description.
+/// Marks ports of input-queued switches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Combined;
 
@@ -20,11 +20,11 @@ impl PortQueue for Combined {
     #[inline]
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         StrictPriority.admit(waiting, slot, room)
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         StrictPriority.next(waiting)
     }
 }

@@ -1,30 +1,30 @@
-//! Strict priorities with Explicit Congestion Notification: the marking of DCTCP's switches
-//! (RFC 8257 §3.1; Alizadeh et al., SIGCOMM 2010, §3.1).
+//! Strict priorities with Explicit Congestion Notification, marked as by DCTCP's switches (RFC 8257
+//! §3.1; Alizadeh et al., SIGCOMM 2010, §3.1).
 //!
-//! An arriving frame whose sender set ECT gets CE when more than K bytes wait at that instant; no
-//! average, no probability. What counts is the wire bytes that wait, neither the arriving frame nor
-//! the one in service among them; a real switch whose counter includes the latter marks one frame
-//! earlier. Frames without ECT are treated as strict priority would treat them. Invariant:
-//! `level_bytes` sums to the bytes that wait.
+//! An arriving frame with ECT gets CE if more than K bytes wait at that instant, without averages
+//! or probabilities. Only wire bytes that wait count, not the arriving frame or the one in service.
+//! A real switch whose counter includes the latter therefore marks one frame earlier. Frames
+//! without ECT are treated as under strict priority. Invariant: `level_bytes` sums to the bytes
+//! that wait.
 
 use crate::fabric::Marks;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, StrictPriority, Waiting};
+use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
 
 /// Which bytes are compared with the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EcnScope {
-    /// Those of the frame's own priority level.
+    /// Bytes of the frame's own priority level.
     #[default]
     Queue,
-    /// Those of all levels of the port (PIAS, NSDI 2015, §5.1: shorter messages do not escape the
-    /// marking of the port they share).
+    /// Bytes of all levels of the port (PIAS, NSDI 2015, §5.1), so that shorter messages do not
+    /// escape the marks of the port that they share.
     Port,
 }
 
-/// See the module's description.
+/// Strict priorities with a marking threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct EcnThreshold {
     threshold: u32,
@@ -33,7 +33,7 @@ pub struct EcnThreshold {
 }
 
 impl EcnThreshold {
-    /// Marks beyond `threshold` wire bytes (K); `u32::MAX`: never.
+    /// Marks above `threshold` wire bytes (K); `u32::MAX` never marks.
     pub fn new(threshold: u32, scope: EcnScope) -> Self {
         Self { threshold, scope, level_bytes: [0; 8] }
     }
@@ -48,7 +48,7 @@ impl PortQueue for EcnThreshold {
     fn tag(_: &Label, _: HostId) {}
 
     #[inline]
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         let level = &mut self.level_bytes[usize::from(frame.priority())];
         let found = match self.scope {
@@ -66,7 +66,7 @@ impl PortQueue for EcnThreshold {
     }
 
     #[inline]
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         let slot = waiting.take_highest();
         let frame = waiting.frame(slot);
         self.level_bytes[usize::from(frame.priority())] -= u32::from(frame.bytes);
@@ -83,7 +83,7 @@ mod tests {
         Label { priority, ect, ..Label::new(HostId(0), bytes) }
     }
 
-    /// Which of the arriving frames are marked, when all wait.
+    /// Which of the arriving frames are marked if all of them wait.
     fn marked(scope: EcnScope, arrivals: &[(u32, u8, bool)]) -> Vec<bool> {
         let mut port = Bare::new(EcnThreshold::new(3_000, scope));
         for &(bytes, priority, ect) in arrivals {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_marked_when_more_than_the_threshold_waits_before_it() {
+    fn a_frame_is_marked_if_more_than_the_threshold_waits() {
         let data = (1_500, 0, true);
         assert_eq!(marked(EcnScope::Queue, &[data; 4]), [false, false, false, true]);
         // Exactly K bytes are not more than K.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_senders_that_asked_are_marked_and_the_others_bytes_count() {
+    fn only_ect_frames_are_marked_but_all_bytes_count() {
         let (asked, not) = ((1_500, 0, true), (1_500, 0, false));
         let frames = [not, not, not, asked, not];
         assert_eq!(marked(EcnScope::Queue, &frames), [false, false, false, true, false]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_no_longer_counts() {
+    fn frames_that_left_no_longer_count() {
         let mut port = Bare::new(EcnThreshold::new(3_000, EcnScope::Queue));
         for _ in 0..3 {
             port.arrives(label(1_500, 2, true), u64::MAX);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((port.next(), port.next()), (Some(0), Some(1)));
         let (late, _) = port.arrives(label(1_500, 2, true), u64::MAX);
         assert!(!port.frames[late as usize].marks().has(Marks::CE));
-        // What is dropped was never there.
+        // A dropped frame never counted.
         assert_eq!(port.arrives(label(1_500, 2, true), 1_499).1, Admission::Dropped);
         assert_eq!((port.next(), port.next(), port.next()), (Some(2), Some(late), None));
         assert_eq!(port.queue.level_bytes, [0; 8]);

@@ -1,12 +1,12 @@
-//! What a switch port does with frames that must wait: which one it refuses, marks, shortens or
-//! throws out, and which one it sends next.
+//! Queueing disciplines of a switch's port: which waiting frame it drops, marks, trims or evicts,
+//! and which one it sends next.
 //!
-//! A discipline is a [`PortQueue`], one value per port, chosen at compile time. The port keeps the
-//! waiting frames themselves in eight lists ([`Waiting`]); a discipline decides which list a frame
-//! joins and which one is served, and may keep more about the port (a counter, a random stream)
-//! and about each packet ([`PortQueue::Tag`]). Frames that find the port idle never wait and are
-//! not asked about. Left out: the memory of a switch, which the engine reckons and hands in as
-//! room; interruption of frames, which knows strict priorities only (`engine/preemption.rs`).
+//! A discipline is a [`PortQueue`], with one value per port, chosen at compile time. The port keeps
+//! the waiting frames in eight lists ([`WaitingFrames`]). The discipline decides which list a frame
+//! joins and which frame is served, and may keep data per port (e.g. a counter or a random stream)
+//! and per packet ([`PortQueue::Tag`]). If a frame finds the port idle, it never waits and the
+//! discipline is not asked. Left out: the memory of a switch, which the engine computes and passes
+//! in as `room`; preemption, which supports strict priorities only (`engine/preemption.rs`).
 
 mod combined;
 mod ecn;
@@ -26,83 +26,91 @@ use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Frame, Levels, Marks, Port};
+use super::{Frame, Levels, Marks, OutputPort};
 
-/// What the order of service at a port obeys, and what is dropped there: what a judge of traces may
-/// demand.
+/// The rules of service and drops at a port that a trace can be verified against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Strict order of priority, first in, first out within a level; an arriving frame is dropped
-    /// when it does not fit, and only then.
+    /// Strict priority, first in, first out within a level. An arriving frame is dropped if and
+    /// only if it does not fit.
     Strict,
-    /// The queue's own: the judge demands that the port does not idle while a frame waits.
+    /// The discipline's own rule. A trace is verified only for a port that idles while a frame
+    /// waits.
     Own,
-    /// Frames wait at the inputs of the switch, too, and for pauses: the judge demands nothing.
+    /// Frames also wait at the switch's inputs and for pauses, so that nothing can be verified.
     Combined,
 }
 
-/// A queueing discipline, with what it keeps of one port.
+/// A queueing discipline, with its state for one port.
 pub trait PortQueue {
-    /// What it needs to know of every packet in the fabric besides its [`Frame`]: `()`, or a rank.
+    /// Data that it needs about every packet besides its [`Frame`], for example a rank; `()` if
+    /// none.
     type Tag: Copy;
 
-    /// What its order of service obeys.
+    /// The order of service, for verification.
     const ORDER: Order = Order::Own;
 
-    /// Frames of higher priority may interrupt the one in service: the queue has no say then.
+    /// A frame of higher priority may interrupt the one in service. The discipline is not asked
+    /// then.
     const IS_PREEMPTIBLE: bool = false;
 
-    /// The switch queues at its inputs, too (`engine/cioq`), and the queue is never asked.
+    /// The switch also queues at its inputs (`engine/cioq`), and this discipline is never asked.
     const IS_COMBINED: bool = false;
 
     /// The tag of a packet that leaves host `from`.
     fn tag(label: &Label, from: HostId) -> Self::Tag;
 
-    /// A frame arrives at the port, whether it will have to wait or not, or will be lost.
+    /// A frame arrives at the port. It is called for every frame, including those that do not wait
+    /// or are lost.
     #[inline]
     fn arrives(&mut self, _frame: &mut Frame, _at: SimTime) {}
 
-    /// A frame arrives that has to wait; the port's memory has `room` for so many wire bytes more.
-    /// A frame that is [`Queued`](Admission::Queued) or [`Trimmed`](Admission::Trimmed) has been
-    /// put in a list.
-    fn admit(&mut self, waiting: &mut Waiting<'_, Self::Tag>, slot: u32, room: u64) -> Admission;
+    /// A frame arrives and has to wait; the port's memory has `room` for that many wire bytes. A
+    /// frame that is [`Queued`](Admission::Queued) or [`Trimmed`](Admission::Trimmed) is in a list
+    /// afterwards.
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Self::Tag>,
+        slot: u32,
+        room: u64,
+    ) -> Admission;
 
-    /// Takes the frame that is sent next out of its list. At least one waits.
-    fn next(&mut self, waiting: &mut Waiting<'_, Self::Tag>) -> u32;
+    /// Takes the frame that is sent next out of its list. At least one frame waits.
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Self::Tag>) -> u32;
 
-    /// The first bit of a frame leaves the port, whether it had to wait or not.
+    /// The first bit of a frame leaves the port, whether the frame waited or not.
     #[inline]
     fn departs(&mut self, _frame: &mut Frame, _at: SimTime) {}
 }
 
-/// What becomes of a frame that arrives at a port and has to wait.
+/// The decision about a frame that has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It waits.
     Queued,
     /// It is lost.
     Dropped,
-    /// This waiting frame was taken out of its list and is lost. The queue is asked again about the
-    /// arriving one.
+    /// This waiting frame was taken out of its list and is lost. The discipline is asked again
+    /// about the arriving frame.
     Evicted(u32),
-    /// It waits, and this frame, itself or one that waited, lost its payload
-    /// ([`Waiting::trim`]).
+    /// The arriving frame waits, and this frame, either the arriving one or one that waited, lost
+    /// its payload ([`WaitingFrames::trim`]).
     Trimmed(u32),
-    /// This frame goes back to its sender: the arriving one; or one that was taken out of its list,
-    /// and the queue is asked again about the arriving one.
+    /// This frame returns to its sender. If it is not the arriving frame, it was taken out of its
+    /// list, and the discipline is asked again about the arriving one.
     Returned(u32),
 }
 
 /// The frames that wait at one port, in eight lists.
-pub struct Waiting<'a, Tag> {
-    pub(crate) port: &'a mut Port,
+pub struct WaitingFrames<'a, Tag> {
+    pub(crate) port: &'a mut OutputPort,
     pub(crate) levels: &'a mut Levels,
     pub(crate) frames: &'a mut [Frame],
     pub(crate) tags: &'a [Tag],
 }
 
-impl<Tag: Copy> Waiting<'_, Tag> {
-    /// Wire bytes that wait in all lists; the frame in service is not among them.
+impl<Tag: Copy> WaitingFrames<'_, Tag> {
+    /// Wire bytes that wait in all lists, without the frame in service.
     #[inline]
     pub fn bytes(&self) -> u32 {
         self.port.queued()
@@ -114,7 +122,7 @@ impl<Tag: Copy> Waiting<'_, Tag> {
         self.frames[slot as usize]
     }
 
-    /// What the queue noted of a packet when it left its host.
+    /// The tag of a packet, made when it left its host.
     #[inline]
     pub fn tag(&self, slot: u32) -> Tag {
         self.tags[slot as usize]
@@ -125,19 +133,19 @@ impl<Tag: Copy> Waiting<'_, Tag> {
         self.port.list(self.levels, self.frames, list)
     }
 
-    /// The highest list, 0 to 7, that holds a frame.
+    /// The highest nonempty list, 0 to 7.
     #[inline]
     pub fn highest(&self) -> Option<u8> {
         self.port.highest()
     }
 
-    /// True when a list holds no frame.
+    /// True if a list is empty.
     #[inline]
     pub fn is_empty(&self, list: u8) -> bool {
         self.port.first_of(self.levels, list).is_none()
     }
 
-    /// A frame that is in no list waits behind those of one.
+    /// Appends a frame, which must be in no list, to a list.
     #[inline]
     pub fn append(&mut self, list: u8, slot: u32) {
         self.port.wait(self.levels, self.frames, (list, slot));
@@ -155,7 +163,7 @@ impl<Tag: Copy> Waiting<'_, Tag> {
         self.take(list, slot).then_some(slot)
     }
 
-    /// Takes a frame out of a list; false when it is not there. The list is searched from its head.
+    /// Takes a frame out of a list, which is searched from its head; false if it is not in it.
     pub fn take(&mut self, list: u8, slot: u32) -> bool {
         self.port.remove(self.levels, self.frames, (list, slot))
     }
@@ -166,7 +174,7 @@ impl<Tag: Copy> Waiting<'_, Tag> {
         self.frames[slot as usize].set(Marks::CE);
     }
 
-    /// Cuts a frame that is in no list to `bytes` on the wire, headers only, and marks it as cut.
+    /// Trims a frame, which must be in no list, to `bytes` on the wire (its headers), and marks it.
     pub fn trim(&mut self, slot: u32, bytes: u16) {
         let frame = &mut self.frames[slot as usize];
         frame.bytes = frame.bytes.min(bytes);
@@ -180,10 +188,10 @@ pub(crate) mod tests {
     use crate::topology::{NodeId, PortSpec, Tier};
     use homa_proto::Rate;
 
-    /// A port with waiting frames, without a simulation around it.
+    /// A port with waiting frames but without a simulation.
     pub struct Bare<Q: PortQueue> {
         pub queue: Q,
-        pub port: Port,
+        pub port: OutputPort,
         pub levels: Levels,
         pub frames: Vec<Frame>,
         pub tags: Vec<Q::Tag>,
@@ -198,7 +206,7 @@ pub(crate) mod tests {
                 rate: Rate::gbps(10),
                 delay: crate::SimDuration::ZERO,
             };
-            let port = Port::new(&spec, u32::MAX);
+            let port = OutputPort::new(&spec, u32::MAX);
             Self { queue, port, levels: Levels::EMPTY, frames: Vec::new(), tags: Vec::new() }
         }
 
@@ -207,13 +215,13 @@ pub(crate) mod tests {
             self.frames.push(Frame::new(&label));
             self.tags.push(Q::tag(&label, HostId(1)));
             let Self { queue, port, levels, frames, tags } = self;
-            let mut waiting = Waiting { port, levels, frames, tags };
+            let mut waiting = WaitingFrames { port, levels, frames, tags };
             (slot, queue.admit(&mut waiting, slot, room))
         }
 
         pub fn next(&mut self) -> Option<u32> {
             let Self { queue, port, levels, frames, tags } = self;
-            let mut waiting = Waiting { port, levels, frames, tags };
+            let mut waiting = WaitingFrames { port, levels, frames, tags };
             waiting.highest()?;
             Some(queue.next(&mut waiting))
         }

@@ -1,31 +1,31 @@
 //! Priority scheduling and dropping by rank (pFabric, SIGCOMM 2013, §4.2): a port sends a packet of
-//! the flow of which the least is left, and when it is full drops one of which the most is.
+//! the flow with the fewest bytes left and, if full, drops one of the flow with the most.
 //!
-//! Dequeue: the frame of the lowest rank decides the flow; the earliest waiting frame of that flow
-//! is sent, so that a flow whose later packets rank better is not starved of its earlier ones.
-//! Enqueue: while the arriving frame does not fit, the frame of the highest rank, the latest of
-//! equals, the arriving one included, is dropped. Frames of rank 0 (acknowledgements) are before
-//! all others; they wait in a list of their own, which changes nothing but the time to search.
+//! Dequeue: the frame of the lowest rank selects the flow, and the earliest waiting frame of that
+//! flow is sent, so that a flow whose later packets rank better does not starve its earlier ones.
+//! Enqueue: while the arriving frame does not fit, the frame of the highest rank is dropped, which
+//! may be the arriving one; of equal ranks, the latest is dropped. Frames of rank 0
+//! (acknowledgements) precede all others; they have a separate list only to shorten searches.
 
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, PortQueue, Waiting};
+use super::{Admission, PortQueue, WaitingFrames};
 
-/// See the module's description.
+/// The discipline of pFabric's switches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PriorityDrop;
 
-/// What decides about a packet.
+/// Rank and flow of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked {
-    /// The lowest goes first.
+    /// The lowest rank is sent first.
     rank: u32,
-    /// Sender, receiver and number of the flow.
+    /// Sender, receiver and flow number.
     flow: u64,
 }
 
-/// Lists of frames of rank 0, and of others.
+/// Lists of frames of rank 0 and of all others.
 const FIRST: u8 = 1;
 const REST: u8 = 0;
 
@@ -41,13 +41,18 @@ impl PortQueue for PriorityDrop {
         }
     }
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, Ranked>, slot: u32, room: u64) -> Admission {
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Ranked>,
+        slot: u32,
+        room: u64,
+    ) -> Admission {
         let rank = waiting.tag(slot).rank;
         if u64::from(waiting.frame(slot).bytes) <= room {
             waiting.append(if rank == 0 { FIRST } else { REST }, slot);
             return Admission::Queued;
         }
-        let of_most = |waiting: &Waiting<'_, Ranked>, list| {
+        let of_most = |waiting: &WaitingFrames<'_, Ranked>, list| {
             waiting.list(list).max_by_key(|&other| waiting.tag(other).rank)
         };
         match of_most(waiting, REST) {
@@ -59,7 +64,7 @@ impl PortQueue for PriorityDrop {
         }
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, Ranked>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Ranked>) -> u32 {
         if !waiting.is_empty(FIRST) {
             return waiting.take_highest();
         }
@@ -88,17 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_packet_of_the_flow_with_the_least_left_goes_first() {
+    fn the_first_packet_of_the_shortest_flow_is_sent() {
         let mut port = Bare::new(PriorityDrop);
         for (flow, rank) in [(1, 900), (2, 700), (1, 500), (3, 0), (2, 600)] {
             assert_eq!(port.arrives(label(flow, rank), u64::MAX).1, Admission::Queued);
         }
-        // The acknowledgement; flow 1, for its second packet ranks best, in order; flow 2.
+        // First the acknowledgement, then flow 1 in order, because its second packet ranks best,
+        // then flow 2.
         assert_eq!(sends(&mut port), [3, 0, 2, 1, 4]);
     }
 
     #[test]
-    fn a_full_port_drops_of_what_most_is_left_and_the_latest_of_equals() {
+    fn a_full_port_drops_the_longest_flow_and_the_latest_frame() {
         let mut port = Bare::new(PriorityDrop);
         for (flow, rank) in [(1, 900), (2, 950), (3, 950), (4, 0)] {
             port.arrives(label(flow, rank), u64::MAX);
@@ -108,13 +114,13 @@ mod tests {
         assert_eq!(port.arrives(label(6, 950), 0).1, Admission::Dropped, "it is the latest");
         assert_eq!(port.arrives(label(7, 0), 1_499).1, Admission::Evicted(1));
         assert!(newest == 4 && sends(&mut port) == [3, 0]);
-        // Only acknowledgements wait: no other has less left.
+        // Only acknowledgements wait, and no frame ranks above them.
         port.arrives(label(4, 0), u64::MAX);
         assert_eq!(port.arrives(label(5, 0), 0).1, Admission::Dropped);
     }
 
     #[test]
-    fn equal_numbers_of_other_hosts_are_other_flows() {
+    fn equal_flow_numbers_of_other_hosts_are_other_flows() {
         let tag = |from, to, flow| {
             PriorityDrop::tag(&Label { flow, ..Label::new(HostId(to), 0) }, HostId(from)).flow
         };
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_serves_as_a_search_through_one_list_would() {
+    fn two_lists_serve_as_one_list_would() {
         let mut rng = Rng::stream(3, "ranks");
         let mut port = Bare::new(PriorityDrop);
         let mut model: Vec<(u32, u32, u64)> = Vec::new();

@@ -1,14 +1,14 @@
-//! A phantom queue (HULL, NSDI 2012, §2.1 and §5.1): a counter that tells how long a queue would be
-//! at a link somewhat slower than the port's, and marks packets before the real link is full.
+//! A phantom queue (HULL, NSDI 2012, §2.1 and §5.1): a counter that simulates the queue of a link
+//! slightly slower than the port's, and marks packets before the real link is full.
 //!
-//! It lies around any other discipline, stores nothing and delays nothing. In series it sees the
-//! packets as they leave the port, at most at the link's rate; in parallel, as the virtual queues
-//! before it, those that arrive, also the ones that the port then drops. Packets without ECT count
-//! and are never marked. The counter drains continuously, or in ticks as the paper's hardware
-//! does; either is computed when a packet comes, never an event. Ports that never queue mark, too.
-//! Invariant: the backlog never falls below zero nor begins anew at 2.3 GB, which is its end and
-//! that of thresholds: those above never mark. Left out: the drain rate is a share of the rate
-//! that the link had at the start, and does not follow a link that becomes slower.
+//! It wraps any other discipline, stores nothing and delays nothing. In series it counts the
+//! packets that leave the port, at most at the link's rate. In parallel, like earlier virtual
+//! queues, it counts the packets that arrive, including those that the port then drops. Packets
+//! without ECT count and are never marked. The counter drains continuously, or in ticks like the
+//! paper's hardware; either is computed when a packet passes, without events. A port that never
+//! queues marks as well. Invariant: the backlog never falls below zero and saturates at 2.3 GB
+//! instead of wrapping, so that thresholds above that never mark. Left out: the drain rate is a
+//! share of the link's initial rate and does not follow later changes.
 
 use homa_proto::Rate;
 
@@ -17,50 +17,50 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, Waiting};
+use super::{Admission, Order, PortQueue, WaitingFrames};
 
 /// Whether a packet is compared with the threshold before or after it counts itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhantomOrder {
-    /// The packet is marked for what others left. The paper does not say; its 870 Mbit/s of
-    /// throughput need this order.
+    /// A packet is marked for the backlog of others. The paper does not state the order, but its
+    /// throughput of 870 Mbit/s needs this one.
     #[default]
     CompareThenAdd,
     /// Every packet longer than the threshold is marked, even alone on an idle link.
     AddThenCompare,
 }
 
-/// Which packets the counter sees.
+/// Which packets are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhantomPlace {
-    /// Those that leave the port (HULL §2.1, remark 1).
+    /// Packets that leave the port (HULL §2.1, remark 1).
     #[default]
     Series,
-    /// Those that arrive at it.
+    /// Packets that arrive at the port.
     Parallel,
 }
 
-/// What a phantom queue is made of.
+/// Configuration of a phantom queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhantomConfig {
-    /// Drain rate, millionths of the link's (gamma).
+    /// Drain rate in millionths of the link's rate (gamma).
     pub drain_ppm: u32,
-    /// It marks when more bytes than these are virtually queued.
+    /// Marks if more virtual bytes than this are queued.
     pub threshold: u32,
     /// Whether a packet counts itself.
     pub order: PhantomOrder,
-    /// Which packets it sees.
+    /// Which packets are counted.
     pub place: PhantomPlace,
-    /// It drains at multiples of this time; `None`: continuously.
+    /// Interval of draining; `None` drains continuously.
     pub tick: Option<SimDuration>,
-    /// Wire bytes of each packet that are not counted: preamble, gap and check sequence, which the
+    /// Wire bytes of each packet that do not count: preamble, gap and check sequence, which the
     /// paper's hardware does not see.
     pub uncounted: u16,
 }
 
 impl PhantomConfig {
-    /// HULL's testbed (§5.1, §6): 95 % of the link, 1 KB; drained continuously. Its 983 Mbit/s of a
-    /// full link (Figure 8) are 1514 of 1538 bytes: so its hardware counts.
+    /// HULL's testbed (§5.1, §6): 95 % of the link, 1 KB, drained continuously. Its 983 Mbit/s of a
+    /// full link (Figure 8) are 1514 of 1538 bytes, so its hardware counts without the rest.
     pub const PAPER: Self = Self {
         drain_ppm: 950_000,
         threshold: 1_000,
@@ -71,17 +71,17 @@ impl PhantomConfig {
     };
 }
 
-/// The counter. Its unit is a billionth of a bit, which is what a kbit/s drains in a picosecond.
+/// The counter, in billionths of a bit, because a kbit/s drains one of them per picosecond.
 #[derive(Clone, Copy, Debug)]
 struct Counter {
     kbps: u64,
-    /// Picoseconds; 0: continuous.
+    /// Picoseconds; 0 drains continuously.
     tick: u64,
     threshold: u64,
     counts_itself: bool,
     uncounted: u16,
     backlog: u64,
-    /// When it was last drained.
+    /// Time of the last drain.
     at: u64,
 }
 
@@ -110,20 +110,20 @@ impl Counter {
         self.at = self.at.max(at.0);
     }
 
-    /// A frame of so many wire bytes passes; true when it is to be marked.
+    /// Counts a frame of `wire_bytes`; true if it should be marked.
     #[inline]
     fn passes(&mut self, wire_bytes: u16, at: SimTime) -> bool {
         self.drain(at);
         let found = self.backlog;
         let bytes = u64::from(wire_bytes.saturating_sub(self.uncounted));
-        // Where hosts heed no marks, 2.3 GB are reached, and stand for all beyond.
+        // If hosts ignore marks, the backlog saturates at 2.3 GB.
         self.backlog = self.backlog.saturating_add(bytes * BYTE);
         let compared = if self.counts_itself { self.backlog } else { found };
         compared > self.threshold
     }
 }
 
-/// See the module's description.
+/// A discipline with a phantom queue around it.
 #[derive(Clone, Debug)]
 pub struct Phantom<Q> {
     inner: Q,
@@ -132,7 +132,7 @@ pub struct Phantom<Q> {
 }
 
 impl<Q> Phantom<Q> {
-    /// Around a port's queue, for a link of that rate; `None`: it marks nothing.
+    /// Wraps a port's discipline, for a link of rate `link`; with `None` it marks nothing.
     pub fn new(inner: Q, config: Option<PhantomConfig>, link: Rate) -> Self {
         let at = |place| {
             let config = config.filter(|config| config.place == place);
@@ -168,12 +168,17 @@ impl<Q: PortQueue> PortQueue for Phantom<Q> {
     }
 
     #[inline]
-    fn admit(&mut self, waiting: &mut Waiting<'_, Q::Tag>, slot: u32, room: u64) -> Admission {
+    fn admit(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, Q::Tag>,
+        slot: u32,
+        room: u64,
+    ) -> Admission {
         self.inner.admit(waiting, slot, room)
     }
 
     #[inline]
-    fn next(&mut self, waiting: &mut Waiting<'_, Q::Tag>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, Q::Tag>) -> u32 {
         self.inner.next(waiting)
     }
 
@@ -190,14 +195,14 @@ mod tests {
     use crate::fabric::StrictPriority;
 
     const LINK: Rate = Rate::gbps(1);
-    /// Picoseconds of a byte at that rate.
+    /// Picoseconds per byte at that rate.
     const BYTE_TIME: u64 = 8_000;
 
     fn frame(bytes: u32, ect: bool) -> Frame {
         Frame::new(&Label { ect, ..Label::new(HostId(0), bytes) })
     }
 
-    /// Which of the full frames of so many wire bytes, one every `gap` of them, are marked.
+    /// Which of `count` frames of `bytes` wire bytes, one every `gap` bytes, are marked.
     fn marked(config: PhantomConfig, (bytes, gap): (u32, u64), count: u64) -> Vec<u64> {
         let mut port = Phantom::new(StrictPriority, Some(config), LINK);
         let is_marked = |at: &u64| {
@@ -209,40 +214,40 @@ mod tests {
     }
 
     #[test]
-    fn back_to_back_frames_leave_behind_what_the_slower_link_could_not_send() {
-        // Of 1514 counted bytes the counter drains 0.95 x 1538 = 1461.1 until the next frame: 52.9
-        // stay, and the 19th next one finds 1005.1.
+    fn back_to_back_frames_build_up_a_phantom_backlog() {
+        // From one frame to the next, the counter adds 1514 bytes and drains 0.95 x 1538 = 1461.1,
+        // so that 52.9 stay, and frame 19 finds 1005.1.
         let first = marked(PhantomConfig::PAPER, (1_538, 1_538), 40)[0];
         assert_eq!(first, 19);
-        // All wire bytes counted, 76.9 stay: 14 x 76.9 = 1076.6.
+        // If all wire bytes count, 76.9 stay per frame: 14 x 76.9 = 1076.6.
         let all = PhantomConfig { uncounted: 0, ..PhantomConfig::PAPER };
         assert_eq!(marked(all, (1_538, 1_538), 20), (14..20).collect::<Vec<_>>());
-        // A kilobyte of short frames takes as long: 84 bytes leave 4.2.
+        // With short frames of 84 bytes, 4.2 stay per frame.
         assert_eq!(marked(all, (84, 84), 300)[0], 239);
     }
 
     #[test]
     fn a_rate_below_the_drain_rate_is_never_marked() {
         let all = PhantomConfig { uncounted: 0, ..PhantomConfig::PAPER };
-        // 1538 bytes in the time of 1619: 94.997 % of the link.
+        // 1538 bytes in the time of 1619 are 94.997 % of the link.
         assert!(marked(all, (1_538, 1_619), 10_000).is_empty());
-        // A little more than the drain rate is in the end.
+        // A rate slightly above the drain rate is marked in the end.
         assert!(!marked(all, (1_538, 1_618), 10_000).is_empty());
     }
 
     #[test]
-    fn a_packet_that_counts_itself_is_marked_alone_on_an_idle_link() {
+    fn a_packet_that_counts_itself_is_marked_on_an_idle_link() {
         let order = PhantomOrder::AddThenCompare;
         let config = PhantomConfig { order, ..PhantomConfig::PAPER };
         assert_eq!(marked(config, (1_538, 1_000_000), 3), [0, 1, 2]);
         assert!(marked(PhantomConfig::PAPER, (1_538, 1_000_000), 3).is_empty());
-        // 1000 counted bytes are not more than the threshold.
+        // 1000 counted bytes do not exceed the threshold.
         assert!(marked(config, (1_024, 1_000_000), 3).is_empty());
         assert_eq!(marked(config, (1_025, 1_000_000), 3), [0, 1, 2]);
     }
 
     #[test]
-    fn ticks_drain_what_the_time_does_up_to_one_tick() {
+    fn ticks_drain_like_continuous_time_up_to_one_tick() {
         let tick = Some(SimDuration::nanos(800));
         let config = PhantomConfig { tick, ..PhantomConfig::PAPER };
         let mut ticking = Counter::new(config, LINK);
@@ -266,8 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_that_hosts_do_not_heed_never_begins_anew() {
-        // It drains next to nothing.
+    fn a_backlog_saturates_and_does_not_wrap() {
+        // Almost nothing drains.
         let config = PhantomConfig { drain_ppm: 1, ..PhantomConfig::PAPER };
         let mut counter = Counter::new(config, LINK);
         counter.backlog = u64::MAX - 2 * 1_514 * BYTE;
@@ -300,7 +305,7 @@ mod tests {
         let mut marks = [0; 2];
         for n in 0..3 {
             let (mut arriving, mut leaving) = (frame(1_538, true), frame(1_538, true));
-            // Three at once, as from three links.
+            // Three at once, as if from three links.
             port.arrives(&mut arriving, SimTime(0));
             port.departs(&mut leaving, SimTime(n * 1_538 * BYTE_TIME));
             for (count, frame) in marks.iter_mut().zip([arriving, leaving]) {

@@ -1,12 +1,12 @@
-//! Strict priorities: the oldest frame of the highest level that has one; a frame that does not fit
-//! is dropped, whatever its priority (Homa §5.2, Table 1 of the paper: 8 levels).
+//! Strict priorities: the oldest frame of the highest nonempty level is sent, and a frame that does
+//! not fit is dropped regardless of its priority (Homa §5.2, Table 1 of the paper: 8 levels).
 
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, Waiting};
+use super::{Admission, Order, PortQueue, WaitingFrames};
 
-/// See the module's description. Takes no memory and leaves no trace in the compiled code.
+/// Strict priorities. The type has no size and costs nothing at run time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StrictPriority;
 
@@ -21,7 +21,7 @@ impl PortQueue for StrictPriority {
     fn tag(_: &Label, _: HostId) {}
 
     #[inline(always)]
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         if u64::from(frame.bytes) > room {
             return Admission::Dropped;
@@ -31,7 +31,7 @@ impl PortQueue for StrictPriority {
     }
 
     #[inline(always)]
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         waiting.take_highest()
     }
 }

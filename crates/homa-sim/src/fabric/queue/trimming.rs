@@ -1,15 +1,16 @@
 //! Payload trimming (NDP, SIGCOMM 2017, §3.1): a packet that does not fit loses its payload, and
-//! its header overtakes.
+//! its header overtakes data.
 //!
-//! Two queues of the same memory: eight full packets of data, and as many bytes of headers and
-//! control packets. Data that does not fit is cut to its header, or, as often, the packet at the
-//! queue's tail is, whose place it takes: without chance, synchronised senders would lose the same
-//! packets again and again. While both queues hold frames, ten of the header queue are served for
-//! one of data: with strict priority an incast of headers would leave no link to data (congestion
-//! collapse). A header for which even its queue has no room goes back to its sender (§3.2.4); a
-//! control packet is dropped, as is a header that comes back.
+//! Two queues have equal memory: eight full packets of data, and the same bytes of headers and
+//! control packets. If data does not fit, it is trimmed to its header, or with a chance of one half
+//! the packet at the queue's tail is trimmed and replaced by it. Without that chance, synchronised
+//! senders would lose the same packets again and again. While both queues hold frames, ten headers
+//! are served per data packet, because with strict priority an incast of headers would leave no
+//! capacity to data (congestion collapse). If even the header queue has no room for a header, it
+//! returns to its sender (§3.2.4); a control packet is dropped, and so is a header that already
+//! returns.
 //!
-//! The frame in service counts in neither queue. Limits of the port (`Buffers`) hold besides.
+//! The frame in service counts in neither queue. Limits of the port (`Buffers`) apply as well.
 
 use homa_workload::rng::Rng;
 
@@ -17,16 +18,16 @@ use crate::fabric::{Frame, Marks};
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, PortQueue, Waiting};
+use super::{Admission, PortQueue, WaitingFrames};
 
-/// The constants of a port.
+/// Constants of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimmingConfig {
-    /// Wire bytes of either queue (NDP §3.1: eight full packets).
+    /// Wire bytes of each queue (NDP §3.1: eight full packets).
     pub queue: u32,
     /// Wire bytes of a packet without its payload.
     pub header: u16,
-    /// Frames of the header queue served for one of data.
+    /// Frames of the header queue served per data packet.
     pub headers_per_data: u32,
 }
 
@@ -35,14 +36,14 @@ impl TrimmingConfig {
     pub const PAPER: Self = Self { queue: 8 * 1_538, header: 84, headers_per_data: 10 };
 }
 
-/// See the module's description.
+/// A port's queues of data and headers.
 #[derive(Debug)]
 pub struct Trimming {
     config: TrimmingConfig,
     rng: Rng,
     /// Wire bytes by list.
     bytes: [u32; 2],
-    /// Headers served since data was, while both waited.
+    /// Headers served in a row while data waited.
     run: u32,
 }
 
@@ -60,14 +61,13 @@ impl Trimming {
         self.bytes[usize::from(list)] + u32::from(frame.bytes) <= self.config.queue
     }
 
-    fn append<T: Copy>(&mut self, waiting: &mut Waiting<'_, T>, list: u8, slot: u32) {
+    fn append<T: Copy>(&mut self, waiting: &mut WaitingFrames<'_, T>, list: u8, slot: u32) {
         self.bytes[usize::from(list)] += u32::from(waiting.frame(slot).bytes);
         waiting.append(list, slot);
     }
 
-    /// Takes the frame at the tail of the data queue out, if another fits then: one that is longer
-    /// does not.
-    fn take_tail(&mut self, waiting: &mut Waiting<'_, ()>, other: Frame) -> Option<u32> {
+    /// Takes the tail of the data queue out, if `other` fits then. A longer frame may not fit.
+    fn take_tail(&mut self, waiting: &mut WaitingFrames<'_, ()>, other: Frame) -> Option<u32> {
         let tail = waiting.list(DATA).last()?;
         let bytes = waiting.frame(tail).bytes;
         let left = self.bytes[usize::from(DATA)] - u32::from(bytes);
@@ -79,8 +79,8 @@ impl Trimming {
         Some(tail)
     }
 
-    /// A frame that is in no list loses its payload, and waits if there is room.
-    fn cut(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32) -> Admission {
+    /// Trims a frame, which must be in no list, and queues its header if there is room.
+    fn trim(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32) -> Admission {
         waiting.trim(slot, self.config.header);
         if !self.fits(HEADERS, waiting.frame(slot)) {
             return Admission::Returned(slot);
@@ -90,7 +90,7 @@ impl Trimming {
     }
 }
 
-/// Control packets and what was cut.
+/// Control packets and trimmed packets.
 fn is_header(frame: Frame) -> bool {
     frame.priority() > 0 || frame.marks().has(Marks::TRIMMED)
 }
@@ -100,7 +100,7 @@ impl PortQueue for Trimming {
 
     fn tag(_: &Label, _: HostId) {}
 
-    fn admit(&mut self, waiting: &mut Waiting<'_, ()>, slot: u32, room: u64) -> Admission {
+    fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
         if u64::from(frame.bytes) > room {
             return Admission::Dropped;
@@ -118,15 +118,15 @@ impl PortQueue for Trimming {
             return Admission::Queued;
         }
         let tail = if self.rng.chance(0.5) { self.take_tail(waiting, frame) } else { None };
-        let Some(tail) = tail else { return self.cut(waiting, slot) };
-        let admission = self.cut(waiting, tail);
+        let Some(tail) = tail else { return self.trim(waiting, slot) };
+        let admission = self.trim(waiting, tail);
         if matches!(admission, Admission::Trimmed(_)) {
             self.append(waiting, DATA, slot);
         }
         admission
     }
 
-    fn next(&mut self, waiting: &mut Waiting<'_, ()>) -> u32 {
+    fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
         let both = !waiting.is_empty(DATA) && !waiting.is_empty(HEADERS);
         let list = match (both, waiting.is_empty(HEADERS)) {
             (true, _) if self.run >= self.config.headers_per_data => {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_packets_wait_and_then_the_newest_or_the_tail_is_cut_as_often() {
+    fn beyond_eight_packets_the_newest_or_the_tail_is_trimmed() {
         let (mut newest, mut tails) = (0, 0);
         for seed in 0..2_000 {
             let mut port = Bare::new(Trimming::new(CONFIG, seed, 7));
@@ -184,15 +184,15 @@ mod tests {
                 Admission::Trimmed(7) => tails += 1,
                 other => panic!("{other:?}"),
             }
-            let cut: Vec<u16> = port.frames.iter().map(|frame| frame.bytes).collect();
-            assert_eq!(cut.iter().filter(|&&bytes| bytes == 64).count(), 1);
+            let bytes: Vec<u16> = port.frames.iter().map(|frame| frame.bytes).collect();
+            assert_eq!(bytes.iter().filter(|&&bytes| bytes == 64).count(), 1);
             assert_eq!(port.queue.bytes, [72_000, 64]);
         }
         assert!((900..1_100).contains(&newest) && newest + tails == 2_000, "{newest} of 2000");
     }
 
     #[test]
-    fn the_header_queue_holds_1125_headers_and_then_they_go_back() {
+    fn headers_beyond_1125_return_to_their_senders() {
         let mut port = port();
         for _ in 0..8 + 1_125 {
             port.arrives(data(), u64::MAX);
@@ -200,16 +200,16 @@ mod tests {
         assert_eq!(port.queue.bytes, [72_000, 72_000]);
         assert!(matches!(port.arrives(data(), u64::MAX).1, Admission::Returned(_)));
         assert_eq!(port.arrives(control(), u64::MAX).1, Admission::Dropped);
-        // What comes back and finds no room, either, is lost.
+        // A returning header that finds no room is lost.
         let (slot, _) = port.arrives(control(), 0);
         port.frames[slot as usize].set(Marks::TRIMMED.with(Marks::RETURNED, true));
         let Bare { queue, port, levels, frames, tags } = &mut port;
-        let mut waiting = Waiting { port, levels, frames, tags };
+        let mut waiting = WaitingFrames { port, levels, frames, tags };
         assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Dropped);
     }
 
     #[test]
-    fn ten_headers_are_served_for_one_packet_of_data() {
+    fn ten_headers_are_served_per_data_packet() {
         let mut port = port();
         let mut kinds = Vec::new();
         for _ in 0..3 {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_waits_with_the_headers_at_the_next_switch_too() {
+    fn a_trimmed_packet_is_a_header_at_the_next_switch_too() {
         let mut port = port();
         port.arrives(data(), u64::MAX);
         let trimmed = Label::new(HostId(0), 64);
@@ -236,7 +236,7 @@ mod tests {
         port.frames[slot as usize].set(Marks::TRIMMED);
         port.tags.push(());
         let Bare { queue, port: bare, levels, frames, tags } = &mut port;
-        let mut waiting = Waiting { port: bare, levels, frames, tags };
+        let mut waiting = WaitingFrames { port: bare, levels, frames, tags };
         assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Queued);
         assert_eq!((port.next(), port.next()), (Some(slot), Some(0)));
     }

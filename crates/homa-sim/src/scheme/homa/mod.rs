@@ -14,7 +14,7 @@ use crate::engine::MakeTransport;
 use crate::experiment::{Start, Started};
 use crate::fabric::StrictPriority;
 use crate::fabric::queue::Combined;
-use crate::framing::Framing;
+use crate::headers::Headers;
 use crate::nic::{self, NicConfig};
 use crate::scenario::{FramingName, Scenario, ScenarioError, SchemeOptions};
 use crate::topology::HostId;
@@ -84,7 +84,7 @@ impl HostScheme for ConfiguredHoma {
         self.config.framing.priced()
     }
 
-    fn packet_framing(&self) -> Option<Framing> {
+    fn packet_framing(&self) -> Option<Headers> {
         Some(self.config.framing)
     }
 
@@ -143,18 +143,18 @@ impl HostScheme for ConfiguredHoma {
 pub struct HomaConfig {
     config: ValidConfig,
     /// Headers around packets.
-    pub framing: Framing,
+    pub framing: Headers,
     /// Largest IP packet, bytes.
     pub mtu: u32,
 }
 
 /// How a scheme makes its configuration.
-pub type Build = fn(&Environment<'_>) -> (Config, Framing);
+pub type Build = fn(&Environment<'_>) -> (Config, Headers);
 
 /// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes,
 /// and their workloads have the splits and cutoffs that they configured. Otherwise RTTbytes are
 /// those of the network, and splits and cutoffs follow their rule.
-pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn simulator(environment: &Environment<'_>) -> (Config, Headers) {
     let rtt = if environment.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { environment.rtt_bytes };
     let config = Config::sigcomm18_sim(environment.link).with_rtt_wire_bytes(rtt);
     let known =
@@ -165,32 +165,32 @@ pub fn simulator(environment: &Environment<'_>) -> (Config, Framing) {
     };
     let priorities = PriorityAllocation::precomputed(LEVELS, &cutoffs);
     let priorities = priorities.unwrap_or(config.priorities);
-    (config.priorities(priorities), Framing::Authors)
+    (config.priorities(priorities), Headers::Authors)
 }
 
 /// Homa as the paper describes it.
-pub fn paper(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn paper(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::sigcomm18(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Authors)
 }
 
 /// The defaults of the `homa` crate.
-pub fn default(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn default(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::for_users(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Ip146)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Ip146)
 }
 
 /// [`paper`] on a network with `N` levels. Adjacent levels are merged, and the degree of
 /// overcommitment stays the same (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
-pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Headers) {
     let (config, framing) = paper(environment);
     (config.network_levels(N), framing)
 }
 
 /// The transport that Homa Figure 8 calls Basic.
-pub fn basic(environment: &Environment<'_>) -> (Config, Framing) {
+pub fn basic(environment: &Environment<'_>) -> (Config, Headers) {
     let config = Config::basic(environment.link);
-    (large(config.rtt_bytes(environment.rtt_bytes), environment), Framing::Authors)
+    (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Authors)
 }
 
 const LEVELS: u8 = 8;
@@ -259,13 +259,13 @@ impl HomaConfig {
         let (mut config, mut framing) = build(environment);
         if let Some(name) = options.framing {
             framing = match name {
-                FramingName::Paper => Framing::Authors,
-                FramingName::Ip146 => Framing::Ip146,
-                FramingName::Udp => Framing::Udp,
+                FramingName::Paper => Headers::Authors,
+                FramingName::Ip146 => Headers::Ip146,
+                FramingName::Udp => Headers::Udp,
             };
         }
-        let mtu = options.mtu.unwrap_or(Framing::MTU);
-        if !(Framing::MTU..=9_000).contains(&mtu) {
+        let mtu = options.mtu.unwrap_or(Headers::MTU);
+        if !(Headers::MTU..=9_000).contains(&mtu) {
             return Err(ScenarioError::field("options.mtu", "be 1500 to 9000 bytes"));
         }
         apply(&mut config, options, environment)?;

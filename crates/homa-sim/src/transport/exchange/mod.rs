@@ -1,22 +1,23 @@
-//! What every message transport needs besides its protocol: names, RPCs, deadlines, and the events
-//! that applications hear.
+//! The parts that every message transport needs besides its protocol: names, RPCs, deadlines, and
+//! events for applications.
 //!
 //! Papers about transports speak of flows. Here a flow is a message, and a request and its response
-//! are two messages that an RPC ties together. A transport keeps its own state of each message (`S`
-//! of one it sends, `R` of one it receives) in an [`Exchange`], which finds it by what a packet
-//! names ([`Head`]), and tells it what became of messages: [`Exchange::place`] when bytes arrived,
-//! [`Exchange::finish`] when a message is acknowledged as a whole. The rest follows: `Started`,
-//! `Delivered`, `Release`, `Failed` and `Cancelled` as `homa_proto::Event` describes them, each
-//! once.
+//! are two messages that belong to one RPC. A transport keeps private state for each message (`S`
+//! for one it sends, `R` for one it receives) in an [`Exchange`]. The exchange finds the message
+//! that a packet names ([`Head`]), and the transport reports progress: [`Exchange::place`] if bytes
+//! arrived, [`Exchange::finish`] if the whole message is acknowledged. The exchange then produces
+//! the events `Started`, `Delivered`, `Release`, `Failed` and `Cancelled`, each once, as
+//! `homa_proto::Event` describes them.
 //!
-//! A message that its sender gives up (cancelled, or its call's deadline passed) is abandoned by a
-//! [`Courtesy`] packet, which is repeated until the receiver answers, so that receivers keep
-//! nothing of it. No paper has this; none lets a message be cancelled.
+//! If a sender gives up a message (because it was cancelled, or the deadline of its call passed),
+//! it sends a [`Courtesy`] packet and repeats it until the receiver answers, so that the receiver
+//! keeps no state. This is not in any paper, because none lets a message be cancelled.
 //!
-//! Invariants: an event queue that is empty frees names for reuse; a request is delivered once,
-//! however often its packets come, for as long as both hosts live; nothing is iterated per packet.
-//! Left out: authentication, limits on memory, ports (every host accepts every request). Messages
-//! to a host that lost its memory half way are not started over: their calls end at the deadline.
+//! Invariants: once the event queue is empty, freed names may be reused; a request is delivered
+//! once, however often its packets come, for as long as both hosts live; no per-packet operation
+//! iterates. Left out: authentication, limits on memory, ports (every host accepts every request).
+//! A message to a host that lost its state half way is not restarted; its call ends at the
+//! deadline.
 
 mod pair;
 mod rpcs;
@@ -32,26 +33,26 @@ use homa_proto::{
 };
 
 use crate::topology::HostId;
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 
-use pair::{Pair, Slot};
-use rpcs::Rpc;
+use pair::{MessageStatus, PeerMessages};
+use rpcs::RpcEntry;
 pub use slab::{Ref, Slab};
 
-/// Names a message in every packet about it, whoever sends the packet.
+/// Identifies a message in every packet about it, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The RPC, as the message's sender writes it: odd for a response.
+    /// The RPC id as the message's sender writes it: odd for a response.
     pub id: RpcId,
-    /// Where this packet goes.
+    /// Destination of this packet.
     pub to: HostId,
-    /// The message's number among those of its sender to its receiver, from 0.
+    /// The message's number among those from its sender to its receiver, from 0.
     pub serial: u32,
     /// The port at the message's sender; 0 for a one-way message.
     pub from_port: u16,
     /// The port at the message's receiver.
     pub to_port: u16,
-    /// The life of the message's sender: a host that restarts counts on.
+    /// The life of the message's sender, incremented at each restart.
     pub epoch: u16,
 }
 
@@ -65,7 +66,7 @@ impl Head {
         }
     }
 
-    /// The same message in a packet to `host`: what a receiver answers with.
+    /// The same message in a packet to `host`, for replies of a receiver.
     pub fn to(self, host: HostId) -> Self {
         Self { to: host, ..self }
     }
@@ -73,53 +74,54 @@ impl Head {
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
-pub struct Outgoing<S> {
-    /// As its packets carry it.
+pub struct OutboundMessage<S> {
+    /// The head that its packets carry.
     pub head: Head,
     /// Bytes.
     pub length: u32,
     /// When it was submitted.
     pub since: Time,
     rpc: Ref,
-    /// The transport's own.
+    /// State of the transport.
     pub state: S,
 }
 
 /// A message that is being received.
 #[derive(Clone, Debug)]
-pub struct Incoming<R> {
-    /// As packets back to its sender carry it.
+pub struct InboundMessage<R> {
+    /// The head that packets back to its sender carry.
     pub head: Head,
     /// Bytes.
     pub length: u32,
     rpc: RpcHandle,
     cookie: u64,
     announced: bool,
-    /// The transport's own.
+    /// State of the transport.
     pub state: R,
 }
 
 /// A packet about a message that its sender gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Courtesy {
-    /// The sender will not send it again: forget it.
+    /// The sender will not send it again, so the receiver should drop its state.
     Abandon,
-    /// Forgotten.
+    /// The receiver has dropped its state.
     Abandoned,
 }
 
-/// What an arriving packet of a message belongs to.
+/// The message that an arriving packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A message under way.
+pub enum MessageLookup {
+    /// A message in progress.
     Open(Ref),
-    /// A message that was whole, or that nobody wants: tell its sender that all is here.
+    /// A message that is complete, or that the application no longer wants. The reply should be
+    /// that all bytes are here.
     Done,
     /// A message of a former life of its sender: ignore the packet.
     Stale,
 }
 
-/// A farewell that has not been answered.
+/// An [`Courtesy::Abandon`] that has not been answered.
 #[derive(Clone, Copy, Debug)]
 struct Farewell {
     head: Head,
@@ -127,24 +129,24 @@ struct Farewell {
     said: u32,
 }
 
-/// Between repetitions of a farewell, and how often it is said.
+/// Time between repetitions of a farewell, and how often it is sent.
 const AGAIN: Duration = Duration::millis(1);
 const FAREWELLS: u32 = 20;
-/// A peer that is not heard for so long is given up.
+/// A peer that stays silent for this long is given up.
 pub const SILENCE: Duration = Duration::secs(5);
 
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Exchange<S, R> {
     epoch: u16,
-    outgoing: Slab<Outgoing<S>>,
-    incoming: Slab<Incoming<R>>,
-    rpcs: Slab<Rpc>,
-    /// Clients' RPCs and one-way messages, by the number in their id.
+    outgoing: Slab<OutboundMessage<S>>,
+    incoming: Slab<InboundMessage<R>>,
+    rpcs: Slab<RpcEntry>,
+    /// RPCs of clients, and one-way messages, by the number in their id.
     by_number: Numbered<Ref>,
     peers: BTreeMap<u32, u32>,
-    pairs: Vec<Pair>,
-    /// Of clients' RPCs.
+    pairs: Vec<PeerMessages>,
+    /// Deadlines of clients' RPCs.
     deadlines: BTreeSet<(Time, Ref)>,
     farewells: VecDeque<Farewell>,
     courtesies: VecDeque<(Head, Courtesy)>,
@@ -181,81 +183,81 @@ impl<S, R> Exchange<S, R> {
         event
     }
 
-    /// A message under way from here.
+    /// A message that this host is sending.
     #[inline]
-    pub fn outgoing(&mut self, message: Ref) -> Option<&mut Outgoing<S>> {
+    pub fn outgoing(&mut self, message: Ref) -> Option<&mut OutboundMessage<S>> {
         self.outgoing.get_mut(message)
     }
 
-    /// A message under way to here.
+    /// A message that this host is receiving.
     #[inline]
-    pub fn incoming(&mut self, message: Ref) -> Option<&mut Incoming<R>> {
+    pub fn incoming(&mut self, message: Ref) -> Option<&mut InboundMessage<R>> {
         self.incoming.get_mut(message)
     }
 
-    /// Messages under way from here and to here.
-    pub fn under_way(&self) -> (usize, usize) {
+    /// Numbers of messages that this host is sending and receiving.
+    pub fn in_flight(&self) -> (usize, usize) {
         (self.outgoing.iter().count(), self.incoming.iter().count())
     }
 
-    fn pair(&mut self, host: HostId) -> &mut Pair {
+    fn pair(&mut self, host: HostId) -> &mut PeerMessages {
         let next = self.pairs.len() as u32;
         let index = *self.peers.entry(host.0).or_insert(next);
         if index == next {
-            self.pairs.push(Pair::default());
+            self.pairs.push(PeerMessages::default());
         }
         &mut self.pairs[index as usize]
     }
 
-    fn known(&self, host: HostId) -> Option<&Pair> {
+    fn known(&self, host: HostId) -> Option<&PeerMessages> {
         self.peers.get(&host.0).map(|&index| &self.pairs[index as usize])
     }
 
-    /// The message of ours that a packet from its receiver is about, if it is under way.
+    /// The message of this host that a packet from its receiver is about, if it is in progress.
     pub fn answered(&mut self, now: Time, from: HostId, head: &Head) -> Option<Ref> {
         if head.epoch != self.epoch {
             return None;
         }
         let pair = self.pair(from);
-        pair.heard = now;
+        pair.last_heard = now;
         match pair.outgoing.get(head.serial) {
-            Slot::Open(message) => Some(message),
+            MessageStatus::Open(message) => Some(message),
             _ => None,
         }
     }
 
-    /// The message of ours that a packet of ours belongs to, if it is under way: a packet that the
-    /// network sent back.
+    /// The message of this host that its own packet belongs to, if it is in progress; for packets
+    /// that the network sent back.
     pub fn own(&self, head: &Head) -> Option<Ref> {
         match self.known(head.to)?.outgoing.get(head.serial) {
-            Slot::Open(message) if head.epoch == self.epoch => Some(message),
+            MessageStatus::Open(message) if head.epoch == self.epoch => Some(message),
             _ => None,
         }
     }
 
-    /// The message that a packet from its sender belongs to; `start` makes the transport's state of
-    /// a new one.
+    /// The message that a packet from its sender belongs to. For a new message, `start` creates the
+    /// transport's state.
     pub fn arrived(
         &mut self,
         now: Time,
         from: HostId,
         (head, length): (&Head, u32),
         start: impl FnOnce() -> R,
-    ) -> Found {
+    ) -> MessageLookup {
         if !self.is_present(now, from, head.epoch) {
-            return Found::Stale;
+            return MessageLookup::Stale;
         }
         match self.pair(from).incoming.get(head.serial) {
-            Slot::Open(message) => Found::Open(message),
-            Slot::Done => Found::Done,
-            Slot::Unseen => self.begin(from, (head, length), start),
+            MessageStatus::Open(message) => MessageLookup::Open(message),
+            MessageStatus::Done => MessageLookup::Done,
+            MessageStatus::Unseen => self.begin(from, (head, length), start),
         }
     }
 
-    /// Notes the life of a peer; false when the packet is of a former one.
+    /// Records the life of a peer; false if the packet is from a former one.
     fn is_present(&mut self, now: Time, from: HostId, epoch: u16) -> bool {
         let pair = self.pair(from);
-        pair.heard = now;
+        pair.last_heard = now;
         let before = pair.epoch.replace(epoch);
         match before {
             None => true,
@@ -277,20 +279,20 @@ impl<S, R> Exchange<S, R> {
         from: HostId,
         (head, length): (&Head, u32),
         start: impl FnOnce() -> R,
-    ) -> Found {
+    ) -> MessageLookup {
         let rpc = match head.kind() {
             MessageKind::Request => self.serve(from, head),
             MessageKind::Response => self.awaited(from, head),
-            // Nobody can answer it: a handle that was never valid.
+            // A one-way message cannot be answered, so it gets a handle that was never valid.
             MessageKind::OneWay => {
                 Some((RpcHandle { index: u32::MAX, generation: head.serial }, 0))
             }
         };
         let Some((rpc, cookie)) = rpc else {
-            self.pair(from).incoming.set(head.serial, Slot::Done);
-            return Found::Done;
+            self.pair(from).incoming.set(head.serial, MessageStatus::Done);
+            return MessageLookup::Done;
         };
-        let message = self.incoming.insert_with(|_| Incoming {
+        let message = self.incoming.insert_with(|_| InboundMessage {
             head: head.to(from),
             length,
             rpc,
@@ -298,18 +300,17 @@ impl<S, R> Exchange<S, R> {
             announced: false,
             state: start(),
         });
-        if !self.pair(from).incoming.set(head.serial, Slot::Open(message)) {
+        if !self.pair(from).incoming.set(head.serial, MessageStatus::Open(message)) {
             self.incoming.remove(message);
-            return Found::Stale;
+            return MessageLookup::Stale;
         }
         if head.kind() == MessageKind::Response {
             self.note_response(rpc, message);
         }
-        Found::Open(message)
+        MessageLookup::Open(message)
     }
 
-    /// Bytes of a message arrived for the first time; with `whole`, the last ones that were
-    /// missing. The message is over then.
+    /// New bytes of a message arrived. If `whole`, the message is complete and ends.
     pub fn place(&mut self, message: Ref, (offset, len): (u32, u32), whole: bool) -> Receipt {
         let id = incoming_id(message);
         let Some(incoming) = self.incoming.get_mut(message) else { return Receipt::Consumed };
@@ -325,8 +326,8 @@ impl<S, R> Exchange<S, R> {
 
     fn deliver(&mut self, message: Ref) {
         let Some(incoming) = self.incoming.remove(message) else { return };
-        let Incoming { head, length, rpc, cookie, .. } = incoming;
-        self.pair(head.to).incoming.set(head.serial, Slot::Done);
+        let InboundMessage { head, length, rpc, cookie, .. } = incoming;
+        self.pair(head.to).incoming.set(head.serial, MessageStatus::Done);
         let kind = head.kind();
         if kind == MessageKind::Response {
             self.end_call(rpc);
@@ -344,26 +345,27 @@ impl<S, R> Exchange<S, R> {
         }));
     }
 
-    /// The receiver has all of a message.
+    /// The receiver has the whole message.
     pub fn finish(&mut self, message: Ref) {
         let Some(outgoing) = self.release(message) else { return };
         self.after_release(outgoing.rpc, outgoing.head.kind());
     }
 
-    /// A message is no longer under way from here.
-    fn release(&mut self, message: Ref) -> Option<Outgoing<S>> {
+    /// Ends the sending of a message.
+    fn release(&mut self, message: Ref) -> Option<OutboundMessage<S>> {
         let outgoing = self.outgoing.remove(message)?;
         let Head { to, serial, .. } = outgoing.head;
-        self.pair(to).outgoing.set(serial, Slot::Done);
+        self.pair(to).outgoing.set(serial, MessageStatus::Done);
         self.events.push_back(Event::Release { message: outgoing_id(message) });
         Some(outgoing)
     }
 
-    /// Gives up a message whose receiver was not heard for [`SILENCE`]; false when it was, or when
-    /// the message is younger. For timers of transports, when they would send something again.
+    /// Gives up a message whose receiver was silent for [`SILENCE`]. Returns false if it was not,
+    /// or if the message is younger. Transports call this when they are about to send something
+    /// again.
     pub fn give_up(&mut self, now: Time, message: Ref) -> bool {
         let Some(outgoing) = self.outgoing.get(message) else { return true };
-        let heard = self.known(outgoing.head.to).map_or(Time::ZERO, |pair| pair.heard);
+        let heard = self.known(outgoing.head.to).map_or(Time::ZERO, |pair| pair.last_heard);
         if now.since(heard.max(outgoing.since)) < SILENCE {
             return false;
         }
@@ -371,7 +373,7 @@ impl<S, R> Exchange<S, R> {
         true
     }
 
-    /// Stops sending a message, and says so to its receiver.
+    /// Stops sending a message and tells its receiver.
     fn abandon(&mut self, now: Time, message: Ref) {
         if let Some(outgoing) = self.release(message) {
             self.courtesies.push_back((outgoing.head, Courtesy::Abandon));
@@ -383,30 +385,30 @@ impl<S, R> Exchange<S, R> {
     fn refuse(&mut self, message: Ref) {
         if let Some(incoming) = self.incoming.remove(message) {
             let Head { to, serial, .. } = incoming.head;
-            self.pair(to).incoming.set(serial, Slot::Done);
-            self.take_back(message, incoming.announced);
+            self.pair(to).incoming.set(serial, MessageStatus::Done);
+            self.release_incoming(message, incoming.announced);
         }
     }
 
-    /// The application hears that an incoming message is over, if it ever heard of it.
-    fn take_back(&mut self, message: Ref, announced: bool) {
+    /// Tells the application that an incoming message is over, if it was announced.
+    fn release_incoming(&mut self, message: Ref, announced: bool) {
         if announced {
             self.events.push_back(Event::Release { message: incoming_id(message) });
         }
     }
 
-    /// The next packet that the exchange itself wants sent, with its message.
+    /// The next packet that the exchange itself sends, with its message.
     pub fn courtesy(&mut self) -> Option<(Head, Courtesy)> {
         self.courtesies.pop_front()
     }
 
-    /// False only when [`Exchange::courtesy`] would yield nothing.
+    /// False only if [`Exchange::courtesy`] would return nothing.
     #[inline]
     pub fn has_courtesy(&self) -> bool {
         !self.courtesies.is_empty()
     }
 
-    /// A peer says something about an abandoned message.
+    /// A peer sent a packet about an abandoned message.
     pub fn on_courtesy(&mut self, now: Time, from: HostId, head: &Head, what: Courtesy) {
         match what {
             Courtesy::Abandoned => {
@@ -419,11 +421,11 @@ impl<S, R> Exchange<S, R> {
             Courtesy::Abandon => {
                 if self.is_present(now, from, head.epoch) {
                     match self.pair(from).incoming.get(head.serial) {
-                        Slot::Open(message) => self.drop_incoming(message),
-                        Slot::Unseen => {
-                            self.pair(from).incoming.set(head.serial, Slot::Done);
+                        MessageStatus::Open(message) => self.drop_incoming(message),
+                        MessageStatus::Unseen => {
+                            self.pair(from).incoming.set(head.serial, MessageStatus::Done);
                         }
-                        Slot::Done => {}
+                        MessageStatus::Done => {}
                     }
                 }
                 self.courtesies.push_back((head.to(from), Courtesy::Abandoned));
@@ -431,7 +433,7 @@ impl<S, R> Exchange<S, R> {
         }
     }
 
-    /// Calls whose deadline passed fail; farewells without an answer are repeated.
+    /// Fails calls whose deadline passed, and repeats unanswered farewells.
     pub fn expire(&mut self, now: Time) {
         while let Some(&Farewell { head, said, .. }) =
             self.farewells.front().filter(|farewell| farewell.due <= now)

@@ -1,9 +1,9 @@
-//! What a host keeps of one peer: which messages are under way in either direction.
+//! A host's state about one peer: the messages in progress in either direction.
 //!
 //! A sender numbers its messages to one receiver 0, 1, 2, ... (their *serial*), and they end in
-//! about that order. So both ends find a message by a subtraction, and the receiver recognises
-//! every late copy, for as long as the sender lives, with one slot for each message since the
-//! oldest unfinished one.
+//! about that order. Both ends therefore find a message by a subtraction. The receiver recognises
+//! every late copy for as long as the sender lives, with one slot for each message since the oldest
+//! unfinished one.
 
 use std::collections::VecDeque;
 
@@ -15,43 +15,44 @@ use super::slab::Ref;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Serials {
     base: u32,
-    slots: VecDeque<Slot>,
+    slots: VecDeque<MessageStatus>,
 }
 
-/// What is known of a message.
+/// The status of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// Nothing was heard of it.
+pub(super) enum MessageStatus {
+    /// No packet of it has arrived.
     #[default]
     Unseen,
-    /// Under way.
+    /// It is in progress.
     Open(Ref),
-    /// Over: delivered, refused or abandoned.
+    /// It is over: delivered, refused or abandoned.
     Done,
 }
 
-/// Serials further ahead than this are not believed: no host has so many messages to one peer.
+/// Serials further ahead than this are rejected, because no host has this many messages to one
+/// peer.
 const FAR: usize = 1 << 24;
 
 impl Serials {
-    pub fn get(&self, serial: u32) -> Slot {
+    pub fn get(&self, serial: u32) -> MessageStatus {
         match serial.checked_sub(self.base) {
-            None => Slot::Done,
+            None => MessageStatus::Done,
             Some(at) => self.slots.get(at as usize).copied().unwrap_or_default(),
         }
     }
 
-    /// False when the serial is beyond belief.
-    pub fn set(&mut self, serial: u32, slot: Slot) -> bool {
+    /// Sets the status of a message; false if the serial is too far ahead.
+    pub fn set(&mut self, serial: u32, slot: MessageStatus) -> bool {
         let Some(at) = serial.checked_sub(self.base).map(|at| at as usize) else { return true };
         if at >= FAR {
             return false;
         }
         if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::Unseen);
+            self.slots.resize(at + 1, MessageStatus::Unseen);
         }
         self.slots[at] = slot;
-        while self.slots.front() == Some(&Slot::Done) {
+        while self.slots.front() == Some(&MessageStatus::Done) {
             self.slots.pop_front();
             self.base += 1;
         }
@@ -61,7 +62,7 @@ impl Serials {
 
 /// See the module's description.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pair {
+pub(super) struct PeerMessages {
     /// The serial of the next message to the peer.
     pub next_serial: u32,
     /// Messages to the peer.
@@ -70,8 +71,8 @@ pub(super) struct Pair {
     pub incoming: Serials,
     /// The peer's life, once it sent a message.
     pub epoch: Option<u16>,
-    /// When the peer was heard last.
-    pub heard: Time,
+    /// When a packet of the peer last arrived.
+    pub last_heard: Time,
 }
 
 #[cfg(test)]
@@ -81,18 +82,18 @@ mod tests {
     #[test]
     fn finished_serials_stay_done_and_take_no_room() {
         let mut serials = Serials::default();
-        let open = Slot::Open(Ref { index: 3, generation: 0 });
+        let open = MessageStatus::Open(Ref { index: 3, generation: 0 });
         assert!(serials.set(2, open));
         assert_eq!(
             [0, 1, 2, 3].map(|s| serials.get(s)),
-            [Slot::Unseen, Slot::Unseen, open, Slot::Unseen]
+            [MessageStatus::Unseen, MessageStatus::Unseen, open, MessageStatus::Unseen]
         );
-        assert!(serials.set(1, Slot::Done) && serials.set(0, Slot::Done));
+        assert!(serials.set(1, MessageStatus::Done) && serials.set(0, MessageStatus::Done));
         assert_eq!((serials.base, serials.slots.len()), (2, 1));
-        assert!(serials.set(2, Slot::Done));
-        assert_eq!((serials.get(2), serials.slots.len()), (Slot::Done, 0));
+        assert!(serials.set(2, MessageStatus::Done));
+        assert_eq!((serials.get(2), serials.slots.len()), (MessageStatus::Done, 0));
         assert!(serials.set(0, open), "an old one is left alone");
-        assert_eq!(serials.get(0), Slot::Done);
+        assert_eq!(serials.get(0), MessageStatus::Done);
         assert!(!serials.set(u32::MAX, open));
     }
 }

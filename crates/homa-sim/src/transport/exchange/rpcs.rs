@@ -1,4 +1,4 @@
-//! RPCs: what ties a response to its request, and how each ends.
+//! RPCs: the link between a response and its request, and how each RPC ends.
 
 use homa_proto::{
     Event, MessageKind, PeerId, Request, RpcError, RpcHandle, RpcId, Submit, SubmitError,
@@ -7,25 +7,25 @@ use homa_proto::{
 
 use crate::topology::HostId;
 
-use super::pair::Slot;
+use super::pair::MessageStatus;
 use super::slab::Ref;
-use super::{Exchange, Head, Outgoing, outgoing_id};
+use super::{Exchange, Head, OutboundMessage, outgoing_id};
 
-/// An RPC in progress, or a one-way message under way.
+/// An RPC in progress, or a one-way message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rpc {
-    /// We called.
+pub(super) enum RpcEntry {
+    /// This host called.
     Client {
         server: HostId,
         number: u32,
         cookie: u64,
         deadline: Time,
-        /// While it is under way.
+        /// While it is in flight.
         request: Option<Ref>,
-        /// While it is under way.
+        /// While it is in flight.
         response: Option<Ref>,
     },
-    /// We are to answer, or do.
+    /// This host has to answer, or is sending its response.
     Server { client: HostId, id: RpcId, ports: (u16, u16), answered: bool },
     /// No answer is expected.
     OneWay { number: u32, cookie: u64 },
@@ -40,8 +40,8 @@ fn name(rpc: RpcHandle) -> Ref {
 }
 
 impl<S, R> Exchange<S, R> {
-    /// Takes a submission; `start` makes the transport's state of a new message, whose name is
-    /// given beside what the application hears (none for a cancellation).
+    /// Takes a submission; `start` creates the transport's state of a new message. Returns what the
+    /// application gets, and the new message (`None` for a cancellation).
     pub fn submit(
         &mut self,
         now: Time,
@@ -73,7 +73,7 @@ impl<S, R> Exchange<S, R> {
         let (cookie, deadline) = (request.cookie, request.deadline);
         check(length)?;
         let (server, number) = (HostId(server), self.by_number.next_number());
-        let rpc = self.rpcs.insert_with(|_| Rpc::Client {
+        let rpc = self.rpcs.insert_with(|_| RpcEntry::Client {
             server,
             number,
             cookie,
@@ -87,7 +87,7 @@ impl<S, R> Exchange<S, R> {
         }
         let id = self.id(number);
         let message = self.send(now, (server, id, (local_port, remote_port)), (rpc, length), start);
-        if let Some(Rpc::Client { request, .. }) = self.rpcs.get_mut(rpc) {
+        if let Some(RpcEntry::Client { request, .. }) = self.rpcs.get_mut(rpc) {
             *request = Some(message);
         }
         Ok((rpc, message))
@@ -101,7 +101,7 @@ impl<S, R> Exchange<S, R> {
     ) -> Result<(Ref, Ref), SubmitError> {
         check(length)?;
         let number = self.by_number.next_number();
-        let rpc = self.rpcs.insert_with(|_| Rpc::OneWay { number, cookie });
+        let rpc = self.rpcs.insert_with(|_| RpcEntry::OneWay { number, cookie });
         self.by_number.push(rpc);
         let id = self.id(number);
         Ok((rpc, self.send(now, (to, id, (0, 0)), (rpc, length), start)))
@@ -113,7 +113,7 @@ impl<S, R> Exchange<S, R> {
         (rpc, length): (Ref, u32),
         start: impl FnOnce(&Head, u32) -> S,
     ) -> Result<(Ref, Ref), SubmitError> {
-        let Some(Rpc::Server { client, id, ports, answered }) = self.rpcs.get_mut(rpc) else {
+        let Some(RpcEntry::Server { client, id, ports, answered }) = self.rpcs.get_mut(rpc) else {
             return Err(SubmitError::UnknownRpc);
         };
         if *answered {
@@ -125,7 +125,7 @@ impl<S, R> Exchange<S, R> {
         Ok((rpc, self.send(now, whom, (rpc, length), start)))
     }
 
-    /// The client's id of its message of that number.
+    /// The client's id of its message with this number.
     fn id(&self, number: u32) -> RpcId {
         RpcId(u64::from(self.epoch) << 32 | u64::from(number << 1))
     }
@@ -142,43 +142,45 @@ impl<S, R> Exchange<S, R> {
         let serial = pair.next_serial;
         pair.next_serial += 1;
         let head = Head { id, to, serial, from_port, to_port, epoch };
-        let message = self.outgoing.insert_with(|_| Outgoing {
+        let message = self.outgoing.insert_with(|_| OutboundMessage {
             head,
             length,
             since: now,
             rpc,
             state: start(&head, length),
         });
-        self.pair(to).outgoing.set(serial, Slot::Open(message));
+        self.pair(to).outgoing.set(serial, MessageStatus::Open(message));
         message
     }
 
-    /// A request arrives: a server's RPC begins.
+    /// A request arrives, and a server RPC starts.
     pub(super) fn serve(&mut self, from: HostId, head: &Head) -> Option<(RpcHandle, u64)> {
         let ports = (head.to_port, head.from_port);
-        let server = Rpc::Server { client: from, id: head.id, ports, answered: false };
+        let server = RpcEntry::Server { client: from, id: head.id, ports, answered: false };
         Some((handle(self.rpcs.insert_with(|_| server)), 0))
     }
 
-    /// A response arrives: the call that awaits it, with its cookie.
+    /// A response arrives: the call that waits for it, with its cookie.
     pub(super) fn awaited(&mut self, from: HostId, head: &Head) -> Option<(RpcHandle, u64)> {
         if (head.id.0 >> 32) as u16 != self.epoch {
             return None;
         }
         let rpc = *self.by_number.get_mut(head.id.0 as u32 >> 1)?;
         match self.rpcs.get(rpc)? {
-            Rpc::Client { server, cookie, .. } if *server == from => Some((handle(rpc), *cookie)),
+            RpcEntry::Client { server, cookie, .. } if *server == from => {
+                Some((handle(rpc), *cookie))
+            }
             _ => None,
         }
     }
 
     pub(super) fn note_response(&mut self, rpc: RpcHandle, message: Ref) {
-        if let Some(Rpc::Client { response, .. }) = self.rpcs.get_mut(name(rpc)) {
+        if let Some(RpcEntry::Client { response, .. }) = self.rpcs.get_mut(name(rpc)) {
             *response = Some(message);
         }
     }
 
-    /// A response is whole, which says that the request is, too.
+    /// A response is complete, which implies that the request is, too.
     pub(super) fn end_call(&mut self, rpc: RpcHandle) {
         if let Some((request, _)) = self.remove_client(name(rpc))
             && let Some(request) = request
@@ -187,9 +189,10 @@ impl<S, R> Exchange<S, R> {
         }
     }
 
-    /// Forgets a call; gives its request and its response, as far as they are under way.
+    /// Removes a call; returns its request and its response, if they are still in progress.
     fn remove_client(&mut self, rpc: Ref) -> Option<(Option<Ref>, Option<Ref>)> {
-        let Some(&Rpc::Client { number, deadline, request, response, .. }) = self.rpcs.get(rpc)
+        let Some(&RpcEntry::Client { number, deadline, request, response, .. }) =
+            self.rpcs.get(rpc)
         else {
             return None;
         };
@@ -199,14 +202,14 @@ impl<S, R> Exchange<S, R> {
         Some((request, response))
     }
 
-    /// A message of ours is no longer under way.
+    /// A message of this host is over.
     pub(super) fn after_release(&mut self, rpc: Ref, kind: MessageKind) {
         match (kind, self.rpcs.get_mut(rpc)) {
-            (MessageKind::Request, Some(Rpc::Client { request, .. })) => *request = None,
+            (MessageKind::Request, Some(RpcEntry::Client { request, .. })) => *request = None,
             (MessageKind::Response, Some(_)) => {
                 self.rpcs.remove(rpc);
             }
-            (MessageKind::OneWay, Some(&mut Rpc::OneWay { number, .. })) => {
+            (MessageKind::OneWay, Some(&mut RpcEntry::OneWay { number, .. })) => {
                 self.by_number.take(number);
                 self.rpcs.remove(rpc);
             }
@@ -216,8 +219,8 @@ impl<S, R> Exchange<S, R> {
 
     fn cancel(&mut self, now: Time, rpc: Ref) -> Result<(), SubmitError> {
         match self.rpcs.get(rpc) {
-            Some(Rpc::Client { .. }) => self.drop_call(now, rpc),
-            Some(Rpc::Server { answered: false, .. }) => {
+            Some(RpcEntry::Client { .. }) => self.drop_call(now, rpc),
+            Some(RpcEntry::Server { answered: false, .. }) => {
                 self.rpcs.remove(rpc);
             }
             _ => return Err(SubmitError::UnknownRpc),
@@ -225,7 +228,7 @@ impl<S, R> Exchange<S, R> {
         Ok(())
     }
 
-    /// A call is over without its response.
+    /// Ends a call without its response.
     fn drop_call(&mut self, now: Time, rpc: Ref) {
         let Some((request, response)) = self.remove_client(rpc) else { return };
         request.into_iter().for_each(|request| self.abandon(now, request));
@@ -233,18 +236,19 @@ impl<S, R> Exchange<S, R> {
     }
 
     pub(super) fn deadline_passed(&mut self, now: Time, rpc: Ref) {
-        if let Some(&Rpc::Client { cookie, .. }) = self.rpcs.get(rpc) {
+        if let Some(&RpcEntry::Client { cookie, .. }) = self.rpcs.get(rpc) {
             let error = RpcError::DeadlineExceeded;
             self.events.push_back(Event::Failed { rpc: handle(rpc), cookie, error });
             self.drop_call(now, rpc);
         }
     }
 
-    /// The receiver of a message of ours is silent.
+    /// The receiver of a message is silent.
     pub(super) fn unreachable(&mut self, message: Ref) {
         let Some(outgoing) = self.outgoing.get(message) else { return };
         let (rpc, kind) = (outgoing.rpc, outgoing.head.kind());
-        if let Some(&(Rpc::Client { cookie, .. } | Rpc::OneWay { cookie, .. })) = self.rpcs.get(rpc)
+        if let Some(&(RpcEntry::Client { cookie, .. } | RpcEntry::OneWay { cookie, .. })) =
+            self.rpcs.get(rpc)
         {
             let error = RpcError::PeerUnreachable;
             self.events.push_back(Event::Failed { rpc: handle(rpc), cookie, error });
@@ -262,16 +266,16 @@ impl<S, R> Exchange<S, R> {
         let (rpc, kind) = (name(incoming.rpc), incoming.head.kind());
         self.refuse(message);
         match (kind, self.rpcs.get_mut(rpc)) {
-            // The application has not heard of it.
-            (MessageKind::Request, Some(Rpc::Server { .. })) => {
+            // The request was not delivered, so the application does not have its RPC.
+            (MessageKind::Request, Some(RpcEntry::Server { .. })) => {
                 self.rpcs.remove(rpc);
             }
-            (MessageKind::Response, Some(Rpc::Client { response, .. })) => *response = None,
+            (MessageKind::Response, Some(RpcEntry::Client { response, .. })) => *response = None,
             _ => {}
         }
     }
 
-    /// A peer restarted: what its former life sent, and asked of us, is over.
+    /// A peer restarted: drops all that its former life sent, and cancels all that it asked for.
     pub(super) fn forget_former_life(&mut self, from: HostId) {
         let incoming: Vec<Ref> = self
             .incoming
@@ -282,14 +286,14 @@ impl<S, R> Exchange<S, R> {
         for message in incoming {
             let gone = self.incoming.remove(message);
             let rpc = gone.as_ref().map(|incoming| name(incoming.rpc));
-            self.take_back(message, gone.is_some_and(|incoming| incoming.announced));
-            if let Some(Rpc::Server { .. }) = rpc.and_then(|rpc| self.rpcs.get(rpc)) {
+            self.release_incoming(message, gone.is_some_and(|incoming| incoming.announced));
+            if let Some(RpcEntry::Server { .. }) = rpc.and_then(|rpc| self.rpcs.get(rpc)) {
                 let _ = rpc.and_then(|rpc| self.rpcs.remove(rpc));
             }
         }
-        let waits = |rpc: &Rpc| match rpc {
-            Rpc::Server { client, answered, .. } => *client == from && !answered,
-            Rpc::Client { .. } | Rpc::OneWay { .. } => false,
+        let waits = |rpc: &RpcEntry| match rpc {
+            RpcEntry::Server { client, answered, .. } => *client == from && !answered,
+            RpcEntry::Client { .. } | RpcEntry::OneWay { .. } => false,
         };
         let served: Vec<Ref> =
             self.rpcs.iter().filter(|(_, rpc)| waits(rpc)).map(|(rpc, _)| rpc).collect();
@@ -308,5 +312,5 @@ fn check(length: u32) -> Result<(), SubmitError> {
     }
 }
 
-/// Sums of two lengths fit.
+/// Small enough that sums of two lengths do not overflow.
 const MAX_LENGTH: u32 = (1 << 31) - 1;

@@ -1,15 +1,15 @@
-//! A table whose slots are named by index and generation, so that a name of what is gone is
-//! refused and never mistaken for its successor.
+//! A table with entries named by index and generation, so that the name of a removed entry is
+//! refused and never mistaken for a later one.
 //!
-//! A slot that was freed is used again only after [`Slab::reclaim`]: the application hears that a
-//! name is free before it meets it again.
+//! A freed slot is reused only after [`Slab::reclaim`], so that the application learns that a name
+//! is free before it can see the name again.
 
 /// Names an entry of a [`Slab`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ref {
-    /// The slot.
+    /// Index of the slot.
     pub index: u32,
-    /// Which of its successive users.
+    /// How many entries the slot had before.
     pub generation: u32,
 }
 
@@ -28,7 +28,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Enters a value that is made with its own name.
+    /// Adds an entry; `make` gets its name.
     pub fn insert_with(&mut self, make: impl FnOnce(Ref) -> T) -> Ref {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -40,21 +40,21 @@ impl<T> Slab<T> {
         name
     }
 
-    /// The entry, unless it is gone.
+    /// The entry, if it still exists.
     #[inline]
     pub fn get(&self, name: Ref) -> Option<&T> {
         let slot = self.slots.get(name.index as usize)?;
         slot.1.as_ref().filter(|_| slot.0 == name.generation)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, name: Ref) -> Option<&mut T> {
         let slot = self.slots.get_mut(name.index as usize)?;
         slot.1.as_mut().filter(|_| slot.0 == name.generation)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry and returns it.
     pub fn remove(&mut self, name: Ref) -> Option<T> {
         let slot = self.slots.get_mut(name.index as usize)?;
         if slot.0 != name.generation {
@@ -66,12 +66,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Lets slots freed until now be used again.
+    /// Makes the slots freed until now available again.
     pub fn reclaim(&mut self) {
         self.free.append(&mut self.freed);
     }
 
-    /// Every entry, by slot.
+    /// Every entry, in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Ref, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, (generation, value))| {
             Some((Ref { index, generation: *generation }, value.as_ref()?))

@@ -1,4 +1,4 @@
-//! RPCs through two exchanges, without a network between them.
+//! RPCs between two exchanges, without a network.
 
 use homa_proto::{Request, RpcError, Submit, SubmitError, Submitted};
 
@@ -28,10 +28,10 @@ fn submit(at: &mut Plain, what: Submit) -> (Submitted, Head, Ref) {
     (submitted, at.outgoing(message).unwrap().head, message)
 }
 
-/// A message arrives whole in one packet.
-fn arrive(at: &mut Plain, from: HostId, head: &Head, length: u32) -> Found {
+/// A whole message arrives in one packet.
+fn arrive(at: &mut Plain, from: HostId, head: &Head, length: u32) -> MessageLookup {
     let found = at.arrived(Time::ZERO, from, (head, length), || ());
-    if let Found::Open(message) = found {
+    if let MessageLookup::Open(message) = found {
         assert!(matches!(at.place(message, (0, length), true), Receipt::Place(_)));
     }
     found
@@ -52,42 +52,42 @@ fn a_response_ends_its_call_and_the_request_is_released_once() {
     let (submitted, head, message) = submit(&mut client, request(Time::MAX));
     assert_eq!(head.kind(), MessageKind::Request);
     arrive(&mut server, CLIENT, &head, 100);
-    let heard = delivered(&events(&mut server)[0]);
-    assert_eq!((heard.kind, heard.peer, heard.local_port), (MessageKind::Request, PeerId(0), 2));
-    let answer = Submit::Response { rpc: heard.rpc, length: 50 };
+    let seen = delivered(&events(&mut server)[0]);
+    assert_eq!((seen.kind, seen.peer, seen.local_port), (MessageKind::Request, PeerId(0), 2));
+    let answer = Submit::Response { rpc: seen.rpc, length: 50 };
     let (_, back, response) = submit(&mut server, answer);
     assert_eq!(server.submit(Time::ZERO, answer, |_, _| ()), Err(SubmitError::UnknownRpc));
     // The acknowledgement of the request was lost; the response implies it.
-    assert!(matches!(arrive(&mut client, SERVER, &back, 50), Found::Open(_)));
-    let heard = events(&mut client);
-    assert_eq!(heard[0], Event::Release { message: submitted.message.unwrap() });
-    let response_heard = delivered(&heard[1]);
-    assert_eq!((response_heard.rpc, response_heard.cookie), (submitted.rpc, 77));
-    assert_eq!(heard.len(), 2);
+    assert!(matches!(arrive(&mut client, SERVER, &back, 50), MessageLookup::Open(_)));
+    let seen = events(&mut client);
+    assert_eq!(seen[0], Event::Release { message: submitted.message.unwrap() });
+    let response_seen = delivered(&seen[1]);
+    assert_eq!((response_seen.rpc, response_seen.cookie), (submitted.rpc, 77));
+    assert_eq!(seen.len(), 2);
     client.finish(message);
     assert_eq!(events(&mut client), []);
     server.finish(response);
     assert!(matches!(events(&mut server)[..], [Event::Release { .. }]));
-    assert_eq!((client.under_way(), server.under_way()), ((0, 0), (0, 0)));
+    assert_eq!((client.in_flight(), server.in_flight()), ((0, 0), (0, 0)));
 }
 
 #[test]
-fn copies_of_what_was_delivered_are_recognised_for_ever() {
+fn copies_of_delivered_messages_are_always_recognised() {
     let (mut client, mut server) = (Plain::new(0), Plain::new(0));
     let heads: Vec<Head> = (0..5).map(|_| submit(&mut client, request(Time::MAX)).1).collect();
     for at in [3, 0, 2, 4, 1] {
-        assert!(matches!(arrive(&mut server, CLIENT, &heads[at], 100), Found::Open(_)));
-        assert_eq!(arrive(&mut server, CLIENT, &heads[at], 100), Found::Done);
+        assert!(matches!(arrive(&mut server, CLIENT, &heads[at], 100), MessageLookup::Open(_)));
+        assert_eq!(arrive(&mut server, CLIENT, &heads[at], 100), MessageLookup::Done);
     }
-    assert_eq!(arrive(&mut server, CLIENT, &heads[3], 100), Found::Done);
+    assert_eq!(arrive(&mut server, CLIENT, &heads[3], 100), MessageLookup::Done);
     assert_eq!(events(&mut server).len(), 5);
 }
 
 #[test]
-fn a_deadline_fails_the_call_and_the_receiver_forgets_the_rest() {
+fn a_deadline_fails_the_call_and_frees_the_receivers_state() {
     let (mut client, mut server) = (Plain::new(0), Plain::new(0));
     let (submitted, head, _) = submit(&mut client, request(Time(500)));
-    let Found::Open(part) = server.arrived(Time::ZERO, CLIENT, (&head, 100), || ()) else {
+    let MessageLookup::Open(part) = server.arrived(Time::ZERO, CLIENT, (&head, 100), || ()) else {
         panic!("not open")
     };
     let _ = server.place(part, (0, 10), false);
@@ -99,7 +99,7 @@ fn a_deadline_fails_the_call_and_the_receiver_forgets_the_rest() {
     let error = RpcError::DeadlineExceeded;
     let expected = [Event::Failed { rpc, cookie: 77, error }, Event::Release { message }];
     assert_eq!(events(&mut client), expected);
-    // The farewell is lost once.
+    // The first farewell is lost.
     assert_eq!(client.courtesy(), Some((head, Courtesy::Abandon)));
     let again = client.deadline().unwrap();
     client.expire(again);
@@ -110,8 +110,12 @@ fn a_deadline_fails_the_call_and_the_receiver_forgets_the_rest() {
     assert_eq!((reply.to, what), (CLIENT, Courtesy::Abandoned));
     client.on_courtesy(again, SERVER, &reply, what);
     assert_eq!((client.deadline(), client.courtesy()), (None, None));
-    assert_eq!(arrive(&mut server, CLIENT, &head, 100), Found::Done, "late packets are nothing");
-    assert_eq!((client.under_way(), server.under_way()), ((0, 0), (0, 0)));
+    assert_eq!(
+        arrive(&mut server, CLIENT, &head, 100),
+        MessageLookup::Done,
+        "late packets do nothing"
+    );
+    assert_eq!((client.in_flight(), server.in_flight()), ((0, 0), (0, 0)));
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn a_cancelled_call_refuses_its_response() {
     assert!(client.submit(Time::ZERO, cancel, |_, _| ()).is_ok());
     assert_eq!(client.submit(Time::ZERO, cancel, |_, _| ()), Err(SubmitError::UnknownRpc));
     assert!(matches!(events(&mut client)[..], [Event::Release { .. }]));
-    assert_eq!(arrive(&mut client, SERVER, &back, 50), Found::Done);
+    assert_eq!(arrive(&mut client, SERVER, &back, 50), MessageLookup::Done);
 }
 
 #[test]
@@ -137,17 +141,17 @@ fn a_host_that_restarts_is_not_mistaken_for_its_former_life() {
     let mut new = Plain::new(1);
     let (_, after, _) = submit(&mut new, request(Time::MAX));
     assert_eq!(after.serial, before.serial);
-    assert!(matches!(arrive(&mut server, CLIENT, &after, 100), Found::Open(_)));
-    let heard = events(&mut server);
-    assert_eq!(heard[0], Event::Cancelled { rpc });
-    assert_ne!(delivered(&heard[1]).id, RpcId(before.id.0));
-    assert_eq!(arrive(&mut server, CLIENT, &before, 100), Found::Stale);
+    assert!(matches!(arrive(&mut server, CLIENT, &after, 100), MessageLookup::Open(_)));
+    let seen = events(&mut server);
+    assert_eq!(seen[0], Event::Cancelled { rpc });
+    assert_ne!(delivered(&seen[1]).id, RpcId(before.id.0));
+    assert_eq!(arrive(&mut server, CLIENT, &before, 100), MessageLookup::Stale);
     assert_eq!(new.answered(Time::ZERO, SERVER, &before), None, "an old acknowledgement");
     assert!(new.answered(Time::ZERO, SERVER, &after).is_some());
 }
 
 #[test]
-fn a_silent_peer_is_given_up_and_one_that_speaks_is_not() {
+fn a_silent_peer_is_given_up_and_a_live_one_is_not() {
     let mut client = Plain::new(0);
     let (submitted, head, message) = submit(&mut client, request(Time::MAX));
     assert!(!client.give_up(Time(SILENCE.0 - 1), message));
@@ -158,11 +162,11 @@ fn a_silent_peer_is_given_up_and_one_that_speaks_is_not() {
     let error = RpcError::PeerUnreachable;
     let expected = [Event::Failed { rpc, cookie: 77, error }, Event::Release { message }];
     assert_eq!(events(&mut client), expected);
-    assert_eq!(client.under_way(), (0, 0));
+    assert_eq!(client.in_flight(), (0, 0));
 }
 
 #[test]
-fn one_way_messages_and_requests_are_numbered_in_one_order() {
+fn one_way_messages_and_requests_share_one_sequence() {
     let mut client = Plain::new(3);
     let one_way = Submit::OneWay { peer: PeerId(9), length: 1, cookie: 0 };
     let ids = [one_way, request(Time::MAX), one_way].map(|what| submit(&mut client, what).1.id);
@@ -179,11 +183,12 @@ fn one_way_messages_and_requests_are_numbered_in_one_order() {
 }
 
 #[test]
-fn a_name_is_given_back_only_when_the_application_heard_of_it() {
+fn a_name_is_released_only_if_the_application_saw_it() {
     for bytes in [0, 40] {
         let (mut client, mut server) = (Plain::new(0), Plain::new(0));
         let (submitted, head, _) = submit(&mut client, request(Time::MAX));
-        let Found::Open(message) = server.arrived(Time::ZERO, CLIENT, (&head, 100), || ()) else {
+        let MessageLookup::Open(message) = server.arrived(Time::ZERO, CLIENT, (&head, 100), || ())
+        else {
             panic!("a new message is open");
         };
         if bytes > 0 {
@@ -192,10 +197,10 @@ fn a_name_is_given_back_only_when_the_application_heard_of_it() {
         client.submit(Time::ZERO, Submit::Cancel { rpc: submitted.rpc }, |_, _| ()).unwrap();
         let (head, farewell) = client.courtesy().unwrap();
         server.on_courtesy(Time::ZERO, CLIENT, &head, farewell);
-        let heard = events(&mut server);
+        let seen = events(&mut server);
         match bytes {
-            0 => assert_eq!(heard, []),
-            _ => assert!(matches!(heard[..], [Event::Started { .. }, Event::Release { .. }])),
+            0 => assert_eq!(seen, []),
+            _ => assert!(matches!(seen[..], [Event::Started { .. }, Event::Release { .. }])),
         }
     }
 }

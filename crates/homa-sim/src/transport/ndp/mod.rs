@@ -1,22 +1,22 @@
-//! NDP: switches cut payloads off instead of dropping packets, receivers pull (NDP, SIGCOMM 2017).
+//! NDP: switches trim packets instead of dropping them, and receivers pull (NDP, SIGCOMM 2017).
 //!
-//! A sender pushes a window at line rate without asking (NDP §3.2). A switch whose queue is full
-//! forwards a packet's header alone, so the receiver knows of everything that was sent: it answers
-//! data with an ACK and a header with a NACK, at once, and for each puts a PULL into one queue that
-//! all senders share, which is emptied at the rate of its link, in turn among messages (§3.2). A
-//! PULL lets its sender transmit one packet: first what a NACK named, then new data. PULLs count
-//! cumulatively, so that a later one stands for those that were lost or late. When a message's last
-//! packet was seen, only headers that were not made up for are pulled.
+//! A sender pushes a window at line rate without asking (NDP §3.2). If a switch's queue is full, it
+//! forwards only the header, so the receiver learns about every packet that was sent. It answers
+//! data with an ACK and a header with a NACK, immediately. For each it adds a PULL to one queue
+//! that all senders share; the queue is drained at the rate of its link, round-robin among messages
+//! (§3.2). A PULL permits one packet: first one that a NACK named, otherwise new data. PULLs count
+//! cumulatively, so that a later one covers those that were lost or late. After a message's last
+//! packet was seen, only packets that were trimmed are pulled.
 //!
-//! Senders choose the path of every packet from a permutation of all paths, permuted again after
-//! each round, and avoid those with outstandingly many NACKs (`paths.rs`, §3.1.1). Headers for
-//! which switches had no room come back (§3.2.4) and wait for a PULL unless none is to come; what
-//! even they lose is found by a timeout.
+//! Senders choose the path of every packet from a random permutation of all paths, which is renewed
+//! after each round, and avoid paths with unusually many NACKs (`paths.rs`, §3.1.1). If a switch
+//! has no space even for a header, the header returns to its sender (§3.2.4) and waits for a PULL,
+//! unless none is expected. A timeout finds packets that are lost nevertheless.
 //!
-//! A host's packets leave in the order in which they were let go, control packets first. A PULL
-//! that takes a shorter way than the NACK it was sent for is kept until that arrives; in the
-//! authors' code it is lost, and only the timeout helps. Left out: zero-RTT set-up (there are no
-//! connections here), priorities among pulls, multicast.
+//! A host's packets leave in the order in which they were permitted, control packets first. If a
+//! PULL overtakes the NACK that caused it, the PULL is kept until the NACK arrives; in the authors'
+//! code it is lost, and only the timeout helps. Left out: zero-RTT set-up (there are no connections
+//! here), priorities among pulls, multicast.
 
 mod paths;
 mod pulls;
@@ -34,102 +34,102 @@ use homa_proto::{
 use crate::topology::HostId;
 
 use super::exchange::{Courtesy, Exchange, Head};
-use super::parts::{Pacer, Piece, Timers, WireFormat};
-use super::{Arrival, Content, Label, Transport, message_number};
+use super::parts::{MessageTimers, PermitPacer, Piece, WireFormat};
+use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
-use paths::Paths;
+use paths::NdpPaths;
 use pulls::PullQueue;
-use receiver::Receiving;
-use sender::{Sending, Turn};
+use receiver::NdpReceiving;
+use sender::{NdpSending, Turn};
 
-/// The constants of a host.
+/// The parameters of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdpConfig {
-    /// Packets on the wire.
+    /// Wire format of packets.
     pub wire: WireFormat,
     /// The host's link.
     pub link: Rate,
     /// Packets that a message pushes without a PULL (NDP §6.1: 30 of 9000 bytes; the authors' code
     /// 15, their examples 23).
     pub initial_window: u32,
-    /// Until a packet of which nothing was heard is sent again (the authors' code).
+    /// Time until a packet without an answer is sent again (the authors' code).
     pub timeout: Duration,
-    /// Paths to distant hosts; switches take what they need of a path's number.
+    /// Number of paths to distant hosts; switches use as much of a path's number as they need.
     pub paths: u32,
-    /// Avoid paths with outstandingly many NACKs.
+    /// Whether to avoid paths with unusually many NACKs.
     pub avoid_bad_paths: bool,
     /// Seeds the permutations.
     pub seed: u64,
 }
 
-/// What travels.
+/// A packet of this transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdpPacket {
     /// The message.
     pub head: Head,
-    /// What it says.
+    /// Its content.
     pub body: NdpBody,
-    /// The path it takes.
+    /// Its path.
     pub path: u16,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NdpBody {
     /// A piece of the message.
     Data {
-        /// Which.
+        /// Its range.
         piece: Piece,
-        /// Bytes of the first window.
+        /// End of the first window in the message.
         pushed: u32,
         /// It was sent before.
         resent: bool,
     },
-    /// The packet is here.
+    /// The packet arrived.
     Ack {
-        /// Which.
+        /// The packet's number.
         packet: u32,
-        /// So are all before this one.
+        /// All packets before this one arrived, too.
         prefix: u32,
-        /// The path that it came by.
+        /// The path that the packet took.
         came_by: u16,
     },
-    /// Only the packet's header is here.
+    /// Only the packet's header arrived.
     Nack {
-        /// Which.
+        /// The packet's number.
         packet: u32,
-        /// The path that it came by.
+        /// The path that the packet took.
         came_by: u16,
     },
-    /// So many packets of the message, besides those of its first window, may be sent.
+    /// `count` packets of the message may be sent in addition to those of its first window.
     Pull {
-        /// How many so far.
+        /// Packets pulled so far.
         count: u32,
-        /// Where they end in the message, if all are new.
+        /// Their end in the message, if all of them are new.
         end: u32,
     },
     /// About an abandoned message.
     Courtesy(Courtesy),
 }
 
-/// A host. See the module's description.
+/// A host; see the module's description.
 #[derive(Debug)]
 pub struct Ndp {
     config: NdpConfig,
-    exchange: Exchange<Sending, Receiving>,
-    /// Leaves to send a packet, in their order.
+    exchange: Exchange<NdpSending, NdpReceiving>,
+    /// Permits to send a packet, in order.
     turns: VecDeque<Turn>,
     /// Timeouts of senders.
-    timers: Timers,
+    timers: MessageTimers,
     pulls: PullQueue,
-    pacer: Pacer,
-    paths: Paths,
+    pacer: PermitPacer,
+    paths: NdpPaths,
     control: VecDeque<NdpPacket>,
     refused: u64,
 }
 
 impl NdpConfig {
-    /// Where a message of `length` bytes may be sent up to with so many PULLs.
+    /// The end of the bytes of a message of `length` bytes that `pulls` PULLs permit.
     fn permitted(&self, pulls: u32, length: u32) -> u32 {
         let packets = u64::from(self.initial_window) + u64::from(pulls);
         (packets * u64::from(self.wire.payload)).min(u64::from(length)) as u32
@@ -140,21 +140,21 @@ impl Ndp {
     /// A host in its `life`-th life.
     pub fn new(config: NdpConfig, host: HostId, life: u32) -> Self {
         Self {
-            pacer: Pacer::new(config.link, config.wire.full()),
-            paths: Paths::new(&config, host, life),
+            pacer: PermitPacer::new(config.link, config.wire.full()),
+            paths: NdpPaths::new(&config, host, life),
             config,
             exchange: Exchange::new(life),
             turns: VecDeque::new(),
-            timers: Timers::default(),
+            timers: MessageTimers::default(),
             pulls: PullQueue::default(),
             control: VecDeque::new(),
             refused: 0,
         }
     }
 
-    /// Messages under way from here and to here.
-    pub fn under_way(&self) -> (usize, usize) {
-        self.exchange.under_way()
+    /// Numbers of messages that this host is sending and receiving.
+    pub fn in_flight(&self) -> (usize, usize) {
+        self.exchange.in_flight()
     }
 
     fn refuse(&mut self, reason: DropReason) -> Receipt {
@@ -173,7 +173,7 @@ impl Transport for Ndp {
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         let config = &self.config;
-        let start = |_: &Head, length| Sending::new(config, length);
+        let start = |_: &Head, length| NdpSending::new(config, length);
         let (submitted, message) = self.exchange.submit(now, what, start)?;
         if let Some(message) = message {
             self.push_window(message);
@@ -185,13 +185,13 @@ impl Transport for Ndp {
         self.exchange.event()
     }
 
-    fn receive(&mut self, now: Time, packet: &NdpPacket, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &NdpPacket, arrival: PacketMeta) -> Receipt {
         let (head, from) = (&packet.head, arrival.from);
         match packet.body {
             NdpBody::Data { piece, .. } if arrival.returned => {
                 self.on_returned(now, head, (piece.packet, packet.path));
             }
-            // A switch returns data only.
+            // Switches return only data.
             _ if arrival.returned => {}
             NdpBody::Data { piece, .. } if arrival.trimmed => {
                 self.on_header(now, from, (head, piece), packet.path);
@@ -241,14 +241,14 @@ impl Transport for Ndp {
         Label { priority, flow: u32::from(packet.path), ..Label::new(packet.head.to, wire_bytes) }
     }
 
-    fn content(packet: &NdpPacket) -> Content {
+    fn content(packet: &NdpPacket) -> PacketContent {
         let message = message_number(packet.head.id);
         match packet.body {
             NdpBody::Data { piece, pushed, resent } => {
-                Content::Data(piece.content(&packet.head, (pushed, resent)))
+                PacketContent::Data(piece.content(&packet.head, (pushed, resent)))
             }
-            NdpBody::Pull { end, .. } => Content::Permit { message, offset: end },
-            _ => Content::Other,
+            NdpBody::Pull { end, .. } => PacketContent::Permit { message, offset: end },
+            _ => PacketContent::Other,
         }
     }
 

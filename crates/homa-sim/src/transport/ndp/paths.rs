@@ -1,8 +1,8 @@
-//! Which path a packet takes: the sender permutes all paths, uses each once, and permutes again
-//! (NDP §3.1.1). Paths with outstandingly many NACKs are left out for a while: the authors' code
-//! has the rule, in which a path is bad while it had more than 100 answers, NACKs are more than 30
-//! per cent of its ACKs and more than 1.25 times the mean share; each answer that says so makes it
-//! miss one more round, each that does not one fewer.
+//! The choice of a packet's path: the sender permutes all paths, uses each once, and permutes again
+//! (NDP §3.1.1). Paths with unusually many NACKs are avoided for a while. The rule is that of the
+//! authors' code: a path is bad if it had more than 100 answers, its NACKs exceed 30 per cent of
+//! its ACKs, and that share is more than 1.25 times the mean. Each answer for which a path is bad
+//! makes it skip one more round; each other answer makes it skip one fewer.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use super::NdpConfig;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Paths {
+pub(super) struct NdpPaths {
     count: u16,
     avoids: bool,
     rng: Rng,
     /// By destination.
-    routes: BTreeMap<u32, Route>,
+    routes: BTreeMap<u32, PathOrder>,
 }
 
 /// The paths to a host.
 #[derive(Clone, Debug)]
-struct Route {
+struct PathOrder {
     order: Vec<u16>,
     at: usize,
     /// By path.
@@ -35,13 +35,13 @@ struct Route {
 struct Score {
     acks: u32,
     nacks: u32,
-    /// Rounds that the path is to miss after each that it serves.
+    /// Rounds that the path skips after each round in which it is used.
     avoid: u32,
-    /// Those of them that are left.
+    /// How many of them are left.
     left: u32,
 }
 
-impl Paths {
+impl NdpPaths {
     pub fn new(config: &NdpConfig, host: HostId, life: u32) -> Self {
         let own = u64::from(host.0) << 16 ^ u64::from(life) << 48;
         Self {
@@ -52,9 +52,9 @@ impl Paths {
         }
     }
 
-    fn route(&mut self, to: HostId) -> (&mut Route, &mut Rng) {
+    fn route(&mut self, to: HostId) -> (&mut PathOrder, &mut Rng) {
         let count = self.count;
-        let fresh = || Route {
+        let fresh = || PathOrder {
             order: (0..count).collect(),
             at: usize::from(count),
             scores: vec![Score::default(); usize::from(count)],
@@ -68,7 +68,7 @@ impl Paths {
             return 0;
         }
         let (route, rng) = self.route(to);
-        // Each round without a path makes one that is avoided come nearer.
+        // Every round that a path skips brings it closer to its next use, so the loop ends.
         loop {
             if route.at == route.order.len() {
                 permute(rng, &mut route.order);
@@ -85,12 +85,12 @@ impl Paths {
         }
     }
 
-    /// A packet came through whole.
+    /// A packet arrived whole.
     pub fn acknowledged(&mut self, to: HostId, path: u16) {
         self.count_answer(to, path, (1, 0));
     }
 
-    /// A packet came through without its payload; one that came back weighs 3.
+    /// A packet arrived without its payload (weight 1), or returned to its sender (weight 3).
     pub fn refused(&mut self, to: HostId, path: u16, weight: u32) {
         self.count_answer(to, path, (0, weight));
     }
@@ -114,7 +114,7 @@ impl Paths {
     }
 }
 
-/// Fisher and Yates.
+/// The Fisher-Yates shuffle.
 fn permute(rng: &mut Rng, order: &mut [u16]) {
     for last in (1..order.len()).rev() {
         order.swap(last, rng.uniform_below(last as u32 + 1) as usize);
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use crate::transport::ndp::tests::CONFIG;
 
-    fn paths(avoid_bad_paths: bool) -> Paths {
-        Paths::new(&NdpConfig { paths: 4, avoid_bad_paths, ..CONFIG }, HostId(0), 0)
+    fn paths(avoid_bad_paths: bool) -> NdpPaths {
+        NdpPaths::new(&NdpConfig { paths: 4, avoid_bad_paths, ..CONFIG }, HostId(0), 0)
     }
 
     #[test]
@@ -144,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_trims_more_than_the_others_is_avoided_until_it_does_not() {
+    fn a_path_that_trims_more_than_others_is_avoided_for_a_while() {
         let mut paths = paths(true);
-        let share = |paths: &mut Paths| {
+        let share = |paths: &mut NdpPaths| {
             (0..4_000).filter(|_| paths.next(HostId(1)) == 2).count() as f64 / 4_000.0
         };
         for _ in 0..200 {
@@ -156,14 +156,14 @@ mod tests {
         let avoided = share(&mut paths);
         assert!(avoided < 0.05, "{avoided}");
         (0..2_000).for_each(|_| paths.acknowledged(HostId(1), 2));
-        // Once the rounds that it is still to miss are over.
+        // The first batch uses up the rounds that the path still skips.
         let (_, again) = (share(&mut paths), share(&mut paths));
         assert!((0.24..0.26).contains(&again), "{again}");
         assert!((0.24..0.26).contains(&share(&mut self::paths(false))));
     }
 
     #[test]
-    fn congestion_on_every_path_condemns_none() {
+    fn no_path_is_avoided_if_all_are_congested() {
         let mut paths = paths(true);
         for _ in 0..400 {
             (0..4).for_each(|path| {

@@ -1,11 +1,11 @@
-//! The pull queue of a receiver: one for all its senders, served in turn among messages (NDP §3.2).
+//! The pull queue of a receiver. All its senders share it, and messages take turns (NDP §3.2).
 
 use std::collections::VecDeque;
 
 use crate::transport::exchange::Ref;
 
-/// Messages with pulls to be sent, each listed once: its turn comes, one pull goes out, and it
-/// queues again if it has more.
+/// Messages with pulls to send, each listed once. In its turn a message sends one pull, and joins
+/// the end of the queue if it has more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PullQueue {
     turns: VecDeque<Ref>,
@@ -14,22 +14,22 @@ pub(super) struct PullQueue {
 /// A message's pulls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pulls {
-    /// That wait in the queue.
+    /// Pulls that wait in the queue.
     waiting: u32,
-    /// That were sent: what a PULL says.
+    /// Pulls that were sent: the count that a PULL carries.
     pub sent: u32,
     listed: bool,
 }
 
 impl Pulls {
-    /// Waiting pulls above `most` are not needed any more.
+    /// Drops waiting pulls above `most`, because they are no longer needed.
     pub fn limit(&mut self, most: u32) {
         self.waiting = self.waiting.min(most);
     }
 }
 
 impl PullQueue {
-    /// One more pull of a message waits.
+    /// Adds a pull of a message.
     pub fn add(&mut self, pulls: &mut Pulls, message: Ref) {
         pulls.waiting += 1;
         if !std::mem::replace(&mut pulls.listed, true) {
@@ -37,12 +37,12 @@ impl PullQueue {
         }
     }
 
-    /// The message whose turn it is. Go on with [`PullQueue::serve`], if it is still there.
+    /// The message whose turn it is. Call [`PullQueue::serve`] next, if the message still exists.
     pub fn take(&mut self) -> Option<Ref> {
         self.turns.pop_front()
     }
 
-    /// Sends a pull of the message that was taken; false when it needs none.
+    /// Sends a pull of the message that was taken; false if it needs none.
     pub fn serve(&mut self, pulls: &mut Pulls, message: Ref) -> bool {
         pulls.listed = pulls.waiting > 1;
         if pulls.waiting == 0 {
@@ -56,7 +56,7 @@ impl PullQueue {
         true
     }
 
-    /// True when no message is listed.
+    /// True if no message is listed.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

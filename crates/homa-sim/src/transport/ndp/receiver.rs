@@ -1,9 +1,9 @@
-//! A message at its receiver: ACK or NACK at once, PULL in turn (NDP §3.2).
+//! A message at its receiver: an ACK or NACK immediately, a PULL in its turn (NDP §3.2).
 
 use homa_proto::{DropReason, Receipt, Time};
 
 use crate::topology::HostId;
-use crate::transport::exchange::{Found, Head, Ref};
+use crate::transport::exchange::{Head, MessageLookup, Ref};
 use crate::transport::parts::{PacketSet, Piece};
 
 use super::pulls::Pulls;
@@ -11,41 +11,41 @@ use super::{Ndp, NdpBody, NdpConfig};
 
 /// A message that is being received.
 #[derive(Clone, Debug)]
-pub(super) struct Receiving {
+pub(super) struct NdpReceiving {
     here: PacketSet,
-    /// Those of which a header arrived first, and nothing since.
+    /// Packets whose header arrived before their payload.
     headers: PacketSet,
-    /// Those of them that are here now.
-    made_up: u32,
+    /// How many of them have arrived since.
+    recovered: u32,
     packets: u32,
-    /// Its last packet was seen, whole or not: its sender has nothing new.
+    /// Its last packet, or that packet's header, arrived: the sender has no new data.
     last_seen: bool,
     pulls: Pulls,
 }
 
-impl Receiving {
+impl NdpReceiving {
     pub fn new(config: &NdpConfig, length: u32) -> Self {
         let packets = config.wire.packets(length);
         Self {
             here: PacketSet::new(packets),
             headers: PacketSet::new(packets),
-            made_up: 0,
+            recovered: 0,
             packets,
             last_seen: false,
             pulls: Pulls::default(),
         }
     }
 
-    /// Packets of which only a header arrived.
+    /// Packets that lack their payload, because only the header arrived.
     fn without_payload(&self) -> u32 {
-        self.headers.count() - self.made_up
+        self.headers.count() - self.recovered
     }
 }
 
 impl Ndp {
-    fn find(&mut self, now: Time, from: HostId, (head, length): (&Head, u32)) -> Found {
+    fn find(&mut self, now: Time, from: HostId, (head, length): (&Head, u32)) -> MessageLookup {
         let config = &self.config;
-        self.exchange.arrived(now, from, (head, length), || Receiving::new(config, length))
+        self.exchange.arrived(now, from, (head, length), || NdpReceiving::new(config, length))
     }
 
     pub(super) fn on_data(
@@ -58,17 +58,17 @@ impl Ndp {
         let packets = self.config.wire.packets(total);
         let reply = head.to(from);
         let message = match self.find(now, from, (head, total)) {
-            Found::Open(message) => message,
-            Found::Done => {
+            MessageLookup::Open(message) => message,
+            MessageLookup::Done => {
                 self.say(reply, NdpBody::Ack { packet, prefix: packets, came_by });
                 return self.refuse(DropReason::Duplicate);
             }
-            Found::Stale => return self.refuse(DropReason::UnknownRpc),
+            MessageLookup::Stale => return self.refuse(DropReason::UnknownRpc),
         };
         let Some(incoming) = self.exchange.incoming(message) else { return Receipt::Consumed };
         let receiving = &mut incoming.state;
         let fresh = packet < packets && receiving.here.insert(packet);
-        receiving.made_up += u32::from(fresh && receiving.headers.contains(packet));
+        receiving.recovered += u32::from(fresh && receiving.headers.contains(packet));
         let prefix = receiving.here.prefix();
         let whole = receiving.here.count() == packets;
         self.say(reply, NdpBody::Ack { packet, prefix, came_by });
@@ -80,7 +80,7 @@ impl Ndp {
         self.exchange.place(message, (offset, len), whole)
     }
 
-    /// A switch cut the payload off.
+    /// A packet arrived whose payload a switch trimmed.
     pub(super) fn on_header(
         &mut self,
         now: Time,
@@ -91,7 +91,7 @@ impl Ndp {
         let reply = head.to(from);
         let packets = self.config.wire.packets(total);
         match self.find(now, from, (head, total)) {
-            Found::Open(message) => {
+            MessageLookup::Open(message) => {
                 let Some(incoming) = self.exchange.incoming(message) else { return };
                 let receiving = &mut incoming.state;
                 if packet >= packets {
@@ -108,13 +108,15 @@ impl Ndp {
                 self.want_pull(message, packet);
                 self.pull(now);
             }
-            Found::Done => self.say(reply, NdpBody::Ack { packet, prefix: packets, came_by }),
-            Found::Stale => {}
+            MessageLookup::Done => {
+                self.say(reply, NdpBody::Ack { packet, prefix: packets, came_by })
+            }
+            MessageLookup::Stale => {}
         }
     }
 
-    /// A packet or its header arrived: one more pull, unless the sender has nothing left to send
-    /// for it.
+    /// Adds a pull for a packet or header that arrived, unless the sender has no packet left to
+    /// send for it.
     fn want_pull(&mut self, message: Ref, packet: u32) {
         let Some(incoming) = self.exchange.incoming(message) else { return };
         let receiving = &mut incoming.state;
@@ -126,7 +128,7 @@ impl Ndp {
         }
     }
 
-    /// Sends a PULL when one is due.
+    /// Sends PULLs that are due.
     pub(super) fn pull(&mut self, now: Time) {
         while !self.pulls.is_empty() && self.pacer.next() <= now {
             let Some(message) = self.pulls.take() else { return };

@@ -1,18 +1,18 @@
-//! A message at its sender: first window, pulls, what NACKs name, timeouts (NDP §3.2).
+//! A message at its sender: first window, pulls, NACKs and timeouts (NDP §3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use homa_proto::Time;
 
 use crate::transport::exchange::{Head, Ref};
-use crate::transport::parts::{Due, PacketSet};
+use crate::transport::parts::{MessageTimer, PacketSet};
 
 use super::{Ndp, NdpBody, NdpConfig, NdpPacket};
 
-/// Leave to send one packet.
+/// A permit to send one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// What a NACK named, else the next of the message.
+    /// A packet that a NACK named, otherwise the next of the message.
     Any(Ref),
     /// This packet of the message.
     Packet(Ref, u32),
@@ -20,29 +20,30 @@ pub(super) enum Turn {
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sending {
+pub(super) struct NdpSending {
     acknowledged: PacketSet,
     packets: u32,
-    /// Packets before were sent at some time.
+    /// All packets before this one were sent at least once.
     sent: u32,
-    /// Named by NACKs, or returned: to be sent again.
+    /// Packets that NACKs named or switches returned, to be sent again.
     again: VecDeque<u32>,
-    /// PULLs, as the receiver counts them.
+    /// PULLs received, by the receiver's count.
     pulls: u32,
-    /// PULLs that found nothing to send: they overtook the NACKs that they were sent for.
+    /// PULLs that found no packet to send, because they overtook the NACKs that caused them.
     credit: u32,
-    /// Answers to packets (ACKs, NACKs) less PULLs: so many PULLs are still to come.
+    /// Answers to packets (ACKs, NACKs) minus PULLs: how many PULLs should still come.
     expected_pulls: i64,
-    /// Packets of the first window of which nothing was heard.
+    /// Packets of the first window without an answer.
     first_window: u32,
-    /// Packets of which nothing was heard since they were sent, with the time.
+    /// Packets without an answer since they were sent, and when that was.
     unanswered: BTreeMap<u32, Time>,
-    /// The same in the order of sending; those that were answered, or sent again, are stale.
+    /// The same in the order of sending; entries of packets that were answered or sent again are
+    /// stale.
     order: VecDeque<(Time, u32)>,
-    due: Due,
+    due: MessageTimer,
 }
 
-impl Sending {
+impl NdpSending {
     pub fn new(config: &NdpConfig, length: u32) -> Self {
         let packets = config.wire.packets(length);
         Self {
@@ -56,11 +57,11 @@ impl Sending {
             first_window: config.initial_window.max(1).min(packets),
             unanswered: BTreeMap::new(),
             order: VecDeque::new(),
-            due: Due::default(),
+            due: MessageTimer::default(),
         }
     }
 
-    /// When the packet that waits longest for an answer was sent.
+    /// When the packet that has waited longest for an answer was sent.
     fn oldest(&mut self) -> Option<Time> {
         while let Some(&(at, packet)) = self.order.front() {
             if self.unanswered.get(&packet) == Some(&at) {
@@ -71,7 +72,7 @@ impl Sending {
         None
     }
 
-    /// What to send with leave for any packet.
+    /// The packet to send if any may be sent.
     fn next(&mut self) -> Option<u32> {
         while let Some(packet) = self.again.pop_front() {
             if !self.acknowledged.contains(packet) {
@@ -81,7 +82,7 @@ impl Sending {
         (self.sent < self.packets).then_some(self.sent)
     }
 
-    /// Something was heard of a packet.
+    /// An answer for a packet arrived.
     fn on_answer(&mut self, packet: u32) {
         self.unanswered.remove(&packet);
         self.first_window = self.first_window.saturating_sub(1);
@@ -89,14 +90,14 @@ impl Sending {
 }
 
 impl Ndp {
-    /// A message begins with a window at line rate.
+    /// Starts a message with a window at line rate.
     pub(super) fn push_window(&mut self, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let window = outgoing.state.first_window;
         self.turns.extend((0..window).map(|_| Turn::Any(message)));
     }
 
-    /// The packet whose turn it is.
+    /// The next permitted packet.
     pub(super) fn next_data(&mut self, now: Time) -> Option<NdpPacket> {
         loop {
             let turn = self.turns.pop_front()?;
@@ -141,7 +142,7 @@ impl Ndp {
         let before = sending.acknowledged.prefix();
         let prefix = prefix.min(sending.packets);
         if sending.acknowledged.insert_prefix(prefix) {
-            // ACKs of these were lost.
+            // The ACKs of these packets were lost.
             for packet in before..prefix {
                 sending.unanswered.remove(&packet);
             }
@@ -159,7 +160,7 @@ impl Ndp {
             return;
         }
         sending.expected_pulls += 1;
-        // A late copy of a NACK must not bring a packet into the queue twice.
+        // A late copy of a NACK must not queue a packet twice.
         if sending.unanswered.contains_key(&packet) && !sending.acknowledged.contains(packet) {
             sending.again.push_back(packet);
             if sending.credit > 0 {
@@ -180,8 +181,9 @@ impl Ndp {
         self.turns.extend((0..new).map(|_| Turn::Any(message)));
     }
 
-    /// A header came back: switches have no room even for those. Unless no PULL is to come, wait
-    /// for one: the receiver's first packet time is spoken for (NDP §3.2.4).
+    /// A header was returned because switches have no space even for headers. It waits for a PULL
+    /// unless none is expected, because the receiver's next packet times are already assigned (NDP
+    /// §3.2.4).
     pub(super) fn on_returned(&mut self, now: Time, head: &Head, (packet, path): (u32, u16)) {
         let to = head.to;
         let Some(message) = self.exchange.own(head) else { return };
@@ -200,8 +202,8 @@ impl Ndp {
         self.reset_timer(now, message);
     }
 
-    /// The timer runs for the packet that waits longest for an answer; with none, for those that
-    /// wait for a PULL.
+    /// Restarts the timer for the packet that has waited longest for an answer. If there is none,
+    /// the timer is for packets that wait for a PULL.
     fn reset_timer(&mut self, now: Time, message: Ref) {
         let timeout = self.config.timeout;
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
@@ -220,8 +222,8 @@ impl Ndp {
         }
     }
 
-    /// Packets of which nothing was heard are sent again without a PULL; if there is none, the
-    /// PULLs were lost, and one packet goes without.
+    /// Sends packets without an answer again, without a PULL. If there are none, the PULLs were
+    /// lost, and one packet is sent without.
     fn on_timeout(&mut self, now: Time, message: Ref) {
         if self.exchange.give_up(now, message) {
             return;

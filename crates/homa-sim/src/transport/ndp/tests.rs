@@ -1,4 +1,4 @@
-//! The rules of both ends, one by one, by hand; with losses: `transport/tests.rs`.
+//! The rules of both ends one at a time, without a network; for losses see `transport/tests.rs`.
 
 use homa_proto::{PeerId, RpcId, Submit};
 
@@ -33,22 +33,22 @@ fn head(to: u32, serial: u32) -> Head {
 /// A packet arrives from host 1.
 fn hear(at: &mut Ndp, now: u64, serial: u32, body: NdpBody) {
     let packet = NdpPacket { head: head(0, serial), body, path: 0 };
-    let _ = at.receive(Time(now), &packet, Arrival::new(HostId(1), 0));
+    let _ = at.receive(Time(now), &packet, PacketMeta::new(HostId(1), 0));
 }
 
-/// A packet of its own comes back to the sender.
+/// A switch returns a packet to its sender.
 fn returned(at: &mut Ndp, now: u64, packet: u32) {
     let body = NdpBody::Data { piece: CONFIG.wire.piece(packet, 0), pushed: 0, resent: false };
-    let arrival = Arrival { trimmed: true, returned: true, ..Arrival::new(HostId(0), 0) };
+    let arrival = PacketMeta { trimmed: true, returned: true, ..PacketMeta::new(HostId(0), 0) };
     let _ = at.receive(Time(now), &NdpPacket { head: head(1, 0), body, path: 0 }, arrival);
 }
 
-/// Data of a message of `packets` packets arrives from host 1, or its header.
+/// Data of a message of `packets` packets, or only its header, arrives from host 1.
 fn data(at: &mut Ndp, now: u64, serial: u32, (packet, packets): (u32, u32), trimmed: bool) {
     let piece = CONFIG.wire.piece(packet, packets * FULL);
     let body = NdpBody::Data { piece, pushed: 0, resent: false };
     let packet = NdpPacket { head: head(0, serial), body, path: 0 };
-    let arrival = Arrival { trimmed, ..Arrival::new(HostId(1), 0) };
+    let arrival = PacketMeta { trimmed, ..PacketMeta::new(HostId(1), 0) };
     let _ = at.receive(Time(now), &packet, arrival);
 }
 
@@ -85,17 +85,17 @@ fn a_window_goes_out_at_once_and_then_one_packet_per_pull() {
     start(&mut sender, 2);
     assert_eq!(sends(&mut sender, 0), [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]);
     hear(&mut sender, 10, 0, ack(0, 1));
-    assert_eq!(sends(&mut sender, 10), [], "an ACK lets nothing go");
+    assert_eq!(sends(&mut sender, 10), [], "an ACK is no permit");
     hear(&mut sender, 20, 0, pull(1));
     assert_eq!(sends(&mut sender, 20), [(0, 4)]);
-    // Pull 2 was lost; a late copy of pull 1 means nothing.
+    // Pull 2 was lost; a late copy of pull 1 has no effect.
     hear(&mut sender, 30, 0, pull(3));
     hear(&mut sender, 30, 0, pull(1));
     assert_eq!(sends(&mut sender, 30), [(0, 5), (0, 6)]);
 }
 
 #[test]
-fn what_a_nack_names_goes_first_but_not_before_a_pull() {
+fn a_packet_named_by_a_nack_goes_first_but_waits_for_a_pull() {
     let mut sender = host();
     start(&mut sender, 10);
     sends(&mut sender, 0);
@@ -104,7 +104,7 @@ fn what_a_nack_names_goes_first_but_not_before_a_pull() {
     assert_eq!(sends(&mut sender, 10), []);
     hear(&mut sender, 20, 0, pull(2));
     assert_eq!(sends(&mut sender, 20), [(0, 2), (0, 4)]);
-    // Answered meanwhile: not sent again.
+    // It was acknowledged meanwhile, so it is not sent again.
     hear(&mut sender, 30, 0, nack(3));
     hear(&mut sender, 31, 0, ack(3, 2));
     hear(&mut sender, 32, 0, pull(3));
@@ -125,27 +125,27 @@ fn a_pull_that_overtakes_its_nack_is_kept() {
 }
 
 #[test]
-fn a_header_that_comes_back_waits_for_a_pull_unless_none_is_to_come() {
+fn a_returned_header_waits_for_a_pull_if_one_is_expected() {
     let mut sender = host();
     start(&mut sender, 10);
     sends(&mut sender, 0);
     hear(&mut sender, 10, 0, nack(0));
     (1..4).for_each(|packet| returned(&mut sender, 20, packet));
-    assert_eq!(sends(&mut sender, 20), [], "one pull is to come");
+    assert_eq!(sends(&mut sender, 20), [], "one pull is expected");
     hear(&mut sender, 30, 0, pull(1));
-    assert_eq!(sends(&mut sender, 30), [(0, 3)], "the last to come back");
+    assert_eq!(sends(&mut sender, 30), [(0, 3)], "the last that was returned");
 
     let mut sender = host();
     start(&mut sender, 2);
     sends(&mut sender, 0);
     returned(&mut sender, 10, 0);
-    assert_eq!(sends(&mut sender, 10), [], "of packet 1 something may be heard");
+    assert_eq!(sends(&mut sender, 10), [], "packet 1 may still be answered");
     returned(&mut sender, 20, 1);
     assert_eq!(sends(&mut sender, 20), [(0, 1)]);
 }
 
 #[test]
-fn a_packet_of_which_nothing_is_heard_goes_again_after_the_timeout() {
+fn a_packet_without_an_answer_is_resent_after_the_timeout() {
     let mut sender = host();
     start(&mut sender, 10);
     sends(&mut sender, 5);
@@ -156,24 +156,24 @@ fn a_packet_of_which_nothing_is_heard_goes_again_after_the_timeout() {
     assert_eq!(sends(&mut sender, TIMEOUT + 4), []);
     sender.expire(Time(TIMEOUT + 5));
     assert_eq!(sends(&mut sender, TIMEOUT + 5), [(0, 2)], "without a pull");
-    // It arrives. All pulls are lost: one packet goes without.
+    // It arrives, but all pulls are lost, so one packet is sent without.
     hear(&mut sender, TIMEOUT + 20, 0, ack(2, 4));
     sender.expire(Time(2 * TIMEOUT + 20));
     assert_eq!(sends(&mut sender, 2 * TIMEOUT + 20), [(0, 4)]);
 }
 
 #[test]
-fn a_message_whose_acks_were_lost_is_finished_by_the_sum() {
+fn a_cumulative_ack_replaces_lost_acks() {
     let mut sender = host();
     start(&mut sender, 4);
     sends(&mut sender, 0);
     hear(&mut sender, 10, 0, ack(3, 4));
     assert!(matches!(sender.event(), Some(Event::Release { .. })));
-    assert_eq!((sender.under_way(), sender.has_packet()), ((0, 0), false));
+    assert_eq!((sender.in_flight(), sender.has_packet()), ((0, 0), false));
 }
 
 #[test]
-fn data_is_acknowledged_and_headers_are_refused_at_once_and_pulls_are_paced() {
+fn acks_and_nacks_are_immediate_and_pulls_are_paced() {
     let mut receiver = host();
     for packet in 0..4 {
         data(&mut receiver, 10, 0, (packet, 10), packet == 2);
@@ -213,7 +213,7 @@ fn messages_are_pulled_in_turn() {
 }
 
 #[test]
-fn when_the_last_packet_was_seen_only_headers_are_pulled() {
+fn after_the_last_packet_only_trimmed_packets_are_pulled() {
     let mut receiver = host();
     data(&mut receiver, 0, 0, (0, 4), false);
     says(&mut receiver, 0);
@@ -227,7 +227,7 @@ fn when_the_last_packet_was_seen_only_headers_are_pulled() {
         pulls += says(&mut receiver, now * 1_300).len();
     }
     assert_eq!(pulls, 2);
-    // Both come: the message is whole, and later copies are acknowledged as a whole.
+    // Both arrive: the message is complete, and later copies get an ACK for all of it.
     data(&mut receiver, 20_000, 0, (1, 4), false);
     data(&mut receiver, 20_000, 0, (2, 4), false);
     let last = says(&mut receiver, 20_000).pop();

@@ -1,21 +1,21 @@
 //! pFabric's hosts: flows start at line rate, switches decide (pFabric, SIGCOMM 2013).
 //!
-//! Every packet carries how much of its flow is left, and switches serve and drop by it. Hosts do
-//! little beside (pFabric §4.3, minimal rate control): a window that begins at the
-//! bandwidth-delay product, an acknowledgement per packet with the sum of all before it and the
-//! packet itself, no fast retransmit, a fixed timeout of about three round trips, and after five
-//! of those in a row probes instead of packets. After a timeout the window is one packet and grows
-//! as TCP's: by one per acknowledgement up to half the window before, then by one per window.
+//! Every packet carries the remaining size of its flow, and switches serve and drop packets by it.
+//! Hosts do little more (pFabric §4.3, minimal rate control). Their window starts at the
+//! bandwidth-delay product. Each packet is acknowledged cumulatively and individually. There is no
+//! fast retransmit; the timeout is fixed at about three round trips, and after five timeouts in a
+//! row a flow sends probes instead of packets. After a timeout the window is one packet and grows
+//! as TCP's: by one per acknowledgement up to half the former window, then by one per window.
 //!
-//! Facts that the paper leaves out and the authors' ns-2 code has: the rank counts bytes that are
-//! not acknowledged, not those that were never sent; acknowledgements have the best rank; the
-//! window is counted from the first packet without acknowledgement; only progress of the sum
+//! The paper leaves out some rules that the authors' ns-2 code has: the rank counts bytes that are
+//! not acknowledged rather than bytes that were never sent; acknowledgements have the best rank;
+//! the window starts at the first packet without acknowledgement; and only cumulative progress
 //! restarts the timer.
 //!
-//! Differences to that code: flows share their host's link by the same rank and are asked for a
-//! packet when the link is free, so that nothing is dropped, and no timeout passes, in the host's
-//! own queue; a probe has no byte. Invariant: a message is listed as ready exactly when its window
-//! has room for a packet that may be sent.
+//! Differences to that code: flows share their host's link by the same rank, and a flow is asked
+//! for a packet when the link is free, so that no packet is dropped, and no timeout passes, in the
+//! host's own queue; a probe carries no byte. Invariant: a message is listed as ready exactly if
+//! its window has space for a packet that may be sent.
 
 mod sender;
 #[cfg(test)]
@@ -27,82 +27,82 @@ use homa_proto::{DropReason, Duration, Event, Receipt, Submit, SubmitError, Subm
 
 use crate::topology::HostId;
 
-use super::exchange::{Courtesy, Exchange, Found, Head};
-use super::parts::{Ordered, PacketSet, Piece, Timers, WireFormat};
-use super::{Arrival, Content, Label, Transport};
+use super::exchange::{Courtesy, Exchange, Head, MessageLookup};
+use super::parts::{MessageTimers, Ordered, PacketSet, Piece, WireFormat};
+use super::{Label, PacketContent, PacketMeta, Transport};
 
-use sender::Sending;
+use sender::PFabricSending;
 
 /// The level of acknowledgements.
 const CONTROL: u8 = 7;
-/// That of data and probes, among which ranks decide.
+/// The level of data and probes; switches order those by rank.
 const DATA: u8 = 0;
 
-/// The constants of a host.
+/// The parameters of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PFabricConfig {
-    /// Packets on the wire.
+    /// Wire format of packets.
     pub wire: WireFormat,
-    /// The window that a flow begins with, packets (pFabric §5.1: the bandwidth-delay product, 12).
+    /// The initial window of a flow, in packets (pFabric §5.1: the bandwidth-delay product, 12).
     pub initial_window: u32,
-    /// The largest window, packets (the authors' code: one less than a port's queue holds).
+    /// The largest window, in packets (the authors' code: one less than a port's queue holds).
     pub max_window: u32,
-    /// Until a packet is taken for lost (pFabric §5.1: 45 us, about three round trips).
+    /// The RTO (pFabric §5.1: 45 us, about three round trips).
     pub timeout: Duration,
-    /// Timeouts in a row from which on flows only probe (pFabric §4.3: 5).
+    /// After this many timeouts in a row, a flow only sends probes (pFabric §4.3: 5).
     pub probe_after: u32,
 }
 
-/// What travels.
+/// A packet of this transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PFabricPacket {
     /// The message.
     pub head: Head,
-    /// What it says.
+    /// Its content.
     pub body: PFabricBody,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PFabricBody {
     /// A piece of the message.
     Data {
-        /// Which.
+        /// Its range.
         piece: Piece,
-        /// Bytes of the message that are not acknowledged: the rank.
+        /// Bytes of the message without acknowledgement: the rank.
         left: u32,
         /// It was sent before.
         resent: bool,
     },
-    /// Anybody there?
+    /// Asks whether the receiver is reachable.
     Probe {
         /// Bytes of the message.
         length: u32,
         /// The rank.
         left: u32,
     },
-    /// All packets before `prefix` are here, and so is `packet`.
+    /// All packets before `prefix` arrived, and so did `packet`.
     Ack {
         /// The first packet that is missing.
         prefix: u32,
-        /// The packet that is acknowledged; a probe's names none.
+        /// The packet that is acknowledged; `None` in reply to a probe.
         packet: Option<u32>,
     },
     /// About an abandoned message.
     Courtesy(Courtesy),
 }
 
-/// A host. See the module's description.
+/// A host; see the module's description.
 #[derive(Debug)]
 pub struct PFabric {
     config: PFabricConfig,
-    exchange: Exchange<Sending, PacketSet>,
-    /// Messages that may send, by bytes left.
+    exchange: Exchange<PFabricSending, PacketSet>,
+    /// Messages that may send, ordered by bytes left.
     ready: Ordered,
-    timers: Timers,
+    timers: MessageTimers,
     control: VecDeque<PFabricPacket>,
     refused: u64,
-    /// Messages so far: the older of equals goes first.
+    /// Messages so far; of equal messages the older goes first.
     started: u32,
     /// Levels that may not leave (priority flow control), as bits.
     paused: u8,
@@ -115,7 +115,7 @@ impl PFabric {
             config,
             exchange: Exchange::new(life),
             ready: Ordered::default(),
-            timers: Timers::default(),
+            timers: MessageTimers::default(),
             control: VecDeque::new(),
             refused: 0,
             started: 0,
@@ -123,9 +123,9 @@ impl PFabric {
         }
     }
 
-    /// Messages under way from here and to here.
-    pub fn under_way(&self) -> (usize, usize) {
-        self.exchange.under_way()
+    /// Numbers of messages that this host is sending and receiving.
+    pub fn in_flight(&self) -> (usize, usize) {
+        self.exchange.in_flight()
     }
 
     /// Data or a probe arrives; `packet` is the number of the data.
@@ -138,12 +138,12 @@ impl PFabric {
         let packets = self.config.wire.packets(length);
         let start = || PacketSet::new(packets);
         let message = match self.exchange.arrived(now, from, (head, length), start) {
-            Found::Open(message) => message,
-            Found::Done => {
+            MessageLookup::Open(message) => message,
+            MessageLookup::Done => {
                 self.acknowledge(head.to(from), (packets, packet));
                 return self.refuse(DropReason::Duplicate);
             }
-            Found::Stale => return self.refuse(DropReason::UnknownRpc),
+            MessageLookup::Stale => return self.refuse(DropReason::UnknownRpc),
         };
         let Some(incoming) = self.exchange.incoming(message) else { return Receipt::Consumed };
         let fresh = packet.is_some_and(|packet| packet < packets && incoming.state.insert(packet));
@@ -159,12 +159,12 @@ impl PFabric {
         }
     }
 
-    /// The level is not paused.
+    /// Whether the level is not paused.
     fn may_leave(&self, level: u8) -> bool {
         self.paused >> level & 1 == 0
     }
 
-    /// The first acknowledgement or probe of a level that may leave.
+    /// The first acknowledgement or probe on a level that is not paused.
     fn next_control(&mut self) -> Option<PFabricPacket> {
         if self.paused == 0 {
             return self.control.pop_front();
@@ -189,7 +189,7 @@ impl Transport for PFabric {
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         let (config, order) = (&self.config, self.started);
-        let start = |_: &Head, length| Sending::new(config, length, order);
+        let start = |_: &Head, length| PFabricSending::new(config, length, order);
         let (submitted, message) = self.exchange.submit(now, what, start)?;
         if let Some(message) = message {
             self.started = self.started.wrapping_add(1);
@@ -202,7 +202,7 @@ impl Transport for PFabric {
         self.exchange.event()
     }
 
-    fn receive(&mut self, now: Time, packet: &PFabricPacket, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &PFabricPacket, arrival: PacketMeta) -> Receipt {
         let (head, from) = (&packet.head, arrival.from);
         match packet.body {
             PFabricBody::Data { piece, .. } => {
@@ -247,12 +247,12 @@ impl Transport for PFabric {
         }
     }
 
-    fn content(packet: &PFabricPacket) -> Content {
+    fn content(packet: &PFabricPacket) -> PacketContent {
         match packet.body {
             PFabricBody::Data { piece, resent, .. } => {
-                Content::Data(piece.content(&packet.head, (piece.total, resent)))
+                PacketContent::Data(piece.content(&packet.head, (piece.total, resent)))
             }
-            _ => Content::Other,
+            _ => PacketContent::Other,
         }
     }
 

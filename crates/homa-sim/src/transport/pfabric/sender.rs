@@ -3,37 +3,38 @@
 use homa_proto::Time;
 
 use crate::transport::exchange::Ref;
-use crate::transport::parts::{Due, PacketSet};
+use crate::transport::parts::{MessageTimer, PacketSet};
 
 use super::{DATA, PFabric, PFabricBody, PFabricConfig, PFabricPacket};
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sending {
+pub(super) struct PFabricSending {
     acknowledged: PacketSet,
     packets: u32,
-    /// Bytes that are not acknowledged.
+    /// Bytes without acknowledgement.
     left: u32,
-    /// Packets before were sent since the last timeout, or are acknowledged.
+    /// All packets before this one were sent since the last timeout, or are acknowledged.
     next: u32,
-    /// Packets before were sent at some time.
+    /// All packets before this one were sent at least once.
     sent: u32,
-    /// Packets from the first without acknowledgement on that may be on their way.
+    /// How many packets, from the first without acknowledgement on, may be in flight.
     window: u32,
     slow_start_up_to: u32,
-    /// Acknowledgements since the window last grew by one per window.
+    /// Acknowledgements since the window last grew, in the phase in which it grows by one per
+    /// window.
     credit: u32,
-    /// In a row.
+    /// Timeouts in a row.
     timeouts: u32,
     probing: bool,
-    due: Due,
-    /// Its place among the ready.
+    due: MessageTimer,
+    /// Its key among the ready messages.
     listed: Option<u64>,
-    /// The older of equals goes first.
+    /// Of equal messages the older goes first.
     order: u32,
 }
 
-impl Sending {
+impl PFabricSending {
     pub fn new(config: &PFabricConfig, length: u32, order: u32) -> Self {
         let packets = config.wire.packets(length);
         Self {
@@ -47,7 +48,7 @@ impl Sending {
             credit: 0,
             timeouts: 0,
             probing: false,
-            due: Due::default(),
+            due: MessageTimer::default(),
             listed: None,
             order,
         }
@@ -75,7 +76,7 @@ impl Sending {
 }
 
 impl PFabric {
-    /// Lists a message as ready, or not.
+    /// Lists a message if it is ready to send, and removes it otherwise.
     pub(super) fn refresh(&mut self, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
@@ -160,7 +161,7 @@ impl PFabric {
         }
     }
 
-    /// What was sent is taken for lost: once more from the first packet without acknowledgement,
+    /// Takes the packets in flight for lost and sends again from the first without acknowledgement,
     /// one at a time.
     fn on_timeout(&mut self, now: Time, message: Ref) {
         if self.exchange.give_up(now, message) {
@@ -176,7 +177,7 @@ impl PFabric {
             sending.probing = true;
             self.timers.set(&mut sending.due, message, now + self.config.timeout);
             let body = PFabricBody::Probe { length, left: sending.left };
-            // While it could not leave, one more at every timeout would be of no use.
+            // If data is paused, further probes would only pile up.
             if self.may_leave(DATA) {
                 self.control.push_back(PFabricPacket { head, body });
             }

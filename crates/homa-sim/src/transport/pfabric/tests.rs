@@ -1,4 +1,4 @@
-//! The rules of a flow, one by one, by hand; with losses: `transport/tests.rs`.
+//! The rules of a flow one at a time, without a network; for losses see `transport/tests.rs`.
 
 use homa_proto::{PeerId, Submit};
 
@@ -54,7 +54,7 @@ fn ack(sender: &mut PFabric, now: u64, serial: u32, (prefix, packet): (u32, u32)
 }
 
 #[test]
-fn a_flow_starts_with_its_window_and_goes_on_one_packet_per_acknowledgement_and_growth() {
+fn a_flow_starts_with_a_window_that_grows_per_acknowledgement() {
     let mut sender = sender(&[20]);
     assert_eq!(sends(&mut sender, 0), [(0, 0), (0, 1), (0, 2), (0, 3)]);
     ack(&mut sender, 10, 0, (1, 0));
@@ -62,7 +62,7 @@ fn a_flow_starts_with_its_window_and_goes_on_one_packet_per_acknowledgement_and_
     ack(&mut sender, 20, 0, (2, 1));
     ack(&mut sender, 20, 0, (3, 2));
     assert_eq!(sends(&mut sender, 20), [(0, 6), (0, 7), (0, 8)], "and stays at 6");
-    // A later one is acknowledged: the window's begin stays.
+    // A later packet is acknowledged, so the window does not move.
     ack(&mut sender, 30, 0, (3, 5));
     assert_eq!(sends(&mut sender, 30), []);
 }
@@ -73,7 +73,7 @@ fn the_flow_with_the_fewest_unacknowledged_bytes_goes_first() {
     assert_eq!(sender.transmit(Time(0)).map(|p| p.head.serial), Some(1));
     let rest = sends(&mut sender, 0);
     assert_eq!(rest, [(1, 1), (1, 2), (0, 0), (0, 1), (0, 2), (0, 3)]);
-    // Sent is not enough: the rank counts what is acknowledged.
+    // A packet that was sent still counts, because the rank counts acknowledged bytes.
     start(&mut sender, 2 * CONFIG.wire.payload + 1);
     let next = sender.transmit(Time(0)).unwrap();
     assert_eq!(next.head.serial, 2);
@@ -82,7 +82,7 @@ fn the_flow_with_the_fewest_unacknowledged_bytes_goes_first() {
 }
 
 #[test]
-fn the_rank_of_a_packet_is_what_is_left_of_its_flow() {
+fn the_rank_of_a_packet_is_the_remaining_size_of_its_flow() {
     let mut sender = sender(&[]);
     start(&mut sender, 5 * CONFIG.wire.payload + 100);
     sends(&mut sender, 0);
@@ -97,14 +97,14 @@ fn the_rank_of_a_packet_is_what_is_left_of_its_flow() {
 }
 
 #[test]
-fn a_timeout_sends_what_is_missing_one_at_a_time_and_then_two() {
+fn after_a_timeout_missing_packets_go_one_and_then_two_at_a_time() {
     let mut sender = sender(&[20]);
     sends(&mut sender, 0);
     ack(&mut sender, 10, 0, (0, 1));
     ack(&mut sender, 10, 0, (0, 3));
     assert_eq!(sends(&mut sender, 10), [(0, 4), (0, 5)], "the window is 6, from packet 0");
     sender.expire(Time(TIMEOUT - 1));
-    assert_eq!(sends(&mut sender, TIMEOUT - 1), [], "only progress of the sum restarts the timer");
+    assert_eq!(sends(&mut sender, TIMEOUT - 1), [], "only cumulative progress restarts the timer");
     sender.expire(Time(TIMEOUT));
     assert_eq!(sends(&mut sender, TIMEOUT), [(0, 0)]);
     ack(&mut sender, TIMEOUT + 10, 0, (2, 0));
@@ -115,7 +115,7 @@ fn a_timeout_sends_what_is_missing_one_at_a_time_and_then_two() {
     );
     ack(&mut sender, TIMEOUT + 20, 0, (4, 2));
     assert_eq!(sends(&mut sender, TIMEOUT + 20), [(0, 4), (0, 5), (0, 6)]);
-    // Half of six: from here on it grows by one per window.
+    // From half of six on, the window grows by one per window.
     ack(&mut sender, TIMEOUT + 30, 0, (5, 4));
     assert_eq!(sends(&mut sender, TIMEOUT + 30), [(0, 7)]);
 }
@@ -136,7 +136,7 @@ fn after_five_timeouts_a_flow_probes_until_it_is_answered() {
     assert_eq!(sends(&mut sender, 8 * TIMEOUT), [(0, 0)]);
     ack(&mut sender, 8 * TIMEOUT + 1, 0, (3, 0));
     assert!(matches!(sender.event(), Some(Event::Release { .. })));
-    assert_eq!((sender.under_way(), sender.has_packet()), ((0, 0), false));
+    assert_eq!((sender.in_flight(), sender.has_packet()), ((0, 0), false));
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn a_flow_that_waits_for_its_hosts_link_does_not_time_out() {
     let mut sender = sender(&[9, 3]);
     assert_eq!(sender.transmit(Time(0)).map(|p| p.head.serial), Some(1));
     sender.expire(Time(10 * TIMEOUT));
-    // Only the one that was sent is repeated.
+    // Only the packet that was sent is repeated.
     assert_eq!(sends(&mut sender, 10 * TIMEOUT)[..2], [(1, 0), (0, 0)]);
 }
 
 #[test]
-fn while_data_is_paused_acknowledgements_leave_and_no_probes_pile_up() {
+fn if_data_is_paused_acknowledgements_leave_and_probes_do_not_pile_up() {
     let mut host = sender(&[20]);
     host.pause(Time::ZERO, 1 << DATA);
     let head = Head {
@@ -168,7 +168,7 @@ fn while_data_is_paused_acknowledgements_leave_and_no_probes_pile_up() {
     assert!(matches!(sent, Some(PFabricBody::Ack { .. })), "{sent:?}");
     assert_eq!(host.transmit(Time::ZERO), None, "data is paused");
 
-    // A flow that probes says so once it may, and not as often as it would have meanwhile.
+    // A probing flow sends one probe after the pause, rather than one for each timeout.
     host.pause(Time::ZERO, 0);
     assert_eq!(sends(&mut host, 0).len(), 4);
     for n in 1..=5 {

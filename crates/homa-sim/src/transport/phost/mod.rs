@@ -1,23 +1,23 @@
 //! pHost: receivers hand out tokens, senders spend them (pHost, CoNEXT 2015).
 //!
 //! A source announces a message with an RTS and may send a bandwidth-delay product of it at once
-//! (*free tokens*); every further packet needs a token, which names the packet (pHost §3.2). A
+//! (*free tokens*); each further packet needs a token, which names the packet (pHost §3.2). A
 //! receiver sends one token per packet time of its link, to the message with the fewest packets
-//! missing; a source sends for the message with the fewest packets left, and a token it does not
-//! use soon expires, so that a receiver whose source is busy elsewhere notices: when as many tokens
-//! as fill the pipe went unanswered, the message is downgraded for a while and others get the
-//! tokens (§3.3). Packets that do not arrive get a second token later. Control packets have the
-//! highest of three priorities, and nothing is adjusted (§3.4); of the other two sources differ
-//! ([`PHostLevels`]).
+//! missing. A source sends for the message with the fewest packets left. A token that is not used
+//! expires soon, so that a receiver notices if its source is busy elsewhere: once a pipe full of
+//! tokens is unanswered, the message is downgraded for a while and others get the tokens (§3.3).
+//! Packets that do not arrive get a second token later. Control packets have the highest of three
+//! priorities, and no parameter adapts to the workload (§3.4). Sources differ on the use of the
+//! other two priorities ([`PHostLevels`]).
 //!
-//! Periods are in packet times. Where the paper's text speaks of round trips and its code of packet
-//! times, the text holds, with the round trip of the network at hand. From the authors' simulator
-//! (YAPS) come: which token counts as answered (all up to the highest that was), when free tokens
-//! expire, that tokens carry the receiver's count of what is left. Ours, since the paper assumes
-//! that control packets arrive: an RTS is repeated, ever more seldom, until anything is heard of
-//! the message.
+//! Periods are in packet times. If the paper's text gives round trips and its code gives packet
+//! times, this module follows the text, with the round trip of the simulated network. Three rules
+//! come from the authors' simulator (YAPS): a token counts as answered if it or a higher one was;
+//! free tokens expire; tokens carry the receiver's count of missing packets. One rule is an
+//! addition, because the paper assumes that control packets arrive: an RTS is repeated, with
+//! backoff, until a packet about the message arrives.
 //!
-//! Left out: other policies than the fewest packets left; the option of YAPS by which a source
+//! Left out: policies other than the fewest packets left; the option of YAPS by which a source
 //! reports how busy it is.
 
 mod receiver;
@@ -32,54 +32,54 @@ use homa_proto::{
 };
 
 use super::exchange::{Courtesy, Exchange, Head};
-use super::parts::{Ordered, Pacer, Piece, Timers, WireFormat};
-use super::{Arrival, Content, Label, Transport, message_number};
+use super::parts::{MessageTimers, Ordered, PermitPacer, Piece, WireFormat};
+use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
-use receiver::Receiving;
-use sender::Sending;
+use receiver::PHostReceiving;
+use sender::PHostSending;
 
-/// The constants of a host. Packet times are those of a full packet on the host's link.
+/// The parameters of a host. A packet time is that of a full packet on the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PHostConfig {
-    /// Packets on the wire.
+    /// Wire format of packets.
     pub wire: WireFormat,
     /// The host's link.
     pub link: Rate,
     /// Packets that a message may send without tokens (pHost §3.2: the bandwidth-delay product).
     pub free_tokens: u32,
-    /// Whether messages that need more than those get them, too (the paper; in YAPS they do not).
+    /// Whether longer messages get these free tokens, too (paper: yes; YAPS: no).
     pub free_for_long: bool,
-    /// Unanswered tokens at which a message is downgraded (pHost §3.3: the same).
+    /// How many unanswered tokens downgrade a message (pHost §3.3: the bandwidth-delay product).
     pub window: u32,
-    /// How long it is, tenths of packet times (pHost §3.3: three round trips).
+    /// How long a downgrade lasts, in tenths of packet times (pHost §3.3: three round trips).
     pub downgrade: u32,
-    /// How long a token is good for, tenths of packet times (pHost §3.2: 1.5 packet times).
+    /// How long a token is valid, in tenths of packet times (pHost §3.2: 1.5 packet times).
     pub expiry: u32,
-    /// After the last token, until those of packets that are missing are sent again, tenths of
-    /// packet times (pHost §3.3: three round trips).
+    /// Time after the last token until missing packets get new tokens, in tenths of packet times
+    /// (pHost §3.3: three round trips).
     pub resend: u32,
-    /// Which data goes first.
+    /// The data that goes first.
     pub levels: PHostLevels,
 }
 
-/// Which data has the second of the three priorities; the rest has the third.
+/// The data that has the second of the three priorities; the rest has the third.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PHostLevels {
-    /// What was sent without waiting for a token (Homa §2.2 describes pHost so, and simulated it).
+    /// Packets sent with free tokens (Homa §2.2 describes and simulated pHost this way).
     Blind,
-    /// Messages that free tokens suffice for (YAPS).
+    /// Messages short enough for their free tokens (YAPS).
     ShortMessages,
-    /// Nothing: all data has one level.
+    /// None: all data has the same level.
     One,
 }
 
 impl PHostConfig {
-    /// A number of tenths of packet times.
+    /// The length of `n` tenths of packet times.
     fn tenths(&self, n: u32) -> Duration {
         self.link.time_for(u64::from(self.wire.full()) * u64::from(n) / 10)
     }
 
-    /// Free tokens of a message of so many packets.
+    /// Free tokens of a message of `packets` packets.
     fn free(&self, packets: u32) -> u32 {
         if packets <= self.free_tokens {
             packets
@@ -91,67 +91,68 @@ impl PHostConfig {
     }
 }
 
-/// What travels.
+/// A packet of this transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PHostPacket {
     /// The message.
     pub head: Head,
-    /// What it says.
+    /// Its content.
     pub body: PHostBody,
 }
 
-/// What a packet says.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PHostBody {
-    /// Request to send: a message of `length` bytes begins.
+    /// Request to send: a message of `length` bytes starts.
     Rts {
         /// Bytes of the message.
         length: u32,
     },
     /// A piece of the message.
     Data {
-        /// Which.
+        /// Its range.
         piece: Piece,
-        /// The number of the token that let it go; free tokens are the first.
+        /// The number of the token that it spends; free tokens have the lowest numbers.
         token: u32,
-        /// Bytes that needed none but free tokens.
+        /// Bytes of the message that free tokens permit.
         free: u32,
         /// It was sent before.
         resent: bool,
     },
     /// The source may send `packet`.
     Token {
-        /// Which.
+        /// The packet's number.
         packet: u32,
-        /// The number of this token among the message's.
+        /// The number of this token within the message.
         token: u32,
         /// Packets that are missing at the receiver.
         left: u32,
-        /// Where the packet ends in the message.
+        /// The end of the packet in the message.
         end: u32,
     },
-    /// The message is here.
+    /// The whole message arrived.
     Ack,
     /// About an abandoned message.
     Courtesy(Courtesy),
 }
 
-/// A host. See the module's description.
+/// A host; see the module's description.
 #[derive(Debug)]
 pub struct PHost {
     config: PHostConfig,
-    exchange: Exchange<Sending, Receiving>,
-    /// Messages with tokens, by packets left.
+    exchange: Exchange<PHostSending, PHostReceiving>,
+    /// Messages with tokens, ordered by packets left.
     ready: Ordered,
-    /// Messages that may be given tokens, by packets missing.
+    /// Messages that may get tokens, ordered by packets missing.
     granting: Ordered,
-    /// Of sources: RTS again. Of receivers: downgraded or waiting for what is missing.
-    rts_timers: Timers,
-    timers: Timers,
-    pacer: Pacer,
+    /// MessageTimers of sources, to repeat an RTS.
+    rts_timers: MessageTimers,
+    /// MessageTimers of receivers, for downgraded messages and those that wait for missing packets.
+    timers: MessageTimers,
+    pacer: PermitPacer,
     control: VecDeque<PHostPacket>,
     refused: u64,
-    /// Messages so far: the older of equals goes first.
+    /// Messages so far; of equal messages the older goes first.
     begun: u32,
 }
 
@@ -159,22 +160,22 @@ impl PHost {
     /// A host in its `life`-th life.
     pub fn new(config: PHostConfig, life: u32) -> Self {
         Self {
-            pacer: Pacer::new(config.link, config.wire.full()),
+            pacer: PermitPacer::new(config.link, config.wire.full()),
             config,
             exchange: Exchange::new(life),
             ready: Ordered::default(),
             granting: Ordered::default(),
-            rts_timers: Timers::default(),
-            timers: Timers::default(),
+            rts_timers: MessageTimers::default(),
+            timers: MessageTimers::default(),
             control: VecDeque::new(),
             refused: 0,
             begun: 0,
         }
     }
 
-    /// Messages under way from here and to here.
-    pub fn under_way(&self) -> (usize, usize) {
-        self.exchange.under_way()
+    /// Numbers of messages that this host is sending and receiving.
+    pub fn in_flight(&self) -> (usize, usize) {
+        self.exchange.in_flight()
     }
 
     fn refuse(&mut self, reason: DropReason) -> Receipt {
@@ -192,7 +193,7 @@ impl Transport for PHost {
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         let (config, order) = (&self.config, self.begun);
-        let start = |_: &Head, length| Sending::new(config, now, (length, order));
+        let start = |_: &Head, length| PHostSending::new(config, now, (length, order));
         let (submitted, message) = self.exchange.submit(now, what, start)?;
         if let Some(message) = message {
             self.begun = self.begun.wrapping_add(1);
@@ -205,7 +206,7 @@ impl Transport for PHost {
         self.exchange.event()
     }
 
-    fn receive(&mut self, now: Time, packet: &PHostPacket, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &PHostPacket, arrival: PacketMeta) -> Receipt {
         let (head, from) = (&packet.head, arrival.from);
         match packet.body {
             PHostBody::Rts { length } => self.on_rts(now, from, (head, length)),
@@ -254,14 +255,14 @@ impl Transport for PHost {
         Label { priority, flow: packet.head.serial, ..Label::new(packet.head.to, wire_bytes) }
     }
 
-    fn content(packet: &PHostPacket) -> Content {
+    fn content(packet: &PHostPacket) -> PacketContent {
         let message = message_number(packet.head.id);
         match packet.body {
             PHostBody::Data { piece, free, resent, .. } => {
-                Content::Data(piece.content(&packet.head, (free, resent)))
+                PacketContent::Data(piece.content(&packet.head, (free, resent)))
             }
-            PHostBody::Token { end, .. } => Content::Permit { message, offset: end },
-            _ => Content::Other,
+            PHostBody::Token { end, .. } => PacketContent::Permit { message, offset: end },
+            _ => PacketContent::Other,
         }
     }
 

@@ -1,38 +1,38 @@
-//! A destination: which message is given the next token (pHost §3.2, §3.3).
+//! A destination, which decides which message gets the next token (pHost §3.2, §3.3).
 
 use homa_proto::{DropReason, Receipt, Time};
 
 use crate::topology::HostId;
-use crate::transport::exchange::{Found, Head, Ref};
-use crate::transport::parts::{Due, PacketSet, Piece};
+use crate::transport::exchange::{Head, MessageLookup, Ref};
+use crate::transport::parts::{MessageTimer, PacketSet, Piece};
 
 use super::{PHost, PHostBody, PHostConfig};
 
 /// A message that is being received.
 #[derive(Clone, Debug)]
-pub(super) struct Receiving {
+pub(super) struct PHostReceiving {
     here: PacketSet,
     packets: u32,
-    /// Tokens so far, free ones included.
+    /// Tokens issued so far, including free ones.
     issued: u32,
     /// One more than the highest token that was answered.
     answered: u32,
-    /// When so many tokens were issued, every packet that is missing has had one, and the rest are
-    /// waited for.
+    /// Once this many tokens were issued, every missing packet has had one, and the receiver waits
+    /// for the packets.
     goal: u32,
-    /// Tokens named the packets before, in this round.
+    /// Tokens of this round have named all packets before this one.
     next: u32,
-    /// The last token.
+    /// When the last token was issued.
     issued_at: Time,
-    /// Downgraded, or waiting for the rest.
-    due: Due,
-    /// Its place among those that may be given tokens.
+    /// The end of a downgrade, or of the wait for missing packets.
+    due: MessageTimer,
+    /// Its key among the messages that may get tokens.
     listed: Option<u64>,
-    /// The older of equals goes first.
+    /// Of equal messages the older goes first.
     order: u32,
 }
 
-impl Receiving {
+impl PHostReceiving {
     pub fn new(config: &PHostConfig, now: Time, (length, order): (u32, u32)) -> Self {
         let packets = config.wire.packets(length);
         let free = config.free(packets);
@@ -44,7 +44,7 @@ impl Receiving {
             goal: packets,
             next: free,
             issued_at: now,
-            due: Due::default(),
+            due: MessageTimer::default(),
             listed: None,
             order,
         }
@@ -58,7 +58,7 @@ impl Receiving {
         self.issued.saturating_sub(self.answered)
     }
 
-    /// The next packet that a token should name: in turn, those that are here left out.
+    /// The next packet that a token should name: the packets in order, except those that are here.
     fn next_packet(&mut self) -> u32 {
         let next = self.here.next_missing(self.next);
         let packet = if next < self.packets { next } else { self.here.prefix() };
@@ -70,19 +70,19 @@ impl Receiving {
 impl PHost {
     pub(super) fn on_rts(&mut self, now: Time, from: HostId, (head, length): (&Head, u32)) {
         match self.find(now, from, (head, length)) {
-            Found::Open(message) => {
+            MessageLookup::Open(message) => {
                 self.consider(now, message);
                 self.grant(now);
             }
-            Found::Done => self.say(head.to(from), PHostBody::Ack),
-            Found::Stale => {}
+            MessageLookup::Done => self.say(head.to(from), PHostBody::Ack),
+            MessageLookup::Stale => {}
         }
     }
 
-    /// The message that a packet belongs to; data may overtake its RTS.
-    fn find(&mut self, now: Time, from: HostId, (head, length): (&Head, u32)) -> Found {
+    /// The message that a packet belongs to. The packet may be data that overtook the RTS.
+    fn find(&mut self, now: Time, from: HostId, (head, length): (&Head, u32)) -> MessageLookup {
         let (config, order) = (&self.config, self.begun);
-        let start = || Receiving::new(config, now, (length, order));
+        let start = || PHostReceiving::new(config, now, (length, order));
         let found = self.exchange.arrived(now, from, (head, length), start);
         self.begun = self.begun.wrapping_add(1);
         found
@@ -96,12 +96,12 @@ impl PHost {
         token: u32,
     ) -> Receipt {
         let message = match self.find(now, from, (head, piece.total)) {
-            Found::Open(message) => message,
-            Found::Done => {
+            MessageLookup::Open(message) => message,
+            MessageLookup::Done => {
                 self.say(head.to(from), PHostBody::Ack);
                 return self.refuse(DropReason::Duplicate);
             }
-            Found::Stale => return self.refuse(DropReason::UnknownRpc),
+            MessageLookup::Stale => return self.refuse(DropReason::UnknownRpc),
         };
         let Some(incoming) = self.exchange.incoming(message) else { return Receipt::Consumed };
         let receiving = &mut incoming.state;
@@ -121,7 +121,7 @@ impl PHost {
         self.exchange.place(message, (piece.offset, piece.len), whole)
     }
 
-    /// Whether a message may be given tokens now; if not, when to ask again.
+    /// Lists a message if it may get tokens now; otherwise sets a timer to check again.
     fn consider(&mut self, now: Time, message: Ref) {
         let config = self.config;
         let Some(incoming) = self.exchange.incoming(message) else { return };
@@ -145,14 +145,14 @@ impl PHost {
         }
     }
 
-    /// A message was downgraded, or what is missing was waited for, long enough.
+    /// A downgrade, or a wait for missing packets, has ended.
     fn on_wait_over(&mut self, message: Ref) {
         let Some(incoming) = self.exchange.incoming(message) else { return };
         let receiving = &mut incoming.state;
         if receiving.issued >= receiving.goal {
             receiving.goal = receiving.issued + receiving.missing();
         }
-        // YAPS: one more token may go out. If that is answered, more follow.
+        // YAPS: one more token may go out. If it is answered, more follow.
         let most = self.config.window.saturating_sub(1);
         if receiving.unanswered() > most {
             receiving.answered = receiving.issued - most;
@@ -171,7 +171,7 @@ impl PHost {
         }
     }
 
-    /// Sends a token when one is due.
+    /// Sends tokens that are due.
     pub(super) fn grant(&mut self, now: Time) {
         while let Some(message) = self.granting.first() {
             let Some(incoming) = self.exchange.incoming(message) else {

@@ -1,61 +1,61 @@
-//! A source: RTS, tokens, and which message sends next (pHost §3.2, §3.3).
+//! A source: RTS, tokens, and the choice of the message that sends next (pHost §3.2, §3.3).
 
 use std::collections::VecDeque;
 
 use homa_proto::{Duration, Time};
 
 use crate::transport::exchange::Ref;
-use crate::transport::parts::Due;
+use crate::transport::parts::MessageTimer;
 
 use super::{PHost, PHostBody, PHostConfig, PHostPacket};
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sending {
+pub(super) struct PHostSending {
     tokens: VecDeque<Token>,
-    /// Packets that are missing at the receiver, as it said last.
+    /// Packets missing at the receiver, according to its last token.
     left: u32,
-    /// Packets before were sent at some time.
+    /// All packets before this one were sent at least once.
     sent: u32,
-    /// RTS again.
-    due: Due,
-    patience: Duration,
-    /// Its place among the ready.
+    /// When to repeat the RTS.
+    due: MessageTimer,
+    rts_timeout: Duration,
+    /// Its key among the ready messages.
     listed: Option<u64>,
-    /// The older of equals goes first.
+    /// Of equal messages the older goes first.
     order: u32,
 }
 
-/// Leave to send a packet.
+/// A permit to send one packet.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     packet: u32,
     number: u32,
-    /// Good up to here.
+    /// It is valid up to this time.
     until: Time,
 }
 
-/// Between RTSs at most.
-const MOST: Duration = Duration::millis(10);
+/// The longest time between two RTSs.
+const MAX_RTS_TIMEOUT: Duration = Duration::millis(10);
 
-impl Sending {
+impl PHostSending {
     pub fn new(config: &PHostConfig, now: Time, (length, order): (u32, u32)) -> Self {
         let packets = config.wire.packets(length);
         let free = config.free(packets);
-        // YAPS: as many packet times longer as there are.
+        // YAPS: one packet time longer for each free token.
         let until = now + config.tenths(10 * free + config.expiry);
         Self {
             tokens: (0..free).map(|n| Token { packet: n, number: n, until }).collect(),
             left: packets,
             sent: 0,
-            due: Due::default(),
-            patience: config.tenths(config.resend.saturating_mul(2)),
+            due: MessageTimer::default(),
+            rts_timeout: config.tenths(config.resend.saturating_mul(2)),
             listed: None,
             order,
         }
     }
 
-    /// Drops tokens that expired; whether one is left.
+    /// Drops expired tokens; true if a valid one is left.
     fn may_send(&mut self, now: Time) -> bool {
         while self.tokens.front().is_some_and(|token| token.until < now) {
             self.tokens.pop_front();
@@ -69,23 +69,23 @@ impl Sending {
 }
 
 impl PHost {
-    /// A message begins: RTS first.
+    /// Starts a message with an RTS.
     pub(super) fn start(&mut self, now: Time, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let (head, length) = (outgoing.head, outgoing.length);
         self.say(head, PHostBody::Rts { length });
         self.refresh(now, message);
-        self.await_word(now, message);
+        self.restart_rts_timer(now, message);
     }
 
-    /// Sets the timer of a message's RTS anew.
-    fn await_word(&mut self, now: Time, message: Ref) {
+    /// Restarts the timer of a message's RTS.
+    fn restart_rts_timer(&mut self, now: Time, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
-        self.rts_timers.set(&mut sending.due, message, now + sending.patience);
+        self.rts_timers.set(&mut sending.due, message, now + sending.rts_timeout);
     }
 
-    /// Lists a message as ready, or not.
+    /// Lists a message if it is ready to send, and removes it otherwise.
     fn refresh(&mut self, now: Time, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
@@ -100,7 +100,7 @@ impl PHost {
         (packet, number, left): (u32, u32, u32),
     ) {
         let until = now + self.config.tenths(self.config.expiry);
-        let patience = self.config.tenths(self.config.resend.saturating_mul(2));
+        let rts_timeout = self.config.tenths(self.config.resend.saturating_mul(2));
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let packets = self.config.wire.packets(outgoing.length);
         let sending = &mut outgoing.state;
@@ -108,13 +108,13 @@ impl PHost {
             return;
         }
         sending.left = left;
-        sending.patience = patience;
+        sending.rts_timeout = rts_timeout;
         sending.tokens.push_back(Token { packet, number, until });
         self.refresh(now, message);
-        self.await_word(now, message);
+        self.restart_rts_timer(now, message);
     }
 
-    /// The next packet of the message with the fewest packets left, among those with tokens.
+    /// The next packet of the message with the fewest packets left, of those with tokens.
     pub(super) fn next_data(&mut self, now: Time) -> Option<PHostPacket> {
         loop {
             let message = self.ready.first()?;
@@ -140,8 +140,8 @@ impl PHost {
         }
     }
 
-    /// Nothing was heard of a message: it may be that its RTS was lost, or the receiver's last
-    /// word.
+    /// No packet about a message arrived in time, because its RTS or the receiver's last packet may
+    /// have been lost.
     pub(super) fn expire_rts(&mut self, now: Time) {
         while let Some((listed, message)) = self.rts_timers.pop(now) {
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
@@ -152,10 +152,10 @@ impl PHost {
             }
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
             let (head, length) = (outgoing.head, outgoing.length);
-            let patience = &mut outgoing.state.patience;
-            *patience = Duration(patience.0 * 2).min(MOST);
+            let rts_timeout = &mut outgoing.state.rts_timeout;
+            *rts_timeout = Duration(rts_timeout.0 * 2).min(MAX_RTS_TIMEOUT);
             self.say(head, PHostBody::Rts { length });
-            self.await_word(now, message);
+            self.restart_rts_timer(now, message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of both ends, one by one, by hand; with losses: `transport/tests.rs`.
+//! The rules of both ends one at a time, without a network; for losses see `transport/tests.rs`.
 
 use homa_proto::{PeerId, RpcId, Submit};
 
@@ -32,7 +32,7 @@ fn start(sender: &mut PHost, now: u64, packets: u32) {
 fn hear(at: &mut PHost, now: u64, serial: u32, body: PHostBody) {
     let id = RpcId(u64::from(serial) * 2 + 2);
     let head = Head { id, to: HostId(0), serial, from_port: 0, to_port: 0, epoch: 0 };
-    let _ = at.receive(Time(now), &PHostPacket { head, body }, Arrival::new(HostId(1), 0));
+    let _ = at.receive(Time(now), &PHostPacket { head, body }, PacketMeta::new(HostId(1), 0));
 }
 
 fn says(at: &mut PHost, now: u64) -> Vec<(u32, PHostBody)> {
@@ -40,7 +40,7 @@ fn says(at: &mut PHost, now: u64) -> Vec<(u32, PHostBody)> {
     packets.map(|packet| (packet.head.serial, packet.body)).collect()
 }
 
-/// Serials, packets and tokens of the data it sends; RTSs are left out.
+/// Serials, packets and tokens of the data it sends; RTSs are ignored.
 fn sends(at: &mut PHost, now: u64) -> Vec<(u32, u32, u32)> {
     let data = |(serial, body)| match body {
         PHostBody::Data { piece, token, .. } => Some((serial, piece.packet, token)),
@@ -60,7 +60,7 @@ fn data(packet: u32, packets: u32, token: u32) -> PHostBody {
     PHostBody::Data { piece, token, free, resent: false }
 }
 
-/// The tokens that a receiver gives from `from` on, one look per packet time.
+/// The tokens that a receiver issues from `from` on, polled once per packet time.
 fn tokens(at: &mut PHost, from: u64, times: u64) -> Vec<(u32, u32)> {
     let mut given = Vec::new();
     for n in 0..times {
@@ -107,7 +107,7 @@ fn a_token_is_good_for_one_and_a_half_packet_times() {
     assert_eq!(sends(&mut sender, 1_000 + 1_846), [(0, 4, 4)]);
     hear(&mut sender, 5_000, 0, token(5, 5, 5));
     assert_eq!(sends(&mut sender, 5_000 + 1_847), []);
-    // Free ones: as many packet times longer as there are.
+    // Free tokens are valid for one packet time more each.
     let mut sender = host();
     start(&mut sender, 0, 10);
     assert_eq!(
@@ -125,12 +125,13 @@ fn one_token_per_packet_time_for_the_message_with_the_fewest_packets_missing() {
     let mut receiver = host();
     hear(&mut receiver, 0, 0, PHostBody::Rts { length: 20 * FULL });
     hear(&mut receiver, 0, 1, PHostBody::Rts { length: 9 * FULL });
-    assert_eq!(tokens(&mut receiver, 0, 3), [], "as many as are free are unanswered");
+    assert_eq!(tokens(&mut receiver, 0, 3), [], "its free tokens are all unanswered");
     for packet in 0..3 {
         hear(&mut receiver, 3 * TIME, 0, data(packet, 20, packet));
         hear(&mut receiver, 3 * TIME, 1, data(packet, 9, packet));
     }
-    // The first went out with the first data; then the shorter, until four of its are unanswered.
+    // The first token went out with the first data; then the shorter message gets them, until four
+    // of its tokens are unanswered.
     let given = tokens(&mut receiver, 3 * TIME, 8);
     assert_eq!(given[1..], [(1, 4), (1, 5), (1, 6), (0, 5), (0, 6)]);
 }
@@ -146,7 +147,7 @@ fn a_source_that_does_not_answer_is_downgraded_for_a_while() {
     }
     // Message 0 has the fewer packets missing, and four unanswered tokens after one more.
     assert_eq!(tokens(&mut receiver, 1, 6), [(0, 4), (1, 4), (1, 5), (1, 6), (1, 7)]);
-    // Twelve packet times after its last token it is given one more.
+    // Twelve packet times after its last token it gets one more.
     let (before, after) = (tokens(&mut receiver, 6 * TIME, 6), tokens(&mut receiver, 12 * TIME, 2));
     assert_eq!((before, after), (vec![], vec![(0, 5)]));
     hear(&mut receiver, 14 * TIME, 0, data(4, 9, 4));
@@ -155,7 +156,7 @@ fn a_source_that_does_not_answer_is_downgraded_for_a_while() {
 }
 
 #[test]
-fn what_is_missing_is_given_tokens_again_and_the_whole_is_acknowledged() {
+fn missing_packets_get_new_tokens_and_the_whole_is_acknowledged() {
     let mut receiver = host();
     hear(&mut receiver, 0, 0, PHostBody::Rts { length: 3 * FULL });
     hear(&mut receiver, 10, 0, data(0, 3, 0));
@@ -167,11 +168,11 @@ fn what_is_missing_is_given_tokens_again_and_the_whole_is_acknowledged() {
     // The ACK is lost.
     hear(&mut receiver, 20 * TIME, 0, PHostBody::Rts { length: 3 * FULL });
     assert_eq!(says(&mut receiver, 20 * TIME), [(0, PHostBody::Ack)]);
-    assert_eq!(receiver.under_way(), (0, 0));
+    assert_eq!(receiver.in_flight(), (0, 0));
 }
 
 #[test]
-fn a_lost_rts_is_repeated_ever_more_seldom() {
+fn a_lost_rts_is_repeated_with_backoff() {
     let mut sender = host();
     start(&mut sender, 0, 1);
     says(&mut sender, 0);
@@ -189,7 +190,7 @@ fn a_lost_rts_is_repeated_ever_more_seldom() {
 }
 
 #[test]
-fn priorities_are_control_and_then_what_is_blind_or_short() {
+fn control_goes_first_and_blind_or_short_data_second() {
     let level = |levels, body| {
         let sender = PHost::new(PHostConfig { levels, ..CONFIG }, 0);
         let id = RpcId(2);

@@ -1,20 +1,21 @@
 //! RPCs and one-way messages over streams: numbers, handles, deadlines.
 //!
-//! A client numbers what it submits 1, 2, 3, ...; a response names its request's number. Handles:
-//! a client's has generation 0 and the number as its index; a server's has the generation of its
-//! entry, plus 1.
+//! A client numbers its submissions 1, 2, 3, ...; a response carries the number of its request. A
+//! client's handle has generation 0 and the number as its index. A server's handle has the
+//! generation of its table entry, plus 1.
 
 use homa_proto::{MessageId, MessageKind, RpcHandle, RpcId, Time};
 
-use crate::traffic::Numbered;
+use crate::transport::Numbered;
 
-use super::Piece;
-use super::table::{Key, Table};
+use super::MessageTag;
+use super::table::{Key, KeyedTable};
 
-/// What a client waits for: a response, or a one-way message's last acknowledgement.
+/// A submission that a client waits for: the response, or the last acknowledgement of a one-way
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// The application's.
+pub struct WaitingCall {
+    /// The application's cookie.
     pub cookie: u64,
     /// Request or one-way message.
     pub kind: MessageKind,
@@ -24,25 +25,25 @@ pub struct Waiting {
     pub deadline: Time,
 }
 
-/// A request to be answered.
+/// A request that a server has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Where it came from, and where its response goes.
+pub struct ServedCall {
+    /// The connection on which it came, and on which its response goes back.
     pub connection: Key,
-    /// As its client names it.
-    pub request: Piece,
+    /// Its description in packets.
+    pub request: MessageTag,
 }
 
 /// A host's RPCs.
 #[derive(Debug, Default)]
 pub struct Calls {
-    waiting: Numbered<Waiting>,
-    serving: Table<Call>,
+    waiting: Numbered<WaitingCall>,
+    serving: KeyedTable<ServedCall>,
     messages: u32,
 }
 
 impl Calls {
-    /// A name for a message that comes or goes.
+    /// A new id for a message, sent or received.
     pub fn name_message(&mut self) -> MessageId {
         self.messages = self.messages.wrapping_add(1);
         MessageId(self.messages)
@@ -53,58 +54,59 @@ impl Calls {
         self.waiting.next_number()
     }
 
-    /// A client starts to wait; under [`Calls::next_number`].
-    pub fn wait(&mut self, waiting: Waiting) -> RpcHandle {
+    /// Adds a submission that the client waits for, under [`Calls::next_number`].
+    pub fn wait(&mut self, waiting: WaitingCall) -> RpcHandle {
         Self::client_handle(self.waiting.push(waiting))
     }
 
-    /// The handle of an own RPC.
+    /// The handle of this client's RPC with a number.
     pub const fn client_handle(number: u32) -> RpcHandle {
         RpcHandle { index: number, generation: 0 }
     }
 
-    /// What is waited for under a number.
-    pub fn waiting(&mut self, number: u32) -> Option<Waiting> {
+    /// The submission with a number.
+    pub fn waiting(&mut self, number: u32) -> Option<WaitingCall> {
         self.waiting.get_mut(number).copied()
     }
 
-    /// The wait is over.
-    pub fn end(&mut self, number: u32) -> Option<Waiting> {
+    /// Ends the wait for a submission.
+    pub fn end(&mut self, number: u32) -> Option<WaitingCall> {
         self.waiting.take(number)
     }
 
-    /// Everything waited for over a connection, by number.
+    /// The numbers of all submissions on a connection.
     pub fn over(&self, connection: Key) -> Vec<u32> {
         let all = self.waiting.numbered();
         let over = all.filter(|(_, waiting)| waiting.connection == connection);
         over.map(|(number, _)| number).collect()
     }
 
-    /// The RPC's id as its client gave it: of its `life`, with the number in the low half.
+    /// An RPC's id as the client assigned it: its `life` in the high half, the number in the low
+    /// half.
     pub fn id(life: u32, number: u32) -> RpcId {
         RpcId(u64::from(life + 1) << 32 | u64::from(number) << 1)
     }
 
-    /// A server starts on a request.
-    pub fn serve(&mut self, call: Call) -> RpcHandle {
+    /// A server starts to execute a request.
+    pub fn serve(&mut self, call: ServedCall) -> RpcHandle {
         let key = self.serving.insert(call);
         RpcHandle { index: key.slot, generation: key.generation + 1 }
     }
 
     /// A server is done with a request.
-    pub fn served(&mut self, rpc: RpcHandle) -> Option<Call> {
+    pub fn served(&mut self, rpc: RpcHandle) -> Option<ServedCall> {
         let generation = rpc.generation.checked_sub(1)?;
         self.serving.remove(Key { slot: rpc.index, generation })
     }
 
-    /// The handles of requests that came over a connection.
+    /// The handles of requests that came on a connection.
     pub fn served_over(&self, connection: Key) -> Vec<RpcHandle> {
         let over = self.serving.iter().filter(|(_, call)| call.connection == connection);
         let handle = |key: Key| RpcHandle { index: key.slot, generation: key.generation + 1 };
         over.map(|(key, _)| handle(key)).collect()
     }
 
-    /// Calls in progress as client and as server.
+    /// Calls in progress, as client and as server.
     pub fn len(&self) -> (usize, usize) {
         (self.waiting.iter().count(), self.serving.len())
     }
@@ -119,13 +121,13 @@ mod tests {
         let mut calls = Calls::default();
         let connection = Key { slot: 4, generation: 1 };
         let kind = MessageKind::Request;
-        let waiting = Waiting { cookie: 9, kind, connection, deadline: Time::MAX };
+        let waiting = WaitingCall { cookie: 9, kind, connection, deadline: Time::MAX };
         assert_eq!(calls.next_number(), 1);
         let client = calls.wait(waiting);
-        let request = Piece { number: 8, length: 100, port: 3, kind };
-        let server = calls.serve(Call { connection, request });
+        let request = MessageTag { number: 8, length: 100, port: 3, kind };
+        let server = calls.serve(ServedCall { connection, request });
         assert_ne!(client, server);
-        assert_eq!(calls.served(client), None, "a client's handle is no server's");
+        assert_eq!(calls.served(client), None, "a client's handle is not a server's");
         assert_eq!(calls.served_over(connection), [server]);
         assert_eq!(calls.served(server).map(|call| call.request), Some(request));
         assert_eq!(calls.served(server), None);

@@ -1,9 +1,10 @@
-//! Which connection carries a message, and how the two ends know a connection.
+//! The choice of the connection that carries a message, and the name that identifies a connection
+//! at both ends.
 //!
-//! The client, who sends requests and one-way messages, opens connections and names them; a name is
-//! never used twice. A server remembers the latest name of each slot of a client, so that a late
-//! copy of the packet that opened an old connection does not open it again; that costs as many
-//! entries as the client ever had connections at a time.
+//! A client sends requests and one-way messages. It opens connections and names them; a name is
+//! never reused. A server remembers the latest name of each slot of a client, so that a late copy
+//! of the packet that opened an old connection does not open it again. This costs as many entries
+//! as the client had connections at the same time.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,11 @@ use super::table::Key;
 /// How many connections there are between a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionPolicy {
-    /// Permanent ones, opened when they are first needed.
+    /// Permanent connections, opened when they are first needed.
     Pool {
-        /// How many per server, and per priority class where messages have classes; at least 1.
+        /// How many per server (and per priority class, if messages have classes); at least 1.
         size: u32,
-        /// Which of them takes a message.
+        /// The choice of one of them for a message.
         pick: Pick,
     },
     /// A new one for each RPC or one-way message.
@@ -28,25 +29,25 @@ pub enum ConnectionPolicy {
 impl ConnectionPolicy {
     /// One permanent connection per client and server.
     pub const ONE: Self = Self::Pool { size: 1, pick: Pick::Random };
-    /// Permanent connections, each with one message at a time: another is opened when all are busy.
+    /// Permanent connections with one message at a time each; another is opened if all are busy.
     pub const IDLE: Self = Self::Pool { size: u32::MAX, pick: Pick::Idle };
 }
 
-/// Which connection of a pool takes a message.
+/// The choice of a connection from a pool for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// Any, all with equal probability.
+    /// A random one, all equally likely.
     Random,
-    /// One that has nothing to send and waits for no response; any if there is none.
+    /// One that has nothing to send and waits for no response; a random one if all are busy.
     Idle,
 }
 
-/// A connection as both ends know it.
+/// The identity of a connection at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
-    /// Of the client: counts its restarts.
+pub struct ConnectionName {
+    /// The client's life, incremented at each restart.
     pub life: u32,
-    /// In the client's table.
+    /// The key in the client's table.
     pub key: Key,
 }
 
@@ -59,12 +60,12 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// None yet. `rng` decides where connections are drawn.
+    /// No connections yet. `rng` makes random choices among connections.
     pub fn new(rng: Rng) -> Self {
         Self { pools: BTreeMap::new(), rng }
     }
 
-    /// The place of the next message's connection: its pool and index, and the connection there.
+    /// Chooses the connection of the next message: its index in the pool, and the connection there.
     pub fn choose(
         &mut self,
         (server, class): (u32, u8),
@@ -92,7 +93,7 @@ impl Pools {
         (index, pool[index])
     }
 
-    /// A connection takes its place.
+    /// Puts a connection in its place.
     pub fn set(&mut self, (server, class): (u32, u8), index: usize, key: Key) {
         let place = self.pools.get_mut(&(server, class)).and_then(|pool| pool.get_mut(index));
         if let Some(place) = place {
@@ -100,34 +101,34 @@ impl Pools {
         }
     }
 
-    /// A connection is gone.
+    /// Removes a connection that is gone.
     pub fn forget(&mut self, (server, class): (u32, u8), key: Key) {
         let pool = self.pools.get_mut(&(server, class)).into_iter().flatten();
         pool.filter(|place| **place == Some(key)).for_each(|place| *place = None);
     }
 }
 
-/// What a server knows of a name.
+/// What a server knows about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It is this connection.
+    /// It belongs to this connection.
     Open(Key),
-    /// It was closed, or is older than one in the same place.
+    /// It was closed, or is older than the latest in the same slot.
     Over,
-    /// Never heard of; the connection that has its place, if one has, is over.
+    /// It is new. If a connection holds its slot, that connection is over.
     New(Option<Key>),
 }
 
 /// A server's connections by their names.
 #[derive(Debug, Default)]
-pub struct Names {
-    /// By client and slot of its table.
-    latest: BTreeMap<(u32, u32), (Name, Option<Key>)>,
+pub struct ConnectionNames {
+    /// By client and slot in the client's table.
+    latest: BTreeMap<(u32, u32), (ConnectionName, Option<Key>)>,
 }
 
-impl Names {
-    /// Looks a name up.
-    pub fn find(&self, client: u32, name: Name) -> Served {
+impl ConnectionNames {
+    /// Looks up a name.
+    pub fn find(&self, client: u32, name: ConnectionName) -> Served {
         match self.latest.get(&(client, name.key.slot)) {
             None => Served::New(None),
             Some(&(latest, key)) if name > latest => Served::New(key),
@@ -136,13 +137,13 @@ impl Names {
         }
     }
 
-    /// A connection opens.
-    pub fn open(&mut self, client: u32, name: Name, key: Key) {
+    /// Records an open connection.
+    pub fn open(&mut self, client: u32, name: ConnectionName, key: Key) {
         self.latest.insert((client, name.key.slot), (name, Some(key)));
     }
 
-    /// A connection is over.
-    pub fn close(&mut self, client: u32, name: Name) {
+    /// Records that a connection is over.
+    pub fn close(&mut self, client: u32, name: ConnectionName) {
         if let Some((latest, key)) = self.latest.get_mut(&(client, name.key.slot))
             && *latest == name
         {
@@ -160,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_opens_one_connection_in_its_life() {
-        let name = |life, generation| Name { life, key: key(7, generation) };
-        let mut names = Names::default();
+    fn a_name_opens_a_connection_only_once() {
+        let name = |life, generation| ConnectionName { life, key: key(7, generation) };
+        let mut names = ConnectionNames::default();
         assert_eq!(names.find(3, name(0, 0)), Served::New(None));
         names.open(3, name(0, 0), key(1, 1));
         assert_eq!(names.find(3, name(0, 0)), Served::Open(key(1, 1)));
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_is_preferred_and_all_of_a_pool_are_used() {
+    fn an_idle_connection_is_preferred_and_all_in_a_pool_are_used() {
         let mut pools = Pools::new(Rng::stream(1, "pools"));
         let two = (2, Pick::Idle);
         assert_eq!(pools.choose((5, 0), two, |_| true), (0, None));

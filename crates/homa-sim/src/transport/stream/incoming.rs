@@ -1,68 +1,66 @@
-//! The receiving side of a stream: what is there in order, what is there beyond gaps, which
-//! messages end where.
+//! The receiving side of a stream: bytes that arrived in order, bytes beyond gaps, and the ends of
+//! messages.
 //!
-//! Invariants: intervals beyond the in-order prefix neither touch nor overlap it or each other;
-//! each message is delivered once, when the prefix passes its last byte, in the order of the
-//! stream.
+//! Invariants: intervals beyond the in-order prefix neither touch nor overlap the prefix or each
+//! other; each message is delivered once, when the prefix passes its last byte, in stream order.
 
 use std::collections::VecDeque;
 
-use super::{Piece, Pieces};
+use super::{MessageTag, MessageTags};
 
-/// Bytes of the stream: from the first to the one after the last.
+/// A range of bytes of the stream; the end is exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interval {
+pub struct StreamRange {
     /// First byte.
     pub start: u64,
-    /// After the last byte.
+    /// One past the last byte.
     pub end: u64,
 }
 
-/// What became of a span.
+/// The effect of a range that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// It began at the end of the prefix, or before; nothing waits beyond a gap.
+pub enum StreamEffect {
+    /// It started at or before the end of the prefix, and no bytes wait beyond a gap.
     InOrder,
-    /// It closed (part of) a gap, and something beyond still waits or has just joined the prefix.
+    /// It filled (a part of) a gap. Bytes beyond it still wait, or have just joined the prefix.
     FilledGap,
     /// It is beyond a gap.
     OutOfOrder,
-    /// All of it was there before.
+    /// All of its bytes had arrived before.
     Duplicate,
 }
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub struct Incoming {
-    /// Everything before is there.
+pub struct InboundStream {
+    /// All bytes before this one have arrived.
     next: u64,
-    /// What is there beyond gaps, the latest touched first (RFC 2018 §4).
-    beyond: Vec<Interval>,
-    /// Messages known and not delivered: their first byte and what they are, in order.
-    known: VecDeque<(u64, Piece)>,
+    /// Ranges received beyond gaps, the most recently extended first (RFC 2018 §4).
+    beyond: Vec<StreamRange>,
+    /// Messages that are known but not delivered: first byte and description, in order.
+    known: VecDeque<(u64, MessageTag)>,
     /// End of the last message delivered.
     delivered: u64,
 }
 
-impl Incoming {
-    /// The first byte that is missing.
+impl InboundStream {
+    /// The first missing byte.
     #[inline]
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// What is there beyond gaps, the latest touched first.
+    /// Ranges received beyond gaps, the most recently extended first.
     #[inline]
-    pub fn beyond(&self) -> &[Interval] {
+    pub fn beyond(&self) -> &[StreamRange] {
         &self.beyond
     }
 
-    /// Bytes from `start` on arrive, with a FIN after them that counts as one byte more if there is
-    /// one.
+    /// Bytes from `start` on arrive. If a FIN follows them, it counts as one byte.
     #[inline]
-    pub fn receive(&mut self, span: Interval, pieces: &Pieces) -> Received {
+    pub fn receive(&mut self, span: StreamRange, pieces: &MessageTags) -> StreamEffect {
         if span.end <= self.next {
-            return Received::Duplicate;
+            return StreamEffect::Duplicate;
         }
         self.note(span.start, pieces);
         if span.start > self.next {
@@ -70,14 +68,14 @@ impl Incoming {
         }
         self.next = span.end;
         if self.beyond.is_empty() {
-            return Received::InOrder;
+            return StreamEffect::InOrder;
         }
         self.join();
-        Received::FilledGap
+        StreamEffect::FilledGap
     }
 
-    /// Remembers the messages of a packet.
-    fn note(&mut self, start: u64, pieces: &Pieces) {
+    /// Records the messages of a packet.
+    fn note(&mut self, start: u64, pieces: &MessageTags) {
         let mut start = start.saturating_sub(u64::from(pieces.offset));
         for &piece in pieces.as_slice() {
             let end = start + u64::from(piece.length);
@@ -96,10 +94,10 @@ impl Incoming {
         }
     }
 
-    /// A span beyond a gap, merged with those that it touches.
-    fn insert(&mut self, span: Interval) -> Received {
+    /// Adds a range beyond a gap, merged with those that it touches.
+    fn insert(&mut self, span: StreamRange) -> StreamEffect {
         if self.beyond.iter().any(|it| it.start <= span.start && span.end <= it.end) {
-            return Received::Duplicate;
+            return StreamEffect::Duplicate;
         }
         let mut merged = span;
         self.beyond.retain(|it| {
@@ -111,19 +109,19 @@ impl Incoming {
             !touches
         });
         self.beyond.insert(0, merged);
-        Received::OutOfOrder
+        StreamEffect::OutOfOrder
     }
 
-    /// The prefix takes in what it reaches.
+    /// Extends the prefix by the ranges that it reaches.
     fn join(&mut self) {
         while let Some(at) = self.beyond.iter().position(|it| it.start <= self.next) {
             self.next = self.next.max(self.beyond.remove(at).end);
         }
     }
 
-    /// The next message that is there as a whole leaves.
+    /// Removes and returns the next message, if it is complete.
     #[inline]
-    pub fn complete(&mut self) -> Option<Piece> {
+    pub fn complete(&mut self) -> Option<MessageTag> {
         let &(start, piece) = self.known.front()?;
         let end = start + u64::from(piece.length);
         if end > self.next {
@@ -134,7 +132,7 @@ impl Incoming {
         Some(piece)
     }
 
-    /// True when a message has begun or bytes wait beyond a gap.
+    /// Whether a message has started or bytes wait beyond a gap.
     pub fn is_busy(&self) -> bool {
         !self.known.is_empty() || !self.beyond.is_empty()
     }
@@ -143,34 +141,34 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::stream::Outgoing;
+    use crate::transport::stream::OutboundStream;
     use homa_proto::{MessageId, MessageKind};
 
-    fn span(start: u64, end: u64) -> Interval {
-        Interval { start, end }
+    fn span(start: u64, end: u64) -> StreamRange {
+        StreamRange { start, end }
     }
 
     #[test]
     fn the_latest_interval_comes_first_and_neighbours_merge() {
-        let mut incoming = Incoming::default();
+        let mut incoming = InboundStream::default();
         for (start, end) in [(10, 20), (40, 50), (60, 70), (20, 30)] {
-            let what = incoming.receive(span(start, end), &Pieces::NONE);
-            assert_eq!(what, Received::OutOfOrder);
+            let what = incoming.receive(span(start, end), &MessageTags::NONE);
+            assert_eq!(what, StreamEffect::OutOfOrder);
         }
         assert_eq!(incoming.beyond(), [span(10, 30), span(60, 70), span(40, 50)]);
-        assert_eq!(incoming.receive(span(12, 28), &Pieces::NONE), Received::Duplicate);
-        assert_eq!(incoming.receive(span(0, 10), &Pieces::NONE), Received::FilledGap);
+        assert_eq!(incoming.receive(span(12, 28), &MessageTags::NONE), StreamEffect::Duplicate);
+        assert_eq!(incoming.receive(span(0, 10), &MessageTags::NONE), StreamEffect::FilledGap);
         assert_eq!((incoming.next(), incoming.beyond().len()), (30, 2));
     }
 
     #[test]
-    fn messages_come_whole_once_and_in_order_whatever_the_network_does() {
+    fn messages_arrive_whole_once_and_in_order_despite_faults() {
         arbtest::arbtest(|u| {
-            let mut out = Outgoing::default();
+            let mut out = OutboundStream::default();
             let count = u.int_in_range(1..=8)?;
             for number in 1..=count {
                 let length = u.int_in_range(1..=400)?;
-                let piece = Piece { number, length, port: 0, kind: MessageKind::OneWay };
+                let piece = MessageTag { number, length, port: 0, kind: MessageKind::OneWay };
                 out.push(piece, MessageId(number));
             }
             let mut packets = Vec::new();
@@ -180,7 +178,7 @@ mod tests {
                 packets.push((at, len));
                 at += u64::from(len);
             }
-            let (mut incoming, mut delivered) = (Incoming::default(), Vec::new());
+            let (mut incoming, mut delivered) = (InboundStream::default(), Vec::new());
             while !packets.is_empty() {
                 let index = u.choose_index(packets.len())?;
                 let (at, len) = packets[index];

@@ -1,26 +1,26 @@
-//! The sending side of a stream: messages in their order, kept until they are acknowledged.
+//! The sending side of a stream: messages in order, kept until they are acknowledged.
 //!
-//! Invariant: messages touch; the first one kept ends after everything acknowledged, the last one
-//! at [`Outgoing::end`].
+//! Invariant: messages are contiguous. The first message kept ends after the acknowledged prefix,
+//! and the last one ends at [`OutboundStream::end`].
 
 use std::collections::VecDeque;
 
 use homa_proto::MessageId;
 
-use super::{MAX_PIECES, Piece, Pieces};
+use super::{MAX_TAGS, MessageTag, MessageTags};
 
-/// A message on its way.
+/// A message that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct StreamMessage {
     /// Its first byte in the stream.
     pub start: u64,
-    /// As packets name it.
-    pub piece: Piece,
-    /// As the application knows it.
+    /// Its description in packets.
+    pub piece: MessageTag,
+    /// Its id at the application.
     pub id: MessageId,
 }
 
-impl Message {
+impl StreamMessage {
     fn end(&self) -> u64 {
         self.start + u64::from(self.piece.length)
     }
@@ -28,26 +28,26 @@ impl Message {
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub struct Outgoing {
-    messages: VecDeque<Message>,
+pub struct OutboundStream {
+    messages: VecDeque<StreamMessage>,
     end: u64,
 }
 
-impl Outgoing {
-    /// A message joins the end.
-    pub fn push(&mut self, piece: Piece, id: MessageId) {
-        let message = Message { start: self.end, piece, id };
+impl OutboundStream {
+    /// Appends a message.
+    pub fn push(&mut self, piece: MessageTag, id: MessageId) {
+        let message = StreamMessage { start: self.end, piece, id };
         self.end = message.end();
         self.messages.push_back(message);
     }
 
-    /// The end of the last message: bytes ever written.
+    /// The end of the last message, which is the number of bytes ever written.
     #[inline]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Where in the queue the message of a byte is.
+    /// Index in the queue of the message that holds a byte.
     fn index(&self, at: u64) -> usize {
         match self.messages.front() {
             Some(first) if at < first.end() => 0,
@@ -55,25 +55,25 @@ impl Outgoing {
         }
     }
 
-    /// The message of a byte that is not acknowledged, and the bytes of it before that one.
+    /// The message that holds an unacknowledged byte, and the byte's offset in the message.
     #[inline]
-    pub fn at(&self, at: u64) -> Option<(Piece, u32)> {
+    pub fn at(&self, at: u64) -> Option<(MessageTag, u32)> {
         let message = self.messages.get(self.index(at))?;
         Some((message.piece, (at - message.start) as u32))
     }
 
-    /// How many bytes from `at` a packet may hold that has room for `room`.
+    /// How many bytes from `at` on fit in a packet with space for `room` bytes.
     #[inline]
     pub fn span(&self, at: u64, room: u32) -> u32 {
         let left = (self.end - at).min(u64::from(room));
-        let last = self.messages.get(self.index(at) + MAX_PIECES - 1);
+        let last = self.messages.get(self.index(at) + MAX_TAGS - 1);
         last.map_or(left, |last| left.min(last.end() - at)) as u32
     }
 
-    /// The messages of a span.
+    /// The messages in a range.
     #[inline]
-    pub fn pieces(&self, at: u64, len: u32) -> Pieces {
-        let mut pieces = Pieces::NONE;
+    pub fn pieces(&self, at: u64, len: u32) -> MessageTags {
+        let mut pieces = MessageTags::NONE;
         let end = at + u64::from(len);
         let first = self.index(at);
         for message in self.messages.range(first.min(self.messages.len())..) {
@@ -88,24 +88,24 @@ impl Outgoing {
         pieces
     }
 
-    /// The first message all of whose bytes lie before `una` leaves.
+    /// Removes and returns the first message, if all its bytes lie before `una`.
     #[inline]
-    pub fn release(&mut self, una: u64) -> Option<Message> {
+    pub fn release(&mut self, una: u64) -> Option<StreamMessage> {
         self.messages.front().filter(|message| message.end() <= una)?;
         self.messages.pop_front()
     }
 
-    /// Everything that is left, acknowledged or not.
-    pub fn drain(&mut self) -> impl Iterator<Item = Message> {
+    /// Removes and returns all messages, acknowledged or not.
+    pub fn drain(&mut self) -> impl Iterator<Item = StreamMessage> {
         self.messages.drain(..)
     }
 
-    /// Messages not wholly acknowledged.
+    /// Messages that are not wholly acknowledged.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// True when every message is acknowledged.
+    /// Whether every message is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
     use homa_proto::MessageKind;
 
-    fn stream(lengths: &[u32]) -> Outgoing {
-        let mut out = Outgoing::default();
+    fn stream(lengths: &[u32]) -> OutboundStream {
+        let mut out = OutboundStream::default();
         for (number, &length) in (1..).zip(lengths) {
-            let piece = Piece { number, length, port: 0, kind: MessageKind::OneWay };
+            let piece = MessageTag { number, length, port: 0, kind: MessageKind::OneWay };
             out.push(piece, MessageId(number));
         }
         out

@@ -1,4 +1,4 @@
-//! Who has something to send: levels from 7 down, round-robin within a level.
+//! Connections with data to send: levels from 7 down, round-robin within a level.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ const LEVELS: usize = 8;
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub struct Ready {
+pub struct ReadyQueue {
     levels: [VecDeque<Key>; LEVELS],
-    /// Bit per level that has somebody.
+    /// One bit for each level that is not empty.
     occupied: u8,
 }
 
-impl Ready {
-    /// Joins the end of a level, 0 to 7.
+impl ReadyQueue {
+    /// Appends to a level, 0 to 7.
     #[inline]
     pub fn push(&mut self, level: u8, key: Key) {
         let level = usize::from(level) % LEVELS;
@@ -24,7 +24,7 @@ impl Ready {
         self.occupied |= 1 << level;
     }
 
-    /// The first of the highest of these levels leaves.
+    /// Removes and returns the first connection of the highest non-empty level among `levels`.
     #[inline]
     pub fn pop(&mut self, levels: u8) -> Option<Key> {
         let level = 7_u32.checked_sub((self.occupied & levels).leading_zeros())? as usize;
@@ -35,7 +35,7 @@ impl Ready {
         first
     }
 
-    /// True when nobody is ready.
+    /// Whether no connection is ready.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.occupied == 0
@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn high_levels_first_and_turns_within_a_level() {
+    fn high_levels_go_first_and_one_level_is_round_robin() {
         let key = |slot| Key { slot, generation: 0 };
-        let mut ready = Ready::default();
+        let mut ready = ReadyQueue::default();
         for (level, slot) in [(0, 1), (7, 2), (0, 3), (7, 4), (3, 5)] {
             ready.push(level, key(slot));
         }

@@ -1,35 +1,35 @@
-//! A slab whose slots remember how often they were used, so that a stale key is refused.
+//! A table whose slots count their users, so that a stale key is refused.
 
-/// Names an entry.
+/// Names an entry of a [`KeyedTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Slot.
+    /// Index of the slot.
     pub slot: u32,
-    /// Users of the slot before this one.
+    /// How many entries the slot had before.
     pub generation: u32,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct TableSlot<T> {
     generation: u32,
     value: Option<T>,
 }
 
 /// See the module's description.
 #[derive(Debug)]
-pub struct Table<T> {
-    slots: Vec<Slot<T>>,
+pub struct KeyedTable<T> {
+    slots: Vec<TableSlot<T>>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for KeyedTable<T> {
     fn default() -> Self {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Table<T> {
-    /// The key that the next [`Table::insert`] will give.
+impl<T> KeyedTable<T> {
+    /// The key that the next [`KeyedTable::insert`] will give.
     pub fn next_key(&self) -> Key {
         match self.free.last() {
             Some(&slot) => Key { slot, generation: self.slots[slot as usize].generation },
@@ -37,38 +37,38 @@ impl<T> Table<T> {
         }
     }
 
-    /// Enters a value.
+    /// Adds an entry.
     pub fn insert(&mut self, value: T) -> Key {
         let key = self.next_key();
         match self.free.pop() {
             Some(slot) => self.slots[slot as usize].value = Some(value),
-            None => self.slots.push(Slot { generation: 0, value: Some(value) }),
+            None => self.slots.push(TableSlot { generation: 0, value: Some(value) }),
         }
         key
     }
 
-    /// The value of a key that is still valid.
+    /// The entry of a key that is still valid.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.slot as usize)?;
         slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
-    /// The value of a key that is still valid, to change it.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.slot as usize)?;
         slot.value.as_mut().filter(|_| slot.generation == key.generation)
     }
 
-    /// The key of whoever is in a slot.
+    /// The key of the entry in a slot, if the slot is used.
     #[inline]
     pub fn key_at(&self, slot: u32) -> Option<Key> {
         let found = self.slots.get(slot as usize)?;
         found.value.as_ref().map(|_| Key { slot, generation: found.generation })
     }
 
-    /// Takes an entry out.
+    /// Removes an entry and returns it.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let slot = &mut self.slots[key.slot as usize];
@@ -77,17 +77,17 @@ impl<T> Table<T> {
         slot.value.take()
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// True without entries.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All entries, by slot.
+    /// All entries, in order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         (0..).zip(&self.slots).filter_map(|(slot, entry)| {
             let key = Key { slot, generation: entry.generation };
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_key_outlives_its_entry_and_is_refused() {
-        let mut table = Table::default();
+        let mut table = KeyedTable::default();
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!(table.remove(a), Some('a'));
         assert_eq!((table.remove(a), table.get(a)), (None, None));

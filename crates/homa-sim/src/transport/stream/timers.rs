@@ -1,10 +1,10 @@
 //! One deadline for a host with any number of connections.
 //!
-//! A heap with lazy deletion: an entry says that somebody has to be looked at by then. Whoever
-//! moves a timer to a later time leaves its entry, which fires early and is armed anew; so a
-//! retransmission timer that is restarted by every acknowledgement costs an entry per timeout, not
-//! per acknowledgement. Invariant: for whoever has a timer there is an entry at or before it, of
-//! which [`Timers::arm`]'s `armed` knows. Equal times fire in the order of keys.
+//! A heap with lazy deletion: an entry says when an owner has to be checked. If a timer moves to a
+//! later time, its entry stays, fires early and is then armed again. A retransmission timer that
+//! every acknowledgement restarts therefore costs an entry per timeout rather than one per
+//! acknowledgement. Invariant: for each running timer there is an entry at or before its time,
+//! recorded in the `armed` of [`Timers::arm`]. Entries of equal time fire in the order of keys.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,8 +24,8 @@ impl<K: Ord> Default for Timers<K> {
 }
 
 impl<K: Ord + Copy> Timers<K> {
-    /// Sees to it that `who` fires at `due` at the latest. `armed` is the time of its earliest
-    /// entry, [`Time::MAX`] without one.
+    /// Ensures that `who` fires at `due` or earlier. `armed` is the time of its earliest entry, or
+    /// [`Time::MAX`] if it has none.
     #[inline]
     pub fn arm(&mut self, due: Time, who: K, armed: &mut Time) {
         if due < *armed {
@@ -34,7 +34,7 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// An entry that is due, and its time.
+    /// Removes an entry that is due, with its time.
     pub fn fire(&mut self, now: Time) -> Option<(Time, K)> {
         self.heap.peek().filter(|Reverse((at, _))| *at <= now)?;
         self.heap.pop().map(|Reverse(entry)| entry)
@@ -46,12 +46,12 @@ impl<K: Ord + Copy> Timers<K> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// True without entries.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_is_moved_to_a_later_time_needs_no_second_entry() {
+    fn a_timer_that_moves_to_a_later_time_needs_no_new_entry() {
         let (mut timers, mut armed) = (Timers::default(), Time::MAX);
         for due in [9, 12, 15] {
             timers.arm(Time(due), 'a', &mut armed);

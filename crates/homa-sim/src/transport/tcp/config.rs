@@ -1,4 +1,4 @@
-//! Parameters of the TCP hosts. Studies differ in nearly all of them, so that none is a constant.
+//! Parameters of the TCP hosts. None is a constant, because studies differ in nearly all of them.
 
 use homa_proto::Duration;
 
@@ -11,7 +11,7 @@ pub const HEADERS: u32 = 20 + 20;
 /// The time stamps option with its padding (RFC 7323 §3), bytes.
 pub const TIMESTAMPS: u32 = 12;
 
-/// Which algorithm governs the congestion window.
+/// The algorithm that controls the congestion window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// Slow start and congestion avoidance (RFC 5681).
@@ -28,7 +28,7 @@ pub enum Algorithm {
 /// Retransmission timer (RFC 6298).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtoConfig {
-    /// Before the first measurement (§2.1).
+    /// Timeout before the first measurement (§2.1).
     pub initial: Duration,
     /// Lower bound (§2.4).
     pub min: Duration,
@@ -41,14 +41,14 @@ pub struct RtoConfig {
 /// How losses are found and repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Fast retransmit after three duplicates; without it only the timer finds losses, and
-    /// receivers tolerate any reordering (DeTail §5).
+    /// Fast retransmit after three duplicates. Without it only the timer finds losses, so receivers
+    /// tolerate any reordering (DeTail §5).
     pub fast_retransmit: bool,
     /// New segments on the first two duplicates (RFC 3042).
     pub limited_transmit: bool,
     /// Selective acknowledgements (RFC 2018, 6675).
     pub sack: bool,
-    /// Losses by time, and tail loss probes (RFC 8985); needs `sack`.
+    /// RACK loss detection by time, and tail loss probes (RFC 8985); needs `sack`.
     pub rack: bool,
 }
 
@@ -58,7 +58,7 @@ impl Recovery {
         Self { fast_retransmit: true, limited_transmit: true, sack: false, rack: false };
     /// RFC 6675.
     pub const SACK: Self = Self { sack: true, ..Self::NEWRENO };
-    /// RFC 8985, as Linux does.
+    /// RFC 8985, as in Linux.
     pub const RACK: Self = Self { rack: true, ..Self::SACK };
     /// Timeouts only (DeTail §5).
     pub const TIMEOUTS: Self =
@@ -70,49 +70,49 @@ impl Recovery {
 pub struct TcpConfig {
     /// Congestion control.
     pub algorithm: Algorithm,
-    /// Switches may mark instead of drop: echoed until CWR and answered once per window (RFC 3168),
-    /// or as DCTCP does (RFC 8257), which needs it.
+    /// Switches may mark instead of drop. Receivers echo a mark until CWR, and senders react once
+    /// per window (RFC 3168), or both follow DCTCP (RFC 8257), which needs this option.
     pub ecn: bool,
-    /// Pure acknowledgements are marked, too, as in the ns-2 code of DCTCP and pFabric; RFC 3168
-    /// §6.1.4 forbids it.
+    /// Switches may mark pure acknowledgements, too, as in the ns-2 code of DCTCP and pFabric; RFC
+    /// 3168 §6.1.4 forbids it.
     pub ecn_on_acks: bool,
-    /// Losses.
+    /// Loss recovery.
     pub recovery: Recovery,
     /// Retransmission timer.
     pub rto: RtoConfig,
     /// Largest IP packet, bytes.
     pub mtu: u32,
-    /// Segments carry time stamps, 12 bytes (as Linux; their values are not used).
+    /// Segments carry time stamps, 12 bytes, as in Linux; their values are not used.
     pub timestamps: bool,
-    /// Which connection carries a message.
+    /// The choice of the connection that carries a message.
     pub connections: ConnectionPolicy,
-    /// Connections begin with SYN and SYN-ACK; otherwise they were opened beforehand.
+    /// Connections start with SYN and SYN-ACK; otherwise they are open from the beginning.
     pub handshake: bool,
     /// Segments in the first window (RFC 6928: 10).
     pub initial_window: u32,
-    /// Most segments by which an acknowledgement opens the window in slow start: 1 (RFC 5681), 2
-    /// (RFC 3465), any number (Linux: `u32::MAX`).
+    /// The most segments by which an acknowledgement opens the window in slow start: 1 (RFC 5681),
+    /// 2 (RFC 3465), or any number (Linux: `u32::MAX`).
     pub slow_start_limit: u32,
-    /// A connection silent for a timeout starts again from the initial window (RFC 5681 §4.1).
+    /// A connection that was idle for an RTO restarts from the initial window (RFC 5681 §4.1).
     pub idle_restart: bool,
-    /// How long an acknowledgement waits for a second segment (RFC 5681 §4.2); `None`: every
-    /// segment is acknowledged at once.
+    /// How long an acknowledgement waits for a second segment (RFC 5681 §4.2). If `None`, every
+    /// segment is acknowledged immediately.
     pub delayed_ack: Option<Duration>,
-    /// Receivers offer this many bytes beyond what is there in order.
+    /// Receivers offer this many bytes beyond the in-order prefix.
     pub receive_window: u32,
-    /// Bytes sent and not acknowledged that a sender keeps.
+    /// The most unacknowledged bytes that a sender keeps.
     pub send_buffer: u32,
-    /// Which level a packet has.
+    /// How packets get their levels.
     pub priorities: Priorities,
     /// Level of pure acknowledgements.
     pub ack_priority: u8,
-    /// Consecutive timeouts after which a connection is given up (RFC 1122 §4.2.3.5: R2).
+    /// A connection is given up after this many consecutive timeouts (RFC 1122 §4.2.3.5: R2).
     pub max_timeouts: u32,
 }
 
 impl TcpConfig {
-    /// The RFCs' TCP: NewReno without options over one connection per client and server, minimum
-    /// timeout 1 s, everything at one level.
+    /// TCP as in the RFCs: NewReno without options, one connection per client and server, minimum
+    /// RTO 1 s, all packets at one level.
     pub fn newreno() -> Self {
         Self {
             algorithm: Algorithm::NewReno,
@@ -141,8 +141,8 @@ impl TcpConfig {
         }
     }
 
-    /// TCP as Linux runs it by default: CUBIC, SACK, RACK-TLP, time stamps, timeouts from 200 ms
-    /// on, acknowledgements delayed by 40 ms.
+    /// TCP with the defaults of Linux: CUBIC, SACK, RACK-TLP, time stamps, a minimum RTO of 200 ms,
+    /// acknowledgements delayed by 40 ms.
     pub fn linux() -> Self {
         let newreno = Self::newreno();
         Self {
@@ -156,7 +156,7 @@ impl TcpConfig {
         }
     }
 
-    /// DCTCP as Linux runs it: the same with RFC 8257.
+    /// DCTCP as in Linux: the same with RFC 8257.
     pub fn dctcp() -> Self {
         let algorithm = Algorithm::Dctcp { gain: 1.0 / 16.0 };
         Self { algorithm, ecn: true, ecn_on_acks: true, ..Self::linux() }
@@ -168,12 +168,12 @@ impl TcpConfig {
         self.mtu.saturating_sub(HEADERS + options).max(1)
     }
 
-    /// Bytes that may be sent and not acknowledged whatever the congestion window is.
+    /// The limit on unacknowledged bytes, whatever the congestion window.
     pub fn flight_limit(&self) -> u32 {
         self.receive_window.min(self.send_buffer).max(self.mss())
     }
 
-    /// Most that a receiver delays an acknowledgement.
+    /// The longest delay of an acknowledgement at a receiver.
     pub fn longest_ack_delay(&self) -> Duration {
         self.delayed_ack.unwrap_or(Duration::ZERO)
     }

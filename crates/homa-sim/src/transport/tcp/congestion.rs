@@ -1,4 +1,4 @@
-//! The congestion window, and the algorithms that move it behind one dispatch per acknowledgement.
+//! The congestion window and the algorithms that control it, with one dispatch per acknowledgement.
 
 use homa_proto::{Duration, Time};
 
@@ -7,9 +7,9 @@ use super::cubic::Cubic;
 use super::dctcp::Dctcp;
 use super::reno;
 
-/// See RFC 5681 §2; both in bytes.
+/// Window and threshold of RFC 5681 §2, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct CongestionWindow {
     /// Congestion window.
     pub cwnd: u32,
     /// Slow start threshold.
@@ -18,14 +18,14 @@ pub struct Window {
     pub credit: u32,
 }
 
-impl Window {
-    /// That of a new connection (RFC 5681 §3.1: the threshold arbitrarily high).
+impl CongestionWindow {
+    /// The window of a new connection (RFC 5681 §3.1: the threshold is arbitrarily high).
     pub fn new(config: &TcpConfig) -> Self {
         let cwnd = config.initial_window.max(1).saturating_mul(config.mss());
         Self { cwnd, ssthresh: u32::MAX, credit: 0 }
     }
 
-    /// True below the threshold.
+    /// Whether the window is below the threshold.
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
@@ -34,7 +34,7 @@ impl Window {
 /// An acknowledgement that opens the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// When it came.
+    /// When it arrived.
     pub now: Time,
     /// Bytes that it acknowledges.
     pub bytes: u32,
@@ -42,11 +42,11 @@ pub struct Acked {
     pub srtt: Duration,
     /// Payload bytes of a full segment.
     pub mss: u32,
-    /// Most segments in slow start.
+    /// The most segments by which it may open the window in slow start.
     pub slow_start_limit: u32,
 }
 
-/// See the module's description.
+/// A congestion control algorithm with its state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CongestionControl {
     /// RFC 5681.
@@ -58,7 +58,7 @@ pub enum CongestionControl {
 }
 
 impl CongestionControl {
-    /// At the start of a connection.
+    /// The state at the start of a connection.
     pub fn new(algorithm: Algorithm) -> Self {
         match algorithm {
             Algorithm::NewReno => Self::NewReno,
@@ -67,8 +67,8 @@ impl CongestionControl {
         }
     }
 
-    /// Every acknowledgement: `(ack, next)` is what it says and what was sent, `(bytes, marked)`
-    /// what it newly acknowledges and whether it echoes congestion.
+    /// Every acknowledgement passes here. `ack` is its number and `next` the first byte not sent
+    /// yet; `bytes` are newly acknowledged, and `marked` tells whether it echoes congestion.
     #[inline]
     pub fn observe(&mut self, (ack, next): (u64, u64), (bytes, marked): (u32, bool)) {
         if let Self::Dctcp(dctcp) = self {
@@ -76,9 +76,9 @@ impl CongestionControl {
         }
     }
 
-    /// The window was used and is acknowledged: it grows.
+    /// The window was used up and is acknowledged, so it grows.
     #[inline]
-    pub fn grow(&mut self, window: &mut Window, acked: &Acked) {
+    pub fn grow(&mut self, window: &mut CongestionWindow, acked: &Acked) {
         let left = reno::slow_start(window, acked);
         if left == 0 {
             return;
@@ -89,8 +89,8 @@ impl CongestionControl {
         }
     }
 
-    /// A loss was found with `flight` bytes under way: sets the threshold.
-    pub fn on_loss(&mut self, window: &mut Window, flight: u32, mss: u32) {
+    /// A loss was found with `flight` bytes in flight: sets the threshold.
+    pub fn on_loss(&mut self, window: &mut CongestionWindow, flight: u32, mss: u32) {
         window.ssthresh = match self {
             Self::NewReno | Self::Dctcp(_) => reno::halved(flight, mss),
             Self::Cubic(cubic) => cubic.reduced(window.cwnd, flight, mss),
@@ -98,8 +98,8 @@ impl CongestionControl {
         window.credit = 0;
     }
 
-    /// Congestion was echoed, at most once per window (RFC 3168 §6.1.2, RFC 8257 §3.3).
-    pub fn on_mark(&mut self, window: &mut Window, mss: u32) {
+    /// Reacts to an echo of congestion, at most once per window (RFC 3168 §6.1.2, RFC 8257 §3.3).
+    pub fn on_mark(&mut self, window: &mut CongestionWindow, mss: u32) {
         window.ssthresh = match self {
             Self::NewReno => reno::halved(window.cwnd, mss),
             Self::Cubic(cubic) => cubic.reduced(window.cwnd, window.cwnd, mss),
@@ -109,14 +109,14 @@ impl CongestionControl {
         window.credit = 0;
     }
 
-    /// The retransmission timer expired, after [`CongestionControl::on_loss`] the first time.
+    /// The RTO expired; called after [`CongestionControl::on_loss`] if it is the first time.
     pub fn on_timeout(&mut self) {
         if let Self::Cubic(cubic) = self {
             cubic.on_timeout();
         }
     }
 
-    /// Nothing was sent for a while.
+    /// The connection sent nothing for a while.
     pub fn on_idle(&mut self, idle: Duration) {
         if let Self::Cubic(cubic) = self {
             cubic.on_idle(idle);

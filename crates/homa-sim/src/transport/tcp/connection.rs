@@ -1,4 +1,4 @@
-//! One end of a connection: a stream each way, and how it opens and closes.
+//! One end of a connection: a stream in each direction, opening and closing.
 //!
 //! ```text
 //!            SYN sent                    SYN-ACK                     own FIN acknowledged,
@@ -6,27 +6,27 @@
 //! (server)  ─ SYN, or the first segment without handshake ─▶ Open    peer's stream complete
 //! ```
 //!
-//! RFC 9293 with fewer states: who forgot a connection answers its late segments with RST, which
-//! takes the place of TIME-WAIT, because names are never used twice.
+//! RFC 9293 with fewer states: an end that forgot a connection answers its late segments with RST.
+//! This replaces TIME-WAIT, because names are never reused.
 
 use homa_proto::Time;
 
 use crate::topology::HostId;
-use crate::transport::Arrival;
-use crate::transport::stream::{Name, Outgoing, Pieces, Received};
+use crate::transport::PacketMeta;
+use crate::transport::stream::{ConnectionName, MessageTags, OutboundStream, StreamEffect};
 
 use super::config::TcpConfig;
 use super::priorities::Priorities;
 use super::receiver::{Receiver, Reply};
 use super::segment::{Flags, Sacks, Segment};
-use super::sender::{Choice, Sender};
+use super::sender::{NextSegment, Sender};
 
-/// Where a connection is with its opening.
+/// The state of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// SYN is to be sent, or was: again at `due`.
+enum OpeningState {
+    /// The SYN should be sent, or was sent and is repeated at `due`.
     Opening { due: Time, sent: bool },
-    /// Streams flow.
+    /// Streams can carry data.
     Open,
 }
 
@@ -35,66 +35,66 @@ enum State {
 pub struct Connection {
     /// The other end.
     pub peer: HostId,
-    /// As both ends know it.
-    pub name: Name,
+    /// The connection's name, the same at both ends.
+    pub name: ConnectionName,
     /// This end opened it.
     pub is_client: bool,
-    /// Where it is in the server's table, as far as this end knows.
+    /// Its slot in the server's table, as far as this end knows.
     pub server_slot: u32,
-    /// What the application sends.
-    pub out: Outgoing,
-    /// How it is sent.
+    /// The stream to the other end.
+    pub out: OutboundStream,
+    /// Loss recovery and congestion control of that stream.
     pub sender: Sender,
-    /// What comes.
+    /// The stream from the other end.
     pub receiver: Receiver,
-    /// Class of its messages.
+    /// Priority class of its messages.
     pub class: u8,
     /// The level that the application chose for it.
     pub level: Option<u8>,
-    /// Times that its retransmission timer expired.
+    /// How often its RTO expired.
     pub timeouts: u32,
-    /// Requests that came or went over it and are not answered.
+    /// Requests, in either direction, without a response.
     pub open_requests: u32,
-    /// It waits for the link.
+    /// It is listed as ready to send.
     pub listed: bool,
-    /// Its earliest entry among the timers.
+    /// Its earliest entry in the timers.
     pub armed: Time,
-    state: State,
-    /// Our stream ends behind what is written.
+    state: OpeningState,
+    /// The stream ends after the bytes written so far.
     closing: bool,
-    /// Something came from the other end.
-    heard: bool,
-    /// Timeouts since it did.
+    /// A segment of the other end has arrived.
+    received_any: bool,
+    /// Timeouts since the last one arrived.
     silent_timeouts: u32,
 }
 
-/// Who is at the two ends.
+/// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// The other end.
     pub peer: HostId,
-    /// As both ends know it.
-    pub name: Name,
+    /// The connection's name, the same at both ends.
+    pub name: ConnectionName,
     /// This end opened it.
     pub is_client: bool,
-    /// Where it is in the server's table, if that is known.
+    /// Its slot in the server's table, if that is known.
     pub server_slot: u32,
 }
 
 impl Connection {
-    /// A connection of whose segments none was sent.
+    /// A connection before its first segment.
     pub fn new(ends: Ends, class: u8, config: &TcpConfig) -> Self {
         let Ends { peer, name, is_client, server_slot } = ends;
         let state = match config.handshake && is_client {
-            true => State::Opening { due: Time::MAX, sent: false },
-            false => State::Open,
+            true => OpeningState::Opening { due: Time::MAX, sent: false },
+            false => OpeningState::Open,
         };
         Self {
             peer,
             name,
             is_client,
             server_slot,
-            out: Outgoing::default(),
+            out: OutboundStream::default(),
             sender: Sender::new(config),
             receiver: Receiver::default(),
             class,
@@ -105,27 +105,27 @@ impl Connection {
             armed: Time::MAX,
             state,
             closing: false,
-            heard: false,
+            received_any: false,
             silent_timeouts: 0,
         }
     }
 
-    /// The application writes nothing more.
+    /// The application will write nothing more.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Nothing waits to be sent or answered.
+    /// Whether no message waits to be acknowledged or answered.
     pub fn is_idle(&self) -> bool {
         self.out.is_empty() && self.open_requests == 0
     }
 
-    /// Both streams are complete, and the other end knows.
+    /// Whether both streams are complete, and the other end has acknowledged this.
     pub fn is_over(&self) -> bool {
         self.closing && self.sender.una > self.out.end() && self.receiver.is_finished()
     }
 
-    /// Sequence numbers that the next new segment takes.
+    /// How many sequence numbers the next new segment takes.
     #[inline]
     fn available(&self, config: &TcpConfig) -> u32 {
         let next = self.sender.next;
@@ -138,16 +138,16 @@ impl Connection {
         }
     }
 
-    /// True if [`Connection::transmit`] has something.
+    /// Whether [`Connection::transmit`] would return a segment.
     #[inline]
     pub fn can_send(&self, config: &TcpConfig) -> bool {
         match self.state {
-            State::Opening { sent, .. } => !sent,
-            State::Open => self.sender.choose(self.available(config), config).is_some(),
+            OpeningState::Opening { sent, .. } => !sent,
+            OpeningState::Open => self.sender.choose(self.available(config), config).is_some(),
         }
     }
 
-    /// The level of the segment that is sent next.
+    /// The level of the next segment.
     #[inline]
     pub fn next_level(&self, config: &TcpConfig) -> u8 {
         if let Some(level) = self.level {
@@ -157,8 +157,8 @@ impl Connection {
             return level;
         }
         let next = match self.sender.choose(self.available(config), config) {
-            Some(Choice::Again(sent)) => sent.start,
-            Some(Choice::New(_)) | None => self.sender.next,
+            Some(NextSegment::Again(sent)) => sent.start,
+            Some(NextSegment::New(_)) | None => self.sender.next,
         };
         let (length, sent) = self.out.at(next).map_or((0, 0), |(piece, at)| (piece.length, at));
         config.priorities.level(length, sent)
@@ -172,14 +172,14 @@ impl Connection {
             server_slot: self.server_slot,
             flags: flags
                 .with(Flags::SERVER, !self.is_client)
-                .with(Flags::HEARD, self.heard)
+                .with(Flags::PEER_SEEN, self.received_any)
                 .with(Flags::CHOSEN, self.level.is_some()),
             priority: self.level.unwrap_or(config.ack_priority),
             sacks: Sacks::default(),
             len: 0,
             seq: self.sender.next,
             ack: 0,
-            pieces: Pieces::NONE,
+            pieces: MessageTags::NONE,
         }
     }
 
@@ -191,29 +191,29 @@ impl Connection {
         Segment { ack, sacks, flags, ..header }
     }
 
-    /// The next segment, chosen now.
+    /// The next segment.
     #[inline]
     pub fn transmit(&mut self, now: Time, config: &TcpConfig) -> Option<Segment> {
-        if let State::Opening { sent: false, .. } = self.state {
+        if let OpeningState::Opening { sent: false, .. } = self.state {
             let due = now + self.sender.rto.timeout(&config.rto);
-            self.state = State::Opening { due, sent: true };
+            self.state = OpeningState::Opening { due, sent: true };
             return Some(self.header(Flags::SYN, config));
         }
         self.sender.wake(now, config);
         let choice = self.sender.choose(self.available(config), config)?;
         let (seq, numbers) = match choice {
-            Choice::Again(sent) => (sent.start, sent.len),
-            Choice::New(numbers) => (self.sender.next, numbers),
+            NextSegment::Again(sent) => (sent.start, sent.len),
+            NextSegment::New(numbers) => (self.sender.next, numbers),
         };
         let reduced = self.sender.sent(now, choice, config);
         let flags = Flags::default()
-            .with(Flags::RESENT, matches!(choice, Choice::Again(_)))
+            .with(Flags::RESENT, matches!(choice, NextSegment::Again(_)))
             .with(Flags::CWR, reduced)
             .with(Flags::ECT, config.ecn);
         Some(self.data((seq, numbers), flags, config))
     }
 
-    /// A segment of our stream.
+    /// A segment of the stream.
     #[inline]
     fn data(&mut self, (seq, numbers): (u64, u32), flags: Flags, config: &TcpConfig) -> Segment {
         let len = (self.out.end().saturating_sub(seq)).min(u64::from(numbers)) as u32;
@@ -226,8 +226,8 @@ impl Connection {
             let rule = config.priorities.level(first.length, segment.pieces.offset);
             segment.priority = self.level.unwrap_or(rule);
         }
-        if self.heard {
-            // What is to be acknowledged rides along.
+        if self.received_any {
+            // A data segment carries a pending acknowledgement.
             let reply = self.receiver.reply(config, false);
             segment.flags = segment.flags.with(reply.flags, true).with(Flags::ACK, true);
             (segment.ack, segment.sacks) = (reply.ack, reply.sacks);
@@ -235,15 +235,15 @@ impl Connection {
         segment
     }
 
-    /// A segment of this connection arrives; acknowledgements go to `replies`.
+    /// A segment of this connection arrives; acknowledgements are added to `replies`.
     #[inline]
     pub fn receive(
         &mut self,
-        (now, segment, arrival): (Time, &Segment, &Arrival),
+        (now, segment, arrival): (Time, &Segment, &PacketMeta),
         config: &TcpConfig,
         replies: &mut impl Extend<Segment>,
-    ) -> Option<Received> {
-        self.heard = true;
+    ) -> Option<StreamEffect> {
+        self.received_any = true;
         self.silent_timeouts = 0;
         if self.is_client {
             self.server_slot = segment.server_slot;
@@ -253,8 +253,8 @@ impl Connection {
         if segment.flags.has(Flags::SYN) {
             self.on_syn(now, config, replies);
         } else if self.is_opening() {
-            // The server's SYN-ACK was overtaken.
-            self.state = State::Open;
+            // The server's data overtook its SYN-ACK.
+            self.state = OpeningState::Open;
         }
         if segment.flags.has(Flags::ACK) && !segment.flags.has(Flags::SYN) {
             self.sender.on_ack(now, segment, config);
@@ -269,46 +269,47 @@ impl Connection {
     }
 
     fn is_opening(&self) -> bool {
-        matches!(self.state, State::Opening { .. })
+        matches!(self.state, OpeningState::Opening { .. })
     }
 
-    /// SYN at the server: answered, however often it comes. SYN-ACK at the client: it is open.
+    /// A server answers every SYN, however often it comes. At the client, SYN-ACK opens the
+    /// connection.
     fn on_syn(&mut self, now: Time, config: &TcpConfig, replies: &mut impl Extend<Segment>) {
         if !self.is_client {
             let flags = Flags::SYN.with(Flags::ACK, true);
             replies.extend([self.header(flags, config)]);
-        } else if let State::Opening { due, .. } = self.state {
+        } else if let OpeningState::Opening { due, .. } = self.state {
             if self.sender.rto.timeouts() == 0 {
-                // RFC 6298 §2.2: the first round trip. It began a timeout before `due`.
-                let began = due.since(Time::ZERO) - self.sender.rto.timeout(&config.rto);
-                self.sender.rto.sample(now.since(Time(began.0)));
+                // RFC 6298 §2.2: the first round trip. It started one RTO before `due`.
+                let started = due.since(Time::ZERO) - self.sender.rto.timeout(&config.rto);
+                self.sender.rto.sample(now.since(Time(started.0)));
             }
-            self.state = State::Open;
+            self.state = OpeningState::Open;
         }
     }
 
-    /// The first of all timers; [`Time::MAX`]: none runs.
+    /// The earliest of all timers; [`Time::MAX`] if none runs.
     #[inline]
     pub fn due(&self) -> Time {
         match self.state {
-            State::Opening { due, .. } => due,
-            State::Open => self.sender.due().min(self.receiver.due()),
+            OpeningState::Opening { due, .. } => due,
+            OpeningState::Open => self.sender.due().min(self.receiver.due()),
         }
     }
 
-    /// Acts on timers that are due. False when the other end is given up.
+    /// Handles timers that are due. False if the other end is given up.
     pub fn expire(
         &mut self,
         now: Time,
         config: &TcpConfig,
         replies: &mut impl Extend<Segment>,
     ) -> bool {
-        if let State::Opening { due, sent: true } = self.state {
+        if let OpeningState::Opening { due, sent: true } = self.state {
             if due <= now {
-                self.sender.rto.back_off();
+                self.sender.rto.backoff();
                 self.silent_timeouts += 1;
                 self.timeouts += 1;
-                self.state = State::Opening { due: Time::MAX, sent: false };
+                self.state = OpeningState::Opening { due: Time::MAX, sent: false };
             }
             return self.silent_timeouts <= config.max_timeouts;
         }
@@ -325,7 +326,7 @@ impl Connection {
     }
 }
 
-/// Tells the sender of a segment that there is no such connection.
+/// An RST that tells the sender of a segment that the connection does not exist.
 pub fn reset(segment: &Segment, from: HostId, priority: u8) -> Segment {
     let from_server = !segment.flags.has(Flags::SERVER);
     Segment {
@@ -336,7 +337,7 @@ pub fn reset(segment: &Segment, from: HostId, priority: u8) -> Segment {
         len: 0,
         seq: 0,
         ack: 0,
-        pieces: Pieces::NONE,
+        pieces: MessageTags::NONE,
         ..*segment
     }
 }

@@ -1,12 +1,12 @@
-//! The sender of DCTCP (RFC 8257 §3.3): the fraction of bytes that met a mark, smoothed, says by
-//! how much the window shrinks. The receiver's part is in `receiver`.
+//! The sender of DCTCP (RFC 8257 §3.3): the window shrinks by the smoothed fraction of marked
+//! bytes. The receiver's part is in `receiver`.
 
 /// Alpha of a connection (§3.3).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dctcp {
     alpha: f64,
     gain: f64,
-    /// When this byte is acknowledged, a window was observed.
+    /// The observation window ends when this byte is acknowledged.
     window_end: u64,
     /// Bytes acknowledged in this window.
     acked: u64,
@@ -15,12 +15,12 @@ pub struct Dctcp {
 }
 
 impl Dctcp {
-    /// At the start of a connection: alpha is 1, so that the first mark halves the window.
+    /// The state of a new connection: alpha is 1, so that the first mark halves the window.
     pub const fn new(gain: f64) -> Self {
         Self { alpha: 1.0, gain, window_end: 0, acked: 0, marked: 0 }
     }
 
-    /// The estimate of the fraction of bytes that met a mark.
+    /// The estimated fraction of bytes that were marked.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -40,7 +40,7 @@ impl Dctcp {
         (self.window_end, self.acked, self.marked) = (next, 0, 0);
     }
 
-    /// Step 9: the window after a mark, at least two segments as in Linux.
+    /// Step 9: the window after a mark; at least two segments, as in Linux.
     pub fn reduced(&self, cwnd: u32, mss: u32) -> u32 {
         let reduced = f64::from(cwnd) * (1.0 - self.alpha / 2.0);
         (reduced as u32).max(2 * mss)
@@ -54,10 +54,10 @@ mod tests {
     #[test]
     fn alpha_follows_the_fraction_of_marked_bytes_once_per_window() {
         let mut dctcp = Dctcp::new(1.0 / 16.0);
-        // The first acknowledgement ends the window that was empty.
+        // The first acknowledgement ends an empty window.
         dctcp.observe((1_000, 11_000), (1_000, false));
         assert_eq!(dctcp.alpha(), 15.0 / 16.0);
-        // Four of the next ten segments are marked; the window ends beyond byte 11,000.
+        // Four of the next ten segments are marked; the window ends after byte 11,000.
         for segment in 2..=11 {
             dctcp.observe((segment * 1_000, 21_000), (1_000, segment > 7));
             assert_eq!(dctcp.alpha(), 15.0 / 16.0);

@@ -3,23 +3,25 @@
 //! | module | rules |
 //! |---|---|
 //! | [`config`] | every parameter |
-//! | [`segment`] | what travels |
-//! | [`connection`] | opening, closing, one stream each way (RFC 9293) |
-//! | [`sender`] | acknowledgements, losses, what is sent next (RFC 5681, 6582, 3042, 3168) |
-//! | [`scoreboard`] | what is under way (RFC 6675) |
-//! | [`rack`] | losses by time, probes of the tail (RFC 8985) |
+//! | [`segment`] | the packets |
+//! | [`connection`] | opening, closing, one stream in each direction (RFC 9293) |
+//! | [`sender`] | acknowledgements, losses, the next segment (RFC 5681, 6582, 3042, 3168) |
+//! | [`scoreboard`] | bytes in flight (RFC 6675) |
+//! | [`rack`] | losses by time, tail loss probes (RFC 8985) |
 //! | [`rto`] | the retransmission timeout (RFC 6298) |
 //! | [`congestion`], [`reno`], [`cubic`], [`dctcp`] | the window (RFC 5681, 9438, 8257) |
 //! | [`receiver`] | delayed and selective acknowledgements, echoes (RFC 2018, 3168, 8257) |
 //! | [`priorities`] | levels by application, or by bytes sent (PIAS §4.1) |
 //!
-//! Acknowledgements leave before data; connections whose next segments have the same level take
-//! turns, higher levels go first, as in a network interface with the switches' queues (PIAS's ns-2
-//! scripts have them at hosts, too). Nagle's algorithm is off.
-//! An incoming message is named by its RPC's number, which is unique with its peer and kind.
-//! Invariants: a connection that can send is listed, one with a timer has an entry at or before it:
-//! `wake` after every input sees to both. Left out: urgent data, window scaling and probes
-//! (applications take everything at once), path MTU discovery, segmentation in the NIC.
+//! Acknowledgements leave before data. Connections whose next segments have the same level take
+//! turns, and higher levels go first, as if the NIC had the switches' queues (PIAS's ns-2 scripts
+//! have them at hosts, too). Nagle's algorithm is off. An incoming message has the number of its
+//! RPC as its id, which is unique for its peer and kind.
+//!
+//! Invariants: a connection that can send is listed, and one with a timer has an entry at or before
+//! its time; `wake` restores both after every input. Left out: urgent data, window scaling and
+//! window probes (applications take all bytes immediately), path MTU discovery, segmentation in the
+//! NIC.
 
 pub mod config;
 pub mod congestion;
@@ -49,18 +51,19 @@ use homa_workload::rng::Rng;
 use crate::topology::HostId;
 
 use super::stream::{
-    Call, Calls, Key, Name, Names, Piece, Pools, Ready, Received, Served, Table, Timers,
+    Calls, ConnectionName, ConnectionNames, Key, KeyedTable, MessageTag, Pools, ReadyQueue, Served,
+    ServedCall, StreamEffect, Timers,
 };
-use super::{Arrival, Content, DataContent, Label, Timeouts, Transport};
+use super::{DataContent, Label, PacketContent, PacketMeta, Timeouts, Transport};
 
 use config::TcpConfig;
 use connection::{Connection, Ends, reset};
 use segment::{Flags, Segment};
 
-/// Not known.
+/// An unknown slot.
 const NOWHERE: u32 = u32::MAX;
 
-/// Who a timer is for.
+/// The owner of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Connection(Key),
@@ -68,22 +71,22 @@ enum Timer {
     Call(u32),
 }
 
-/// A host. See the module's description.
+/// A host; see the module's description.
 #[derive(Debug)]
 pub struct Tcp {
     config: Arc<TcpConfig>,
-    /// Counts restarts.
+    /// Incremented at each restart.
     life: u32,
-    connections: Table<Connection>,
-    names: Names,
+    connections: KeyedTable<Connection>,
+    names: ConnectionNames,
     pools: Pools,
     calls: Calls,
-    ready: Ready,
+    ready: ReadyQueue,
     timers: Timers<Timer>,
     /// Acknowledgements and resets that wait for the link.
     control: VecDeque<Segment>,
     events: VecDeque<Event>,
-    /// Segments with bytes that were there before, or of no connection.
+    /// Segments whose bytes had all arrived before, or that belong to no connection.
     refused: u64,
     timeouts: Timeouts,
     /// Levels that may not leave (priority flow control), as bits.
@@ -91,16 +94,16 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// A host in its `life`-th life; what is drawn depends on the seed and the host.
+    /// A host in its `life`-th life; its random choices depend on the seed and the host.
     pub fn new(config: Arc<TcpConfig>, host: HostId, (life, seed): (u32, u64)) -> Self {
         Self {
             config,
             life,
-            connections: Table::default(),
-            names: Names::default(),
+            connections: KeyedTable::default(),
+            names: ConnectionNames::default(),
             pools: Pools::new(Rng::stream(seed, &format!("connections of h{} #{life}", host.0))),
             calls: Calls::default(),
-            ready: Ready::default(),
+            ready: ReadyQueue::default(),
             timers: Timers::default(),
             control: VecDeque::new(),
             events: VecDeque::new(),
@@ -110,7 +113,7 @@ impl Tcp {
         }
     }
 
-    /// Connections that this host has an end of.
+    /// Connections with an end at this host.
     pub fn connections(&self) -> impl Iterator<Item = &Connection> {
         self.connections.iter().map(|(_, connection)| connection)
     }
@@ -120,10 +123,11 @@ impl Tcp {
         self.calls.len()
     }
 
-    /// The connection of a segment. There is none: whether to say so.
+    /// The connection of a segment. If there is none, the error tells whether to answer with RST.
     ///
-    /// An acknowledgement that its connection's last segments overtook finds it over. In TIME-WAIT
-    /// it would be dropped without an answer (RFC 9293 §3.10.7.4), and so it is here.
+    /// If the last segments of a connection overtake an acknowledgement, it finds the connection
+    /// over. In TIME-WAIT it would be dropped without an answer (RFC 9293 §3.10.7.4), and so it is
+    /// here.
     #[inline]
     fn find(&mut self, from: HostId, segment: &Segment) -> Result<Key, bool> {
         let unknown = Err(!segment.flags.has(Flags::RST));
@@ -148,10 +152,11 @@ impl Tcp {
             Served::Over if segment.flags.has(Flags::SYN) => Err(false),
             Served::Over => over,
             Served::New(old) => {
-                // Without a handshake, whoever has heard from us means a connection that we lost.
+                // Without a handshake, a peer that received segments from this host must mean a
+                // connection that this host lost at a restart.
                 let opens = match self.config.handshake {
                     true => segment.flags.has(Flags::SYN),
-                    false => !segment.flags.has(Flags::HEARD) && !segment.flags.has(Flags::RST),
+                    false => !segment.flags.has(Flags::PEER_SEEN) && !segment.flags.has(Flags::RST),
                 };
                 if !opens {
                     return unknown;
@@ -164,8 +169,8 @@ impl Tcp {
         }
     }
 
-    /// A client opens a connection.
-    fn accept(&mut self, from: HostId, name: Name) -> Key {
+    /// A client opens a connection, which this host accepts.
+    fn accept(&mut self, from: HostId, name: ConnectionName) -> Key {
         let server_slot = self.connections.next_key().slot;
         let ends = Ends { peer: from, name, is_client: false, server_slot };
         let key = self.connections.insert(Connection::new(ends, 0, &self.config));
@@ -173,7 +178,7 @@ impl Tcp {
         key
     }
 
-    /// Messages that are there as a whole.
+    /// Delivers messages that are complete.
     #[inline]
     fn deliver(&mut self, key: Key) {
         while let Some(connection) = self.connections.get_mut(key)
@@ -188,7 +193,7 @@ impl Tcp {
                 }
                 MessageKind::Request => {
                     connection.open_requests += 1;
-                    let call = Call { connection: key, request: piece };
+                    let call = ServedCall { connection: key, request: piece };
                     Some((0, self.calls.serve(call)))
                 }
                 MessageKind::OneWay => None,
@@ -212,7 +217,7 @@ impl Tcp {
         }
     }
 
-    /// Messages that are acknowledged as a whole; for a one-way message that was all.
+    /// Releases messages that are wholly acknowledged; a one-way message then ends.
     #[inline]
     fn release(&mut self, key: Key) {
         while let Some(connection) = self.connections.get_mut(key)
@@ -225,7 +230,8 @@ impl Tcp {
         }
     }
 
-    /// Closes our side when the other end has and is answered; forgets a connection that is over.
+    /// Closes this side if the other end has closed and has its answers; drops a connection that is
+    /// over.
     fn finish(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.receiver.is_finished() && connection.open_requests == 0 {
@@ -236,7 +242,7 @@ impl Tcp {
         }
     }
 
-    /// A connection is no more; what it should have brought fails.
+    /// Removes a connection; calls that depend on it fail.
     fn abandon(&mut self, key: Key, error: RpcError) {
         let Some(mut connection) = self.connections.remove(key) else { return };
         let was_idle = connection.is_idle();
@@ -259,7 +265,7 @@ impl Tcp {
         }
     }
 
-    /// A call fails at its client.
+    /// Fails a call at its client.
     fn fail(&mut self, number: u32, error: RpcError) {
         if let Some(waiting) = self.calls.end(number) {
             let rpc = Calls::client_handle(number);
@@ -267,7 +273,7 @@ impl Tcp {
         }
     }
 
-    /// Lists a connection that can send, and arms its timer.
+    /// Lists a connection if it can send, and arms its timer.
     #[inline]
     fn wake(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -281,7 +287,7 @@ impl Tcp {
 
     fn on_connection_timer(&mut self, now: Time, key: Key, at: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        // A later entry than its earliest: of before that was armed.
+        // The entry was replaced by an earlier one.
         if connection.armed != at {
             return;
         }
@@ -298,7 +304,7 @@ impl Tcp {
         self.wake(key);
     }
 
-    /// The first acknowledgement or reset of a level that may leave.
+    /// The first acknowledgement or reset on a level that is not paused.
     #[inline]
     fn next_control(&mut self) -> Option<Segment> {
         if self.paused == 0 {
@@ -309,12 +315,12 @@ impl Tcp {
         self.control.remove(at)
     }
 
-    /// Where bytes go of which at least one is new.
+    /// The place of received bytes, if at least one of them is new.
     #[inline]
-    fn receipt(received: Option<Received>, segment: &Segment) -> Receipt {
+    fn receipt(received: Option<StreamEffect>, segment: &Segment) -> Receipt {
         match (received, segment.pieces.first()) {
-            (Some(Received::Duplicate), _) => Receipt::Dropped(DropReason::Duplicate),
-            (Some(_), Some(Piece { number, length, .. })) => {
+            (Some(StreamEffect::Duplicate), _) => Receipt::Dropped(DropReason::Duplicate),
+            (Some(_), Some(MessageTag { number, length, .. })) => {
                 let offset = segment.pieces.offset;
                 let len = segment.len.min(length.saturating_sub(offset));
                 Receipt::Place(Placement { message: MessageId(number), total: length, offset, len })
@@ -351,7 +357,7 @@ impl Transport for Tcp {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, segment: &Segment, arrival: Arrival) -> Receipt {
+    fn receive(&mut self, now: Time, segment: &Segment, arrival: PacketMeta) -> Receipt {
         let key = match self.find(arrival.from, segment) {
             Ok(key) => key,
             Err(answer) => {
@@ -374,7 +380,7 @@ impl Transport for Tcp {
         self.deliver(key);
         self.finish(key);
         self.wake(key);
-        self.refused += u64::from(received == Some(Received::Duplicate));
+        self.refused += u64::from(received == Some(StreamEffect::Duplicate));
         Self::receipt(received, segment)
     }
 
@@ -405,12 +411,12 @@ impl Transport for Tcp {
         }
     }
 
-    /// Of a segment with bytes of several messages, the first. What the window permits is not in
-    /// the segment.
-    fn content(segment: &Segment) -> Content {
-        let Some(first) = segment.pieces.first() else { return Content::Other };
+    /// If a segment has bytes of several messages, this reports the first. The segment does not
+    /// tell what the window permits.
+    fn content(segment: &Segment) -> PacketContent {
+        let Some(first) = segment.pieces.first() else { return PacketContent::Other };
         let (offset, total) = (segment.pieces.offset, first.length);
-        Content::Data(DataContent {
+        PacketContent::Data(DataContent {
             message: first.number,
             offset,
             len: segment.len.min(total - offset),

@@ -1,24 +1,24 @@
-//! The level of a packet: one for all, by the size of its message (priorities by application), or
-//! by what was sent of it before (PIAS).
+//! The level of a packet: one for all packets, one by the size of its message (priorities by
+//! application), or one by the bytes of the message sent before (PIAS).
 
 /// Levels of the network.
 pub const LEVELS: u8 = 8;
 
-/// How packets get their level, 7 the highest.
+/// How packets get their level; 7 is the highest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Priorities {
-    /// All the same.
+    /// All packets have the same level.
     One(u8),
-    /// The application knows: messages of up to the first cutoff (bytes) have level 7, up to the
-    /// second 6, and so on. Each class has connections of its own.
+    /// The application knows sizes: messages up to the first cutoff (bytes) have level 7, up to the
+    /// second 6, and so on. Each class has separate connections.
     Size(Vec<u32>),
-    /// PIAS §4.1: a message's bytes before the first threshold travel at level 7, up to the second
-    /// at 6, and so on. Nothing needs to be known of the message. At most 7 thresholds.
+    /// PIAS §4.1: the bytes of a message before the first threshold travel at level 7, those up to
+    /// the second at 6, and so on. This needs no knowledge about the message. At most 7 thresholds.
     Sent(Vec<u32>),
 }
 
 impl Priorities {
-    /// The level of a packet whose first byte follows `sent` bytes of its message of `length`.
+    /// The level of a packet that starts after `sent` bytes of a message of `length` bytes.
     #[inline]
     pub fn level(&self, length: u32, sent: u32) -> u8 {
         match self {
@@ -28,7 +28,7 @@ impl Priorities {
         }
     }
 
-    /// Messages of different classes do not share connections.
+    /// The class of a message; messages of different classes do not share connections.
     pub fn class(&self, length: u32) -> u8 {
         match self {
             Self::Size(_) => self.level(length, 0),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_prefers_short_messages() {
+    fn with_priorities_by_size_short_messages_go_first() {
         let qos = Priorities::Size(vec![1_000]);
         assert_eq!([1, 1_000, 1_001].map(|length| qos.level(length, 500)), [7, 7, 6]);
         assert_ne!(qos.class(1_000), qos.class(1_001));

@@ -1,8 +1,8 @@
 //! Losses by time, and probes of the tail: RACK-TLP (RFC 8985).
 //!
-//! A segment is lost when one that was sent later by more than a reordering window has arrived.
+//! A segment is lost if a segment that was sent more than a reordering window later has arrived.
 //! Left out: the adaptation of that window by the number of duplicates (§6.2 step 4), and timeouts
-//! that lose only what is old enough (§6.3).
+//! that only lose segments of sufficient age (§6.3).
 
 use homa_proto::{Duration, Time};
 
@@ -11,19 +11,19 @@ use super::scoreboard::{DUP_THRESH, Scoreboard, Sent};
 /// The probe's timeout before the first measurement (§7.2).
 const FIRST_PROBE: Duration = Duration::secs(1);
 
-/// A tail loss probe under way (§7.4).
+/// A tail loss probe in flight (§7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// What will acknowledge it.
+pub struct TailProbe {
+    /// The acknowledgement number that acknowledges it.
     pub end: u64,
     /// It repeated a segment.
     pub repeats: bool,
 }
 
-/// What RACK remembers of a connection (§5.2).
+/// RACK's state of a connection (§5.2).
 #[derive(Clone, Copy, Debug)]
-pub struct Rack {
-    /// When the segment was sent that was sent last of those that arrived, and its end.
+pub struct RackState {
+    /// Of the segments that arrived, the one that was sent last: its send time and its end.
     latest: (Time, u64),
     /// Its round-trip time.
     rtt: Duration,
@@ -36,12 +36,12 @@ pub struct Rack {
     pub due: Time,
     /// When the tail is probed.
     pub probe_due: Time,
-    /// The probe that is under way.
-    pub probe: Option<Probe>,
+    /// The probe in flight.
+    pub probe: Option<TailProbe>,
 }
 
-impl Default for Rack {
-    /// At the start of a connection.
+impl Default for RackState {
+    /// The state at the start of a connection.
     fn default() -> Self {
         Self {
             latest: (Time::ZERO, 0),
@@ -56,14 +56,14 @@ impl Default for Rack {
     }
 }
 
-impl Rack {
+impl RackState {
     /// A segment arrived (§6.2 steps 1 to 3).
     #[inline]
     pub fn delivered(&mut self, now: Time, sent: &Sent) {
         let rtt = now.since(sent.at);
         if sent.repeated {
             if rtt < self.min_rtt {
-                // The acknowledgement is of its first copy.
+                // The acknowledgement must be for its first copy.
                 return;
             }
         } else {
@@ -79,15 +79,16 @@ impl Rack {
 
     /// How much later than another a segment may arrive (§6.2 step 4).
     fn window(&self, board: &Scoreboard, srtt: Option<Duration>, recovering: bool) -> Duration {
-        let impatient = !self.reordered && (recovering || board.sacked_segments() >= DUP_THRESH);
-        if impatient || self.min_rtt == Duration::MAX {
+        let immediate = !self.reordered && (recovering || board.sacked_segments() >= DUP_THRESH);
+        if immediate || self.min_rtt == Duration::MAX {
             return Duration::ZERO;
         }
         let quarter = self.min_rtt.0 / 4;
         Duration(srtt.map_or(quarter, |srtt| quarter.min(srtt.0)))
     }
 
-    /// Loses what was sent long enough before what arrived (§6.2 step 5); true if there was any.
+    /// Marks segments as lost that were sent long enough before one that arrived (§6.2 step 5);
+    /// true if there were any.
     pub fn detect(
         &mut self,
         now: Time,
@@ -100,7 +101,7 @@ impl Rack {
         let found = board.lose_where(|sent| {
             let again = sent.repeated && sent.at == latest.0;
             if again || (sent.at, sent.end()) >= latest {
-                // Whatever follows was sent later, but for segments sent again.
+                // All that follow were sent later, except segments that were sent again.
                 return if sent.repeated { Some(false) } else { None };
             }
             let lost_at = sent.at + rtt + window;
@@ -113,8 +114,8 @@ impl Rack {
         found
     }
 
-    /// How long to wait before the tail is probed (§7.2): `alone` if one segment is under way,
-    /// whose acknowledgement may be delayed by `ack_delay`.
+    /// How long to wait before the tail is probed (§7.2). If only one segment is in flight
+    /// (`alone`), its acknowledgement may be delayed by `ack_delay`.
     pub fn probe_timeout(srtt: Option<Duration>, alone: bool, ack_delay: Duration) -> Duration {
         let twice = srtt.map_or(FIRST_PROBE, |srtt| Duration(2 * srtt.0));
         if alone { twice + ack_delay } else { twice }
@@ -124,25 +125,25 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::stream::Interval;
+    use crate::transport::stream::StreamRange;
 
-    /// Segments of 1,000 bytes, sent every microsecond.
+    /// Segments of 1,000 bytes, sent once per microsecond.
     fn board(segments: u64) -> Scoreboard {
         let mut board = Scoreboard::default();
         (0..segments).for_each(|i| board.push(i * 1_000, 1_000, Time(i * 1_000)));
         board
     }
 
-    fn arrives(rack: &mut Rack, board: &mut Scoreboard, (now, index): (u64, u64)) -> bool {
-        let block = Interval { start: index * 1_000, end: (index + 1) * 1_000 };
+    fn arrives(rack: &mut RackState, board: &mut Scoreboard, (now, index): (u64, u64)) -> bool {
+        let block = StreamRange { start: index * 1_000, end: (index + 1) * 1_000 };
         board.sack(block, |sent| rack.delivered(Time(now), sent));
         rack.detect(Time(now), board, (Some(Duration::micros(40)), false))
     }
 
     #[test]
-    fn a_segment_is_late_for_a_quarter_of_a_round_trip_and_then_lost() {
-        let (mut rack, mut board) = (Rack::default(), board(5));
-        // Segment 1 arrives after 40 us; segment 0 may still be on its way until 0 + 40 + 10 us.
+    fn a_late_segment_is_lost_after_a_quarter_of_a_round_trip() {
+        let (mut rack, mut board) = (RackState::default(), board(5));
+        // Segment 1 arrives after 40 us; segment 0 may still be in flight until 0 + 40 + 10 us.
         assert!(!arrives(&mut rack, &mut board, (41_000, 1)));
         assert_eq!(rack.due, Time(50_000));
         assert!(!rack.detect(Time(49_999), &mut board, (None, false)));
@@ -152,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn three_that_overtook_are_enough_unless_the_network_reorders() {
+    fn three_overtaking_segments_suffice_unless_the_network_reorders() {
         for reorders in [false, true] {
-            let (mut rack, mut board) = (Rack::default(), board(9));
+            let (mut rack, mut board) = (RackState::default(), board(9));
             if reorders {
                 assert!(!arrives(&mut rack, &mut board, (41_000, 1)));
                 assert!(!arrives(&mut rack, &mut board, (41_500, 0)));
@@ -168,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_can_be_lost_again() {
-        let (mut rack, mut board) = (Rack::default(), board(5));
+    fn a_retransmission_can_be_lost_again() {
+        let (mut rack, mut board) = (RackState::default(), board(5));
         (1..4).for_each(|i| {
             arrives(&mut rack, &mut board, (40_000 + i * 1_000, i));
         });
@@ -177,7 +178,7 @@ mod tests {
         board.resend(0, Time(44_000));
         board.push(5_000, 1_000, Time(45_000));
         assert!(!arrives(&mut rack, &mut board, (60_000, 4)));
-        assert!(arrives(&mut rack, &mut board, (85_000, 5)), "sent after it, and here");
+        assert!(arrives(&mut rack, &mut board, (85_000, 5)), "sent after it, and arrived");
         assert_eq!(board.next_lost().map(|lost| lost.start), Some(0));
     }
 }

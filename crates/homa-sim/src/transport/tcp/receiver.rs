@@ -1,26 +1,26 @@
-//! The receiving side of a connection: which acknowledgements are sent when, and what they echo.
+//! The receiving side of a connection: when acknowledgements are sent, and what they echo.
 //!
 //! Delayed acknowledgements (RFC 1122 §4.2.3.2, RFC 5681 §4.2), selective ones (RFC 2018), echo of
-//! congestion (RFC 3168 §6.1.3; RFC 8257 §3.2). The application takes bytes as they come in order,
-//! so that the window is always open.
+//! congestion (RFC 3168 §6.1.3; RFC 8257 §3.2). The application takes bytes as soon as they are in
+//! order, so the window is always open.
 
 use homa_proto::Time;
 
-use crate::transport::Arrival;
-use crate::transport::stream::{Incoming, Received};
+use crate::transport::PacketMeta;
+use crate::transport::stream::{InboundStream, StreamEffect};
 
 use super::config::{Algorithm, TcpConfig};
 use super::segment::{Flags, Sacks, Segment};
 
-/// Segments that wait for an acknowledgement before one is sent (RFC 5681 §4.2).
+/// An acknowledgement is sent for every second segment (RFC 5681 §4.2).
 const EVERY: u8 = 2;
 
-/// What an acknowledgement says.
+/// The content of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What is expected next.
+    /// The next byte expected.
     pub ack: u64,
-    /// What is there beyond.
+    /// Ranges received beyond it.
     pub sacks: Sacks,
     /// ECE, and DSACK.
     pub flags: Flags,
@@ -30,41 +30,41 @@ pub struct Reply {
 #[derive(Debug)]
 pub struct Receiver {
     /// The stream.
-    pub incoming: Incoming,
-    /// Where it ends.
+    pub incoming: InboundStream,
+    /// Its end, once a FIN arrived.
     fin: Option<u64>,
-    /// Segments that came in order since the last acknowledgement.
+    /// Segments that arrived in order since the last acknowledgement.
     pending: u8,
-    /// When they are acknowledged at the latest.
+    /// When they have to be acknowledged.
     due: Time,
-    /// The last segment was marked (DCTCP.CE), or one since the last CWR (RFC 3168).
+    /// The last segment was marked (DCTCP.CE), or a segment since the last CWR was (RFC 3168).
     congested: bool,
 }
 
 impl Default for Receiver {
-    /// Of a stream without bytes.
+    /// The state of an empty stream.
     fn default() -> Self {
-        let incoming = Incoming::default();
+        let incoming = InboundStream::default();
         Self { incoming, fin: None, pending: 0, due: Time::MAX, congested: false }
     }
 }
 
 impl Receiver {
-    /// A segment that occupies sequence numbers arrives. Acknowledgements go to `replies`, the
-    /// newest last.
+    /// A segment that occupies sequence numbers arrives. Acknowledgements are added to `replies`,
+    /// the newest last.
     #[inline]
     pub fn receive(
         &mut self,
-        (now, segment, arrival): (Time, &Segment, &Arrival),
+        (now, segment, arrival): (Time, &Segment, &PacketMeta),
         config: &TcpConfig,
         mut replies: impl FnMut(Reply),
-    ) -> Received {
+    ) -> StreamEffect {
         let marked = arrival.ce || segment.flags.has(Flags::CE);
         let mut at_once = config.delayed_ack.is_none();
         if matches!(config.algorithm, Algorithm::Dctcp { .. }) {
             if marked != self.congested {
-                // RFC 8257 §3.2, as Linux has it: what came before is acknowledged with the old
-                // state, and the segment that changed it at once with the new one.
+                // RFC 8257 §3.2, as in Linux: earlier segments are acknowledged with the old state,
+                // and the segment that changed it immediately with the new one.
                 if self.pending > 0 {
                     replies(self.reply(config, false));
                 }
@@ -82,18 +82,20 @@ impl Receiver {
             at_once = true;
         }
         let received = self.incoming.receive(span, &segment.pieces);
-        // What the card merged is one segment, acknowledged at its end; Linux acknowledges it at
-        // once, since it is longer than a full one.
+        // Segments that the NIC merged count as one, acknowledged at its end. Linux acknowledges it
+        // immediately because it is longer than a full segment.
         self.pending = self.pending.saturating_add(if arrival.merged { EVERY } else { 1 });
-        if received != Received::InOrder || !arrival.merged && (at_once || self.pending >= EVERY) {
-            replies(self.reply(config, received == Received::Duplicate));
+        if received != StreamEffect::InOrder
+            || !arrival.merged && (at_once || self.pending >= EVERY)
+        {
+            replies(self.reply(config, received == StreamEffect::Duplicate));
         } else if self.due == Time::MAX {
             self.due = now + config.longest_ack_delay();
         }
         received
     }
 
-    /// An acknowledgement of everything that is there.
+    /// An acknowledgement of all bytes in order.
     pub fn reply(&mut self, config: &TcpConfig, duplicate: bool) -> Reply {
         self.pending = 0;
         self.due = Time::MAX;
@@ -104,13 +106,13 @@ impl Receiver {
         Reply { ack, sacks: Sacks::new(ack, beyond), flags: flags.with(Flags::DSACK, duplicate) }
     }
 
-    /// When a delayed acknowledgement is due; [`Time::MAX`]: none waits.
+    /// When a delayed acknowledgement is due; [`Time::MAX`] if none waits.
     #[inline]
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// True when the stream is there to its end.
+    /// Whether the whole stream has arrived.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.incoming.next() >= fin)
     }
@@ -120,7 +122,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::topology::HostId;
-    use crate::transport::stream::{Key, Name, Pieces};
+    use crate::transport::stream::{ConnectionName, Key, MessageTags};
     use homa_proto::Duration;
 
     const LEN: u32 = 1_000;
@@ -128,7 +130,7 @@ mod tests {
     fn segment(index: u64, flags: Flags) -> Segment {
         Segment {
             to: HostId(0),
-            name: Name { life: 0, key: Key { slot: 0, generation: 0 } },
+            name: ConnectionName { life: 0, key: Key { slot: 0, generation: 0 } },
             server_slot: 0,
             flags,
             priority: 0,
@@ -136,11 +138,12 @@ mod tests {
             len: LEN,
             seq: index * u64::from(LEN),
             ack: 0,
-            pieces: Pieces::NONE,
+            pieces: MessageTags::NONE,
         }
     }
 
-    /// What is acknowledged, in segments, and whether ECE is set.
+    /// Passes a segment to the receiver. Returns the acknowledgements, in segments, with their ECE
+    /// flags.
     fn give(
         receiver: &mut Receiver,
         config: &TcpConfig,
@@ -148,7 +151,7 @@ mod tests {
     ) -> Vec<(u64, bool)> {
         let mut replies = Vec::new();
         let segment = segment(index, flags);
-        let arrival = Arrival { ce: marked, ..Arrival::new(HostId(0), 0) };
+        let arrival = PacketMeta { ce: marked, ..PacketMeta::new(HostId(0), 0) };
         receiver.receive((Time(5), &segment, &arrival), config, |reply| {
             replies.push((reply.ack / u64::from(LEN), reply.flags.has(Flags::ECE)));
         });
@@ -156,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn every_second_segment_is_acknowledged_or_after_a_while() {
+    fn every_second_segment_is_acknowledged_or_a_timer_expires() {
         let config = TcpConfig::newreno();
         let mut receiver = Receiver::default();
         let mut give = |index| give(&mut receiver, &config, (index, false, Flags::ACK));
         assert_eq!((give(0), give(1)), (vec![], vec![(2, false)]));
         assert_eq!(give(2), []);
-        // A gap, and what fills it, are acknowledged at once.
+        // A gap, and a segment that fills it, are acknowledged immediately.
         assert_eq!(
             (give(4), give(5), give(3)),
             (vec![(3, false)], vec![(3, false)], vec![(6, false)])
@@ -183,7 +186,7 @@ mod tests {
         let mut give = |index, marked| give(&mut receiver, &config, (index, marked, Flags::ACK));
         assert_eq!((give(0, false), give(1, false)), (vec![], vec![(2, false)]));
         assert_eq!(give(2, false), []);
-        // Segment 2 is acknowledged without, segment 3 with the echo.
+        // The acknowledgement of segment 2 has no echo, that of segment 3 has one.
         assert_eq!(give(3, true), [(3, false), (4, true)]);
         assert_eq!((give(4, true), give(5, true)), (vec![], vec![(6, true)]));
         // Nothing is pending at the next change.
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_echoes_go_on_until_cwr() {
+    fn classic_echoes_continue_until_cwr() {
         let config = TcpConfig { ecn: true, delayed_ack: None, ..TcpConfig::newreno() };
         let mut receiver = Receiver::default();
         let mut give = |index, marked, flags| {

@@ -1,11 +1,11 @@
 //! Slow start and congestion avoidance (RFC 5681 §3.1), the common part of all algorithms.
 
-use super::congestion::{Acked, Window};
+use super::congestion::{Acked, CongestionWindow};
 
-/// Opens the window by what was acknowledged, up to the limit of segments (RFC 5681 equation 2, RFC
-/// 3465 §2.2) and to the threshold; yields the bytes left for congestion avoidance.
+/// Opens the window by the bytes acknowledged, up to the limit of segments (RFC 5681 equation 2,
+/// RFC 3465 §2.2) and up to the threshold; returns the bytes left for congestion avoidance.
 #[inline]
-pub fn slow_start(window: &mut Window, acked: &Acked) -> u32 {
+pub fn slow_start(window: &mut CongestionWindow, acked: &Acked) -> u32 {
     if !window.in_slow_start() {
         return acked.bytes;
     }
@@ -16,9 +16,9 @@ pub fn slow_start(window: &mut Window, acked: &Acked) -> u32 {
     if opened < room { 0 } else { acked.bytes - opened }
 }
 
-/// A segment per window that is acknowledged (RFC 5681 §3.1, counting bytes as it recommends).
+/// Adds a segment for each window acknowledged (RFC 5681 §3.1, counting bytes as it recommends).
 #[inline]
-pub fn congestion_avoidance(window: &mut Window, bytes: u32, mss: u32) {
+pub fn congestion_avoidance(window: &mut CongestionWindow, bytes: u32, mss: u32) {
     window.credit = window.credit.saturating_add(bytes);
     while window.credit >= window.cwnd {
         window.credit -= window.cwnd;
@@ -26,8 +26,8 @@ pub fn congestion_avoidance(window: &mut Window, bytes: u32, mss: u32) {
     }
 }
 
-/// The threshold after a loss: half of what is under way, at least two segments (RFC 5681 equation
-/// 4).
+/// The threshold after a loss: half of the bytes in flight, at least two segments (RFC 5681
+/// equation 4).
 pub fn halved(flight: u32, mss: u32) -> u32 {
     (flight / 2).max(2 * mss)
 }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn slow_start_opens_by_a_segment_per_acknowledgement() {
-        let mut window = Window { cwnd: 3 * MSS, ssthresh: u32::MAX, credit: 0 };
+        let mut window = CongestionWindow { cwnd: 3 * MSS, ssthresh: u32::MAX, credit: 0 };
         assert_eq!(slow_start(&mut window, &acked(MSS, 1)), 0);
         assert_eq!(window.cwnd, 4 * MSS);
         slow_start(&mut window, &acked(2 * MSS, 1));
@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn slow_start_ends_at_the_threshold() {
-        let mut window = Window { cwnd: 7 * MSS, ssthresh: 7_500, credit: 0 };
+        let mut window = CongestionWindow { cwnd: 7 * MSS, ssthresh: 7_500, credit: 0 };
         assert_eq!(slow_start(&mut window, &acked(2 * MSS, 2)), 1_500);
         assert_eq!((window.cwnd, window.in_slow_start()), (7_500, false));
     }
 
     #[test]
     fn congestion_avoidance_opens_by_a_segment_per_window() {
-        let mut window = Window { cwnd: 10 * MSS, ssthresh: 10 * MSS, credit: 0 };
+        let mut window = CongestionWindow { cwnd: 10 * MSS, ssthresh: 10 * MSS, credit: 0 };
         (0..9).for_each(|_| congestion_avoidance(&mut window, MSS, MSS));
         assert_eq!(window.cwnd, 10 * MSS);
         congestion_avoidance(&mut window, MSS, MSS);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_halves_what_is_under_way() {
+    fn a_loss_halves_the_bytes_in_flight() {
         assert_eq!(halved(20 * MSS, MSS), 10 * MSS);
         assert_eq!(halved(3 * MSS, MSS), 2 * MSS);
     }

@@ -4,13 +4,13 @@ use homa_proto::Duration;
 
 use super::config::RtoConfig;
 
-/// Doublings after which a timeout grows no more, whatever its bounds.
+/// Doublings after which a timeout no longer grows, whatever its bounds.
 const MAX_DOUBLINGS: u32 = 32;
 
-/// Smoothed round-trip time, its variation, and the timeout they make.
+/// Smoothed round-trip time, its variation, and the timeout derived from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rto {
-    /// SRTT, if anything was measured.
+    /// SRTT, once a round trip was measured.
     srtt: Option<Duration>,
     rttvar: Duration,
     /// Consecutive timeouts.
@@ -23,7 +23,7 @@ impl Rto {
         self.srtt
     }
 
-    /// A round trip was measured, of a segment that was sent once (§3, Karn's rule).
+    /// Adds a measured round trip of a segment that was sent once (§3, Karn's rule).
     pub fn sample(&mut self, rtt: Duration) {
         let Duration(r) = rtt;
         self.doublings = 0;
@@ -39,8 +39,8 @@ impl Rto {
         }
     }
 
-    /// The timer expired (§5.5).
-    pub fn back_off(&mut self) {
+    /// Backs off after the timer expired (§5.5).
+    pub fn backoff(&mut self) {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
     }
 
@@ -49,8 +49,8 @@ impl Rto {
         self.doublings
     }
 
-    /// The timeout: SRTT + max(G, 4 RTTVAR) (§2.3), in whole ticks of the clock and within its
-    /// bounds (§2.4, §2.5), doubled for each consecutive timeout.
+    /// The timeout: SRTT + max(G, 4 RTTVAR) (§2.3), rounded up to clock ticks, within its bounds
+    /// (§2.4, §2.5), and doubled for each consecutive timeout.
     pub fn timeout(&self, config: &RtoConfig) -> Duration {
         let tick = config.granularity.0.max(1);
         let base = match self.srtt {
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_double_until_something_is_measured() {
+    fn timeouts_double_until_a_round_trip_is_measured() {
         let mut rto = Rto::default();
         rto.sample(Duration::micros(100));
         for expected in [600, 1_200, 2_400] {
-            rto.back_off();
+            rto.backoff();
             assert_eq!(rto.timeout(&CONFIG), Duration::micros(expected));
         }
-        (0..40).for_each(|_| rto.back_off());
+        (0..40).for_each(|_| rto.backoff());
         assert_eq!(rto.timeout(&CONFIG), Duration::secs(60));
         rto.sample(Duration::micros(100));
         assert!(rto.timeout(&CONFIG) < Duration::micros(300));

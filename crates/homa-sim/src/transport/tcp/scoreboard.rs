@@ -1,41 +1,41 @@
-//! What was sent and is not acknowledged, segment by segment: the scoreboard of RFC 6675 and the
-//! times of RFC 8985.
+//! Segments that were sent and are not acknowledged: the scoreboard of RFC 6675 with the send times
+//! of RFC 8985.
 //!
-//! Invariants: segments touch and cover exactly what lies between the acknowledgement and the next
-//! byte to be sent; `pipe` is the bytes of those that are neither selectively acknowledged nor lost
-//! without having been sent again since (RFC 6675 §4).
+//! Invariants: segments are contiguous and cover exactly the bytes from the acknowledgement to the
+//! next byte to be sent; `pipe` is the bytes of segments that are neither selectively acknowledged
+//! nor lost, unless they were sent again after the loss (RFC 6675 §4).
 
 use std::collections::VecDeque;
 
 use homa_proto::Time;
 
-use crate::transport::stream::Interval;
+use crate::transport::stream::StreamRange;
 
-/// Duplicates, or segments that overtook one, after which it counts as lost (RFC 5681 §3.2, RFC
-/// 6675 §2).
+/// A segment counts as lost after this many duplicates, or segments that overtook it (RFC 5681
+/// §3.2, RFC 6675 §2).
 pub const DUP_THRESH: u32 = 3;
 
-/// A segment under way.
+/// A segment in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Its first byte.
     pub start: u64,
-    /// When it was sent, the last time.
+    /// When it was last sent.
     pub at: Time,
-    /// Sequence numbers that it takes.
+    /// How many sequence numbers it takes.
     pub len: u32,
-    /// It has arrived beyond a gap.
+    /// It has arrived, beyond a gap.
     pub sacked: bool,
     /// It counts as lost.
     pub lost: bool,
-    /// It was sent again since it was lost.
+    /// It was sent again after it was lost.
     pub resent: bool,
-    /// It was sent more than once, so that its round trip is unknown (Karn).
+    /// It was sent more than once, so its round trip is unknown (Karn's rule).
     pub repeated: bool,
 }
 
 impl Sent {
-    /// After its last byte.
+    /// One past its last byte.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.len)
     }
@@ -52,47 +52,47 @@ pub struct Scoreboard {
     pipe: u32,
     /// Bytes that are selectively acknowledged.
     sacked: u32,
-    /// Segments that are lost and wait to be sent again.
+    /// Lost segments that wait to be sent again.
     to_resend: u32,
-    /// End of the last selectively acknowledged segment.
+    /// End of the highest selectively acknowledged segment.
     highest_sacked: u64,
 }
 
 impl Scoreboard {
-    /// Bytes under way as far as is known.
+    /// Estimated bytes in flight.
     #[inline]
     pub fn pipe(&self) -> u32 {
         self.pipe
     }
 
-    /// True while something is selectively acknowledged.
+    /// Whether any segment is selectively acknowledged.
     #[inline]
     pub fn has_sacked(&self) -> bool {
         self.sacked > 0
     }
 
-    /// Segments that are selectively acknowledged, up to three.
+    /// How many segments are selectively acknowledged, counted up to three.
     pub fn sacked_segments(&self) -> u32 {
         let mut sacked = self.sent.iter().filter(|sent| sent.sacked);
         (0..DUP_THRESH).take_while(|_| sacked.next().is_some()).count() as u32
     }
 
-    /// Segments that are not acknowledged.
+    /// How many segments are not acknowledged.
     pub fn len(&self) -> usize {
         self.sent.len()
     }
 
-    /// True with nothing under way.
+    /// True if nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// The segments, first to last.
+    /// The segments in order.
     pub fn iter(&self) -> impl Iterator<Item = &Sent> {
         self.sent.iter()
     }
 
-    /// New bytes are sent.
+    /// Adds new bytes that are sent.
     #[inline]
     pub fn push(&mut self, start: u64, len: u32, at: Time) {
         let flags = (false, false, false, false);
@@ -101,7 +101,7 @@ impl Scoreboard {
         self.pipe += len;
     }
 
-    /// Takes out what lies before `una`; each segment goes to `gone`.
+    /// Removes all bytes before `una`; each whole segment is passed to `gone`.
     #[inline]
     pub fn acknowledge(&mut self, una: u64, mut gone: impl FnMut(&Sent)) {
         while let Some(first) = self.sent.front_mut() {
@@ -113,7 +113,7 @@ impl Scoreboard {
                 continue;
             }
             if first.start < una {
-                // A part of it.
+                // Only a part of the segment is acknowledged.
                 let part = (una - first.start) as u32;
                 if first.in_pipe() {
                     self.pipe -= part;
@@ -137,8 +137,8 @@ impl Scoreboard {
         }
     }
 
-    /// A block is selectively acknowledged; its segments, unless they were before, go to `gone`.
-    pub fn sack(&mut self, block: Interval, mut gone: impl FnMut(&Sent)) {
+    /// Records a selectively acknowledged block; segments not recorded before are passed to `gone`.
+    pub fn sack(&mut self, block: StreamRange, mut gone: impl FnMut(&Sent)) {
         let first = self.sent.partition_point(|sent| sent.start < block.start);
         for index in first..self.sent.len() {
             let sent = self.sent[index];
@@ -165,8 +165,8 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 6675 §4, `IsLost`: three segments above were selectively acknowledged, or more bytes
-    /// than two full segments have. True if a segment is newly lost.
+    /// RFC 6675 §4, `IsLost`: at least three higher segments, or more bytes than two full segments,
+    /// were selectively acknowledged. True if a segment is newly lost.
     pub fn lose_overtaken(&mut self, mss: u32) -> bool {
         let (mut segments, mut bytes, mut found) = (0, 0, false);
         for index in (0..self.sent.len()).rev() {
@@ -182,7 +182,8 @@ impl Scoreboard {
         found
     }
 
-    /// Loses what `is_lost` says, first to last until it says nothing; true if it lost any.
+    /// Marks the segments as lost for which `is_lost` says so, in order until it returns `None`;
+    /// true if any was.
     pub fn lose_where(&mut self, mut is_lost: impl FnMut(&Sent) -> Option<bool>) -> bool {
         let mut found = false;
         for index in 0..self.sent.len() {
@@ -200,19 +201,19 @@ impl Scoreboard {
         found
     }
 
-    /// The first segment counts as lost (RFC 6582 §3.2).
+    /// Marks the first segment as lost (RFC 6582 §3.2).
     pub fn lose_first(&mut self) {
         if !self.sent.is_empty() {
             self.lose(0);
         }
     }
 
-    /// Everything that is not selectively acknowledged counts as lost (RFC 5681 §3.1).
+    /// Marks all segments as lost that are not selectively acknowledged (RFC 5681 §3.1).
     pub fn lose_all(&mut self) {
         (0..self.sent.len()).for_each(|index| self.lose(index));
     }
 
-    /// The first segment that waits to be sent again.
+    /// The first lost segment that waits to be sent again.
     #[inline]
     pub fn next_lost(&self) -> Option<Sent> {
         if self.to_resend == 0 {
@@ -221,7 +222,7 @@ impl Scoreboard {
         self.sent.iter().find(|sent| !sent.sacked && sent.lost && !sent.resent).copied()
     }
 
-    /// A segment is sent again.
+    /// Records that a segment is sent again.
     pub fn resend(&mut self, start: u64, at: Time) {
         let index = self.sent.partition_point(|sent| sent.start < start);
         let Some(sent) = self.sent.get_mut(index) else { return };
@@ -251,24 +252,24 @@ mod tests {
         board
     }
 
-    fn block(from: u64, to: u64) -> Interval {
-        Interval { start: from * 1_000, end: to * 1_000 }
+    fn block(from: u64, to: u64) -> StreamRange {
+        StreamRange { start: from * 1_000, end: to * 1_000 }
     }
 
     #[test]
-    fn pipe_counts_what_is_neither_acknowledged_nor_lost() {
+    fn pipe_counts_bytes_neither_acknowledged_nor_lost() {
         let mut board = ten();
         assert_eq!(board.pipe(), 10_000);
         board.sack(block(2, 4), |_| ());
         assert_eq!((board.pipe(), board.lose_overtaken(MSS)), (8_000, false));
-        // A third segment: 0 and 1 are lost, the fourth block says nothing of 4 and later.
+        // A third segment above 0 and 1, so these are lost; it says nothing about 4 and later ones.
         board.sack(block(5, 6), |_| ());
         assert!(board.lose_overtaken(MSS));
         assert_eq!((board.pipe(), board.next_lost().map(|it| it.start)), (5_000, Some(0)));
         board.resend(0, Time(50));
         assert_eq!((board.pipe(), board.next_lost().map(|it| it.start)), (6_000, Some(1_000)));
-        assert!(!board.lose_overtaken(MSS), "what was sent again is not lost by old blocks");
-        // All but the segments 1, 4 and 6 to 9 is there.
+        assert!(!board.lose_overtaken(MSS), "old blocks do not lose retransmissions");
+        // All segments except 1, 4 and 6 to 9 have arrived.
         board.acknowledge(1_000, |_| ());
         assert_eq!(board.pipe(), 5_000);
         board.acknowledge(4_000, |_| ());
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_loses_everything_but_what_has_arrived() {
+    fn a_timeout_loses_all_segments_that_have_not_arrived() {
         let mut board = ten();
         board.sack(block(8, 9), |_| ());
         board.lose_first();
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_segment_may_be_acknowledged() {
+    fn an_acknowledgement_may_cover_a_part_of_a_segment() {
         let mut board = ten();
         board.acknowledge(1_300, |_| ());
         assert_eq!((board.pipe(), board.len()), (8_700, 9));

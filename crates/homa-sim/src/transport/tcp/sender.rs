@@ -1,25 +1,25 @@
-//! The sending side of a connection: what an acknowledgement, a timeout or a transmission does to
-//! the window and to what is under way.
+//! The sending side of a connection: how acknowledgements, timeouts and transmissions change the
+//! window and the segments in flight.
 //!
-//! RFC 5681 and 6582 without, RFC 6675 or 8985 with selective acknowledgements; RFC 3042 and 6298;
-//! RFC 3168 §6.1.2. Invariants: the retransmission timer runs exactly while something is under way;
-//! `una <= next`; a loss is answered once per window. Left out: rules 3 and 4 of RFC 6675's
-//! `NextSeg` (the timer or the probe repairs such tails), spurious timeouts (RFC 5682), the
-//! reduction spread over a round trip as Linux does (RFC 6937).
+//! RFC 5681 and 6582 without selective acknowledgements, RFC 6675 or 8985 with them; RFC 3042 and
+//! 6298; RFC 3168 §6.1.2. Invariants: the RTO timer runs exactly while segments are in flight; `una
+//! <= next`; a loss reduces the window once per window. Left out: rules 3 and 4 of RFC 6675's
+//! `NextSeg` (the timer or the probe repairs such tails), spurious timeouts (RFC 5682), and the
+//! reduction spread over a round trip as in Linux (RFC 6937).
 
 use homa_proto::{Duration, Time};
 
 use super::config::TcpConfig;
-use super::congestion::{Acked, CongestionControl, Window};
-use super::rack::{Probe, Rack};
+use super::congestion::{Acked, CongestionControl, CongestionWindow};
+use super::rack::{RackState, TailProbe};
 use super::rto::Rto;
 use super::scoreboard::{DUP_THRESH, Scoreboard, Sent};
 use super::segment::{Flags, Segment};
 
-/// Where a connection is with its losses.
+/// The state of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing is known to be lost.
+pub enum RecoveryPhase {
+    /// No loss is known.
     Open,
     /// Fast recovery (RFC 5681 §3.2).
     Recovery,
@@ -30,66 +30,68 @@ pub enum Phase {
 /// See the module's description.
 #[derive(Debug)]
 pub struct Sender {
-    /// Everything before is acknowledged.
+    /// All bytes before this one are acknowledged.
     pub una: u64,
     /// The first byte not sent yet.
     pub next: u64,
-    /// What lies between.
+    /// The segments between them.
     pub board: Scoreboard,
     /// Congestion window.
-    pub window: Window,
-    /// What moves it.
+    pub window: CongestionWindow,
+    /// The algorithm that controls it.
     pub control: CongestionControl,
-    /// Round-trip times.
+    /// Round-trip times, and the RTO derived from them.
     pub rto: Rto,
-    /// When the retransmission timer expires.
+    /// When the RTO timer expires.
     pub rto_due: Time,
-    /// Losses by time, probes.
-    pub rack: Rack,
-    phase: Phase,
-    /// Everything sent when the last loss was found is acknowledged from here on; `None`: no loss.
+    /// Losses by time, and tail loss probes.
+    pub rack: RackState,
+    phase: RecoveryPhase,
+    /// The last loss is repaired once all bytes before this one are acknowledged; `None` if there
+    /// was no loss.
     recover: Option<u64>,
     dupacks: u32,
-    /// New bytes sent because of duplicates, which do not count as under way (RFC 5681 §3.2).
+    /// New bytes sent because of duplicates, which do not count as in flight (RFC 5681 §3.2).
     limited: u32,
-    /// A partial acknowledgement came in this recovery (RFC 6582 §4).
+    /// A partial acknowledgement arrived in this recovery (RFC 6582 §4).
     partial: bool,
-    /// The next lost segment is sent whatever the window.
+    /// The next lost segment is sent regardless of the window.
     must_resend: bool,
-    /// A probe is to be sent whatever the window.
+    /// A probe is sent regardless of the window.
     must_probe: bool,
-    /// The window is not reduced again before this is acknowledged.
+    /// The window is not reduced again before this byte is acknowledged.
     reduced_until: u64,
-    /// The reduction is to be told (RFC 3168 §6.1.2).
-    tell_reduced: bool,
-    /// When something was sent last.
+    /// The next segment has to announce the reduction (RFC 3168 §6.1.2).
+    announce_reduction: bool,
+    /// When a segment was last sent.
     last_sent: Time,
-    /// Most bytes under way in this window and when it ends: whether the window was used.
+    /// The peak of bytes in flight in this window and the end of the window, to tell whether the
+    /// window was used up.
     peak: (u32, u64),
 }
 
-/// What to send.
+/// The segment to send next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// Once more.
+pub enum NextSegment {
+    /// One that was sent before.
     Again(Sent),
     /// This many new sequence numbers.
     New(u32),
 }
 
 impl Sender {
-    /// Of a stream without bytes.
+    /// The state of an empty stream.
     pub fn new(config: &TcpConfig) -> Self {
         Self {
             una: 0,
             next: 0,
             board: Scoreboard::default(),
-            window: Window::new(config),
+            window: CongestionWindow::new(config),
             control: CongestionControl::new(config.algorithm),
             rto: Rto::default(),
             rto_due: Time::MAX,
-            rack: Rack::default(),
-            phase: Phase::Open,
+            rack: RackState::default(),
+            phase: RecoveryPhase::Open,
             recover: None,
             dupacks: 0,
             limited: 0,
@@ -97,49 +99,48 @@ impl Sender {
             must_resend: false,
             must_probe: false,
             reduced_until: 0,
-            tell_reduced: false,
+            announce_reduction: false,
             last_sent: Time::ZERO,
             peak: (0, 0),
         }
     }
 
-    /// Where the connection is with its losses.
-    pub fn phase(&self) -> Phase {
+    /// The state of loss recovery.
+    pub fn phase(&self) -> RecoveryPhase {
         self.phase
     }
 
-    /// Sent and not acknowledged (RFC 5681 §2).
+    /// Bytes sent and not acknowledged (RFC 5681 §2).
     fn flight(&self) -> u32 {
         (self.next - self.una) as u32
     }
 
-    /// What may be sent now, if `available` new sequence numbers fit in the next segment.
+    /// The segment that may be sent now, if a new one would take `available` sequence numbers.
     #[inline]
-    pub fn choose(&self, available: u32, config: &TcpConfig) -> Option<Choice> {
+    pub fn choose(&self, available: u32, config: &TcpConfig) -> Option<NextSegment> {
         let pipe = self.board.pipe();
         let may_fly = |extra| self.window.cwnd.saturating_add(extra);
         let fits = |len: u32, extra: u32| pipe == 0 || pipe + len <= may_fly(extra);
         if let Some(lost) = self.board.next_lost() {
-            return (self.must_resend || fits(lost.len, 0)).then_some(Choice::Again(lost));
+            return (self.must_resend || fits(lost.len, 0)).then_some(NextSegment::Again(lost));
         }
         if available > 0 && self.flight() + available <= config.flight_limit() {
             let extra = if config.recovery.sack { 0 } else { self.limited_transmit(config) };
             if self.must_probe || fits(available, extra) {
-                return Some(Choice::New(available));
+                return Some(NextSegment::New(available));
             }
         }
-        self.board.last().filter(|_| self.must_probe).map(Choice::Again)
+        self.board.last().filter(|_| self.must_probe).map(NextSegment::Again)
     }
 
-    /// RFC 3042: a segment more for each of the first two duplicates. (With selective
-    /// acknowledgements, what arrived leaves the pipe instead: RFC 6675 §5.)
+    /// RFC 3042: one more segment for each of the first two duplicates. (With selective
+    /// acknowledgements, segments that arrived leave the pipe instead: RFC 6675 §5.)
     fn limited_transmit(&self, config: &TcpConfig) -> u32 {
-        let applies = config.recovery.limited_transmit && self.phase == Phase::Open;
+        let applies = config.recovery.limited_transmit && self.phase == RecoveryPhase::Open;
         if applies { self.dupacks.min(DUP_THRESH - 1) * config.mss() } else { 0 }
     }
 
-    /// Before the first transmission after a while: what the silence does to the window (RFC 5681
-    /// §4.1).
+    /// Adjusts the window before the first transmission after an idle period (RFC 5681 §4.1).
     #[inline]
     pub fn wake(&mut self, now: Time, config: &TcpConfig) {
         if !self.board.is_empty() || self.next == 0 {
@@ -148,33 +149,33 @@ impl Sender {
         let idle = now.since(self.last_sent);
         self.control.on_idle(idle);
         if config.idle_restart && idle > self.rto.timeout(&config.rto) {
-            let restart = Window::new(config).cwnd;
+            let restart = CongestionWindow::new(config).cwnd;
             self.window.cwnd = self.window.cwnd.min(restart);
         }
     }
 
-    /// What was chosen is sent; true if the segment tells of a reduction.
+    /// Records that the chosen segment is sent; true if it has to announce a reduction.
     #[inline]
-    pub fn sent(&mut self, now: Time, choice: Choice, config: &TcpConfig) -> bool {
+    pub fn sent(&mut self, now: Time, choice: NextSegment, config: &TcpConfig) -> bool {
         let probe = std::mem::take(&mut self.must_probe);
         self.last_sent = now;
         match choice {
-            Choice::Again(lost) => {
+            NextSegment::Again(lost) => {
                 self.must_resend = false;
                 self.board.resend(lost.start, now);
             }
-            Choice::New(len) => {
+            NextSegment::New(len) => {
                 self.board.push(self.next, len, now);
                 self.next += u64::from(len);
-                if self.dupacks > 0 && self.phase == Phase::Open {
+                if self.dupacks > 0 && self.phase == RecoveryPhase::Open {
                     self.limited += len;
                 }
                 self.note_use();
             }
         }
         if probe {
-            let repeats = matches!(choice, Choice::Again(_));
-            self.rack.probe = Some(Probe { end: self.next, repeats });
+            let repeats = matches!(choice, NextSegment::Again(_));
+            self.rack.probe = Some(TailProbe { end: self.next, repeats });
         }
         if self.rto_due == Time::MAX || probe {
             self.rto_due = now + self.rto.timeout(&config.rto);
@@ -182,7 +183,7 @@ impl Sender {
         if !probe {
             self.schedule_probe(now, config);
         }
-        matches!(choice, Choice::New(_)) && std::mem::take(&mut self.tell_reduced)
+        matches!(choice, NextSegment::New(_)) && std::mem::take(&mut self.announce_reduction)
     }
 
     fn note_use(&mut self) {
@@ -194,30 +195,30 @@ impl Sender {
         };
     }
 
-    /// True if the window was what limited the sender; otherwise it must not grow (RFC 7661 §4.1;
-    /// as in Linux, half of it is enough in slow start).
+    /// Whether the window limited the sender; if it did not, it must not grow (RFC 7661 §4.1; as in
+    /// Linux, half of it is enough in slow start).
     fn used_window(&self, mss: u32) -> bool {
         let (peak, cwnd) = (self.peak.0, self.window.cwnd);
         peak + mss > cwnd || self.window.in_slow_start() && 2 * peak >= cwnd
     }
 
-    /// A tail loss probe's timer (RFC 8985 §7.2).
+    /// Restarts the timer of the tail loss probe (RFC 8985 §7.2).
     fn schedule_probe(&mut self, now: Time, config: &TcpConfig) {
-        let quiet = self.phase == Phase::Open && !self.board.has_sacked();
+        let quiet = self.phase == RecoveryPhase::Open && !self.board.has_sacked();
         let wanted = config.recovery.rack && quiet && self.rack.probe.is_none();
         self.rack.probe_due = Time::MAX;
         if !wanted || self.board.is_empty() {
             return;
         }
         let alone = self.board.len() == 1;
-        let wait = Rack::probe_timeout(self.rto.srtt(), alone, config.longest_ack_delay());
+        let wait = RackState::probe_timeout(self.rto.srtt(), alone, config.longest_ack_delay());
         let due = now + wait;
         if due < self.rto_due {
             self.rack.probe_due = due;
         }
     }
 
-    /// An acknowledgement. True if it acknowledges anything new.
+    /// An acknowledgement arrives. True if it acknowledges anything new.
     #[inline]
     pub fn on_ack(&mut self, now: Time, segment: &Segment, config: &TcpConfig) -> bool {
         let ack = segment.ack;
@@ -229,19 +230,19 @@ impl Sender {
         self.una = ack;
         let marked = config.ecn && segment.flags.has(Flags::ECE);
         self.control.observe((ack, self.next), (newly, marked));
-        if marked && ack > self.reduced_until && self.phase == Phase::Open {
+        if marked && ack > self.reduced_until && self.phase == RecoveryPhase::Open {
             self.control.on_mark(&mut self.window, config.mss());
             self.reduced_until = self.next;
-            self.tell_reduced = true;
+            self.announce_reduction = true;
         }
-        // RFC 5681 §2, and RFC 6675 §2 where there are blocks.
+        // RFC 5681 §2, and RFC 6675 §2 if there are blocks.
         let plain = newly == 0 && !segment.occupies() && !self.board.is_empty();
         let duplicate = plain && if config.recovery.sack { sacked } else { true };
         let grows = newly > 0 && !marked;
         match self.phase {
-            Phase::Open => self.on_ack_open(now, (newly, duplicate, grows), config),
-            Phase::Recovery => self.on_ack_recovering(now, (newly, duplicate), config),
-            Phase::Loss => self.on_ack_after_timeout(now, (newly, grows), config),
+            RecoveryPhase::Open => self.on_ack_open(now, (newly, duplicate, grows), config),
+            RecoveryPhase::Recovery => self.on_ack_recovering(now, (newly, duplicate), config),
+            RecoveryPhase::Loss => self.on_ack_after_timeout(now, (newly, grows), config),
         }
         self.judge_probe(segment, config);
         if newly > 0 {
@@ -250,8 +251,8 @@ impl Sender {
         newly > 0
     }
 
-    /// Takes what an acknowledgement covers off the scoreboard, and measures its round trip; true
-    /// if it brought news of something beyond a gap.
+    /// Removes the acknowledged segments from the scoreboard and measures their round trip; true if
+    /// a block was new.
     fn take_off(&mut self, now: Time, segment: &Segment, config: &TcpConfig) -> bool {
         let (mut rtt, mut repeated, mut sacked) = (None, false, false);
         let (board, rack) = (&mut self.board, &mut self.rack);
@@ -296,7 +297,7 @@ impl Sender {
         let lost = if config.recovery.sack {
             self.find_losses(now, config) || !config.recovery.rack && self.dupacks >= DUP_THRESH
         } else {
-            // RFC 6582 §3.2 step 1: not again for what a timeout sent again.
+            // RFC 6582 §3.2 step 1: not again for segments that a timeout sent again.
             duplicate
                 && self.dupacks == DUP_THRESH
                 && self.recover.is_none_or(|recover| self.una > recover)
@@ -316,10 +317,10 @@ impl Sender {
         }
     }
 
-    /// Loses what the blocks or the times say; true if that was anything.
+    /// Marks segments as lost by blocks or by times; true if there were any.
     fn find_losses(&mut self, now: Time, config: &TcpConfig) -> bool {
         if config.recovery.rack {
-            let recovering = self.phase != Phase::Open;
+            let recovering = self.phase != RecoveryPhase::Open;
             let circumstances = (self.rto.srtt(), recovering);
             return self.rack.detect(now, &mut self.board, circumstances);
         }
@@ -336,7 +337,7 @@ impl Sender {
         if self.board.next_lost().is_none() {
             self.board.lose_first();
         }
-        self.phase = Phase::Recovery;
+        self.phase = RecoveryPhase::Recovery;
         (self.recover, self.reduced_until) = (Some(self.next), self.next);
         (self.partial, self.limited, self.must_resend) = (false, 0, true);
         self.rack.probe_due = Time::MAX;
@@ -358,12 +359,13 @@ impl Sender {
                 let flight = (self.next - self.una) as u32;
                 window.cwnd = window.ssthresh.min(flight.max(mss) + mss);
             }
-            (self.phase, self.dupacks) = (Phase::Open, 0);
+            (self.phase, self.dupacks) = (RecoveryPhase::Open, 0);
             self.must_resend = false;
         } else if config.recovery.sack {
             self.find_losses(now, config);
         } else if newly > 0 {
-            // Partial acknowledgement: the next hole, and the window deflated by what left.
+            // Partial acknowledgement: send the next hole, and deflate the window by the bytes
+            // acknowledged.
             window.cwnd = window.cwnd.saturating_sub(newly) + if newly >= mss { mss } else { 0 };
             window.cwnd = window.cwnd.max(mss);
             self.board.lose_first();
@@ -381,19 +383,19 @@ impl Sender {
             self.find_losses(now, config);
         }
         if self.recover.is_none_or(|recover| self.una >= recover) {
-            (self.phase, self.dupacks, self.limited) = (Phase::Open, 0, 0);
+            (self.phase, self.dupacks, self.limited) = (RecoveryPhase::Open, 0, 0);
         }
     }
 
-    /// What became of a probe (RFC 8985 §7.4).
+    /// Handles the acknowledgement of a probe (RFC 8985 §7.4).
     fn judge_probe(&mut self, segment: &Segment, config: &TcpConfig) {
         let Some(probe) = self.rack.probe.filter(|probe| self.una >= probe.end) else { return };
         if !probe.repeats || segment.flags.has(Flags::DSACK) {
             self.rack.probe = None;
         } else if self.una > probe.end {
-            // It repaired a loss, which counts as congestion.
+            // The probe repaired a loss, which counts as congestion.
             self.rack.probe = None;
-            if self.phase == Phase::Open {
+            if self.phase == RecoveryPhase::Open {
                 let flight = self.flight();
                 self.control.on_loss(&mut self.window, flight, config.mss());
                 self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
@@ -409,7 +411,7 @@ impl Sender {
             (self.rack.probe_due, self.rack.due) = (Time::MAX, Time::MAX);
             return;
         }
-        let partial = self.phase == Phase::Recovery && !config.recovery.sack;
+        let partial = self.phase == RecoveryPhase::Recovery && !config.recovery.sack;
         if !(partial && self.partial) {
             self.rto_due = now + self.rto.timeout(&config.rto);
         }
@@ -417,15 +419,18 @@ impl Sender {
         self.schedule_probe(now, config);
     }
 
-    /// The first of this side's timers.
+    /// The earliest timer of this side.
     #[inline]
     pub fn due(&self) -> Time {
         self.rto_due.min(self.rack.due).min(self.rack.probe_due)
     }
 
-    /// Acts on timers that are due; true if the retransmission timer was.
+    /// Handles timers that are due; true if the RTO expired.
     pub fn expire(&mut self, now: Time, config: &TcpConfig) -> bool {
-        if self.rack.due <= now && self.find_losses(now, config) && self.phase == Phase::Open {
+        if self.rack.due <= now
+            && self.find_losses(now, config)
+            && self.phase == RecoveryPhase::Open
+        {
             self.enter_recovery(config);
         }
         if self.rto_due <= now {
@@ -441,15 +446,15 @@ impl Sender {
     /// RFC 6298 §5.4 to §5.6, RFC 5681 §3.1, RFC 6582 §3.2.
     fn on_timeout(&mut self, now: Time, config: &TcpConfig) {
         let mss = config.mss();
-        self.rto.back_off();
-        if self.phase != Phase::Loss {
+        self.rto.backoff();
+        if self.phase != RecoveryPhase::Loss {
             let flight = self.flight();
             self.control.on_loss(&mut self.window, flight, mss);
         }
         self.control.on_timeout();
         self.board.lose_all();
         (self.window.cwnd, self.window.credit) = (mss, 0);
-        self.phase = Phase::Loss;
+        self.phase = RecoveryPhase::Loss;
         (self.recover, self.reduced_until) = (Some(self.next), self.next);
         (self.dupacks, self.limited) = (0, 0);
         (self.must_resend, self.must_probe) = (true, false);

@@ -1,15 +1,17 @@
-//! What the application asks for: the connection that carries a message, and its place there.
+//! Submissions: the choice of the connection that carries a message, and its place in the stream.
 
 use homa_proto::{MessageKind, PeerId, Request, RpcError, RpcHandle, SubmitError, Submitted, Time};
 
 use crate::topology::HostId;
-use crate::transport::stream::{Calls, ConnectionPolicy, Key, Name, Piece, Waiting};
+use crate::transport::stream::{
+    Calls, ConnectionName, ConnectionPolicy, Key, MessageTag, WaitingCall,
+};
 
 use super::connection::{Connection, Ends};
 use super::{NOWHERE, Tcp, Timer};
 
 impl Tcp {
-    /// The port that servers listen at: there is one server per host, and packets do not say.
+    /// The port at which servers listen. There is one server per host, and segments carry no port.
     pub const SERVER_PORT: u16 = crate::traffic::SERVER_PORT;
 
     pub(super) fn request(
@@ -49,9 +51,9 @@ impl Tcp {
         }
         let key = self.connection_for(HostId(peer.0), length, level);
         let number = self.calls.next_number();
-        let piece = Piece { number, length, port, kind };
+        let piece = MessageTag { number, length, port, kind };
         let message = self.calls.name_message();
-        let rpc = self.calls.wait(Waiting { cookie, kind, connection: key, deadline });
+        let rpc = self.calls.wait(WaitingCall { cookie, kind, connection: key, deadline });
         if let Some(connection) = self.connections.get_mut(key) {
             connection.out.push(piece, message);
             connection.open_requests += u32::from(kind == MessageKind::Request);
@@ -64,7 +66,7 @@ impl Tcp {
         Ok(Submitted { rpc, message: Some(message) })
     }
 
-    /// The connection that takes a message: of the pool, or a new one.
+    /// The connection that takes a message, from the pool or a new one.
     fn connection_for(&mut self, peer: HostId, length: u32, level: Option<u8>) -> Key {
         let class = level.unwrap_or_else(|| self.config.priorities.class(length));
         let ConnectionPolicy::Pool { size, pick } = self.config.connections else {
@@ -83,7 +85,7 @@ impl Tcp {
 
     fn connect(&mut self, peer: HostId, class: u8) -> Key {
         let key = self.connections.next_key();
-        let name = Name { life: self.life, key };
+        let name = ConnectionName { life: self.life, key };
         let ends = Ends { peer, name, is_client: true, server_slot: NOWHERE };
         self.connections.insert(Connection::new(ends, class, &self.config))
     }
@@ -99,7 +101,7 @@ impl Tcp {
         let call = self.calls.served(rpc).ok_or(SubmitError::UnknownRpc)?;
         let message = self.calls.name_message();
         let kind = MessageKind::Response;
-        let piece = Piece { length, kind, ..call.request };
+        let piece = MessageTag { length, kind, ..call.request };
         if let Some(connection) = self.connections.get_mut(call.connection) {
             connection.out.push(piece, message);
             connection.open_requests = connection.open_requests.saturating_sub(1);
@@ -110,8 +112,7 @@ impl Tcp {
         Ok(Submitted { rpc, message: Some(message) })
     }
 
-    /// A client stops waiting; what is on its way still comes, and is ignored. A server never
-    /// answers.
+    /// A client stops waiting; the response still arrives and is ignored. A server never answers.
     pub(super) fn cancel(&mut self, rpc: RpcHandle) -> Result<Submitted, SubmitError> {
         let submitted = Submitted { rpc, message: None };
         if let Some(call) = self.calls.served(rpc) {

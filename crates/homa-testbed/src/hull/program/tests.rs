@@ -1,11 +1,11 @@
 //! The assembled program against the model of the simulator, packet by packet: run by a few lines
 //! here, on any machine, and by the kernel's own eBPF where that is allowed.
 
-use homa::driver::bpf;
+use homa_bpf as bpf;
 use homa_proto::Rate;
 use homa_sim::fabric::Marks;
 use homa_sim::fabric::queue::{Phantom, PhantomConfig};
-use homa_sim::switch::{Frame, Port};
+use homa_sim::software_switch::{SoftwarePort, SwitchFrame};
 use homa_sim::{LinkRate, SimTime};
 use homa_workload::rng::Rng;
 use std::os::fd::AsFd;
@@ -97,7 +97,7 @@ fn packets(seed: u64, count: usize, link_bps: u64) -> Vec<Packet> {
 
 struct Modelled(Packet, Marks);
 
-impl Frame for Modelled {
+impl SwitchFrame for Modelled {
     fn bytes(&self) -> u32 {
         self.0.1 + 24
     }
@@ -119,7 +119,7 @@ fn modelled(packets: &[Packet], drain_bps: u64, threshold: u32) -> Vec<bool> {
     let config = PhantomConfig { drain_ppm: 500_000, threshold, ..PhantomConfig::PAPER };
     let queue = Phantom::new(homa_sim::fabric::StrictPriority, Some(config), link);
     // Fast enough to be idle again when the next one comes.
-    let mut port = Port::new(LinkRate::new(Rate::gbps(1_000_000)), u64::MAX, queue);
+    let mut port = SoftwarePort::new(LinkRate::new(Rate::gbps(1_000_000)), u64::MAX, queue);
     let mark = |packet: &Packet| {
         let now = SimTime(packet.0 * 1_000);
         let frame = Modelled(*packet, Marks::NONE.with(Marks::ECT, packet.2));
@@ -240,7 +240,7 @@ const NEEDS: &str = "root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)";
 fn the_kernel_marks_the_same_packets() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     let program = bpf::load(
-        bpf::Kind::Classifier,
+        bpf::ProgramKind::Classifier,
         &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );
@@ -277,7 +277,7 @@ fn the_kernel_leaves_packets_behind_a_vlan_tag_as_they_are() {
     let Ok(map) = bpf::WordMap::<WORDS>::create(c"homa_test") else { return skip::test(NEEDS) };
     map.write(&initial((1_000_000, 1_000), (1, 0, 0))).expect("written");
     let program = bpf::load(
-        bpf::Kind::Classifier,
+        bpf::ProgramKind::Classifier,
         &assemble(map.descriptor(), DrainClock::Map),
         c"homa_test",
     );

@@ -10,7 +10,7 @@ type Named = (&'static str, u32, u8);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TestFrame(Named);
 
-impl Frame for TestFrame {
+impl SwitchFrame for TestFrame {
     fn bytes(&self) -> u32 {
         self.0.1
     }
@@ -224,7 +224,7 @@ fn mended_links_are_as_they_were_built() {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Marked(u32, Marks);
 
-impl Frame for Marked {
+impl SwitchFrame for Marked {
     fn bytes(&self) -> u32 {
         self.0
     }

@@ -1,19 +1,19 @@
-//! Which packets a raw socket wants, as a program that the kernel runs on each (classic BPF): raw
-//! sockets would otherwise be handed everything of their protocol that reaches the host.
+//! The filter of a raw socket, as a program that the kernel runs on each packet (classic BPF).
+//! Without it, a raw socket would receive every packet of its protocol that reaches the host.
 //!
-//! The offsets are those of the Homa header (Linux `homa_wire.h`, branch main), which has the shape
+//! The offsets are those of the Homa header (Linux `homa_wire.h`, branch main), which has the form
 //! of a TCP header.
 
-/// Most ports that one program can tell apart: jumps reach 255 instructions.
+/// Most ports that one program can check, because jumps are limited to 255 instructions.
 const PORTS_MAX: usize = 200;
 
-/// SYN and RST, which no TCP sets together: the first mark of a packet in disguise.
-pub const DISGUISE_FLAGS: u8 = 0x06;
+/// SYN and RST, which TCP never combines: the first mark of a TCP-hijacked packet.
+pub const HIJACK_FLAGS: u8 = 0x06;
 /// The second mark.
-pub const DISGUISE_URGENT: u16 = 0xb97d;
+pub const HIJACK_URGENT: u16 = 0xb97d;
 /// A server asks whether its response arrived (Linux NEED_ACK).
 pub const NEED_ACK: u8 = 0x17;
-/// Where the marks, the ports and the type lie.
+/// Offsets of the marks, the ports, and the type.
 pub const AT_DESTINATION: usize = 2;
 pub const AT_TYPE: usize = 11;
 pub const AT_FLAGS: usize = 13;
@@ -23,15 +23,15 @@ const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Accepts nothing.
+/// A program that accepts nothing.
 pub fn nothing() -> Vec<libc::sock_filter> {
     vec![instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)]
 }
 
-/// Accepts packets to `ports`, of TCP only those that are Homa's in `disguise`; and NEED_ACK to any
-/// port, which may have nobody else to answer it. IPv4 sockets see the IP header (`v4`), IPv6
-/// sockets do not. `None`: more ports than a program can tell apart.
-pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {
+/// A program that accepts packets to `ports`, and NEED_ACK to any port, because its process may be
+/// gone. With `hijacked`, it accepts only TCP packets with both marks. IPv4 sockets see the IP
+/// header (`v4`), IPv6 sockets do not. `None` if there are more ports than a program can check.
+pub fn program(v4: bool, hijacked: bool, ports: &[u16]) -> Option<Vec<libc::sock_filter>> {
     if ports.len() > PORTS_MAX {
         return None;
     }
@@ -44,12 +44,12 @@ pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock
     let is =
         |value, jt, jf| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, value);
     let count = ports.len() as u8;
-    if disguise {
+    if hijacked {
         // A jump counts instructions after the next one; the refusal follows the last port.
         code.push(load(libc::BPF_B, AT_FLAGS));
-        code.push(is(DISGUISE_FLAGS.into(), 0, count + 5));
+        code.push(is(HIJACK_FLAGS.into(), 0, count + 5));
         code.push(load(libc::BPF_H, AT_URGENT));
-        code.push(is(DISGUISE_URGENT.into(), 0, count + 3));
+        code.push(is(HIJACK_URGENT.into(), 0, count + 3));
     }
     code.push(load(libc::BPF_B, AT_TYPE));
     code.push(is(NEED_ACK.into(), count + 2, 0));
@@ -67,7 +67,7 @@ pub fn program(v4: bool, disguise: bool, ports: &[u16]) -> Option<Vec<libc::sock
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel does; true when it accepts the packet.
+    /// Runs a program as the kernel does; true if it accepts the packet.
     fn accepts(code: &[libc::sock_filter], packet: &[u8]) -> bool {
         let (mut a, mut x, mut at) = (0u32, 0u32, 0);
         loop {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_ports_pass_and_of_tcp_only_what_bears_both_marks() {
+    fn only_our_ports_pass_and_tcp_only_with_both_marks() {
         let ports: Vec<u16> = (4000..4000 + PORTS_MAX as u16).collect();
         for v4 in [true, false] {
             let plain = program(v4, false, &ports).unwrap();

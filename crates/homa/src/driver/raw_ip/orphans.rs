@@ -1,41 +1,41 @@
-//! Who answers for ports that no engine has any more.
+//! Answers for ports that no engine has any more.
 //!
-//! Every engine at an address sees the questions. One of them answers: whoever holds the address's
-//! name among those of the ports (`ports`), from its first answer until it ends. Should it stand
-//! still, another answers what is asked again and again. Anybody can ask in another's name, so that
-//! a second has so many answers and no more.
+//! Every engine at an address receives the questions. One of them answers: the engine that holds
+//! the address's name among those of the ports (`ports`), from its first answer until it ends. If
+//! it is stalled, another engine answers questions that are repeated. The sender of a question can
+//! be forged, so the answers per second are limited.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::ports::{self, Role};
+use super::ports::{self, OrphanRole};
 
-/// Answers in a second; a server that gets none asks again.
+/// Answers per second; a server that gets none asks again.
 const ANSWERS: u32 = 1_000;
-/// Who has the name and does not answer for so long is taken to stand still; a question that was
-/// first heard longer ago than the second is another one.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// Addresses of a host that are answered for.
+/// An engine that holds the name but does not answer for the first time is considered stalled. A
+/// question that was first received longer ago than the second is a new one.
+const TIMEOUTS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Most addresses of a host that are answered for.
 const ADDRESSES_MAX: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Orphans {
-    roles: Vec<(IpAddr, Role)>,
+    roles: Vec<(IpAddr, OrphanRole)>,
     since: Instant,
     answers: u32,
-    /// A port that another was left to answer for, and since when.
+    /// A port that was left for another engine to answer, and since when.
     left: Option<(u16, Instant)>,
 }
 
 impl Orphans {
-    /// Nothing answered yet.
+    /// Nothing was answered yet.
     pub fn new(now: Instant) -> Self {
         Self { roles: Vec::new(), since: now, answers: 0, left: None }
     }
 
-    /// A question arrived at one of our addresses for a port that is not ours: true if it is for us
-    /// to answer.
+    /// A question arrived at one of our addresses for a port that is not ours; true if this engine
+    /// should answer.
     pub fn are_ours(&mut self, now: Instant, at: IpAddr, port: u16) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             (self.since, self.answers) = (now, 0);
@@ -46,11 +46,11 @@ impl Orphans {
         ours
     }
 
-    /// Whoever has the role has not answered for a port: true once in a while.
+    /// The engine that holds the name has not answered for a port; true once in a while.
     fn is_left_alone(&mut self, now: Instant, port: u16) -> bool {
         let since = self.left.filter(|(left, _)| *left == port).map(|(_, at)| now - at);
-        let waits = since.filter(|since| *since < PATIENCE[1]);
-        let alone = waits.is_some_and(|since| since >= PATIENCE[0]);
+        let waits = since.filter(|since| *since < TIMEOUTS[1]);
+        let alone = waits.is_some_and(|since| since >= TIMEOUTS[0]);
         if waits.is_none() || alone {
             self.left = Some((port, now));
         }
@@ -74,7 +74,7 @@ mod tests {
     fn one_engine_answers_for_an_address_and_not_without_end() {
         let begun = Instant::now();
         let mut engines = [Orphans::new(begun), Orphans::new(begun)];
-        // An address that no other test has.
+        // An address that no other test uses.
         let at: IpAddr = format!("2001:db8::{:x}", std::process::id() & 0xffff).parse().unwrap();
         let free = 1;
         let mut answers = |at, now| {
@@ -84,7 +84,7 @@ mod tests {
         };
         assert_eq!(answers(at, begun), [ANSWERS, 0]);
         assert_eq!(answers(at, begun + Duration::from_secs(1)), [ANSWERS, 0]);
-        // The first stands still while somebody asks every millisecond.
+        // The first engine is stalled while a server asks every millisecond.
         let [first, mut second] = engines;
         let asked = begun + Duration::from_secs(3);
         let answered = (0..1_000)

@@ -1,11 +1,11 @@
-//! Opening raw sockets, and asking for the MTU of a route.
+//! Opening raw sockets, and the MTU of a route.
 //!
-//! Each socket for protocol 146 has a companion of the same address that wants nothing and is never
-//! read. A host answers ICMP protocol-unreachable when no raw socket took a packet of a protocol
-//! that it does not know, and a socket whose receive queue is full does not count as one that took
-//! it. A kernel peer that is told so abandons every RPC with this host (Linux §1.7), when all that
-//! happened is that some packets, which it would have sent again, were lost. The companion's queue
-//! is always empty: it takes every packet, and its filter drops it before it is queued.
+//! Each socket for protocol 146 has a companion at the same address that accepts nothing and is
+//! never read. A host sends ICMP protocol-unreachable if no raw socket took a packet of an unknown
+//! protocol, and a socket whose receive queue is full does not count. A kernel peer then abandons
+//! every RPC with this host (Linux §1.7), although only some packets were lost, which it would have
+//! sent again. The companion's queue is always empty: it takes every packet, and its filter drops
+//! it before it is queued.
 
 use std::io;
 use std::mem::size_of;
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::filter;
-use crate::driver::udp::address::Name;
+use crate::driver::udp::address::SocketName;
 use crate::driver::udp::socket::{prepare, same_network, set};
 
 /// IP protocol number of Homa (IANA).
@@ -23,11 +23,11 @@ const HOMA: libc::c_int = 146;
 #[derive(Debug)]
 pub struct RawSocket {
     fd: OwnedFd,
-    /// The address it is bound to.
+    /// The address that it is bound to.
     pub ip: IpAddr,
-    /// It is for Homa in disguise as TCP, and only receives.
-    pub disguise: bool,
-    /// What takes packets while the queue is full, as long as it is open.
+    /// It receives TCP-hijacked packets, and sends nothing.
+    pub hijacked: bool,
+    /// Takes packets while the queue is full.
     _companion: Option<OwnedFd>,
 }
 
@@ -45,27 +45,28 @@ impl AsFd for RawSocket {
 
 impl RawSocket {
     /// A non-blocking socket bound to `ip` that accepts nothing yet.
-    pub fn open(ip: IpAddr, disguise: bool, receive_buffer: usize) -> io::Result<Self> {
-        let companion = match disguise {
-            // The host speaks TCP.
+    pub fn open(ip: IpAddr, hijacked: bool, receive_buffer: usize) -> io::Result<Self> {
+        let companion = match hijacked {
+            // The host supports TCP, so it needs no companion.
             true => None,
             false => Some(open(ip, HOMA)?),
         };
-        let fd = open(ip, if disguise { libc::IPPROTO_TCP } else { HOMA })?;
-        let socket = Self { fd, ip, disguise, _companion: companion };
+        let fd = open(ip, if hijacked { libc::IPPROTO_TCP } else { HOMA })?;
+        let socket = Self { fd, ip, hijacked, _companion: companion };
         prepare(socket.as_raw_fd(), ip, receive_buffer)?;
-        if disguise {
-            // What the network says about other people's TCP is not for us.
+        if hijacked {
+            // Reports about TCP connections of others are not for us.
             let _ = set(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 0);
             let _ = set(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 0);
         }
         Ok(socket)
     }
 
-    /// Has the kernel discard packets to other ports, and of TCP what is not Homa. Where it will
-    /// not, everything is let in, and discarded later: a filter that was there knows other ports.
+    /// Makes the kernel drop packets to other ports, and TCP packets that are not Homa's. If it
+    /// refuses, everything is received and dropped later, because the previous filter has other
+    /// ports.
     pub fn accept_only(&self, ports: &[u16]) {
-        let program = filter::program(self.ip.is_ipv4(), self.disguise, ports);
+        let program = filter::program(self.ip.is_ipv4(), self.hijacked, ports);
         if program.is_none_or(|code| attach(self.as_raw_fd(), code).is_err()) {
             let _ = set(self.as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
         }
@@ -89,10 +90,10 @@ fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+    // SAFETY: `fd` was just created, is valid, and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     attach(fd.as_raw_fd(), filter::nothing())?;
-    let (name, length) = Name::new(SocketAddr::new(ip, 0), ip.is_ipv6());
+    let (name, length) = SocketName::new(SocketAddr::new(ip, 0), ip.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) };
     if bound < 0 {
@@ -101,7 +102,7 @@ fn open(ip: IpAddr, protocol: libc::c_int) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Replaces a socket's filter; the kernel may refuse, for want of memory, say.
+/// Replaces a socket's filter; the kernel may refuse, for example because memory is short.
 fn attach(fd: RawFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     // SAFETY: the pointer is to a program header whose size is passed and whose array has the
@@ -118,8 +119,8 @@ fn attach(fd: RawFd, mut code: Vec<libc::sock_filter>) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The MTU of the route to an address, bytes: that of the first link, or less where the network
-/// said so. `None` without a route.
+/// The MTU of the route to an address, bytes: that of the first link, or less if the network
+/// reported it. `None` without a route.
 pub fn route_mtu(to: SocketAddr) -> Option<u16> {
     let any = match to.is_ipv4() {
         true => SocketAddr::from(([0; 4], 0)),
@@ -129,7 +130,7 @@ pub fn route_mtu(to: SocketAddr) -> Option<u16> {
         true => (libc::IPPROTO_IP, libc::IP_MTU),
         false => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
-    // Connecting looks the route up and sends nothing; the port is of no importance.
+    // Connecting looks up the route and sends nothing; the port does not matter.
     let mut at = to;
     at.set_port(9);
     let probe = UdpSocket::bind(any).ok()?;

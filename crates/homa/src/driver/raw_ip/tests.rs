@@ -8,13 +8,13 @@ use homa_proto::{LinkId, MessageId, Span};
 
 use super::*;
 use crate::driver::udp::control;
-use crate::driver::{Piece, wait};
+use crate::driver::{TrainPiece, wait};
 use crate::inline::{Completion, Engine, Wait};
 use crate::{CallOptions, Config};
 
-struct Message(Vec<u8>);
+struct TestMessage(Vec<u8>);
 
-impl Gather for Message {
+impl Gather for TestMessage {
     fn bytes(&self, span: Span) -> &[u8] {
         &self.0[span.offset as usize..][..span.len as usize]
     }
@@ -31,9 +31,15 @@ fn open(at: &str) -> Option<RawIpDriver> {
 }
 
 /// A header of 28 bytes between two ports and `payload` bytes of a message, `count` times.
-fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (Outbox, Message) {
+fn outbox(
+    from: u16,
+    to: SocketAddr,
+    tos: u8,
+    count: usize,
+    payload: usize,
+) -> (Outbox, TestMessage) {
     let mut outbox = Outbox::default();
-    let message = Message((0..count * payload).map(|i| i as u8).collect());
+    let message = TestMessage((0..count * payload).map(|i| i as u8).collect());
     let len = 28 + payload;
     for index in 0..count {
         let start = outbox.bytes.len();
@@ -41,8 +47,8 @@ fn outbox(from: u16, to: SocketAddr, tos: u8, count: usize, payload: usize) -> (
         outbox.bytes.extend_from_slice(&to.port().to_be_bytes());
         outbox.bytes.extend_from_slice(&[0; 24]);
         let offset = (index * payload) as u32;
-        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
-        outbox.pieces.push(Piece::Message(Span {
+        outbox.pieces.push(TrainPiece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(TrainPiece::Message(Span {
             message: MessageId(0),
             offset,
             len: payload as u32,
@@ -105,7 +111,7 @@ fn packets_have_the_class_of_their_trains() {
         let (Some(mut a), Some(b)) = (open(ip), open(ip)) else { return };
         let socket = &b.handles()[0];
         control::ask_for_class(socket);
-        // Other tests' packets come there, too; over IPv4 behind a header.
+        // Packets of other tests arrive there, too; over IPv4 behind a header.
         let (from, len) = (a.local()[0].port(), 28 + 10);
         let is_ours = |packet: &[u8]| {
             let start = packet.len().checked_sub(len);
@@ -124,10 +130,10 @@ fn packets_have_the_class_of_their_trains() {
 }
 
 #[test]
-fn what_is_behind_many_packets_for_others_is_found_at_once() {
+fn a_packet_behind_many_for_other_ports_is_found_at_once() {
     let (Some(mut a), Some(b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
     let (Some(mut sender), from) = (open("127.0.0.1:0"), 9) else { return };
-    // No filter drops what is of this type.
+    // The filter drops no packets of this type.
     let (mut others, message) = outbox(from, b.local()[0], 0, 1_000, 0);
     others.bytes.chunks_mut(28).for_each(|packet| packet[filter::AT_TYPE] = filter::NEED_ACK);
     sender.send(&others, &message);
@@ -138,7 +144,7 @@ fn what_is_behind_many_packets_for_others_is_found_at_once() {
 }
 
 #[test]
-fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
+fn a_socket_at_every_address_has_both_families_and_many_ports() {
     let (Some(mut a), Some(mut b)) = (open("[::]:0"), open("127.0.0.1:0")) else { return };
     let second = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     assert!(b.bind(second).is_err(), "the port is taken");
@@ -153,7 +159,7 @@ fn a_socket_for_every_address_speaks_both_families_and_has_several_ports() {
 }
 
 #[test]
-fn a_socket_that_gets_no_new_filter_hears_its_new_port_all_the_same() {
+fn a_socket_receives_at_a_new_port_if_its_filter_is_refused() {
     let (Some(mut a), Some(mut b)) = (open("[::1]:0"), open("[::1]:0")) else { return };
     // Fills the memory that the kernel grants to options of the socket.
     let options = UdpSocket::from(b.first_handle().try_clone_to_owned().unwrap());
@@ -189,7 +195,7 @@ fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
     }
     let (bytes, from, ..) = collect(&mut driver, 1);
     assert_eq!((&bytes[..], from.port()), (&[2][..], 7777));
-    assert_eq!(driver.counters().disguised_received, 1);
+    assert_eq!(driver.counters().tcp_hijack_received, 1);
 }
 
 #[test]
@@ -230,7 +236,7 @@ fn without_the_privilege_the_error_says_how_to_get_it() {
 }
 
 #[test]
-fn a_closed_port_is_free_for_others_and_hears_nothing() {
+fn a_closed_port_is_free_for_others_and_receives_nothing() {
     let (Some(mut a), Some(mut b)) = (open("127.0.0.1:0"), open("127.0.0.1:0")) else { return };
     let at = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let first = b.local()[0];

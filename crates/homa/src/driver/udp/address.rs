@@ -1,7 +1,7 @@
-//! Socket addresses as the kernel lays them out.
+//! Socket addresses in the kernel's format.
 //!
 //! IPv4 destinations of an IPv6 socket are written in mapped form, and mapped sources are read as
-//! IPv4, so that one host has one address.
+//! IPv4, so that a host has one address.
 
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -9,13 +9,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// A kernel socket address of either family.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub union Name {
+pub union SocketName {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
-impl Name {
-    /// Room for the kernel to write into.
+impl SocketName {
+    /// An empty address for the kernel to write to.
     pub fn empty() -> Self {
         let address = libc::in6_addr { s6_addr: [0; 16] };
         Self {
@@ -29,7 +29,7 @@ impl Name {
         }
     }
 
-    /// `to` as a socket of the given family wants it, and its length.
+    /// `to` in the format for a socket of the given family, and its length.
     pub fn new(to: SocketAddr, on_v6: bool) -> (Self, libc::socklen_t) {
         let mut name = Self::empty();
         let to = match to {
@@ -91,9 +91,9 @@ mod tests {
         for text in ["10.1.2.3:4000", "[2001:db8::7]:65535", "[fe80::1%3]:9"] {
             let address: SocketAddr = text.parse().unwrap();
             for on_v6 in [true, false] {
-                assert_eq!(Name::new(address, on_v6).0.get(), Some(address));
+                assert_eq!(SocketName::new(address, on_v6).0.get(), Some(address));
             }
         }
-        assert_eq!(Name::empty().get(), None);
+        assert_eq!(SocketName::empty().get(), None);
     }
 }

@@ -1,27 +1,27 @@
-//! The class that a socket gives packets for which no other is named.
+//! The default traffic class of a socket: packets of this class need no control message.
 //!
 //! A control message with the class costs the kernel a third of a microsecond per call, so most
-//! packets should need none: a socket's own class follows what it sends (the majority vote of Boyer
-//! and Moore 1991, with a margin).
+//! packets should not need one. The default follows the class that the socket sends most (the
+//! majority vote of Boyer and Moore 1991, with a margin).
 
-/// By so many packets the most frequent class is ahead of others when it becomes the socket's.
+/// Number of packets by which the most frequent class must lead before it becomes the default.
 const MARGIN: u8 = 32;
 
-/// A socket's class, and what it sent of late.
+/// A socket's default class, and the vote of recent packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usual {
+pub struct DefaultClass {
     class: u8,
     candidate: u8,
     ahead: u8,
 }
 
-impl Usual {
+impl DefaultClass {
     /// The class of packets without a control message.
     pub const fn class(&self) -> u8 {
         self.class
     }
 
-    /// A packet of a class is sent. True when the socket should have that class from now on.
+    /// Counts a packet of a class. True if this class should become the default.
     #[inline]
     pub const fn sees(&mut self, class: u8) -> bool {
         if class == self.candidate {
@@ -34,8 +34,8 @@ impl Usual {
         class == self.candidate && class != self.class && self.ahead >= MARGIN
     }
 
-    /// The socket has another class, or refused it: then it is asked again when that is ahead
-    /// again.
+    /// The default was changed, or the socket refused it. After a refusal, it is tried again when
+    /// the class leads again.
     pub const fn settle(&mut self, class: u8, done: bool) {
         self.ahead = 0;
         if done {
@@ -48,12 +48,12 @@ impl Usual {
 mod tests {
     use super::*;
 
-    /// How often the class changes with these packets.
-    fn changes(usual: &mut Usual, packets: impl IntoIterator<Item = u8>) -> usize {
+    /// How often the default changes with these packets.
+    fn changes(default_class: &mut DefaultClass, packets: impl IntoIterator<Item = u8>) -> usize {
         let mut changes = 0;
         for class in packets {
-            if usual.sees(class) {
-                usual.settle(class, true);
+            if default_class.sees(class) {
+                default_class.settle(class, true);
                 changes += 1;
             }
         }
@@ -61,27 +61,27 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_what_is_sent_most_and_does_not_waver() {
-        let mut usual = Usual::default();
-        assert_eq!(changes(&mut usual, [0; 1_000]), 0);
+    fn the_default_is_the_class_sent_most_and_is_stable() {
+        let mut default_class = DefaultClass::default();
+        assert_eq!(changes(&mut default_class, [0; 1_000]), 0);
         let most = (0..1_000).map(|n| if n % 4 == 0 { 0x20 } else { 0xa0 });
-        assert_eq!((changes(&mut usual, most), usual.class()), (1, 0xa0));
+        assert_eq!((changes(&mut default_class, most), default_class.class()), (1, 0xa0));
         let even = (0..1_000).map(|n| if n % 2 == 0 { 0x20 } else { 0xa0 });
-        assert_eq!((changes(&mut usual, even), usual.class()), (0, 0xa0));
-        assert_eq!((changes(&mut usual, [0x20; 200]), usual.class()), (1, 0x20));
+        assert_eq!((changes(&mut default_class, even), default_class.class()), (0, 0xa0));
+        assert_eq!((changes(&mut default_class, [0x20; 200]), default_class.class()), (1, 0x20));
     }
 
     #[test]
     fn a_socket_that_refuses_is_asked_now_and_then() {
-        let mut usual = Usual::default();
+        let mut default_class = DefaultClass::default();
         let mut asked = 0;
         for _ in 0..1_000 {
-            if usual.sees(0xa0) {
-                usual.settle(0xa0, false);
+            if default_class.sees(0xa0) {
+                default_class.settle(0xa0, false);
                 asked += 1;
             }
         }
         assert!((1..=1_000 / i32::from(MARGIN)).contains(&asked), "{asked}");
-        assert_eq!(usual.class(), 0);
+        assert_eq!(default_class.class(), 0);
     }
 }

@@ -1,10 +1,10 @@
-//! Control messages: what travels beside a datagram train to and from the kernel.
+//! Control messages, which accompany a train to and from the kernel.
 
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Room for the control messages of one train in either direction: three of 24 bytes and one of 40,
-/// and for the error queue one of 16 + 16 + 28 bytes.
+/// Room for the control messages of one train in either direction (three of 24 bytes and one of
+/// 40), and for the error queue (one of 16 + 16 + 28 bytes).
 const ROOM: usize = 128;
 
 /// A control buffer with the alignment that the kernel's headers need.
@@ -22,7 +22,7 @@ const fn aligned(len: usize) -> usize {
 }
 
 impl Control {
-    /// Without messages.
+    /// A buffer without messages.
     pub const fn empty() -> Self {
         Self { bytes: [0; ROOM], len: 0 }
     }
@@ -64,13 +64,13 @@ impl Control {
         self.len
     }
 
-    /// Points the kernel at the buffer: to read what was pushed, or to write up to its capacity.
+    /// Points the kernel at the buffer: to read the messages, or to write up to its capacity.
     pub fn attach(&mut self, header: &mut libc::msghdr, write: bool) {
         header.msg_control = self.bytes.as_mut_ptr().cast();
         header.msg_controllen = if write { ROOM } else { self.len };
     }
 
-    /// The messages in the first `len` bytes, as the kernel left them: level, kind, data.
+    /// The messages in the first `len` bytes, as the kernel wrote them: level, kind, data.
     pub fn iter(&self, len: usize) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let bytes = &self.bytes[..len.min(ROOM)];
         let mut at = 0;
@@ -96,7 +96,7 @@ pub fn local_address(level: i32, data: &[u8]) -> Option<IpAddr> {
     Some(Ipv6Addr::from(address).to_canonical())
 }
 
-/// A C int at the start of `data`; kernels send some of these as a single byte.
+/// A C int at the start of `data`; kernels send some of them as a single byte.
 pub fn int(data: &[u8]) -> i32 {
     match data.first_chunk::<4>() {
         Some(bytes) => i32::from_ne_bytes(*bytes),
@@ -107,16 +107,16 @@ pub fn int(data: &[u8]) -> i32 {
 // The layout above is that of 64-bit Linux.
 const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
 
-/// Has a socket tell the class of what arrives.
+/// Makes a socket report the class of received packets.
 #[cfg(test)]
 pub fn ask_for_class(socket: &impl std::os::fd::AsRawFd) {
     let fd = socket.as_raw_fd();
-    // Refused where the socket does not speak that family.
+    // Refused if the socket does not support that family.
     let _ = super::socket::set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = super::socket::set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
 }
 
-/// The class of the next packet that waits at a socket, and its bytes.
+/// The class and the bytes of the next packet in a socket's queue.
 #[cfg(test)]
 pub fn next_class(socket: &impl std::os::fd::AsRawFd) -> (u8, Vec<u8>) {
     let mut control = Control::empty();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pushed_is_read_back_and_a_cut_message_is_not_read() {
+    fn messages_are_read_back_and_a_truncated_one_is_not() {
         let mut control = Control::empty();
         control.push(libc::IPPROTO_IP, libc::IP_TOS, &[0x60]);
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &1400u16.to_ne_bytes());

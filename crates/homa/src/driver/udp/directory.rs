@@ -1,7 +1,7 @@
-//! To whom of the engines that share an address each client named itself last.
+//! The directory of a shard group: the engine at which each client was last validated.
 //!
-//! Looked at when a client proves its address, which it does once, not for each request. Bounded by
-//! the clients that the engines remember: whom one forgets, it takes out.
+//! It is used when a client is validated, which happens once, not for each request. It is bounded
+//! by the clients that the engines remember: when an engine forgets a client, it removes the entry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homa_proto::ClientDirectory;
 
-/// Engines by the names of clients: a token and an epoch.
-type Known = HashMap<(u64, u32), u16>;
+/// Engines by client, which is a token and an epoch.
+type EngineOfClient = HashMap<(u64, u32), u16>;
 
-/// Clients of an engine that left for another.
+/// Clients that left an engine for another.
 #[derive(Debug, Default)]
-struct Left {
-    /// Looked at without the lock.
+struct Departures {
+    /// Read without the lock.
     any: AtomicBool,
     names: Mutex<Vec<(u64, u32)>>,
 }
 
-/// An engine's place in the directory.
+/// An engine's view of the directory.
 #[derive(Clone, Debug)]
-pub struct Place {
-    known: Arc<Mutex<Known>>,
-    left: Arc<[Left]>,
+pub struct ShardDirectory {
+    known: Arc<Mutex<EngineOfClient>>,
+    left: Arc<[Departures]>,
     number: u16,
 }
 
@@ -32,17 +32,17 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Place {
-    /// The places of so many engines.
+impl ShardDirectory {
+    /// The views of a group of `engines`.
     pub fn all(engines: usize) -> impl Iterator<Item = Self> {
-        let known = Arc::<Mutex<Known>>::default();
-        let left: Arc<[Left]> = (0..engines).map(|_| Left::default()).collect();
+        let known = Arc::<Mutex<EngineOfClient>>::default();
+        let left: Arc<[Departures]> = (0..engines).map(|_| Departures::default()).collect();
         let place = move |number| Self { known: known.clone(), left: left.clone(), number };
         (0..engines as u16).map(place)
     }
 }
 
-impl ClientDirectory for Place {
+impl ClientDirectory for ShardDirectory {
     fn claim(&mut self, token: u64, epoch: u32) -> bool {
         let before = lock(&self.known).insert((token, epoch), self.number);
         let Some(before) = before.filter(|number| *number != self.number) else { return false };
@@ -63,7 +63,7 @@ impl ClientDirectory for Place {
         loop {
             let name = names.pop();
             left.any.store(!names.is_empty(), Ordering::Release);
-            // One that came back since is known here.
+            // A client that has come back since is an entry of this engine.
             if lock(&self.known).get(&name?) != Some(&self.number) {
                 return name;
             }
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_where_it_named_itself_last_until_it_is_forgotten_there() {
-        let mut engines: Vec<_> = Place::all(2).collect();
+    fn a_client_belongs_to_the_engine_that_validated_it_last() {
+        let mut engines: Vec<_> = ShardDirectory::all(2).collect();
         assert!(!engines[0].claim(7, 1) && !engines[0].claim(7, 1));
         assert!(!engines[1].claim(7, 2), "another of its lives is another client");
         assert!(engines[1].claim(7, 1));

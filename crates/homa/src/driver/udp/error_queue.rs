@@ -1,15 +1,13 @@
-//! What the network reported about packets sent earlier (ICMP), read from a socket's error queue.
+//! Network reports about packets that were sent earlier (ICMP), read from a socket's error queue.
 //!
-//! A report waits in the queue and, until the next system call on the socket returns it, as the
-//! socket's error. That call may keep it to itself (`sendmmsg` does after its first entry), and as
-//! long as the queue is not empty the socket looks ready to whoever polls. So the queue is read
-//! whenever a call fails, a batch was sent in part, or nothing arrived where something was
-//! expected.
+//! A report is in the queue and also, until the next system call on the socket returns it, the
+//! socket's error. That call may swallow it (`sendmmsg` does after its first entry), and poll
+//! reports the socket as ready while the queue is not empty. So the queue is read if a call fails,
+//! a batch was sent in part, or nothing arrived although something was expected.
 //!
-//! What a report means is read from ICMP's type and code, not from the error number of the system,
-//! which is the same for a host that does not exist and for a fragment that was lost (time
-//! exceeded). Only "unreachable" says something about the peer, and "packet too big" about the
-//! path.
+//! A report is classified by ICMP's type and code, not by the system's error number, which is the
+//! same for a host that does not exist and for a lost fragment (time exceeded). Only "unreachable"
+//! says something about the peer, and "packet too big" about the path.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -17,34 +15,34 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::Control;
-use crate::driver::{Missing, TooBig, Unreachable};
+use crate::driver::{Missing, TooBig, UnreachableReport};
 
-/// Reports of one kind kept until asked for; more are forgotten.
+/// Most reports of one kind that are kept; more are dropped.
 pub const REPORTS_MAX: usize = 256;
-/// Bytes kept of a packet that came back: as many as show a datagram's header, its extensions, and
-/// a few control packets before the first DATA.
+/// Bytes of a quoted packet that are kept: enough for a datagram's header, its extensions, and a
+/// few control packets before the first DATA.
 const QUOTED: usize = 256;
 
-/// What the network said about a packet sent earlier.
+/// A network report about a packet that was sent earlier.
 #[derive(Clone, Copy, Debug)]
-pub struct Report {
-    /// Where it was sent; the port is 0 on raw sockets.
+pub struct IcmpReport {
+    /// The packet's destination; the port is 0 on raw sockets.
     pub to: SocketAddr,
-    /// What is missing there; `None` when the report is about something else, such as the size of
+    /// What is missing there. `None` if the report is about something else, such as the size of
     /// packets or a lost fragment, or does not come from the network.
     pub what: Option<Missing>,
-    /// It is larger than the path takes: [`TooBig::mtu`].
+    /// Set if the packet was too large for the path: see [`TooBig::mtu`].
     pub too_big: Option<Option<u16>>,
-    /// The start of its payload, and how many bytes of that came back: at least 8 (RFC 792).
+    /// The start of the packet's payload, and how many of its bytes were quoted: at least 8 (RFC
+    /// 792).
     quoted: [u8; QUOTED],
     len: usize,
 }
 
-impl Report {
-    /// The network refused a packet that begins so at once: something of `what` is missing, or it
-    /// is too big.
+impl IcmpReport {
+    /// A report that the system made at once: `what` is missing, or the packet is too big.
     pub fn refused(to: SocketAddr, what: Option<Missing>, packet: &[u8]) -> Self {
         let mut quoted = [0; QUOTED];
         let len = packet.len().min(QUOTED);
@@ -52,46 +50,46 @@ impl Report {
         Self { to, what, too_big: what.is_none().then_some(None), quoted, len }
     }
 
-    /// What came back of the packet's payload.
+    /// The quoted part of the packet's payload.
     pub fn payload(&self) -> &[u8] {
         &self.quoted[..self.len]
     }
 }
 
-/// What a report means for us.
+/// A report about a peer or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
-    /// A peer cannot be reached.
-    Unreachable(Unreachable),
+pub enum PathReport {
+    /// A peer is unreachable.
+    Unreachable(UnreachableReport),
     /// A packet was too big.
     TooBig(TooBig),
 }
 
-/// Reports that nobody has asked for yet.
+/// Reports that have not been taken.
 #[derive(Debug, Default)]
-pub struct Reports {
-    unreachable: VecDeque<Unreachable>,
+pub struct IcmpReports {
+    unreachable: VecDeque<UnreachableReport>,
     too_big: VecDeque<TooBig>,
 }
 
-/// Adds a report, unless it waits already.
+/// Adds a report, unless it is already in the queue.
 fn push<T: PartialEq>(queue: &mut VecDeque<T>, report: T) {
     if queue.len() < REPORTS_MAX && !queue.contains(&report) {
         queue.push_back(report);
     }
 }
 
-impl Reports {
+impl IcmpReports {
     /// Adds a report.
-    pub fn push(&mut self, meaning: Meaning) {
+    pub fn push(&mut self, meaning: PathReport) {
         match meaning {
-            Meaning::Unreachable(report) => push(&mut self.unreachable, report),
-            Meaning::TooBig(report) => push(&mut self.too_big, report),
+            PathReport::Unreachable(report) => push(&mut self.unreachable, report),
+            PathReport::TooBig(report) => push(&mut self.too_big, report),
         }
     }
 
-    /// The oldest report of something unreachable.
-    pub fn unreachable(&mut self) -> Option<Unreachable> {
+    /// The oldest report of an unreachable address.
+    pub fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.unreachable.pop_front()
     }
 
@@ -100,8 +98,13 @@ impl Reports {
         self.too_big.pop_front()
     }
 
-    /// Empties a socket's queue and keeps what has a `meaning`; true when there was anything.
-    pub fn drain(&mut self, fd: RawFd, meaning: impl Fn(&Report) -> Option<Meaning>) -> bool {
+    /// Empties a socket's queue, and keeps the reports that `meaning` accepts; true if there were
+    /// any.
+    pub fn drain(
+        &mut self,
+        fd: RawFd,
+        meaning: impl Fn(&IcmpReport) -> Option<PathReport>,
+    ) -> bool {
         let mut any = false;
         for _ in 0..REPORTS_MAX {
             let Some(report) = next(fd) else { break };
@@ -114,7 +117,7 @@ impl Reports {
     }
 }
 
-/// The MTU that an ICMP message about a packet that was too big tells (RFC 1191 §4, RFC 4443 §3.2).
+/// The MTU in an ICMP message about a packet that was too big (RFC 1191 §4, RFC 4443 §3.2).
 fn too_big(origin: u8, kind: u8, code: u8, info: u32) -> Option<u16> {
     match (origin, kind, code) {
         (libc::SO_EE_ORIGIN_ICMP, 3, 4) | (libc::SO_EE_ORIGIN_ICMP6, 2, _) => {
@@ -124,10 +127,10 @@ fn too_big(origin: u8, kind: u8, code: u8, info: u32) -> Option<u16> {
     }
 }
 
-/// What is missing according to an ICMP message.
+/// What an ICMP message reports as missing.
 fn missing(origin: u8, kind: u8, code: u8) -> Option<Missing> {
     match (origin, kind, code) {
-        // RFC 792 and 1812; 4 is about the size of packets, 5 about source routes.
+        // RFC 792 and 1812; code 4 is about the size of packets, code 5 about source routes.
         (libc::SO_EE_ORIGIN_ICMP, 3, 2) => Some(Missing::Protocol),
         (libc::SO_EE_ORIGIN_ICMP, 3, 3) => Some(Missing::Port),
         (libc::SO_EE_ORIGIN_ICMP, 3, 4 | 5) => None,
@@ -140,15 +143,15 @@ fn missing(origin: u8, kind: u8, code: u8) -> Option<Missing> {
     }
 }
 
-/// Takes one report off the queue; `None` when it is empty.
-fn next(fd: RawFd) -> Option<Report> {
-    let mut name = Name::empty();
+/// Takes one report from the queue; `None` if it is empty.
+fn next(fd: RawFd) -> Option<IcmpReport> {
+    let mut name = SocketName::empty();
     let mut control = Control::empty();
     let mut quoted = [0; QUOTED];
     let mut piece = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
     let mut header = libc::msghdr {
         msg_name: (&raw mut name).cast(),
-        msg_namelen: size_of::<Name>() as libc::socklen_t,
+        msg_namelen: size_of::<SocketName>() as libc::socklen_t,
         msg_iov: &raw mut piece,
         msg_iovlen: 1,
         msg_control: ptr::null_mut(),
@@ -171,7 +174,7 @@ fn next(fd: RawFd) -> Option<Report> {
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
             );
             // struct sock_extended_err: an error number of four bytes, then these, a byte of
-            // padding, and what the message says beside.
+            // padding, and additional data.
             let &[origin, kind, code, _, a, b, c, d] = data.get(4..)?.first_chunk()?;
             let info = u32::from_ne_bytes([a, b, c, d]);
             ours.then(|| (missing(origin, kind, code), too_big(origin, kind, code, info)))
@@ -180,8 +183,8 @@ fn next(fd: RawFd) -> Option<Report> {
     let len = usize::try_from(got).map_or(0, |got| got.min(QUOTED));
     let nowhere = SocketAddr::from(([0; 4], 0));
     Some(match name.get() {
-        Some(to) => Report { to, what, too_big: mtu.map(Some), quoted, len },
-        None => Report { to: nowhere, what: None, too_big: None, quoted, len },
+        Some(to) => IcmpReport { to, what, too_big: mtu.map(Some), quoted, len },
+        None => IcmpReport { to: nowhere, what: None, too_big: None, quoted, len },
     })
 }
 
@@ -190,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_message_of_its_kind_tells_an_mtu() {
+    fn only_packet_too_big_messages_contain_an_mtu() {
         let (v4, v6) = (libc::SO_EE_ORIGIN_ICMP, libc::SO_EE_ORIGIN_ICMP6);
         for ((origin, kind, code, info), expected) in [
             ((v4, 3, 4, 1200), Some(1200)),
@@ -215,7 +218,7 @@ mod tests {
             ((v4, 3, 3), Some(Missing::Port)),
             ((v4, 3, 4), None),
             ((v4, 3, 13), Some(Missing::Host)),
-            // Time exceeded: on the way, and while a lost fragment was waited for.
+            // Time exceeded: in transit, and while waiting for a lost fragment.
             ((v4, 11, 0), None),
             ((v4, 11, 1), None),
             ((v4, 12, 0), None),

@@ -1,7 +1,7 @@
-//! One of several drivers that share an address: what the network reports comes to any of them.
+//! A driver's membership in a shard group: network reports may arrive at any member.
 //!
-//! The kernel steers datagrams by the group's program, but picks the socket for an ICMP message by
-//! a hash of its own. So each driver hands on what is about a peer of another.
+//! The kernel steers datagrams with the group's program, but chooses the socket for an ICMP message
+//! by another hash. So each driver passes on the reports about peers of another.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::directory::Place;
-use super::error_queue::{Meaning, REPORTS_MAX, Reports};
+use super::directory::ShardDirectory;
+use super::error_queue::{IcmpReports, PathReport, REPORTS_MAX};
 use super::steering::Steering;
 use crate::driver::Waker;
 
@@ -20,16 +20,16 @@ pub struct Member {
     steering: Steering,
     number: usize,
     inboxes: Arc<[Inbox]>,
-    place: Place,
+    place: ShardDirectory,
 }
 
-/// What others heard for a driver. Whoever holds the lock finds the handle readable exactly where
-/// there are reports: one that stayed readable without any would keep a thread from sleeping.
+/// Reports that other drivers received for this one. While the lock is held, the handle is readable
+/// exactly if there are reports: if it stayed readable without any, threads could not sleep.
 #[derive(Debug)]
 struct Inbox {
-    /// There are reports. Looked at without the lock, written under it.
+    /// True if there are reports. Read without the lock, written under it.
     any: AtomicBool,
-    reports: Mutex<Vec<Meaning>>,
+    reports: Mutex<Vec<PathReport>>,
     waker: Waker,
 }
 
@@ -42,15 +42,15 @@ impl Member {
         };
         let inboxes: Arc<[Inbox]> = (0..steering.shards()).map(inbox).collect::<io::Result<_>>()?;
         let member = |(number, place)| Self { steering, number, inboxes: inboxes.clone(), place };
-        Ok(Place::all(steering.shards()).enumerate().map(member).collect())
+        Ok(ShardDirectory::all(steering.shards()).enumerate().map(member).collect())
     }
 
-    /// Where it looks up the clients of the others.
-    pub fn place(&self) -> Place {
+    /// This engine's view of the client directory.
+    pub fn place(&self) -> ShardDirectory {
         self.place.clone()
     }
 
-    /// Becomes readable when others heard something.
+    /// Becomes readable when another driver passes on a report.
     pub fn handle(&self) -> RawFd {
         self.inboxes[self.number].waker.handle()
     }
@@ -60,14 +60,14 @@ impl Member {
         self.steering.shard_of(peer) == self.number
     }
 
-    /// Hands a report about `to` on to whose peer that is; false if that is this driver.
-    pub fn hand_on(&self, to: SocketAddr, report: Meaning) -> bool {
+    /// Passes a report about `to` on to the driver of that peer; false if that is this driver.
+    pub fn hand_on(&self, to: SocketAddr, report: PathReport) -> bool {
         if self.hears(to) {
             return false;
         }
         let inbox = &self.inboxes[self.steering.shard_of(to)];
         let mut reports = inbox.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is too much is forgotten, as where there is one driver.
+        // Too many reports are dropped, as with a single driver.
         if reports.len() < REPORTS_MAX {
             reports.push(report);
         }
@@ -77,8 +77,8 @@ impl Member {
         true
     }
 
-    /// Takes in what others heard.
-    pub fn take(&self, into: &mut Reports) {
+    /// Takes the reports that other drivers passed on.
+    pub fn take(&self, into: &mut IcmpReports) {
         let inbox = &self.inboxes[self.number];
         if !inbox.any.load(Ordering::Acquire) {
             return;
@@ -100,10 +100,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::{Missing, Unreachable, wait};
+    use crate::driver::{UnreachableReport, wait};
 
     #[test]
-    fn a_driver_can_sleep_once_it_took_every_report_however_takes_and_reports_overlap() {
+    fn a_driver_can_sleep_once_it_has_taken_every_report() {
         const REPORTS: u32 = 20_000;
         let steering = Steering::new(2, 7 << 32);
         let members = Member::all(steering).unwrap();
@@ -111,7 +111,11 @@ mod tests {
         let mut peers = (1..).map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
         let to = peers.find(|&peer| b.hears(peer)).unwrap();
         let quoted = Default::default();
-        let report = Meaning::Unreachable(Unreachable { to, what: Missing::Port, quoted });
+        let report = PathReport::Unreachable(UnreachableReport {
+            to,
+            what: homa_proto::Unreachable::Port(to.port()),
+            quoted,
+        });
         let (begun, handed_on) = (AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -126,7 +130,7 @@ mod tests {
             let mut stuck = 0;
             for n in 1..=REPORTS {
                 begun.store(n, Ordering::Release);
-                let mut into = Reports::default();
+                let mut into = IcmpReports::default();
                 // As an engine that looks at its driver for other reasons, too.
                 while handed_on.load(Ordering::Acquire) < n {
                     b.take(&mut into);

@@ -1,4 +1,4 @@
-//! A batch of incoming trains in the shape that `recvmmsg` fills.
+//! A batch of received trains in the form that `recvmmsg` fills.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,37 +6,37 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr;
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::{Control, int, local_address};
-use crate::driver::{FULL_BATCH, Received};
+use crate::driver::{FULL_BATCH, ReceivedTrain};
 
-/// Most trains fetched at a time.
+/// Most trains received at a time.
 const TRAINS_MAX: usize = FULL_BATCH;
 /// Room for one train: the largest that the kernel coalesces.
 const ROOM: usize = 65_536;
 
-/// Buffers and arrays of a `recvmmsg` call, kept for their memory.
+/// Buffers and arrays of a `recvmmsg` call, reused for each call.
 pub struct ReceiveBatch {
-    /// Never written but by the kernel, which provides its pages as they are used: zeroing them
-    /// would cost every engine 2 MiB.
+    /// Written only by the kernel, which provides its pages as they are used: zeroing them would
+    /// cost every engine 2 MiB.
     room: Box<[MaybeUninit<u8>]>,
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
-    names: Vec<Name>,
+    names: Vec<SocketName>,
     controls: Vec<Control>,
-    trains: Vec<Arrived>,
-    /// Trains to ask for: one while nothing arrives, for which there is a cheaper call; as many as
-    /// there is room for once something did.
+    trains: Vec<TrainMeta>,
+    /// Trains to ask for: one while nothing arrives, because that call is cheaper; as many as fit
+    /// once something arrived.
     appetite: usize,
     /// Headers that the kernel wrote to.
     filled: usize,
-    /// By socket: the kernel's count of overflows when it last came.
+    /// By socket: the kernel's count of overflows when it was last received.
     overflows: Vec<u32>,
     lost: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Arrived {
+struct TrainMeta {
     from: SocketAddr,
     socket: usize,
     to: Option<IpAddr>,
@@ -59,7 +59,7 @@ impl ReceiveBatch {
             room: Box::new_uninit_slice(TRAINS_MAX * ROOM),
             headers: Vec::with_capacity(TRAINS_MAX),
             pieces: vec![no_piece; TRAINS_MAX],
-            names: vec![Name::empty(); TRAINS_MAX],
+            names: vec![SocketName::empty(); TRAINS_MAX],
             controls: vec![Control::empty(); TRAINS_MAX],
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
@@ -71,7 +71,7 @@ impl ReceiveBatch {
             batch.pieces[index] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: ROOM };
             let mut header = libc::msghdr {
                 msg_name: (&raw mut batch.names[index]).cast(),
-                msg_namelen: size_of::<Name>() as libc::socklen_t,
+                msg_namelen: size_of::<SocketName>() as libc::socklen_t,
                 msg_iov: &raw mut batch.pieces[index],
                 msg_iovlen: 1,
                 msg_control: ptr::null_mut(),
@@ -84,19 +84,19 @@ impl ReceiveBatch {
         batch
     }
 
-    /// Fetches what has arrived at `fd`, the driver's `socket`, without waiting; returns how many
-    /// trains that is.
+    /// Receives what has arrived at `fd`, the driver's `socket`, without waiting; returns the
+    /// number of trains.
     ///
     /// # Errors
-    /// Those of the socket, such as reports of the network; that nothing has arrived is none.
+    /// Those of the socket, such as network reports. It is not an error if nothing has arrived.
     pub fn fetch(&mut self, fd: RawFd, socket: usize, expected: bool) -> io::Result<usize> {
         if expected {
             self.appetite = TRAINS_MAX;
         }
-        // The kernel wrote its own lengths over ours.
+        // The kernel replaced our lengths by its own.
         for slot in 0..self.filled {
             let header = &mut self.headers[slot].msg_hdr;
-            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
+            header.msg_namelen = size_of::<SocketName>() as libc::socklen_t;
             self.controls[slot].attach(header, true);
         }
         self.trains.clear();
@@ -120,7 +120,8 @@ impl ReceiveBatch {
         Ok(self.trains.len())
     }
 
-    /// A socket was opened that takes over the number of a closed one: it has lost nothing yet.
+    /// A socket was opened that reuses the number of a closed one, so its count of overflows starts
+    /// at zero.
     pub fn opened(&mut self, socket: usize) {
         if let Some(overflows) = self.overflows.get_mut(socket) {
             *overflows = 0;
@@ -130,7 +131,7 @@ impl ReceiveBatch {
     /// One system call; returns how many headers it filled.
     fn call(&mut self, fd: RawFd) -> io::Result<usize> {
         let got = match &mut self.headers[..self.appetite] {
-            // For threads that spin: a look into an empty queue costs less with the simpler call.
+            // For threads that spin: polling an empty queue is cheaper with the simpler call.
             [one] => {
                 // SAFETY: the header points to a name, one piece and a control buffer of `self`,
                 // with their true lengths, and the piece to a slot of `room`; nothing else touches
@@ -148,12 +149,12 @@ impl ReceiveBatch {
         if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
     }
 
-    /// Reads what the kernel wrote beside the train in `slot`.
+    /// Reads the control messages of the train in `slot`.
     fn note(&mut self, slot: usize, socket: usize) {
         let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(ROOM);
         let Some(from) = self.names[slot].get() else { return };
-        let mut train = Arrived { from, socket, to: None, datagram: len.max(1), slot, len };
+        let mut train = TrainMeta { from, socket, to: None, datagram: len.max(1), slot, len };
         for (level, kind, data) in self.controls[slot].iter(header.msg_hdr.msg_controllen) {
             match (level, kind) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -166,7 +167,7 @@ impl ReceiveBatch {
                     if self.overflows.len() <= socket {
                         self.overflows.resize(socket + 1, 0);
                     }
-                    // Per socket, 32 bits wide, and it wraps.
+                    // A counter of 32 bits per socket, which wraps.
                     let now = int(data) as u32;
                     let seen = std::mem::replace(&mut self.overflows[socket], now);
                     self.lost += u64::from(now.wrapping_sub(seen));
@@ -177,7 +178,7 @@ impl ReceiveBatch {
         self.trains.push(train);
     }
 
-    /// Drops trains of the last `fetch` that came from others than `wanted`; returns how many.
+    /// Drops trains of the last `fetch` whose sender is not `wanted`; returns how many.
     pub fn retain(&mut self, wanted: impl Fn(SocketAddr) -> bool) -> usize {
         let all = self.trains.len();
         self.trains.retain(|train| wanted(train.from));
@@ -185,22 +186,22 @@ impl ReceiveBatch {
     }
 
     /// A train of the last `fetch`.
-    pub fn get(&self, index: usize) -> Received<'_> {
+    pub fn get(&self, index: usize) -> ReceivedTrain<'_> {
         let train = &self.trains[index];
         let start = train.slot * ROOM;
         let written = &self.room[start..start + train.len];
-        Received {
+        ReceivedTrain {
             from: train.from,
             socket: train.socket,
             to: train.to,
             datagram: train.datagram,
-            // SAFETY: the kernel said that it wrote so many bytes to this slot, and nothing else
-            // writes there.
+            // SAFETY: the kernel reported that it wrote this many bytes to this slot, and only the
+            // kernel writes there.
             bytes: unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) },
         }
     }
 
-    /// Datagrams that the socket's queue had no room for, as far as the last `fetch` told of them
+    /// Datagrams lost because the socket's queue was full, as far as the last `fetch` reported them
     /// first.
     pub fn lost(&self) -> u64 {
         self.lost

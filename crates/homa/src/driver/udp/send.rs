@@ -1,47 +1,47 @@
-//! A batch of outgoing messages in the shape that `sendmmsg` takes.
+//! A batch of outgoing messages in the form that `sendmmsg` takes.
 //!
-//! Filled from trains and flushed at once: the pointers inside are valid only while the outbox and
-//! the messages that they point into are borrowed, which `fill` … `flush` within one driver call
-//! guarantees.
+//! It is filled from trains and flushed at once. The pointers in it are valid only while the outbox
+//! and the messages are borrowed, which `fill` and `flush` within one driver call guarantee.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::{ptr, slice};
 
-use super::address::Name;
+use super::address::SocketName;
 use super::control::Control;
-use super::error_queue::{Meaning, Report, Reports};
-use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Piece, Train};
+use super::error_queue::{IcmpReport, IcmpReports, PathReport};
+use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Train, TrainPiece};
 
-/// Trains in one system call.
+/// Most trains in one system call.
 pub const TRAINS_MAX: usize = 64;
-/// Datagrams of one train when there is no offload: as many as a train can have.
+/// Most datagrams of one train without offload: as many as a train can have.
 const HEADERS_MAX: usize = 1024;
-/// Pieces of one message that the kernel accepts (UIO_MAXIOV).
+/// Most pieces of one message that the kernel accepts (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
 
-/// Refusals in a row until a train is given up: the first may have been about earlier packets.
+/// After this many consecutive refusals a train is dropped; the first may have been about earlier
+/// packets.
 const REFUSALS_MAX: u32 = 3;
 
-/// The arrays of a `sendmmsg` call, kept for their memory.
+/// The arrays of a `sendmmsg` call, reused for each call.
 #[derive(Default)]
 pub struct SendBatch {
     headers: Vec<libc::mmsghdr>,
     pieces: Vec<libc::iovec>,
-    entries: Vec<Entry>,
+    entries: Vec<MessageEntry>,
     /// Entries sent or skipped so far.
     done: usize,
 }
 
-struct Entry {
-    name: Name,
+struct MessageEntry {
+    name: SocketName,
     name_len: libc::socklen_t,
     control: Control,
-    /// Which train of the run.
+    /// The train's index in the run.
     train: usize,
-    /// Bytes of the train before it.
+    /// Offset of the entry in its train.
     offset: usize,
-    /// The kernel cuts it into datagrams.
+    /// The kernel splits it into datagrams.
     segments: bool,
     /// Start and end in `pieces`.
     first: usize,
@@ -53,8 +53,8 @@ struct Entry {
 unsafe impl Send for SendBatch {}
 
 impl SendBatch {
-    /// Lays out `trains` for a socket that speaks IPv6 or does not, and gives packets a `class` of
-    /// itself: one entry each with offload, one entry per datagram without.
+    /// Lays out `trains` for an IPv6 (`on_v6`) or IPv4 socket whose default is `class`. With
+    /// offload, one entry per train; without, one per datagram.
     pub fn fill(
         &mut self,
         trains: &[Train],
@@ -69,7 +69,8 @@ impl SendBatch {
         self.done = 0;
         for (index, train) in trains.iter().enumerate() {
             let pieces = &outbox.pieces[train.pieces.clone()];
-            // A gather list the kernel would refuse is cut as if there were no offload.
+            // If the kernel would refuse the gather list, the train is split as if there were no
+            // offload.
             let whole = (offload && pieces.len() <= PIECES_MAX) || train.datagrams() == 1;
             let step = if whole { train.len } else { train.datagram.max(1) };
             let mut cursor = Cursor { pieces: pieces.iter(), rest: &[] };
@@ -79,7 +80,7 @@ impl SendBatch {
                 left -= len;
                 let first = self.pieces.len();
                 cursor.take(len, outbox, messages, &mut self.pieces);
-                let (name, name_len) = Name::new(train.to, on_v6);
+                let (name, name_len) = SocketName::new(train.to, on_v6);
                 let mut control = Control::empty();
                 match (train.tos, train.to.is_ipv4()) {
                     (tos, _) if tos == class => {}
@@ -101,37 +102,37 @@ impl SendBatch {
                 }
                 let last = self.pieces.len();
                 let train = index;
-                let entry = Entry { name, name_len, control, train, offset, segments, first, last };
+                let entry =
+                    MessageEntry { name, name_len, control, train, offset, segments, first, last };
                 self.entries.push(entry);
             }
         }
     }
 
-    /// Sends `trains`, which it was filled with. What the network refuses is counted and skipped;
-    /// what it reports about earlier packets in place of sending goes to `reports` if it has a
-    /// `meaning`.
+    /// Sends the trains that it was filled with. Refused packets are counted and skipped. Reports
+    /// about earlier packets, which the kernel returns instead of sending, go to `reports` if
+    /// `meaning` accepts them.
     ///
     /// # Errors
-    /// Where it stopped: what is before is sent, the rest is not.
+    /// The position at which it stopped: everything before it is sent, the rest is not.
     pub fn flush_all(
         &mut self,
         fd: RawFd,
         trains: &[Train],
-        reports: &mut Reports,
+        reports: &mut IcmpReports,
         counters: &mut DriverCounters,
-        meaning: impl Fn(&Report) -> Option<Meaning>,
-    ) -> Result<(), Stopped> {
+        meaning: impl Fn(&IcmpReport) -> Option<PathReport>,
+    ) -> Result<(), SendStop> {
         let mut refusals = 0;
         while let Some(entry) = self.entries.get(self.done) {
             let (train, first) = (&trains[entry.train], entry.first);
             let (at, offset) = (entry.train, entry.offset);
-            let stopped = |why| Err(Stopped { train: at, offset, why });
+            let stopped = |why| Err(SendStop { train: at, offset, why });
             counters.send_calls += 1;
             let error = match self.flush(fd) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    // What stopped it may have been a report, which is in the queue and nowhere
-                    // else now.
+                    // A report may have stopped the call. It is now only in the queue.
                     reports.drain(fd, &meaning);
                     refusals = 0;
                     continue;
@@ -141,19 +142,20 @@ impl SendBatch {
             match error {
                 libc::EINTR => {}
                 libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
-                    return stopped(Why::Uncut { for_good: error == libc::EIO });
+                    return stopped(StopReason::Uncut { for_good: error == libc::EIO });
                 }
-                libc::EAGAIN => return stopped(Why::Full(Full::Socket(fd))),
-                libc::ENOBUFS => return stopped(Why::Full(Full::Device)),
-                // Of an earlier packet, maybe; then this one was not tried. The report may have
-                // been read already: the kernel sets the socket's error after it queued that.
+                libc::EAGAIN => return stopped(StopReason::Full(Full::Socket(fd))),
+                libc::ENOBUFS => return stopped(StopReason::Full(Full::Device)),
+                // The error may be that of an earlier packet, and then this one was not tried. The
+                // report may already have been read, because the kernel sets the socket's error
+                // after it queued the report.
                 _ if refusals + 1 < REFUSALS_MAX => {
                     reports.drain(fd, &meaning);
                     refusals += 1;
                 }
-                // The device's MTU is less than that of the datagrams, which are not cut for it.
+                // The device's MTU is less than the datagrams, which are not fragmented.
                 libc::EMSGSIZE if self.entries[self.done].segments => {
-                    return stopped(Why::Uncut { for_good: false });
+                    return stopped(StopReason::Uncut { for_good: false });
                 }
                 error => {
                     counters.trains_refused += 1;
@@ -164,12 +166,12 @@ impl SendBatch {
                     };
                     if let Some(missing) = missing {
                         let piece = self.pieces[first];
-                        // SAFETY: it was laid out over bytes of the outbox or of a message, which
-                        // stay borrowed until this call returns.
+                        // SAFETY: the piece was laid out over bytes of the outbox or of a message,
+                        // which stay borrowed until this call returns.
                         let start = unsafe {
                             slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
                         };
-                        let report = Report::refused(train.to, missing, start);
+                        let report = IcmpReport::refused(train.to, missing, start);
                         meaning(&report).into_iter().for_each(|meaning| reports.push(meaning));
                     }
                     self.done += 1;
@@ -180,8 +182,8 @@ impl SendBatch {
         Ok(())
     }
 
-    /// Sends what is left, or as much of it as the kernel takes in one call; true if that was all.
-    /// An error concerns the first entry not yet sent.
+    /// Sends the rest, or as much as the kernel takes in one call; true if that was everything. An
+    /// error is about the first entry that is not sent.
     fn flush(&mut self, fd: RawFd) -> io::Result<bool> {
         self.headers.clear();
         for entry in self.entries.iter_mut().skip(self.done).take(HEADERS_MAX) {
@@ -220,36 +222,36 @@ impl SendBatch {
     }
 }
 
-/// Where a batch stopped.
+/// Where and why a batch stopped.
 #[derive(Clone, Copy, Debug)]
-pub struct Stopped {
+pub struct SendStop {
     /// The train.
     pub train: usize,
     /// Bytes of it that were sent.
     pub offset: usize,
-    /// What stopped it.
-    pub why: Why,
+    /// The reason.
+    pub why: StopReason,
 }
 
-/// What stops a batch.
+/// Why a batch stopped.
 #[derive(Clone, Copy, Debug)]
-pub enum Why {
-    /// The kernel does not cut the train into segments.
+pub enum StopReason {
+    /// The kernel does not split the train into segments.
     Uncut {
-        /// The device cannot, so no other either; else there is something about this one.
+        /// True if the device cannot split any train; false if the reason is this train.
         for_good: bool,
     },
-    /// There is no room for more.
+    /// There is no room.
     Full(Full),
 }
 
-/// Walks the pieces of a train.
+/// Walks through the pieces of a train.
 struct Cursor<'a, I> {
     pieces: I,
     rest: &'a [u8],
 }
 
-impl<'a, I: Iterator<Item = &'a Piece>> Cursor<'a, I> {
+impl<'a, I: Iterator<Item = &'a TrainPiece>> Cursor<'a, I> {
     /// Appends the next `len` bytes to `into`, as a gather list.
     fn take(
         &mut self,
@@ -261,8 +263,8 @@ impl<'a, I: Iterator<Item = &'a Piece>> Cursor<'a, I> {
         while len > 0 {
             if self.rest.is_empty() {
                 self.rest = match self.pieces.next() {
-                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
-                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    Some(TrainPiece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(TrainPiece::Message(span)) => messages.bytes(*span),
                     None => return,
                 };
             }

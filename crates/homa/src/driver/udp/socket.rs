@@ -1,15 +1,15 @@
-//! Opening a UDP socket with what the transport needs from it.
+//! Opening UDP sockets with the options that the transport needs.
 
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::address::Name;
+use super::address::SocketName;
 use super::steering::{self, Steering};
 use crate::error::OpenError;
 
-/// A non-blocking socket that reports traffic class, coalesced trains, overflows and ICMP errors.
+/// A non-blocking socket that reports traffic class, coalesced trains, overflows, and ICMP errors.
 pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     let socket = create(at, at.ip().is_unspecified())?;
     bind(&socket, at)?;
@@ -18,17 +18,18 @@ pub fn open(at: SocketAddr, receive_buffer: usize) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// As many sockets as `steering` steers to at one address, each as [`open`] opens it.
+/// A socket for each shard of `steering` at one address, each as [`open`] opens it.
 ///
-/// The first is bound as if it was to be alone, so none but these can be there, whoever else shares
-/// its addresses. Until all are there, none receives anything.
+/// The first is bound as if it were alone, so no other socket can be at the address, no matter who
+/// asks to share it. No socket receives anything until all of them are there.
 ///
-/// Afterwards the kernel lets in other sockets of this user that ask to share (SO_REUSEPORT, which
-/// must remain: it makes the kernel steer), no engine's. Who joins a complete group is steered
-/// nothing until it replaces the program; who binds a more specific address gets all that comes for
-/// it; who joins before the last of us has one of our numbers, gets what is steered there, and has
-/// ours moved on by one: they drop what is others' then, and count it. Nothing tells us of that,
-/// since a group cannot be asked how many it has, nor a socket for its number.
+/// Afterwards the kernel admits other sockets of this user that ask to share (SO_REUSEPORT, which
+/// must remain set because the kernel steers only with it), but no engine's. A socket that joins a
+/// complete group receives nothing unless it replaces the program. A socket that binds a more
+/// specific address receives everything for it. A socket that joins before our last one takes one
+/// of our numbers and its datagrams, and shifts the others by one: they then drop and count each
+/// other's datagrams. We cannot detect this, because a group does not report its size, nor a socket
+/// its number.
 pub fn open_group(
     at: SocketAddr,
     receive_buffer: usize,
@@ -62,17 +63,18 @@ fn create_shut(at: SocketAddr, receive_buffer: usize) -> Result<UdpSocket, OpenE
     Ok(socket)
 }
 
-/// Lets sockets of this user that also ask for it share its address.
+/// Lets sockets of this user that also ask for it share the address.
 fn share(socket: &UdpSocket) -> Result<(), OpenError> {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).map_err(OpenError::Steering)
 }
 
-/// A socket at the address `at` of `main` that only sends. It speaks IPv6, and IPv4 by that.
+/// A socket at the address `at` of `main` that only sends. It is an IPv6 socket, which also
+/// supports IPv4.
 ///
-/// Both share the address (SO_REUSEPORT) while it is bound, and then no more: nobody else can join
-/// them. What arrives is `main`'s. The kernel prefers sockets of IPv4 for IPv4, and of two that are
-/// alike takes the first that it finds: sockets of IPv6 that share an address are put behind those
-/// that are there (Linux 4.5).
+/// Both share the address (SO_REUSEPORT) only while this one is bound, so that no other socket can
+/// join them. Datagrams arrive at `main`: for IPv4 the kernel prefers IPv4 sockets, and of two
+/// equal sockets it uses the first that it finds, and IPv6 sockets that share an address are
+/// inserted behind existing ones (Linux 4.5).
 pub fn open_sender(main: RawFd, at: SocketAddr) -> io::Result<OwnedFd> {
     let share = |fd, shared| set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, shared);
     let ip = match at.ip() {
@@ -94,8 +96,8 @@ pub fn open_sender(main: RawFd, at: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// A non-blocking socket for the family of `at`. One of IPv6 that shall also speak IPv4 does so
-/// whatever `net.ipv6.bindv6only` says, if the system lets it: [`speaks_ipv4`].
+/// A non-blocking socket for the family of `at`. An IPv6 socket that should also support IPv4 does
+/// so regardless of `net.ipv6.bindv6only`, if the system allows it: [`speaks_ipv4`].
 fn create(at: SocketAddr, dual: bool) -> io::Result<UdpSocket> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -104,7 +106,7 @@ fn create(at: SocketAddr, dual: bool) -> io::Result<UdpSocket> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+    // SAFETY: `fd` was just created, is valid, and has no other owner.
     let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
     if at.is_ipv6() && dual {
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0);
@@ -112,35 +114,36 @@ fn create(at: SocketAddr, dual: bool) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Binds a socket of the family of `at` there.
+/// Binds a socket of the family of `at`.
 fn bind(socket: &UdpSocket, at: SocketAddr) -> io::Result<()> {
-    let (name, length) = Name::new(at, at.is_ipv6());
+    let (name, length) = SocketName::new(at, at.is_ipv6());
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// True for a socket at every IPv6 address that may speak IPv4.
+/// True for a socket at every IPv6 address that supports IPv4.
 pub fn speaks_ipv4(fd: RawFd) -> bool {
     get(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(0)
 }
 
-/// Sets what sockets bound to `ip` have in common.
+/// Sets the options of all sockets bound to `ip`.
 pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     let size = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
-    // The first needs a privilege, the second is cut to the system's maximum: take what is given.
+    // The first option needs a privilege, and the second is limited by the system's maximum: accept
+    // what is granted.
     if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
         set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
     }
-    // Everything below improves the service and is not needed for it: old kernels may refuse.
+    // The following options improve the service but are not required; old kernels may refuse them.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
-    // Packets are cut for the path's MTU, which the engine finds out (RFC 8899): they are neither
-    // fragmented here nor on their way, and what the system believes of the path, which anybody
-    // could make it believe, does not count.
+    // Packets have the size of the path's MTU, which the engine finds (RFC 8899). They are neither
+    // fragmented here nor in transit, and the system's cached MTU of the path is not used, because
+    // any host could forge it.
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     if ip.is_unspecified() {
-        // A host with several addresses has to answer from the one that was asked.
+        // A host with several addresses must answer from the address that was called.
         let _ = match ip.is_ipv4() {
             true => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
             false => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
@@ -154,8 +157,8 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails when a socket was opened in another network namespace than `main`: the thread that
-/// opens it may not be the one that opened that.
+/// Fails if a socket was opened in another network namespace than `main`, because the opening
+/// thread may be another one.
 pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
     let cookie = |fd| {
         let mut cookie = 0u64;
@@ -178,7 +181,7 @@ pub fn same_network(main: RawFd, socket: RawFd) -> io::Result<()> {
     }
 }
 
-/// Gives packets a class for which no other is named: that of both families, or the one `before`.
+/// Sets the default class of a socket: for both families, or `before` again if one fails.
 pub fn set_class(fd: RawFd, is_v6: bool, class: u8, before: u8) -> io::Result<()> {
     set(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into())?;
     if is_v6 && let Err(error) = set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into()) {
@@ -213,16 +216,15 @@ fn get(fd: RawFd, level: i32, option: i32) -> Option<i32> {
     (result == 0).then_some(value)
 }
 
-/// Bytes of datagrams that the socket's receive queue holds: the kernel grants twice what is asked
-/// for and charges about twice what arrives.
+/// Bytes of datagrams that fit in the socket's receive queue: the kernel grants twice the requested
+/// size, and charges about twice the bytes.
 pub fn receive_buffer(fd: RawFd) -> Option<u32> {
     u32::try_from(get(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2).ok()
 }
 
-/// Memory that the socket's receive queue takes, bytes: of each entry its bytes and the kernel's
-/// own.
+/// Memory of the socket's receive queue, bytes: the bytes of each entry and the kernel's overhead.
 pub fn unread(fd: RawFd) -> u64 {
-    // Memory of the queue is the first of these numbers (Linux `sock_diag.h`).
+    // The first number is the memory of the queue (Linux `sock_diag.h`).
     let mut info = [0u32; 16];
     let mut len = size_of_val(&info) as libc::socklen_t;
     // SAFETY: both pointers are to live variables, and `len` is the size of the first.
@@ -237,12 +239,13 @@ pub fn unread(fd: RawFd) -> u64 {
     };
     match result {
         0 => info[0].into(),
-        // Before Linux 4.12: as much as it may be.
+        // Before Linux 4.12: the largest possible value.
         _ => 2 * u64::from(receive_buffer(fd).unwrap_or(u32::MAX)),
     }
 }
 
-/// Bytes sent on the socket that have not left the host (kernel accounting: buffers, not payload).
+/// Bytes sent on the socket that have not left the host, in the kernel's accounting: buffers, not
+/// payload.
 pub fn queued(fd: RawFd) -> Option<u32> {
     let mut queued: libc::c_int = 0;
     // SAFETY: this request writes one C int through the pointer.

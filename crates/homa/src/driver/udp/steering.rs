@@ -1,29 +1,30 @@
-//! Which of several sockets at one address gets a datagram: always the same one for a sender.
+//! Steering: which of several sockets at one address receives a datagram. It is always the same one
+//! for a sender.
 //!
-//! The kernel runs a program of classic BPF on each datagram for the group (SO_REUSEPORT); it needs
-//! no privilege. It hashes the sender's address and UDP port, and so does [`Steering::shard_of`],
-//! which tells where the datagrams of a peer come that we are about to call. The hash has a secret
-//! factor: strangers cannot know which senders share a socket.
+//! The kernel runs a classic BPF program on each datagram for the group (SO_REUSEPORT), which needs
+//! no privilege. It hashes the sender's address and UDP port. [`Steering::shard_of`] computes the
+//! same hash, to find the socket that will receive the datagrams of a peer that we are about to
+//! call. The hash has a secret factor, so attackers cannot find senders that share a socket.
 //!
-//! The kernel does not always obey. Behind IPv6 extension headers, which no engine sends, the port
-//! is not looked for; when a socket of the group closes, the last takes over its number, and where
-//! the program names a number that nobody has, the kernel chooses by a hash of its own; a process
-//! of the same user may join the group, or replace its program. So each driver drops what
-//! [`Steering::shard_of`] says is another's, and counts it.
+//! The kernel does not always follow the program. It does not find the port behind IPv6 extension
+//! headers, which no engine sends. If a socket of the group is closed, the last one takes over its
+//! number, and if the program returns a number that is not in use, the kernel uses another hash. A
+//! process of the same user may join the group or replace its program. Therefore each driver drops
+//! and counts datagrams for which [`Steering::shard_of`] returns another number.
 //!
-//! Reports of the network (ICMP) are not steered: see [`super::member`].
+//! Network reports (ICMP) are not steered: see [`super::member`].
 
 use std::io;
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-/// Loads at offsets from here on are from the network header (`linux/filter.h`).
+/// Offsets from here on are relative to the network header (`linux/filter.h`).
 const NETWORK: u32 = 0xfff0_0000;
 /// Next header of IPv6: UDP.
 const UDP: u32 = 17;
-/// Factors and shifts of the last step, which has every bit of the sum decide every bit of the
-/// result (MurmurHash3's finalizer).
+/// Factors and shifts of the last step, which makes every bit of the result depend on every bit of
+/// the sum (MurmurHash3's finalizer).
 const LAST: [u32; 2] = [0x85eb_ca6b, 0xc2b2_ae35];
 const SHIFTS: [u32; 3] = [16, 13, 16];
 
@@ -35,9 +36,9 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Steering to so many sockets; `secret` is nobody else's.
+    /// Steering to `shards` sockets; `secret` must not be shared.
     pub fn new(shards: u16, secret: u64) -> Self {
-        // An odd factor loses nothing.
+        // An odd factor is invertible.
         Self { factor: (secret >> 32) as u32 | 1, shards: shards.max(1).into() }
     }
 
@@ -46,7 +47,7 @@ impl Steering {
         self.shards as usize
     }
 
-    /// The socket that gets the datagrams of a sender.
+    /// The socket that receives the datagrams of a sender.
     pub fn shard_of(&self, peer: SocketAddr) -> usize {
         let sum = |words: &[u8]| {
             let (words, _) = words.as_chunks::<4>();
@@ -83,7 +84,7 @@ impl Steering {
         let keep_port = plain(BPF_ST, 0);
         let times = with(BPF_MUL, self.factor);
 
-        // The port lies behind an IPv4 header as long as that says.
+        // The port is behind the IPv4 header, whose length is in the header.
         let v4 = [
             load(BPF_B, 0),
             with(BPF_AND, 15),
@@ -120,7 +121,7 @@ impl Steering {
         code
     }
 
-    /// Steers what comes to the group of `socket`, which is complete.
+    /// Attaches the program to the complete group of `socket`.
     pub fn attach(&self, socket: RawFd) -> io::Result<()> {
         attach(socket, libc::SO_ATTACH_REUSEPORT_CBPF, self.program())
     }
@@ -130,13 +131,13 @@ const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Has a socket receive nothing until [`open_up`].
+/// Makes a socket receive nothing until [`open_up`].
 pub fn shut(socket: RawFd) -> io::Result<()> {
     let nothing = vec![instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0)];
     attach(socket, libc::SO_ATTACH_FILTER, nothing)
 }
 
-/// Takes back what [`shut`] did.
+/// Reverts [`shut`].
 pub fn open_up(socket: RawFd) -> io::Result<()> {
     super::socket::set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
 }
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
     use crate::driver::wait;
 
-    /// The socket of a group that gets what a sender sends to `to`.
+    /// The socket of a group that receives a sender's datagram to `to`.
     fn receiver(group: &[UdpSocket], from: &UdpSocket, to: SocketAddr) -> usize {
         from.send_to(b"hello", to).unwrap();
         let handles: Vec<_> = group.iter().map(AsRawFd::as_raw_fd).collect();
@@ -224,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn no_engine_gets_in_and_a_socket_of_this_user_that_joins_is_steered_nothing() {
+    fn no_engine_joins_and_a_socket_of_this_user_receives_nothing() {
         let steering = Steering::new(2, 7);
         let group = open_group("127.0.0.1:0".parse().unwrap(), 1 << 16, &steering).unwrap();
         let at = group[0].local_addr().unwrap();
         assert!(UdpSocket::bind(at).is_err() && open_group(at, 1 << 16, &steering).is_err());
         // A program of this user that asks the system to share may join. (It could also replace the
-        // program that steers, or bind a more specific address.)
+        // steering program, or bind a more specific address.)
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
         let joined = socket.unwrap();
         joined.set_reuse_port(true).unwrap();

@@ -8,12 +8,12 @@ use homa_proto::{Body, LinkId, MessageId, Packet, PeerId, Quoted, RpcId, Span};
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::driver::{Piece, Train, wait};
+use crate::driver::{Train, TrainPiece, wait};
 
 /// One outgoing message.
-struct Message(Vec<u8>);
+struct TestMessage(Vec<u8>);
 
-impl Gather for Message {
+impl Gather for TestMessage {
     fn bytes(&self, span: Span) -> &[u8] {
         &self.0[span.offset as usize..][..span.len as usize]
     }
@@ -25,17 +25,22 @@ fn pair(ip: &str) -> (UdpDriver, UdpDriver) {
 }
 
 /// A train of `datagrams` datagrams: each a 4-byte header and `payload` bytes of the message.
-fn train(to: SocketAddr, tos: u8, datagrams: usize, payload: usize) -> (Outbox, Message, Vec<u8>) {
+fn train(
+    to: SocketAddr,
+    tos: u8,
+    datagrams: usize,
+    payload: usize,
+) -> (Outbox, TestMessage, Vec<u8>) {
     let mut outbox = Outbox::default();
-    let message = Message((0..datagrams * payload).map(|i| i as u8).collect());
+    let message = TestMessage((0..datagrams * payload).map(|i| i as u8).collect());
     let mut expected = Vec::new();
     for index in 0..datagrams {
         let start = outbox.bytes.len();
         outbox.bytes.extend_from_slice(&(index as u32).to_be_bytes());
         let span =
             Span { message: MessageId(0), offset: (index * payload) as u32, len: payload as u32 };
-        outbox.pieces.push(Piece::Buffered(start..outbox.bytes.len()));
-        outbox.pieces.push(Piece::Message(span));
+        outbox.pieces.push(TrainPiece::Buffered(start..outbox.bytes.len()));
+        outbox.pieces.push(TrainPiece::Message(span));
         expected.extend_from_slice(&outbox.bytes[start..]);
         expected.extend_from_slice(message.bytes(span));
     }
@@ -85,13 +90,13 @@ fn a_train_keeps_its_bytes_on_both_families() {
 }
 
 #[test]
-fn packets_have_their_trains_class_whatever_the_socket_sends_most() {
+fn packets_have_the_class_of_their_train_not_the_default() {
     for (from, to) in [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")] {
         let (mut a, _) = pair(from);
         let listener = UdpSocket::bind(SocketAddr::new(to.parse().unwrap(), 0)).unwrap();
         let at = listener.local_addr().unwrap();
         control::ask_for_class(&listener);
-        // One class, then another, then in turns, none included.
+        // One class, then another, then alternating classes, including none.
         let turns = (0..60).map(|n| [0x00, 0x20, 0xa0][n % 3]);
         let classes = [0xa0; 100].into_iter().chain([0x60; 200]).chain(turns).chain([0; 200]);
         for (n, class) in classes.enumerate() {
@@ -132,23 +137,23 @@ fn refused_segmentation_falls_back_to_single_datagrams() {
     assert!(bytes == expected);
     assert_eq!(a.counters().offload_fallbacks, 1);
     assert_eq!(a.counters().datagrams_sent, 300);
-    // The next one is cut by the kernel again.
+    // The kernel splits the next one again.
     let (outbox, message, expected) = train(b.local()[0], 0, 40, 150);
     a.send(&outbox, &message);
     assert_eq!(collect(&mut b, expected.len()).1, 1);
 }
 
 #[test]
-fn an_error_whose_report_is_gone_does_not_lose_the_packet_behind_it() {
+fn an_error_without_its_report_does_not_lose_the_next_packet() {
     let (_, mut b) = pair("127.0.0.1");
     let (outbox, message, expected) = train(b.local()[0], 0, 2, 100);
-    // Without IP_RECVERR a report is the socket's error and nothing else.
+    // Without IP_RECVERR a report is only the socket's error.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     socket.connect(closed).unwrap();
     socket.send(b"nobody is there").unwrap();
     let mut batch = SendBatch::default();
-    let (mut reports, mut counters) = (Reports::default(), DriverCounters::default());
+    let (mut reports, mut counters) = (IcmpReports::default(), DriverCounters::default());
     batch.fill(&outbox.trains, &outbox, &message, false, (false, 0));
     let sent =
         batch.flush_all(socket.as_raw_fd(), &outbox.trains, &mut reports, &mut counters, |_| {
@@ -207,7 +212,7 @@ fn a_port_without_socket_is_reported_unreachable() {
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.unreachable(), None);
@@ -250,34 +255,34 @@ fn a_report_shows_which_packet_came_back() {
             writer.push(packet).unwrap();
         }
         let len = writer.len();
-        outbox.pieces.push(Piece::Buffered(0..len));
+        outbox.pieces.push(TrainPiece::Buffered(0..len));
         let (socket, source, tos, datagram, pieces) = (0, None, 0, len, 0..1);
         let link = LinkId(0);
         outbox.trains.push(Train { to, link, socket, source, tos, datagram, len, pieces });
-        driver.send(&outbox, &Message(Vec::new()));
+        driver.send(&outbox, &TestMessage(Vec::new()));
         assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
         let quoted = Some(Quoted { id: RpcId(shown.0), data: shown.1 });
-        let what = Missing::Port;
-        assert_eq!(driver.unreachable(), Some(Unreachable { to, what, quoted }));
+        let what = Missing::Port.at(to.port());
+        assert_eq!(driver.unreachable(), Some(UnreachableReport { to, what, quoted }));
     }
 }
 
 #[test]
-fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pollers() {
+fn a_report_during_a_batch_is_read_and_does_not_wake_pollers() {
     for ip in ["127.0.0.1", "::1"] {
         let (mut a, mut b) = pair(ip);
         let dead = pair(ip).0.local()[0];
         let (mut outbox, message, expected) = train(b.local()[0], 0, 1, 10);
         let first = Train { to: dead, ..outbox.trains[0].clone() };
         outbox.trains.insert(0, first);
-        // The kernel stops at the second train, and keeps the report of the first to itself.
+        // The kernel stops at the second train, and swallows the report of the first.
         a.send(&outbox, &message);
         assert_eq!(collect(&mut b, expected.len()).0, expected, "{ip}");
         a.receive(false);
         assert_eq!(
             a.unreachable(),
-            Some(Unreachable { to: dead, what: Missing::Port, quoted: None }),
+            Some(UnreachableReport { to: dead, what: Missing::Port.at(dead.port()), quoted: None }),
             "{ip}"
         );
         assert_eq!(a.counters().trains_refused, 0);
@@ -287,7 +292,7 @@ fn a_report_that_comes_while_a_batch_leaves_is_neither_lost_nor_left_to_wake_pol
 }
 
 #[test]
-fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
+fn a_report_that_a_call_swallowed_is_found_by_an_empty_receive() {
     let (mut a, b) = pair("127.0.0.1");
     let to = b.local()[0];
     drop(b);
@@ -297,7 +302,10 @@ fn a_report_that_a_system_call_swallowed_is_found_when_nothing_arrives() {
     assert!(wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
     a.receive(true);
     assert!(!wait(&a.handles(), None, Some(Duration::ZERO)).unwrap());
-    assert_eq!(a.unreachable(), Some(Unreachable { to, what: Missing::Port, quoted: None }));
+    assert_eq!(
+        a.unreachable(),
+        Some(UnreachableReport { to, what: Missing::Port.at(to.port()), quoted: None })
+    );
 }
 
 #[test]
@@ -308,7 +316,7 @@ fn an_overflowing_receive_queue_is_counted() {
     for _ in 0..200 {
         a.send(&outbox, &message);
     }
-    // The kernel reports losses beside the next datagrams that fit.
+    // The kernel reports losses with the next datagrams that fit.
     while b.receive(true) > 0 {}
     a.send(&outbox, &message);
     wait(&b.handles(), None, Some(Duration::from_secs(5))).unwrap();
@@ -319,7 +327,7 @@ fn an_overflowing_receive_queue_is_counted() {
 }
 
 #[test]
-fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
+fn each_link_sends_from_its_socket_and_the_first_receives() {
     for (at, ip) in [("127.0.0.1", "127.0.0.1"), ("[::]", "127.0.0.1"), ("[::]", "::1")] {
         let mut a = UdpDriver::new(format!("{at}:0").parse().unwrap(), 1 << 20).unwrap();
         let (mut b, _) = pair(ip);
@@ -331,9 +339,9 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
             collect(&mut b, expected.len());
             assert_eq!(b.received(0).from.port(), port, "{at} by link {link}");
         }
-        assert_eq!(a.lanes[0].senders().count(), 3);
+        assert_eq!(a.link_sockets[0].senders().count(), 3);
         assert_eq!(a.queued(LinkId(5)), Some(0));
-        // From many ports: a group of sockets would share them out.
+        // From many ports: a group of sockets would spread them.
         let to = SocketAddr::new(ip.parse().unwrap(), port);
         for _ in 0..50 {
             let (mut b, _) = pair(ip);
@@ -341,7 +349,7 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
             b.send(&outbox, &message);
             collect(&mut a, expected.len());
         }
-        // Trains of any peer are still folded.
+        // Trains of any peer are still coalesced.
         let (mut b, _) = pair(ip);
         let (outbox, message, expected) = train(to, 0, 20, 1_000);
         b.send(&outbox, &message);
@@ -359,7 +367,7 @@ fn each_link_has_a_socket_that_sends_from_the_address_and_the_first_receives() {
 }
 
 #[test]
-fn what_has_no_room_holds_back_its_own_link_only() {
+fn a_full_queue_delays_only_packets_of_its_link() {
     let (mut a, mut b) = pair("127.0.0.1");
     let to = b.local()[0];
     let (outbox, message, expected) = train(to, 0, 1, 10);
@@ -375,19 +383,19 @@ fn what_has_no_room_holds_back_its_own_link_only() {
     mixed.trains.push(Train { link: LinkId(2), ..mixed.trains[0].clone() });
     mixed.trains.push(mixed.trains[0].clone());
     let from = (&mixed, &message as &dyn Gather);
-    let others = a.kept.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
+    let others = a.backlog.set_aside(&mixed.trains, from, (0, 4, why), &mut a.counters);
     assert_eq!(others.iter().map(|train| train.link).collect::<Vec<_>>(), [LinkId(2)]);
     let bytes = 2 * expected.len() - 4;
-    assert_eq!(a.waiting(), [Waiting { link: LinkId(1), bytes, full: why }]);
+    assert_eq!(a.backlog(), [LinkBacklog { link: LinkId(1), bytes, socket: None }]);
     a.resume(LinkId(2));
-    assert_eq!(a.waiting().len(), 1, "of another link");
+    assert_eq!(a.backlog().len(), 1, "of another link");
     a.resume(LinkId(1));
-    assert_eq!(a.waiting(), []);
+    assert_eq!(a.backlog(), []);
     assert_eq!(collect(&mut b, bytes).0.len(), bytes);
 }
 
 #[test]
-fn one_driver_serves_several_ports_and_refuses_the_same_one_twice() {
+fn one_driver_serves_several_ports_but_none_twice() {
     let (mut a, mut b) = pair("127.0.0.1");
     let second = b.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     assert!(b.bind(SocketAddr::new("::1".parse().unwrap(), second.port())).is_err());
@@ -398,11 +406,11 @@ fn one_driver_serves_several_ports_and_refuses_the_same_one_twice() {
 }
 
 #[test]
-fn what_the_kernel_gives_to_another_than_the_senders_driver_is_dropped_there() {
+fn a_datagram_that_reaches_the_wrong_shard_is_dropped() {
     let at = "127.0.0.1:0".parse().unwrap();
     let steering = Steering::new(4, 7 << 32);
     let mut group = UdpDriver::group(at, 1 << 20, steering).unwrap();
-    // As when the sockets are numbered anew.
+    // As if the sockets were renumbered.
     Steering::new(4, 9 << 32).attach(group[0].first_handle().as_raw_fd()).unwrap();
     let senders: Vec<_> = (0..64).map(|_| UdpSocket::bind(at).unwrap()).collect();
     let to = group[0].local()[0];

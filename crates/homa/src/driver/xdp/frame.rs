@@ -1,24 +1,24 @@
-//! Ethernet frames that carry a UDP datagram: written whole, and read with the checks that the
-//! system's own stack makes.
+//! Ethernet frames that carry a UDP datagram: written as a whole, and read with the checks that the
+//! system's stack makes.
 //!
-//! Invariants: every frame that is written has correct lengths and checksums, and DF; whatever is
-//! wrong with one that is read, it is [`None`], never a panic.
+//! Invariants: every frame that is written has correct lengths and checksums, and DF. A malformed
+//! frame is read as [`None`], never a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::egress::hops::Mac;
 
-/// Bytes of headers before a datagram.
+/// Bytes of the headers before a datagram.
 pub(super) const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
 const PROTOCOL: u8 = libc::IPPROTO_UDP as u8;
-/// Hops that a packet may take: the system's default.
+/// Hop limit of packets: the system's default.
 const HOPS: u8 = 64;
 
-/// Adds up the words of 16 bits of the internet checksum (RFC 1071), four at a time; their order
-/// within the sum does not matter, so it is that of this machine.
+/// Adds the 16-bit words of the internet checksum (RFC 1071), four at a time. Their order does not
+/// matter, so it is that of this machine.
 fn sum(bytes: &[u8], start: u64) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut sum = u128::from(start);
@@ -32,7 +32,7 @@ fn sum(bytes: &[u8], start: u64) -> u64 {
     (sum as u64).wrapping_add((sum >> 64) as u64)
 }
 
-/// The sum in 16 bits.
+/// Folds the sum to 16 bits.
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -41,23 +41,24 @@ fn fold(sum: u64) -> u16 {
     sum as u16
 }
 
-/// The words of a pseudo header: addresses as they lie in the packet, protocol and length.
+/// The words of a pseudo header: the addresses as they are in the packet, the protocol, and the
+/// length.
 fn pseudo(addresses: &[u8], length: usize) -> u64 {
     let protocol = u64::from(u16::from_ne_bytes([0, PROTOCOL]));
     let length = u64::from(u16::from_ne_bytes((length as u16).to_be_bytes()));
     sum(addresses, protocol + length)
 }
 
-/// What all frames to a destination have in common.
+/// The part that all frames to a destination share.
 #[derive(Clone, Copy, Debug)]
-pub struct Header {
+pub struct FrameHeader {
     bytes: [u8; ETHERNET + IPV6 + UDP],
     v4: bool,
 }
 
-impl Header {
-    /// From an interface's Ethernet address to the next hop's, and from one of our addresses to a
-    /// destination; `None` where those are of different families.
+impl FrameHeader {
+    /// From an interface's Ethernet address to the next hop's, and from a local address to a
+    /// destination; `None` if they are of different families.
     pub fn new((own, hop): (Mac, Mac), source: IpAddr, to: IpAddr) -> Option<Self> {
         let mut bytes = [0; ETHERNET + IPV6 + UDP];
         bytes[..6].copy_from_slice(&hop);
@@ -65,7 +66,7 @@ impl Header {
         let v4 = match (source, to) {
             (IpAddr::V4(source), IpAddr::V4(to)) => {
                 bytes[12..14].copy_from_slice(&[0x08, 0x00]);
-                // No identification is needed where DF is set (RFC 6864).
+                // No identification is needed because DF is set (RFC 6864).
                 bytes[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, HOPS, PROTOCOL]);
                 bytes[26..30].copy_from_slice(&source.octets());
                 bytes[30..34].copy_from_slice(&to.octets());
@@ -88,8 +89,8 @@ impl Header {
         ETHERNET + if self.v4 { IPV4 + UDP } else { IPV6 + UDP }
     }
 
-    /// Completes a frame whose datagram was written behind [`Self::len`] bytes: from and to these
-    /// ports, with this type of service.
+    /// Completes a frame whose datagram was written behind [`Self::len`] bytes, with these source
+    /// and destination ports and this type of service.
     pub fn write(&self, frame: &mut [u8], (from, to): (u16, u16), tos: u8) {
         let len = self.len();
         frame[..len].copy_from_slice(&self.bytes[..len]);
@@ -115,7 +116,7 @@ impl Header {
         frame[udp + 4..udp + 6].copy_from_slice(&(datagram as u16).to_be_bytes());
         let start = pseudo(&frame[addresses], datagram);
         let checksum = match !fold(sum(&frame[udp..], start)) {
-            // Zero says that there is none (RFC 768).
+            // Zero means that there is no checksum (RFC 768).
             0 => 0xffff,
             checksum => checksum,
         };
@@ -123,20 +124,20 @@ impl Header {
     }
 }
 
-/// A datagram that was read.
+/// A datagram in a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
-    /// Who sent it.
+pub struct UdpDatagram<'a> {
+    /// The sender.
     pub from: SocketAddr,
-    /// To which address of ours.
+    /// The local address that it was sent to.
     pub to: SocketAddr,
     /// The payload.
     pub bytes: &'a [u8],
 }
 
-/// Reads a frame; `None` if it is malformed, or comes from where nothing can come from.
-/// `interface` is the number that addresses of its link are known by.
-pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
+/// Reads a frame; `None` if it is malformed or its source address is not valid. `interface` is the
+/// scope of link-local addresses.
+pub fn read(frame: &[u8], interface: u32) -> Option<UdpDatagram<'_>> {
     let packet = frame.get(ETHERNET..)?;
     let (source, to, addresses, udp) = match frame.get(12..14)? {
         [0x08, 0x00] => {
@@ -172,10 +173,10 @@ pub fn read(frame: &[u8], interface: u32) -> Option<Datagram<'_>> {
     }
     let from = with_port(source, u16::from_be_bytes([a, b]), interface);
     let to = SocketAddr::new(to, u16::from_be_bytes([c, d]));
-    Some(Datagram { from, to, bytes })
+    Some(UdpDatagram { from, to, bytes })
 }
 
-/// The checksum is right, or there is none, which only IPv4 allows.
+/// True if the checksum is right, or missing, which only IPv4 allows.
 fn is_intact(datagram: &[u8], addresses: &[u8], checksum: u16, v4: bool) -> bool {
     match checksum {
         0 => v4,
@@ -183,14 +184,14 @@ fn is_intact(datagram: &[u8], addresses: &[u8], checksum: u16, v4: bool) -> bool
     }
 }
 
-/// Packets may come from such an address (RFC 1122 §3.2.1.3, RFC 4291 §2).
+/// True if packets may come from this address (RFC 1122 §3.2.1.3, RFC 4291 §2).
 fn is_someone(source: IpAddr) -> bool {
     let anywhere = source.is_unspecified() || source.is_loopback() || source.is_multicast();
     let mapped = matches!(source, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     !anywhere && !mapped && source != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-/// An address that is only valid on its link carries the link's number.
+/// Adds the scope to a link-local address.
 fn with_port(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
     match ip {
         IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -214,14 +215,14 @@ mod tests {
 
     fn frame(v4: bool, payload: &[u8]) -> Vec<u8> {
         let (from, to) = ends(v4);
-        let header = Header::new((OWN, HOP), from, to).unwrap();
+        let header = FrameHeader::new((OWN, HOP), from, to).unwrap();
         let mut frame = vec![0xee; header.len()];
         frame.extend(payload);
         header.write(&mut frame, (40_000, 4000), 0xa8);
         frame
     }
 
-    /// One's complement sum of words of 16 bits, the plain way.
+    /// The checksum, computed in the simple way.
     fn plain(bytes: &[u8]) -> u16 {
         let words = bytes
             .chunks(2)
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_conforms() {
+    fn a_written_frame_is_read_back_and_conforms() {
         for v4 in [true, false] {
             for length in [1, 2, 100, 1399] {
                 let payload: Vec<u8> = (0..length).map(|n| n as u8).collect();
@@ -274,7 +275,8 @@ mod tests {
             for end in 0..whole.len() {
                 assert_eq!(read(&whole[..end], 7), None, "{end} bytes");
             }
-            // Behind Ethernet addresses; with IPv6 the flow label and hops are not protected.
+            // Behind the Ethernet addresses. With IPv6, the flow label and the hop limit are not
+            // protected.
             let free: &[usize] = if v4 { &[] } else { &[14, 15, 16, 17, 21] };
             for at in (12..whole.len()).filter(|at| !free.contains(at)) {
                 let mut other = whole.clone();
@@ -288,9 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_from_nowhere_or_from_ourselves() {
+    fn frames_from_invalid_addresses_or_ourselves_are_refused() {
         let frame = |source: &str, to: &str| {
-            let header = Header::new((OWN, HOP), source.parse().unwrap(), to.parse().unwrap());
+            let header = FrameHeader::new((OWN, HOP), source.parse().unwrap(), to.parse().unwrap());
             let header = header.unwrap();
             let mut frame = vec![1; header.len() + 20];
             header.write(&mut frame, (40_000, 4000), 0);

@@ -1,28 +1,28 @@
-//! The bytes of a train, copied from where they lie into frames.
+//! Copies the bytes of a train into frames.
 
 use std::slice;
 
-use crate::driver::{Gather, Outbox, Piece, Train};
+use crate::driver::{Gather, Outbox, Train, TrainPiece};
 
 /// The bytes of a train, one datagram after the other.
-pub struct Bytes<'a> {
-    pieces: slice::Iter<'a, Piece>,
+pub struct TrainBytes<'a> {
+    pieces: slice::Iter<'a, TrainPiece>,
     rest: &'a [u8],
 }
 
-impl<'a> Bytes<'a> {
-    /// All of a train's.
+impl<'a> TrainBytes<'a> {
+    /// All bytes of a train.
     pub fn of(train: &Train, outbox: &'a Outbox) -> Self {
         Self { pieces: outbox.pieces[train.pieces.clone()].iter(), rest: &[] }
     }
 
-    /// Copies as many as `into` takes.
+    /// Copies the next bytes to fill `into`.
     pub fn copy(&mut self, mut into: &mut [u8], outbox: &'a Outbox, messages: &'a dyn Gather) {
         while !into.is_empty() {
             if self.rest.is_empty() {
                 self.rest = match self.pieces.next() {
-                    Some(Piece::Buffered(range)) => &outbox.bytes[range.clone()],
-                    Some(Piece::Message(span)) => messages.bytes(*span),
+                    Some(TrainPiece::Buffered(range)) => &outbox.bytes[range.clone()],
+                    Some(TrainPiece::Message(span)) => messages.bytes(*span),
                     None => return,
                 };
             }

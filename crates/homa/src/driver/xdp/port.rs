@@ -1,9 +1,9 @@
-//! An AF_XDP socket at one queue of an interface, with the memory that its frames lie in.
+//! An AF_XDP socket at one queue of an interface, with the memory of its frames.
 //!
-//! Half of the frames are for receiving and half for sending, and stay so: a frame for receiving is
-//! in the fill ring, in the receive ring or shown to the engine; one for sending is free, in the
-//! send ring or on its way, or in the completion ring. Each ring has room for all frames that can
-//! be in it, so that none is ever full and no frame is lost.
+//! Half of the frames are for receiving and half for sending. A frame for receiving is in the fill
+//! ring, in the receive ring, or in use by the engine. A frame for sending is free, in the send
+//! ring, in flight, or in the completion ring. Each ring has room for all frames that can be in it,
+//! so no ring is ever full and no frame is lost.
 
 use std::io;
 use std::mem::{self, size_of};
@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::ring::{Consumer, Mapping, Producer};
 
-/// What the kernel keeps free before each frame (XDP_PACKET_HEADROOM).
+/// Space that the kernel keeps before each frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
-/// System calls to have one batch sent: the kernel takes 32 frames at a time.
+/// Most system calls to send one batch: the kernel takes 32 frames at a time.
 const KICKS_MAX: u32 = 256;
 
-/// How large a socket is made.
+/// The size of a socket's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Bytes of a frame: 2,048 or 4,096.
@@ -26,7 +26,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Frames that hold packets of up to `mtu` bytes, as far as a page allows.
+    /// Frames that hold packets of up to `mtu` bytes, if a page allows it.
     pub fn for_mtu(mtu: u32, frames: u32) -> Self {
         let small = mtu + 14 + HEADROOM <= 2048;
         Self { frame: if small { 2048 } else { 4096 }, frames }
@@ -40,7 +40,7 @@ impl Size {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Port {
+pub struct QueuePort {
     fd: OwnedFd,
     size: Size,
     memory: Mapping,
@@ -48,22 +48,22 @@ pub struct Port {
     receive: Consumer<libc::xdp_desc>,
     send: Producer<libc::xdp_desc>,
     completed: Consumer<u64>,
-    /// Frames to send in that are free, and of each frame the bytes that are on their way in it, 0
-    /// where none are: so no frame is free twice, whatever the kernel says has left.
+    /// Free frames for sending, and the bytes in flight in each frame (0 if none). Because of the
+    /// lengths, no frame becomes free twice, no matter what the kernel reports.
     free: Vec<u64>,
     lengths: Vec<u32>,
-    /// Bytes of frames on their way, as far as completions were read.
+    /// Bytes of frames in flight, up to the last completion that was read.
     under_way: u64,
-    /// Entries of the receive ring that are shown.
+    /// Entries of the receive ring that the engine uses.
     shown: u32,
-    /// Cards read and write the frames themselves.
+    /// True if the card reads and writes the frames itself.
     pub zero_copy: bool,
-    /// Frames lost for want of one to receive in, as counted last.
+    /// Frames lost because none was free, at the last query.
     lost: u64,
 }
 
-impl Port {
-    /// Opens a socket at a queue of an interface of the calling thread's network.
+impl QueuePort {
+    /// Opens a socket at a queue of an interface in the calling thread's network namespace.
     pub fn open(interface: u32, queue: u32, size: Size) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the call takes no pointers; its result is checked before it is owned.
@@ -71,7 +71,7 @@ impl Port {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just created, is valid, and nobody else owns it.
+        // SAFETY: `fd` was just created, is valid, and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (frames, all) = (size.frames, 2 * size.frames);
         let memory = Mapping::anonymous((all * size.frame) as usize)?;
@@ -125,13 +125,13 @@ impl Port {
         Ok(port)
     }
 
-    /// Gives back the frames that were shown, and shows those that have arrived since, `most` at
-    /// most; returns how many. `expected`: wakes the kernel up where it waits for frames.
+    /// Returns the frames of the last call, and receives at most `most` frames; returns their
+    /// number. With `expected`, wakes the kernel if it waits for frames.
     pub fn receive(&mut self, most: u32, expected: bool) -> u32 {
         let given = self.shown > 0;
         for index in 0..self.shown {
             let frame = self.receive.get(index).addr;
-            // There is room: each came from there.
+            // There is room, because each frame came from this ring.
             self.fill.push(frame - frame % u64::from(self.size.frame));
         }
         if given {
@@ -155,12 +155,12 @@ impl Port {
         if start.saturating_add(len) > self.memory.len() {
             return &[];
         }
-        // SAFETY: inside the memory; a frame that was shown is not written to by the kernel until
-        // it is given back, which takes `&mut self`.
+        // SAFETY: inside the memory; the kernel does not write to a frame in use until it is
+        // returned, which takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(start).as_ptr(), len) }
     }
 
-    /// Frames that arrived and were not shown yet.
+    /// Frames that arrived and were not received yet.
     pub fn unread(&self) -> u32 {
         self.receive.available() - self.shown.min(self.receive.available())
     }
@@ -173,14 +173,14 @@ impl Port {
         self.free.len()
     }
 
-    /// Puts a frame of `len` bytes, which `write` writes, into the send ring; false when there is
-    /// no room. It leaves with [`Self::flush`].
+    /// Puts a frame of `len` bytes, written by `write`, into the send ring; false if there is no
+    /// room. It leaves with [`Self::flush`].
     pub fn put(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
         if len == 0 || len > self.size.frame as usize {
             return false;
         }
         let Some(frame) = self.free.pop() else { return false };
-        // SAFETY: a frame of the memory, free: neither the kernel nor anybody here has it.
+        // SAFETY: a free frame of the memory: neither the kernel nor other code uses it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(self.memory.start().add(frame as usize).as_ptr(), len)
         };
@@ -195,18 +195,18 @@ impl Port {
         true
     }
 
-    /// Has the kernel send what was put, as far as it does now: what it has no room for waits
+    /// Makes the kernel send the frames in the ring, as far as it can: the rest waits
     /// ([`Self::unsent`]). Returns the number of system calls.
     ///
     /// # Errors
-    /// The interface does not send: it is down or gone.
+    /// The interface does not send, because it is down or gone.
     pub fn flush(&mut self) -> io::Result<u32> {
         self.send.show();
         let mut calls = 0;
         let mut left = self.send.unread();
         while left > 0 && self.send.needs_wakeup() && calls < KICKS_MAX {
             calls += 1;
-            // SAFETY: no bytes are sent by this call, and it names nobody.
+            // SAFETY: no bytes are sent by this call, and it has no destination.
             let sent = unsafe {
                 libc::sendto(
                     self.fd.as_raw_fd(),
@@ -219,7 +219,7 @@ impl Port {
             };
             let error = if sent < 0 { io::Error::last_os_error().raw_os_error() } else { None };
             match error {
-                // It took some and may take more, or the frame after these was lost below.
+                // The kernel took some frames and may take more, or the frame after these was lost.
                 None | Some(libc::EAGAIN | libc::EBUSY | libc::EINTR | libc::ENOBUFS) => {}
                 Some(error) => return Err(io::Error::from_raw_os_error(error)),
             }
@@ -252,7 +252,7 @@ impl Port {
         self.lengths.get((frame / u64::from(self.size.frame)) as usize).copied().unwrap_or(0)
     }
 
-    /// Frames that have left are free again.
+    /// Frees the frames that have left.
     fn reclaim(&mut self) {
         let count = self.completed.available();
         for index in 0..count {
@@ -283,7 +283,7 @@ impl Port {
         };
     }
 
-    /// Frames that were lost since this was last asked, because none was free to receive in.
+    /// Frames lost since the last call because none was free.
     pub fn take_lost(&mut self) -> u64 {
         // SAFETY: plain integers, for which zero is a value.
         let mut statistics: libc::xdp_statistics = unsafe { mem::zeroed() };
@@ -294,18 +294,18 @@ impl Port {
         lost - mem::replace(&mut self.lost, lost).min(lost)
     }
 
-    /// Packets that wait to be received at most.
+    /// Most frames that can wait to be received.
     pub fn frames(&self) -> u32 {
         self.size.frames
     }
 
-    /// Bytes of a frame's place.
+    /// Bytes of a frame's memory.
     pub fn frame_size(&self) -> u32 {
         self.size.frame
     }
 }
 
-impl AsFd for Port {
+impl AsFd for QueuePort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -314,7 +314,7 @@ impl AsFd for Port {
 fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
     let name = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        // Without a copy where the card can, which the kernel finds out.
+        // Without copies if the card supports it, which the kernel determines.
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,
@@ -337,7 +337,7 @@ fn set<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::Result<
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads an option of AF_XDP: plain integers, of which an old kernel writes the first only.
+/// Reads an option of AF_XDP: integers; an old kernel writes only the first.
 fn get<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: both pointers are to live variables, and `length` is the size of the first.

@@ -1,21 +1,21 @@
-//! The redirect program: of the frames that an interface receives it takes what is for our UDP
-//! ports at our addresses, and passes all others on to the system, untouched.
+//! The redirect program: it redirects the frames for our UDP ports at our addresses, and passes all
+//! others to the system unchanged.
 //!
-//! It takes plain frames only: to the interface's own Ethernet address, untagged (an interface of a
-//! VLAN shows them so), IPv4 without options or IPv6 without extension headers, UDP, no fragment,
-//! no longer than a frame of the socket, and complete: where the checksum is the sum of the pseudo
-//! header alone, the system has left the rest to a card. Such a packet never left this machine, or
-//! was joined from several, and looks like one datagram though it may be more: only the system
-//! knows. The rest arrives at the ordinary socket. Whether lengths and checksums are right is the
-//! driver's to check.
+//! It only redirects simple frames: to the interface's Ethernet address, untagged (a VLAN's
+//! interface shows them so), IPv4 without options or IPv6 without extension headers, UDP, not
+//! fragmented, no longer than a frame of the socket, and complete. A frame is not complete if its
+//! checksum is the sum of the pseudo header alone, because the system has left the rest to a card.
+//! Such a packet never left this machine or was coalesced, and only the system knows whether it is
+//! one datagram or several. All other packets arrive at the UDP socket. The driver checks lengths
+//! and checksums.
 
 use std::net::IpAddr;
 use std::ops::Range;
 
-use crate::driver::bpf::{Assembler, op::*};
 use crate::egress::hops::Mac;
+use homa_bpf::{Assembler, op::*};
 
-/// Bytes of a key: an address, mapped if it is of IPv4, a port, and padding.
+/// Bytes of a key: an address (IPv4 as mapped), a port, and padding.
 pub const KEY: usize = 20;
 
 /// The key of a local address.
@@ -40,34 +40,34 @@ const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
 const BUFFER_LENGTH: i32 = 188;
 
-/// The system has the frame (`enum xdp_action`).
+/// Passes the frame to the system (`enum xdp_action`).
 pub const PASS: u32 = 2;
 
-/// Where the key lies on the stack.
+/// Offset of the key on the stack.
 const AT_KEY: i16 = -24;
 const STACK: u8 = 10;
 
-/// A value of 16 bits in the order of the network, as a load of 16 bits finds it.
+/// A 16-bit value in network byte order, as a 16-bit load reads it.
 fn network(value: u16) -> i32 {
     u16::from_ne_bytes(value.to_be_bytes()).into()
 }
 
-/// What the program is made for.
+/// The parameters of the program.
 pub struct Redirect {
     /// The interface's address.
     pub mac: Mac,
-    /// Descriptor of the table of local addresses, [`key`].
+    /// Descriptor of the map of local addresses, [`key`].
     pub local: i32,
-    /// Descriptor of the table of sockets by queue.
+    /// Descriptor of the map of sockets by queue.
     pub sockets: i32,
-    /// Longest frame that it takes, bytes.
+    /// Longest frame that is redirected, bytes.
     pub longest: u32,
-    /// Frames in several pieces may come (Linux 5.18): they are passed on.
+    /// True if fragmented frames are possible (Linux 5.18): they are passed to the system.
     pub frags: bool,
 }
 
 impl Redirect {
-    /// The program, as the kernel takes it.
+    /// The assembled program.
     pub fn assemble(&self) -> Vec<u64> {
         let mut code = Assembler::default();
         // r6: the context, r2: the frame, r3: its end.
@@ -93,7 +93,7 @@ impl Redirect {
             code.push(SUBTRACT, (0, 1), 0, 0);
         }
         code.jump_by(JUMP_IF_MORE_THAN, (0, 0), self.longest as i32, "pass");
-        // To the socket of this queue; where there is none, the system has it.
+        // To the socket of this queue; if there is none, to the system.
         code.load_map(1, self.sockets);
         code.push(LOAD_WORD, (2, 6), QUEUE, 0);
         code.push(MOV_IMMEDIATE, (3, 0), 0, PASS as i32);
@@ -105,7 +105,7 @@ impl Redirect {
         code.finish()
     }
 
-    /// Goes on for IP packets to the interface's own address.
+    /// Continues for IP packets to the interface's address.
     fn ethernet(&self, code: &mut Assembler) {
         let [a, b, c, d, e, f] = self.mac;
         code.push(LOAD_WORD, (4, 2), 0, 0);
@@ -119,7 +119,7 @@ impl Redirect {
     }
 }
 
-/// Passes frames on that have less than so many bytes in one piece.
+/// Passes frames whose first fragment has less than `bytes` to the system.
 fn need(code: &mut Assembler, bytes: i32) {
     code.push(MOV, (4, 2), 0, 0);
     code.push(ADD_IMMEDIATE, (4, 0), 0, bytes);
@@ -159,8 +159,9 @@ fn ipv6(code: &mut Assembler) {
     pass_incomplete(code, 22..54, 58);
 }
 
-/// Passes packets on whose checksum is the sum of the pseudo header alone: addresses, protocol, and
-/// the length of UDP, behind which the checksum lies.
+/// Passes packets whose checksum is the sum of the pseudo header alone to the system. The pseudo
+/// header consists of the addresses, the protocol, and the length of UDP, after which the checksum
+/// is stored.
 fn pass_incomplete(code: &mut Assembler, addresses: Range<i16>, length: i16) {
     code.push(LOAD_HALF, (7, 2), length, 0);
     code.push(ADD_IMMEDIATE, (7, 0), 0, network(libc::IPPROTO_UDP as u16));
@@ -168,7 +169,7 @@ fn pass_incomplete(code: &mut Assembler, addresses: Range<i16>, length: i16) {
         code.push(LOAD_WORD, (8, 2), at, 0);
         code.push(ADD, (7, 8), 0, 0);
     }
-    // The words of 32 bits as a sum of 16 (RFC 1071).
+    // Folds the 32-bit words to a sum of 16 bits (RFC 1071).
     for _ in 0..4 {
         code.push(MOV, (8, 7), 0, 0);
         code.push(RIGHT_SHIFT, (8, 0), 0, 16);
@@ -192,7 +193,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::driver::bpf::{Kind, Table, load, test_run};
+    use homa_bpf::{BpfMap, ProgramKind, load, test_run};
 
     const MAC: Mac = [2, 0, 0, 0xab, 0xcd, 0xef];
 
@@ -218,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn the_program_takes_what_is_for_our_ports_and_passes_the_rest() {
-        let tables = Table::<KEY>::hash(c"homa_test", 8)
-            .and_then(|local| Ok((local, Table::<4>::sockets(c"homa_test", 1)?)));
+    fn the_program_redirects_our_ports_and_passes_the_rest() {
+        let tables = BpfMap::<KEY>::hash(c"homa_test", 8)
+            .and_then(|local| Ok((local, BpfMap::<4>::sockets(c"homa_test", 1)?)));
         let Ok((local, sockets)) = tables else {
             return skip::test("root, or CAP_BPF and CAP_NET_ADMIN (bpf(2) is refused)");
         };
@@ -234,13 +235,14 @@ mod tests {
                 longest: 1514,
                 frags,
             };
-            let program = load(Kind::Xdp { frags }, &redirect.assemble(), c"homa_test").unwrap();
-            // There is no socket in a test: what is taken has the verdict of an empty place, which
-            // is the same as PASS. So the map is tried with a verdict of its own.
+            let program =
+                load(ProgramKind::Xdp { frags }, &redirect.assemble(), c"homa_test").unwrap();
+            // A test has no socket, so a redirected frame gets the verdict for an empty entry,
+            // which is PASS. Therefore the map is also tried with another verdict.
             let mut code = redirect.assemble();
             let verdict = code.len() - 5;
             code[verdict] = with_immediate(code[verdict], 1);
-            let marked = load(Kind::Xdp { frags }, &code, c"homa_test").unwrap();
+            let marked = load(ProgramKind::Xdp { frags }, &code, c"homa_test").unwrap();
             let takes = |frame: &[u8]| {
                 let verdict = test_run(program.as_fd(), frame).unwrap().1;
                 assert_eq!(verdict, PASS, "no socket is there");
@@ -261,7 +263,7 @@ mod tests {
                 let partial = ((words & 0xffff) + (words >> 16)) as u16;
                 left_to_a_card[length + 2..length + 4].copy_from_slice(&partial.to_be_bytes());
                 assert!(!takes(&left_to_a_card), "perhaps joined from several");
-                // Each byte that decides, changed.
+                // Changes each byte that decides.
                 let deciding: &[usize] = match ip {
                     IpAddr::V4(_) => &[0, 3, 5, 12, 13, 14, 20, 21, 23, 30, 33, 36, 37],
                     IpAddr::V6(_) => &[0, 3, 5, 12, 13, 20, 38, 45, 53, 56, 57],

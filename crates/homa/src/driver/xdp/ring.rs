@@ -1,15 +1,16 @@
-//! The rings of an AF_XDP socket: memory shared with the kernel, one side writes and the other
-//! reads.
+//! The rings of an AF_XDP socket: memory shared with the kernel, in which one side writes and the
+//! other reads.
 //!
-//! Invariants: an entry is written before the index that shows it, and read after; whatever index
-//! the other side shows, no access leaves the ring. Left out: several threads at one end.
+//! Invariants: an entry is written before the index that publishes it, and read after. No access
+//! leaves the ring, no matter which index the other side publishes. Left out: several threads at
+//! one end.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Memory of our own, or shared with the kernel, unmapped at the end.
+/// Private memory, or memory shared with the kernel. It is unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -25,7 +26,7 @@ impl Mapping {
         Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// A part of a socket.
+    /// A part of a socket's memory.
     pub fn of(socket: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Self::map(len, flags, socket.as_raw_fd(), offset)
@@ -38,7 +39,7 @@ impl Mapping {
         offset: libc::off_t,
     ) -> io::Result<Self> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice affects no memory in use.
         let start = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -52,7 +53,7 @@ impl Mapping {
         self.start
     }
 
-    /// Its bytes' number.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -60,15 +61,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and of this length; whoever points into it is part of the
-        // same socket, and gone.
+        // SAFETY: the mapping is ours and has this length; everything that points into it is part
+        // of the same socket, and gone.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
 /// Either end of a ring of `T`.
 #[derive(Debug)]
-struct Ring<T> {
+struct RingEnd<T> {
     _map: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -78,10 +79,10 @@ struct Ring<T> {
 }
 
 // SAFETY: the pointers lead into the mapping that the value owns.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for RingEnd<T> {}
 
-impl<T: Copy> Ring<T> {
-    /// The ring of `size` entries at an offset of a socket, laid out as the kernel says.
+impl<T: Copy> RingEnd<T> {
+    /// The ring of `size` entries at an offset of a socket, in the kernel's layout.
     fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
@@ -122,34 +123,34 @@ impl<T: Copy> Ring<T> {
         flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// The place of the entry with a number.
+    /// The memory of the entry with a number.
     fn entry(&self, number: u32) -> NonNull<T> {
         // SAFETY: the mask keeps it inside the entries, for all of which there is room.
         unsafe { self.entries.add((number & self.mask) as usize) }
     }
 }
 
-/// The end at which we write.
+/// The end that writes.
 #[derive(Debug)]
 pub struct Producer<T> {
-    ring: Ring<T>,
-    /// The next entry, and the first that the kernel has not read as far as known.
+    ring: RingEnd<T>,
+    /// The next entry, and the first that the kernel is not known to have read.
     next: u32,
     read: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    /// See [`Ring::new`].
+    /// See [`RingEnd::new`].
     pub fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
         layout: libc::xdp_ring_offset,
         size: u32,
     ) -> io::Result<Self> {
-        Ok(Self { ring: Ring::new(socket, at, layout, size)?, next: 0, read: 0 })
+        Ok(Self { ring: RingEnd::new(socket, at, layout, size)?, next: 0, read: 0 })
     }
 
-    /// Writes an entry; false when there is no room. The kernel sees it after [`Self::show`].
+    /// Writes an entry; false if there is no room. The kernel sees it after [`Self::show`].
     pub fn push(&mut self, entry: T) -> bool {
         if self.next.wrapping_sub(self.read) > self.ring.mask {
             self.read = self.ring.consumer().load(Ordering::Acquire);
@@ -164,12 +165,12 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Shows the kernel what was written.
+    /// Publishes the written entries to the kernel.
     pub fn show(&mut self) {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Entries that the kernel has not read yet.
+    /// Number of entries that the kernel has not read yet.
     pub fn unread(&self) -> u32 {
         let read = self.ring.consumer().load(Ordering::Acquire);
         self.next.wrapping_sub(read).min(self.ring.mask + 1)
@@ -184,28 +185,28 @@ impl<T: Copy> Producer<T> {
         })
     }
 
-    /// True when the kernel waits for a system call before it reads on.
+    /// True if the kernel waits for a system call before it continues to read.
     pub fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
-/// The end at which we read.
+/// The end that reads.
 #[derive(Debug)]
 pub struct Consumer<T> {
-    ring: Ring<T>,
+    ring: RingEnd<T>,
     next: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    /// See [`Ring::new`].
+    /// See [`RingEnd::new`].
     pub fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
         layout: libc::xdp_ring_offset,
         size: u32,
     ) -> io::Result<Self> {
-        Ok(Self { ring: Ring::new(socket, at, layout, size)?, next: 0 })
+        Ok(Self { ring: RingEnd::new(socket, at, layout, size)?, next: 0 })
     }
 
     /// Entries that can be read.
@@ -216,12 +217,12 @@ impl<T: Copy> Consumer<T> {
 
     /// One of the [`Self::available`] entries.
     pub fn get(&self, index: u32) -> T {
-        // SAFETY: it lies in the mapping; the kernel wrote it before it showed it, and any bits are
-        // a value of the integers that entries consist of.
+        // SAFETY: it is in the mapping; the kernel wrote it before it published it, and any bits
+        // are a value of the integers that entries consist of.
         unsafe { self.ring.entry(self.next.wrapping_add(index)).read() }
     }
 
-    /// Gives the first entries back.
+    /// Returns the first entries to the kernel.
     pub fn release(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
         self.ring.consumer().store(self.next, Ordering::Release);

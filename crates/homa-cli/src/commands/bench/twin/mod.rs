@@ -150,7 +150,7 @@ struct Simulated {
 /// Replays RPCs; `hint` says what to do if the simulator refuses the rack.
 fn simulate(
     rack: &Scenario,
-    list: Vec<open_loop::Arrival>,
+    list: Vec<open_loop::ScheduledMessage>,
     hint: &str,
 ) -> Result<Simulated, Failure> {
     let replayed = replay(rack, list, Exchange::Echo, &mut |_| ()).hint(hint)?;
@@ -169,7 +169,7 @@ fn alone(rack: &Scenario, sizes: &[u32], hint: &str) -> Result<Vec<(u32, f64)>, 
         // Far enough apart that no RPC meets another: four times what its bits need.
         let bits = u64::from(bytes.max(10_000)) * 8;
         at += SimDuration(bits * 1_000_000 / (rack.fabric.host_link.0 / 1_000_000).max(1) * 4);
-        open_loop::Arrival { at, src: 0, dst: 1, bytes }
+        open_loop::ScheduledMessage { at, src: 0, dst: 1, bytes }
     });
     let mut alone = simulate(rack, list.collect(), hint)?.latencies;
     alone.sort_by_key(|(bytes, _)| *bytes);
@@ -192,11 +192,11 @@ fn calibrate(unloaded: &Scenario, idle: &IdleTimes) -> Result<f64, Failure> {
 }
 
 /// All hosts' arrivals as one list by time.
-fn merged(arrivals: &[Vec<Arrival>]) -> Vec<open_loop::Arrival> {
-    let mut list: Vec<open_loop::Arrival> = arrivals
+fn merged(arrivals: &[Vec<Arrival>]) -> Vec<open_loop::ScheduledMessage> {
+    let mut list: Vec<open_loop::ScheduledMessage> = arrivals
         .iter()
         .flatten()
-        .map(|arrival| open_loop::Arrival {
+        .map(|arrival| open_loop::ScheduledMessage {
             at: SimTime(arrival.at_ns * 1_000),
             src: u32::from(arrival.src),
             dst: u32::from(arrival.dst),

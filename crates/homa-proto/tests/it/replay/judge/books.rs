@@ -1,4 +1,4 @@
-//! What the judge knows of RPCs and peers.
+//! The judge's record of RPCs and peers.
 
 use super::{MAX_MESSAGE, UNSCHEDULED};
 
@@ -28,9 +28,9 @@ pub struct OutBook {
     pub length: u32,
     pub sent: u32,
     pub granted: u32,
-    /// Of the last GRANT.
+    /// The level of the last GRANT.
     pub level: u8,
-    /// Of all of them, as bits.
+    /// The levels of all GRANTs, as bits.
     pub levels: u8,
     pub demands: Vec<Demand>,
 }
@@ -50,7 +50,7 @@ impl OutBook {
         (begin, (begin + payload).min(limit))
     }
 
-    /// Starts of the packets that hold a range of what was sent.
+    /// Starts of the packets that hold a range of sent bytes.
     pub fn packets(&self, payload: u32, start: u32, end: u32) -> Vec<u32> {
         let mut starts = Vec::new();
         let mut at = start;
@@ -110,7 +110,7 @@ impl InBook {
         self.received == self.length
     }
 
-    /// What RESENDs may name.
+    /// The ranges that RESENDs may name.
     pub fn missing(&self) -> Vec<(u32, u32)> {
         let tail = (self.end < self.granted).then_some((self.end, self.granted));
         self.gaps.iter().copied().chain(tail).collect()
@@ -124,19 +124,19 @@ impl InBook {
 #[derive(Clone, Debug)]
 pub struct Books {
     pub client: bool,
-    /// Known only by a question about it.
+    /// Known only from a question about it.
     pub ghost: bool,
     /// The client's and the server's.
     pub ports: (u16, u16),
     pub out: Option<OutBook>,
     pub inc: Option<InBook>,
-    /// Last sign of life, or since when something is awaited; microseconds.
+    /// Last sign of life, or the time since which something is awaited; microseconds.
     pub heard: u64,
     /// When RESENDs were last sent.
     pub asked: Option<u64>,
-    /// When NEED_ACK last came for an incomplete response.
+    /// When NEED_ACK last arrived for an incomplete response.
     pub called: Option<u64>,
-    /// What is due, and since when.
+    /// Answers that are due, and since when.
     pub owed: Vec<(Owed, u64)>,
     /// When the last byte of a server's response was first sent.
     pub finished: Option<u64>,
@@ -160,7 +160,7 @@ impl Books {
         }
     }
 
-    /// An RPC that does not exist (any more).
+    /// An RPC that does not exist, or no longer.
     pub fn ghost(now: u64) -> Self {
         Self { ghost: true, ..Self::new(false, (0, 0), now) }
     }
@@ -169,7 +169,7 @@ impl Books {
         self.inc.as_ref().is_some_and(InBook::is_complete)
     }
 
-    /// Settles a debt; false when there was none.
+    /// Settles an answer that was due; false if there was none.
     pub fn settle(&mut self, what: Owed) -> bool {
         let at = self.owed.iter().position(|(owed, _)| *owed == what);
         at.map(|at| self.owed.remove(at)).is_some()
@@ -185,7 +185,7 @@ impl Books {
         self.inc.as_ref().is_some_and(|inc| !inc.missing().is_empty())
     }
 
-    /// Since when the other side is silent about something this host waits for.
+    /// Since when the other side is silent although this host waits for something.
     pub fn should_ask(&self, now: u64) -> Option<u64> {
         // After 0.1 s the RPC is given up.
         let alive = now < self.heard + 99_000;
@@ -206,17 +206,17 @@ impl Books {
         let finished = self.finished?;
         // The second and later come after one millisecond, not two or three.
         let last = self.need_acks.last().map(|at| at.saturating_sub(1_000));
-        // Then ours asks ever more seldom, and gives up in the end.
+        // Then ours asks with backoff, and gives up in the end.
         Some(last.unwrap_or(finished)).filter(|since| *since < finished + 90_000)
     }
 }
 
-/// What the judge knows of another host.
+/// The judge's record of another host.
 #[derive(Clone, Debug, Default)]
 pub struct PeerBooks {
     pub cutoffs: Option<([i32; 8], u16)>,
     pub cutoffs_sent: Option<u64>,
-    /// The ids that CUTOFFS may carry, and when the reason for them came.
+    /// The ids that CUTOFFS may carry, and when the reason for them arrived.
     pub cutoffs_owed: Vec<(u64, u64)>,
 }
 

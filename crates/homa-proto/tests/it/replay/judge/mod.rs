@@ -1,13 +1,13 @@
-//! A judge of one host's side of a conversation: does it keep the rules that kernel hosts keep
-//! (Linux §2.2-2.5)? It sees packets as bytes, going in and coming out, and keeps its own books.
+//! A judge of one host's side of a conversation: does it follow the rules that kernel hosts follow
+//! (Linux §2.2-2.5)? It reads packets as bytes, in and out, and keeps a record.
 //!
-//! Two standards: `Ours` demands what we promise (timely answers, exact fields); `Kernel` only
-//! forbids, so that captured kernel hosts, seen through a tap, can be held to it: it shows that the
-//! rules are the kernel's.
+//! There are two standards. `Ours` demands what we promise: timely answers, exact fields. `Kernel`
+//! only forbids, so that captured kernel hosts, seen through a tap, can be judged by it; this shows
+//! that the rules are the kernel's.
 //!
-//! * `mod.rs`: packets in; what they oblige the host to
+//! * `mod.rs`: packets in, and the answers that they oblige the host to
 //! * `sent.rs`: packets out
-//! * `receiving.rs`: RESEND, GRANT and what is missing
+//! * `receiving.rs`: RESEND, GRANT and missing bytes
 
 mod books;
 mod receiving;
@@ -21,18 +21,18 @@ use std::collections::BTreeMap;
 
 pub const UNSCHEDULED: u32 = 40_000;
 const MAX_MESSAGE: u32 = 1_000_000;
-/// `Ours` begins no message with bytes further on: unscheduled ones, and the packet in which a
-/// grant ends, as long as the kernel sends it. Whoever sends such has it from before.
+/// `Ours` begins no message with bytes further on than the unscheduled ones and the packet in which
+/// a grant ends, as long as the kernel sends it. A sender of such bytes was granted them earlier.
 const AHEAD: u32 = UNSCHEDULED + 100_000;
 const VERSION: u16 = 1;
 /// Microseconds within which `Ours` answers.
 const PROMPT: u64 = 1_000;
-/// And sends again, for which it may need the link's time.
+/// Microseconds within which it retransmits, because that may need the link's time.
 const REPEAT: u64 = 50_000;
-/// Silence after which nothing may be asked earlier than this, microseconds: the kernel counts
-/// ticks, of which the first is cut short, and the tap adds its jitter.
+/// Silence before which nothing may be asked, microseconds: the kernel counts ticks, the first of
+/// them is cut short, and the tap adds its jitter.
 const PATIENCE: u64 = 3_900;
-/// `Ours` asks at the latest then.
+/// Silence after which `Ours` must have asked.
 const LATEST: u64 = 6_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Judge {
         self.peers.entry(peer).or_default()
     }
 
-    /// Time passes: what should have happened?
+    /// Time passes: checks what should have happened.
     pub fn tick(&mut self, now: u64) {
         self.now = self.now.max(now);
         if !self.strict() {
@@ -138,7 +138,7 @@ impl Judge {
         }
     }
 
-    /// The application here gave a call up: its server may be told to forget it.
+    /// The application here cancelled a call: its server may be told to forget it.
     pub fn cancelled(&mut self, key: MessageKey) {
         self.rpcs.remove(&key);
     }
@@ -155,7 +155,7 @@ impl Judge {
         self.tick(now);
         self.log.push(format!("{now} in  {pkt:?}"));
         let key = (peer, pkt.rpc());
-        // What a client completed it has forgotten.
+        // A client forgets an RPC that it completed.
         let known = self.rpcs.get(&key).is_some_and(|b| !(b.client && b.is_complete()));
         match &pkt.kind {
             PacketKind::Data(data) => self.fed_data(key, pkt, data),
@@ -279,7 +279,8 @@ impl Judge {
         }
     }
 
-    /// RPC_UNKNOWN at a client: everything sent goes again while nothing of the response came.
+    /// RPC_UNKNOWN at a client: everything that was sent is retransmitted, if nothing of the
+    /// response arrived.
     fn fed_unknown(&mut self, key: MessageKey) {
         let (now, payload) = (self.now, self.payload);
         let books = self.rpcs.get_mut(&key).expect("known");

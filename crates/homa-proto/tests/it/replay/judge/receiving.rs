@@ -1,4 +1,4 @@
-//! What the host asks for: RESEND and GRANT.
+//! The requests of the host: RESEND and GRANT.
 
 use super::books::{InBook, Owed};
 use super::{Judge, MessageKey, PATIENCE, PROMPT};
@@ -26,7 +26,7 @@ impl Judge {
         let since = books.heard.max(books.asked.unwrap_or(0));
         let patient = now >= since + PATIENCE || (books.inc.is_none() && level == FIFO_LEVEL);
         let waits = books.awaits() || called || same_round;
-        // In answer to NEED_ACK it counts for no beat.
+        // An answer to NEED_ACK does not count for the ticks.
         if !answers && (patient || !called) {
             books.asked = Some(now);
         }

@@ -46,7 +46,7 @@ impl Judge {
         }
     }
 
-    /// Who is named in an ACK may be forgotten by its server.
+    /// The server may forget an RPC that an ACK names.
     fn sent_ack(&mut self, key: MessageKey, port: u16, in_header: bool) {
         self.check(key.1 != 0 && key.1 & 1 == 0, || format!("an ack of id {}", key.1));
         let Some(books) = self.rpcs.get(&key) else { return };
@@ -64,13 +64,13 @@ impl Judge {
         let (now, strict) = (self.now, self.strict());
         self.check(pkt.by_server(), || "NEED_ACK by a client".into());
         let Some(books) = self.rpcs.get_mut(&key) else {
-            // Of a kernel host whose response the tap did not see.
+            // It belongs to a kernel host whose response the tap did not see.
             return self.check(!strict, || "NEED_ACK for nothing".into());
         };
         let finished = books.finished;
         let last = books.need_acks.last().copied();
         books.need_acks.push(now);
-        // Ticks are whole, so that two can be closer than a millisecond by what one is late.
+        // Ticks are whole, so two of them can be closer than a millisecond if the first is late.
         let apart = last.is_none_or(|at| now >= at + 500);
         let after = if strict { 2_000 } else { 900 };
         self.check(finished.is_some_and(|at| now >= at + after), || {
@@ -142,7 +142,7 @@ impl Judge {
         self.check(data.start < before.granted, || format!("granted {}", before.granted));
     }
 
-    /// What every packet of a message has in common.
+    /// The checks that all packets of a message have in common.
     fn check_data(&mut self, pkt: &CapturedPacket, data: &CapturedData, out: &OutBook) {
         let boundaries = out.packet(self.payload, data.start);
         self.check((data.start, data.end) == boundaries, || format!("not {boundaries:?}"));
@@ -151,7 +151,7 @@ impl Judge {
         self.check(pkt.id > 1, || "id 0".into());
     }
 
-    /// Sent again: only on demand, at its level, and only what had been sent.
+    /// A retransmission: only on demand, at its level, and only of bytes that had been sent.
     fn sent_again(&mut self, key: MessageKey, pkt: &CapturedPacket, data: &CapturedData) {
         let books = self.rpcs.get_mut(&key).expect("looked up before");
         let out = books.out.as_mut().expect("has sent");

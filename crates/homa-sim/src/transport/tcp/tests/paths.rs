@@ -1,4 +1,4 @@
-//! Conversations whose segments are known from the RFCs.
+//! Exchanges whose segments follow from the RFCs.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn slow_start_doubles_every_round_trip() {
     assert_eq!([0, 1, 2, 3].map(sent_at), [2, 4, 8, 16]);
 }
 
-/// Loses the first copies of some 1,000-byte segments, by number.
+/// A path that loses the first copies of some 1,000-byte segments, by number.
 fn losing(lost: &'static [u64]) -> impl FnMut(&Segment) -> Vec<Duration> {
     let mut left = lost.to_vec();
     move |segment: &Segment| {
@@ -58,8 +58,8 @@ fn losing(lost: &'static [u64]) -> impl FnMut(&Segment) -> Vec<Duration> {
     }
 }
 
-/// A message of 40 segments at an initial window of 10, of which some are lost; the window after
-/// each round trip, the segments sent again, and when the message was there.
+/// Sends a message of 40 segments with an initial window of 10 and loses some. Returns the window
+/// after each round trip, the segments sent again, and when the message arrived.
 fn lose(recovery: Recovery, lost: &'static [u64]) -> (Vec<u32>, Vec<u64>, Time) {
     let mut path = losing(lost);
     let config = TcpConfig { initial_window: 10, ..plain(recovery) };
@@ -79,17 +79,17 @@ fn lose(recovery: Recovery, lost: &'static [u64]) -> (Vec<u32>, Vec<u64>, Time) 
 
 #[test]
 fn three_duplicates_halve_and_inflate_the_window() {
-    // Segment 0 of 10 is lost: nine duplicates. At the third the threshold is 5 (limited transmit
-    // does not count), the window 5 + 3; six more inflate it to 14. The full acknowledgement a
-    // round trip later deflates it to the threshold.
+    // Segment 0 of 10 is lost, which causes nine duplicates. At the third the threshold is 5
+    // (limited transmit does not count) and the window 5 + 3; six more inflate it to 14. The full
+    // acknowledgement one round trip later deflates it to the threshold.
     let (windows, again, _) = lose(Recovery::NEWRENO, &[0]);
     assert_eq!((windows[0], &again[..]), (14_000, &[0][..]));
     assert_eq!(windows[1], 5_000);
 }
 
 #[test]
-fn a_window_without_bound_is_none_after_two_duplicates_either() {
-    // Limited transmit adds two segments to the largest window there is.
+fn an_unbounded_window_stays_unbounded_after_two_duplicates() {
+    // Limited transmit adds two segments to the largest possible window.
     let config = TcpConfig { initial_window: u32::MAX, ..plain(Recovery::NEWRENO) };
     let mut path = losing(&[0]);
     let mut world = World::new(&config, 2, &mut path);
@@ -126,13 +126,13 @@ fn a_lost_tail_needs_a_timeout_or_a_probe() {
     let (_, again, at_timeout) = lose(Recovery::SACK, tail);
     assert_eq!(again, tail);
     let (_, again, at_probe) = lose(Recovery::RACK, tail);
-    assert_eq!(again, [39, 38], "the probe repeats the last, whose block shows the other");
+    assert_eq!(again, [39, 38], "the probe repeats the last; its block reveals the other");
     assert!(at_timeout > Time(1_001_000) && at_probe < Time(1_001_000));
 }
 
 #[test]
 fn a_timeout_starts_from_one_segment() {
-    // All of the first window is lost: 3 ms, the initial timeout, then slow start.
+    // The whole first window is lost: 3 ms, the initial RTO, then slow start.
     let (windows, again, _) = lose(Recovery::SACK, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(windows, [10_000; 6]);
     assert_eq!(again, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -147,7 +147,7 @@ fn a_timeout_starts_from_one_segment() {
 }
 
 #[test]
-fn without_fast_retransmit_reordering_costs_nothing_and_a_loss_a_timeout() {
+fn without_fast_retransmit_only_losses_cost_a_timeout() {
     let mut delays = 0;
     let mut path = move |segment: &Segment| {
         delays += 1;
@@ -164,7 +164,7 @@ fn without_fast_retransmit_reordering_costs_nothing_and_a_loss_a_timeout() {
 }
 
 #[test]
-fn a_long_message_delays_those_behind_it_on_its_connection_only() {
+fn a_long_message_delays_only_those_behind_it_on_its_connection() {
     let there = |connections| {
         let mut path = |_: &Segment| half();
         let config = TcpConfig { connections, ..plain(Recovery::NEWRENO) };
@@ -201,7 +201,7 @@ fn a_handshake_costs_a_round_trip_once_per_connection() {
 }
 
 #[test]
-fn an_acknowledgement_that_the_end_of_its_connection_overtakes_is_not_answered() {
+fn an_ack_overtaken_by_the_end_of_its_connection_gets_no_reply() {
     let mut path = |segment: &Segment| match segment.flags.has(Flags::SERVER) {
         // The server's FIN is faster, as on another path of a network that sprays packets.
         true if !segment.occupies() => vec![RTT],
@@ -218,7 +218,7 @@ fn an_acknowledgement_that_the_end_of_its_connection_overtakes_is_not_answered()
 }
 
 #[test]
-fn a_pool_without_limit_opens_a_connection_when_all_are_busy() {
+fn an_unlimited_pool_opens_a_connection_if_all_are_busy() {
     let mut path = |_: &Segment| half();
     let connections = ConnectionPolicy::IDLE;
     let config = TcpConfig { connections, ..plain(Recovery::NEWRENO) };
@@ -231,7 +231,7 @@ fn a_pool_without_limit_opens_a_connection_when_all_are_busy() {
 }
 
 #[test]
-fn a_host_sends_what_has_the_higher_level_first() {
+fn a_host_sends_the_segment_of_the_higher_level_first() {
     let priorities = Priorities::Sent(vec![1_000]);
     let connections = ConnectionPolicy::IDLE;
     let config = TcpConfig { priorities, connections, ..plain(Recovery::SACK) };
@@ -263,7 +263,7 @@ fn an_idle_connection_starts_again_from_its_initial_window() {
 }
 
 #[test]
-fn a_call_fails_at_its_deadline_and_a_dead_server_is_given_up() {
+fn calls_fail_at_their_deadline_or_if_the_server_is_dead() {
     let mut path = |_: &Segment| Vec::new();
     let config = TcpConfig { max_timeouts: 3, ..plain(Recovery::NEWRENO) };
     let mut world = World::new(&config, 2, &mut path);
@@ -277,7 +277,7 @@ fn a_call_fails_at_its_deadline_and_a_dead_server_is_given_up() {
 }
 
 #[test]
-fn a_server_that_restarted_resets_the_connections_of_its_former_life() {
+fn a_restarted_server_resets_connections_of_its_former_life() {
     for handshake in [false, true] {
         let mut path = |_: &Segment| half();
         let config = TcpConfig { handshake, ..plain(Recovery::NEWRENO) };

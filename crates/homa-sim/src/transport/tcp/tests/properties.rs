@@ -1,4 +1,5 @@
-//! Whatever the network loses, doubles and reorders: every message once, in order, and rest.
+//! If the network loses, duplicates and reorders segments, every message still arrives once and in
+//! order, and hosts come to rest.
 
 use arbtest::arbitrary::{Result, Unstructured};
 
@@ -34,7 +35,7 @@ fn any_config(u: &mut Unstructured<'_>) -> Result<TcpConfig> {
 }
 
 #[test]
-fn every_message_comes_once_and_in_the_order_of_its_connection() {
+fn every_message_arrives_once_and_in_connection_order() {
     arbtest::arbtest(|u| {
         let config = any_config(u)?;
         let bad = u.int_in_range(0..=30)?;

@@ -1,0 +1,221 @@
+//! What the application does with RPCs: call, answer, cancel, and read messages that arrive.
+
+use std::net::SocketAddr;
+
+use homa_proto::{Request, RpcHandle, RpcId, Submit, Time};
+
+use super::limits::Refusal;
+use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
+use crate::config::CallOptions;
+use crate::engine::clock;
+use crate::error::{CallError, ReplyError};
+use crate::message::Message;
+use crate::metrics::{Direction, RpcOutcome};
+use crate::payload::Payload;
+
+impl Core {
+    /// Accepts requests at a local port.
+    pub fn listen(&mut self, port: u16) {
+        self.state.endpoint.listen(port);
+    }
+
+    /// Refuses new requests at a local port.
+    pub fn unlisten(&mut self, port: u16) {
+        self.state.endpoint.unlisten(port);
+    }
+
+    /// Starts a call from the driver's socket number `socket`. The response carries `cookie`.
+    pub fn call(
+        &mut self,
+        socket: usize,
+        to: SocketAddr,
+        request: Payload,
+        options: &CallOptions,
+        cookie: u64,
+    ) -> Result<RpcHandle, CallError> {
+        if !self.is_here() {
+            return Err(CallError::Forked);
+        }
+        let now = self.tick();
+        let mut request = Some(request);
+        let result = self.try_call(now, socket, to, &mut request, options, cookie);
+        if result.is_err() {
+            self.state.counters.calls_refused += 1;
+        }
+        request.into_iter().for_each(|request| self.state.messages.discard(request));
+        result
+    }
+
+    /// As [`Self::call`]; leaves the request in place if it is refused.
+    fn try_call(
+        &mut self,
+        now: Time,
+        socket: usize,
+        to: SocketAddr,
+        request: &mut Option<Payload>,
+        options: &CallOptions,
+        cookie: u64,
+    ) -> Result<RpcHandle, CallError> {
+        let local = self.driver.local()[socket];
+        let to = canonical(to);
+        if !self.driver.reaches(socket, to.ip()) {
+            return Err(CallError::AddressFamily { to, local });
+        }
+        if !is_one_server(to) {
+            return Err(CallError::Destination { to });
+        }
+        if !self.driver.hears(socket, to) {
+            return Err(CallError::OtherShard { to });
+        }
+        let bytes = request.as_ref().map_or(0, Payload::len);
+        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.fits(length).map_err(|refusal| match refusal {
+            Refusal::Ever { max } => CallError::MessageTooLong { length: bytes, max },
+            Refusal::Now { held } => CallError::SendMemoryFull { held },
+        })?;
+        let state = &mut self.state;
+        let max_peers = state.config.max_peers;
+        let peer = state.server(now, to);
+        let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
+        let until = now + clock::proto(options.deadline);
+        let context = RequestContext { until, trace: options.trace.map(Box::new) };
+        let submit = Submit::Request(Request {
+            peer,
+            local_port: local.port(),
+            remote_port: to.port(),
+            length,
+            deadline: until,
+            idempotent: options.idempotent,
+            head: self.packer.head(&context),
+            cookie,
+        });
+        let submitted = state
+            .endpoint
+            .submit(now, submit)
+            .map_err(|error| CallError::refused(error, bytes, max_peers))?;
+        if let Some(message) = submitted.message
+            && let Some(request) = request.take()
+        {
+            state.messages.insert(message, request, state.peers.account(peer), context);
+        }
+        state.submitted(now, peer, length);
+        state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
+        state.drain_events();
+        Ok(submitted.rpc)
+    }
+
+    /// Answers a request. After any error but [`ReplyError::Gone`], the request still waits for an
+    /// answer, and the response is returned.
+    pub fn reply(
+        &mut self,
+        rpc: RpcHandle,
+        response: Payload,
+    ) -> Result<(), (ReplyError, Payload)> {
+        if !self.is_here() {
+            return Err((ReplyError::Forked, response));
+        }
+        let now = self.tick();
+        let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
+        // Checked before memory, because it is no use to wait for memory if the client is gone.
+        let Some(peer) = self.state.endpoint.peer_of(rpc) else {
+            return Err((ReplyError::Gone, response));
+        };
+        let account = self.state.peers.account(peer);
+        match self.fits(length).and_then(|()| self.has_share(length, account)) {
+            Ok(()) => {}
+            Err(Refusal::Ever { max }) => {
+                let length = response.len();
+                return Err((ReplyError::MessageTooLong { length, max }, response));
+            }
+            Err(Refusal::Now { held }) => {
+                return Err((ReplyError::SendMemoryFull { held }, response));
+            }
+        }
+        let submitted = match self.state.endpoint.submit(now, Submit::Response { rpc, length }) {
+            Ok(submitted) => submitted,
+            Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
+        };
+        match submitted.message {
+            Some(message) => {
+                self.state.messages.insert(message, response, account, RequestContext::NONE);
+            }
+            None => self.state.messages.discard(response),
+        }
+        self.state.submitted(now, peer, length);
+        self.state.ended(rpc, RpcOutcome::Ok);
+        self.state.drain_events();
+        Ok(())
+    }
+
+    /// Cancels a call, or drops a request without an answer. False if it had ended.
+    pub fn cancel(&mut self, rpc: RpcHandle) -> bool {
+        let now = self.tick();
+        let result = self.state.endpoint.submit(now, Submit::Cancel { rpc });
+        if result.is_ok() {
+            let outcome = self.state.latencies.given_up(rpc);
+            self.state.ended(rpc, outcome);
+        }
+        self.state.drain_events();
+        result.is_ok()
+    }
+
+    /// True if the deadline of a request has passed.
+    pub fn is_late(&self, context: &RequestContext) -> bool {
+        context.until != Time::MAX && context.until <= self.clock.now()
+    }
+
+    /// Drops a request that was delivered but not accepted before its deadline.
+    pub fn expire(&mut self, rpc: RpcHandle, request: QueuedRequest) {
+        self.tick();
+        self.accept_request(request);
+        self.state.expire(rpc);
+        self.state.drain_events();
+    }
+
+    /// The readable prefix of a message that is arriving; `None` after it was delivered or given
+    /// up.
+    pub fn read(&self, partial: &Partial) -> Option<&[u8]> {
+        self.state.messages.prefix(partial.message, partial.rpc)
+    }
+
+    /// Lends the readable prefix of a message that is arriving.
+    pub fn lend(&mut self, partial: &Partial) -> Option<Vec<u8>> {
+        self.state.messages.lend(partial.message, partial.rpc)
+    }
+
+    /// Takes a lent prefix back. Returns it if the message has been delivered or given up since.
+    pub fn give_back(&mut self, partial: &Partial, lent: Vec<u8>) -> Option<Vec<u8>> {
+        self.state.messages.give_back(partial.message, partial.rpc, lent)
+    }
+
+    /// The application accepted a response of this many bytes.
+    pub fn accepted(&mut self, bytes: usize) {
+        self.state.waiting -= bytes as u64;
+        self.state.limit_memory(self.now);
+    }
+
+    /// The application accepts a request.
+    pub fn accept_request(&mut self, request: QueuedRequest) -> Message {
+        self.state.accept(request)
+    }
+
+    /// Sends the acknowledgements of completed calls at once.
+    pub fn flush_acks(&mut self) {
+        self.state.endpoint.flush_acks();
+    }
+
+    /// Requests in progress at a local port.
+    pub fn requests_at(&self, port: u16) -> usize {
+        self.state.endpoint.requests_at(port)
+    }
+
+    /// The id of an RPC in progress, as its client writes it.
+    pub fn id_of(&self, rpc: RpcHandle) -> Option<RpcId> {
+        self.state.endpoint.id_of(rpc)
+    }
+
+    /// RPCs in progress as client and as server.
+    pub fn rpcs(&self) -> (usize, usize) {
+        self.state.endpoint.rpcs()
+    }
+}

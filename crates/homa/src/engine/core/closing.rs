@@ -1,0 +1,64 @@
+//! Local addresses of servers that are gone. They are closed once no RPC uses them.
+
+use std::net::SocketAddr;
+
+use homa_proto::RpcHandle;
+
+use super::Core;
+use crate::error::OpenError;
+
+/// An address to be closed.
+#[derive(Debug)]
+pub struct Closing {
+    /// The driver's socket.
+    socket: usize,
+    /// An RPC that uses the address, if one was found.
+    needed_by: Option<RpcHandle>,
+}
+
+impl Core {
+    /// Opens another local address, or reuses one that is waiting to be closed.
+    pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
+        let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());
+        let local = self.driver.local();
+        if let Some(found) = self.closing.iter().position(|c| local[c.socket] == wanted) {
+            return Ok(local[self.closing.swap_remove(found).socket]);
+        }
+        let bound = self.driver.bind(at).map_err(|source| OpenError::bind(at, source))?;
+        self.packer.set_ports(self.driver.local().iter().map(SocketAddr::port).collect());
+        Ok(bound)
+    }
+
+    /// Closes a local address, except the first, once no RPC uses it: see [`Self::finish_closing`].
+    pub fn close(&mut self, at: SocketAddr) {
+        let socket = self.driver.local().iter().position(|local| *local == at);
+        let closing = |socket| Closing { socket, needed_by: None };
+        self.closing.extend(socket.filter(|&socket| socket > 0).map(closing));
+    }
+
+    /// True while an address waits to be closed.
+    pub fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// Closes the addresses that may be closed now; true if there were any. No thread may be
+    /// polling.
+    pub fn finish_closing(&mut self) -> bool {
+        // Arrivals that were not read yet, and packets in the backlog, still refer to the sockets
+        // by number.
+        if self.closing.is_empty() || self.arrivals.are_left() || !self.backlog.is_empty() {
+            return false;
+        }
+        let (driver, endpoint) = (&mut self.driver, &self.state.endpoint);
+        let before = self.closing.len();
+        self.closing.retain_mut(|closing| {
+            let port = driver.local()[closing.socket].port();
+            closing.needed_by = endpoint.rpc_at(port, closing.needed_by);
+            if closing.needed_by.is_none() {
+                driver.unbind(closing.socket);
+            }
+            closing.needed_by.is_some()
+        });
+        self.closing.len() < before
+    }
+}

@@ -1,0 +1,30 @@
+//! The context of a request: what travels with it beside its bytes.
+
+use homa_proto::Time;
+use homa_proto::wire::datagram::{RequestExtensions, TraceContext};
+
+/// A client's deadline and trace for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestContext {
+    /// The client waits for the response until then; `Time::MAX` if it did not send a deadline.
+    pub until: Time,
+    /// The distributed trace that the request belongs to.
+    pub trace: Option<Box<TraceContext>>,
+}
+
+impl RequestContext {
+    /// No deadline and no trace.
+    pub const NONE: Self = Self { until: Time::MAX, trace: None };
+
+    /// As extensions of a datagram that leaves at `now`.
+    pub fn to_extensions(&self, now: Time) -> RequestExtensions {
+        let left = (self.until != Time::MAX).then(|| self.until.since(now));
+        RequestExtensions { left, trace: self.trace.as_deref().copied() }
+    }
+
+    /// From the extensions of a datagram that arrived at `now`.
+    pub fn from_extensions(now: Time, extensions: &RequestExtensions) -> Self {
+        let until = extensions.left.map_or(Time::MAX, |left| now + left);
+        Self { until, trace: extensions.trace.map(Box::new) }
+    }
+}

@@ -1,0 +1,113 @@
+//! Limits on outgoing messages: their memory, each host's share of it, and calls in progress.
+
+use homa_proto::RpcHandle;
+
+use super::Core;
+use crate::engine::fairness::accounts::{self, AccountId};
+
+/// What a waiter needs before it can submit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapacityWaiter {
+    /// A call.
+    Call {
+        /// Bytes of its request.
+        bytes: u32,
+    },
+    /// A reply.
+    Reply {
+        /// The request to be answered.
+        rpc: RpcHandle,
+        /// Bytes of the response.
+        bytes: u32,
+    },
+}
+
+impl CapacityWaiter {
+    /// The calls and bytes that it takes.
+    pub fn takes(self) -> (usize, u64) {
+        match self {
+            Self::Call { bytes } => (1, bytes.into()),
+            Self::Reply { bytes, .. } => (0, bytes.into()),
+        }
+    }
+}
+
+/// Whether a waiter would be served now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// There is enough.
+    Enough,
+    /// There is memory, but the waiter's client has used its share.
+    OnlyForOthers,
+    /// There is not enough.
+    None,
+}
+
+/// Why there is no memory for a message.
+pub enum Refusal {
+    /// It is longer than the limit, so it will never fit.
+    Ever {
+        /// Bytes of the longest message.
+        max: u32,
+    },
+    /// Messages that are not acknowledged yet hold the memory.
+    Now {
+        /// Bytes held.
+        held: u64,
+    },
+}
+
+impl Core {
+    /// Checks the memory for an outgoing message of this length.
+    pub(super) fn fits(&self, length: u32) -> Result<(), Refusal> {
+        let config = &self.state.config;
+        let max = config.send_memory.min(config.protocol.max_message.into());
+        let held = self.state.messages.outgoing_bytes();
+        match u64::from(length) {
+            length if length > max => Err(Refusal::Ever { max: max as u32 }),
+            length if length > 0 && held + length > config.send_memory => {
+                Err(Refusal::Now { held })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the share of a client's host in the memory for replies.
+    pub(super) fn has_share(&self, length: u32, account: AccountId) -> Result<(), Refusal> {
+        let messages = &self.state.messages;
+        let held = messages.outgoing_bytes();
+        let of_host = messages.outgoing_to(account);
+        let most = self.state.config.send_memory;
+        match length == 0 || accounts::has_capacity(length.into(), of_host, held, most) {
+            true => Ok(()),
+            false => Err(Refusal::Now { held }),
+        }
+    }
+
+    /// Whether a waiter would be served now if other waiters also took the `promised` calls and
+    /// bytes.
+    pub fn capacity(&self, waiter: CapacityWaiter, promised: (usize, u64)) -> Capacity {
+        let held = self.state.messages.outgoing_bytes() + promised.1;
+        let config = &self.state.config;
+        let fits = |bytes: u32| held + u64::from(bytes) <= config.send_memory;
+        match waiter {
+            CapacityWaiter::Call { bytes } => {
+                let calls = self.rpcs().0 + promised.0;
+                let enough = calls < config.protocol.max_rpcs as usize && fits(bytes);
+                if enough { Capacity::Enough } else { Capacity::None }
+            }
+            CapacityWaiter::Reply { bytes, .. } if !fits(bytes) => Capacity::None,
+            CapacityWaiter::Reply { rpc, bytes } => {
+                let account = self.state.account_of(rpc);
+                let has_share = account.is_none_or(|a| self.has_share(bytes, a).is_ok());
+                if has_share { Capacity::Enough } else { Capacity::OnlyForOthers }
+            }
+        }
+    }
+
+    /// Bytes of the longest request that can be sent.
+    pub fn longest(&self) -> u32 {
+        let config = &self.state.config;
+        config.send_memory.min(config.protocol.max_message.into()) as u32
+    }
+}

@@ -1,0 +1,402 @@
+//! The bytes of messages in progress: outgoing ones until they are acknowledged, incoming ones
+//! while they arrive.
+//!
+//! Memory for an incoming message grows with the bytes that arrived, never by its announced length.
+//! A peer has to send a quarter of the bytes that it makes us write ([`GROWTH`]), no matter which
+//! part of the message its packets belong to. Bytes that arrive too far ahead are stored
+//! separately, and are copied once more when enough bytes have arrived. Bytes in order are copied
+//! once and never zeroed.
+//!
+//! Address space costs nothing until it is written to. It is reserved for the whole message once
+//! [`CERTAIN`] bytes have arrived, because growing would copy hundreds of kilobytes in one turn.
+//! The reservations are limited by the protocol's memory for incoming messages. If that is not
+//! enough, or the system refuses (`vm.overcommit_memory` 2), memory grows as before.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use homa_proto::wire::datagram::RequestExtensions;
+use homa_proto::{MessageId, Placement, RpcHandle, Span, Time};
+
+use super::context::RequestContext;
+use crate::driver::Gather;
+use crate::engine::fairness::accounts::AccountId;
+use crate::payload::Payload;
+
+/// Smallest allocation for a message that is longer than one packet.
+const FIRST_ALLOCATION: usize = 4096;
+/// How much faster than the arrived bytes the memory may grow.
+const GROWTH: usize = 4;
+/// The announced length of a message is trusted once this many bytes have arrived.
+const CERTAIN: usize = 64 * 1024;
+/// Buffers of released messages that are kept for reuse, and the largest size of one.
+const SPARE: usize = 256;
+const SPARE_CAPACITY: usize = 2048;
+
+#[derive(Debug, Default)]
+enum MessageSlot {
+    #[default]
+    Free,
+    Outgoing(OutgoingMessage),
+    Incoming(IncomingMessage),
+}
+
+#[derive(Debug)]
+struct OutgoingMessage {
+    bytes: Payload,
+    to: AccountId,
+    /// Sent with the datagram if the message is a request.
+    context: RequestContext,
+}
+
+#[derive(Debug)]
+struct IncomingMessage {
+    /// The first bytes after the lent ones; gaps are zero.
+    bytes: Vec<u8>,
+    /// Length of the prefix that a reader has borrowed.
+    lent: usize,
+    /// Length of the whole message.
+    total: usize,
+    /// By offset, pieces that are too far ahead of `bytes`.
+    ahead: BTreeMap<usize, Vec<u8>>,
+    /// Bytes that arrived.
+    arrived: usize,
+    /// Bytes of address space reserved for the whole message.
+    reserved: usize,
+    /// The RPC of the message, and the length of its readable prefix.
+    readable: Option<(RpcHandle, u32)>,
+    /// Received with the datagram if the message is a request.
+    context: RequestContext,
+}
+
+impl IncomingMessage {
+    /// A message that arrives, in the given memory.
+    fn into(bytes: Vec<u8>, total: usize) -> Self {
+        let (ahead, readable, context) = (BTreeMap::new(), None, RequestContext::NONE);
+        Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, context }
+    }
+
+    /// The offset up to which its memory may grow now.
+    fn reach(&self) -> usize {
+        FIRST_ALLOCATION.max(GROWTH.saturating_mul(self.arrived))
+    }
+
+    /// Makes room for `end` bytes of `total`, and for all of them if `addresses` are enough.
+    /// Returns the address space that it took.
+    fn make_room(&mut self, end: usize, total: usize, addresses: u64) -> usize {
+        if end <= self.bytes.capacity() {
+            return 0;
+        }
+        let len = self.bytes.len();
+        if self.arrived >= CERTAIN
+            && self.reserved == 0
+            && total as u64 <= addresses
+            && self.bytes.try_reserve_exact(total - len).is_ok()
+        {
+            self.reserved = total;
+            return total;
+        }
+        // Memory that is left behind when everything is reserved has to be copied.
+        let soon = self.arrived < CERTAIN && end <= 2 * CERTAIN;
+        let most = if soon { total.min(2 * CERTAIN) } else { total };
+        self.bytes.reserve_exact(self.reach().min(most).max(end) - len);
+        0
+    }
+
+    /// Copies bytes that are within reach. Returns the part of `addresses` that it took.
+    #[inline]
+    fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
+        let Some(offset) = offset.checked_sub(self.lent) else {
+            debug_assert!(false, "what was lent had arrived");
+            return 0;
+        };
+        // The reservation covers what was lent, too.
+        let addresses = if self.lent == 0 { addresses } else { 0 };
+        let taken = self.make_room(offset + payload.len(), self.total - self.lent, addresses);
+        self.copy(offset, payload);
+        taken as u64
+    }
+
+    /// Copies bytes into memory that is large enough.
+    #[inline]
+    fn copy(&mut self, offset: usize, payload: &[u8]) {
+        let bytes = &mut self.bytes;
+        if offset > bytes.len() {
+            bytes.resize(offset, 0);
+        }
+        let known = payload.len().min(bytes.len() - offset);
+        bytes[offset..offset + known].copy_from_slice(&payload[..known]);
+        bytes.extend_from_slice(&payload[known..]);
+    }
+
+    /// The first separate piece, if it is within reach now.
+    fn next_in_reach(&mut self) -> Option<(usize, Vec<u8>)> {
+        let reach = self.reach();
+        let first = self.ahead.first_entry()?;
+        (first.key() + first.get().len() <= reach).then(|| first.remove_entry())
+    }
+}
+
+/// Bytes by message.
+#[derive(Debug)]
+pub struct Messages {
+    slots: Vec<MessageSlot>,
+    spare: Vec<Vec<u8>>,
+    outgoing_bytes: u64,
+    /// `outgoing_bytes` by account.
+    outgoing_to: Vec<u64>,
+    /// Address space that may still be reserved for incoming messages, bytes.
+    addresses: u64,
+    /// Released payloads that others may own: see [`Self::payloads_to_drop`].
+    payloads_to_drop: Vec<Payload>,
+    defers_drops: bool,
+}
+
+impl Messages {
+    /// An empty table. At most `addresses` bytes of address space are reserved at a time.
+    pub fn new(addresses: u64) -> Self {
+        let (outgoing_bytes, outgoing_to) = (0, Vec::new());
+        let (slots, spare, payloads_to_drop) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            slots,
+            spare,
+            outgoing_bytes,
+            outgoing_to,
+            addresses,
+            payloads_to_drop,
+            defers_drops: false,
+        }
+    }
+
+    fn slot(&mut self, id: MessageId) -> &mut MessageSlot {
+        let index = id.0 as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, MessageSlot::default);
+        }
+        &mut self.slots[index]
+    }
+
+    /// Stores the bytes of an outgoing message to a host.
+    pub fn insert(
+        &mut self,
+        id: MessageId,
+        bytes: Payload,
+        to: AccountId,
+        context: RequestContext,
+    ) {
+        self.outgoing_bytes += bytes.len() as u64;
+        if self.outgoing_to.len() <= to as usize {
+            self.outgoing_to.resize(to as usize + 1, 0);
+        }
+        self.outgoing_to[to as usize] += bytes.len() as u64;
+        *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, context });
+    }
+
+    /// The extensions for the first bytes of an outgoing request that leaves at `now`.
+    pub fn request_extensions(&self, id: MessageId, now: Time) -> RequestExtensions {
+        match self.slots.get(id.0 as usize) {
+            Some(MessageSlot::Outgoing(outgoing)) => outgoing.context.to_extensions(now),
+            _ => RequestExtensions::NONE,
+        }
+    }
+
+    /// Stores the context of a request whose first bytes have been placed.
+    #[inline]
+    pub fn note(&mut self, id: MessageId, context: RequestContext) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
+            incoming.context = context;
+        }
+    }
+
+    /// Bytes of outgoing messages to a host.
+    pub fn outgoing_to(&self, account: AccountId) -> u64 {
+        self.outgoing_to.get(account as usize).copied().unwrap_or(0)
+    }
+
+    /// Bytes of all outgoing messages.
+    pub fn outgoing_bytes(&self) -> u64 {
+        self.outgoing_bytes
+    }
+
+    /// The bytes of a span of an outgoing message, if they are complete and contiguous.
+    #[inline]
+    pub fn get(&self, span: Span) -> Option<&[u8]> {
+        match self.slots.get(span.message.0 as usize) {
+            Some(MessageSlot::Outgoing(outgoing)) => {
+                outgoing.bytes.get(span.offset as usize, span.len as usize)
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of a span of an outgoing message, in contiguous slices.
+    pub fn slices(&self, span: Span) -> impl Iterator<Item = &[u8]> {
+        let slot = self.slots.get(span.message.0 as usize);
+        slot.into_iter()
+            .flat_map(move |slot| match slot {
+                MessageSlot::Outgoing(outgoing) => {
+                    Some(outgoing.bytes.slices(span.offset as usize, span.len as usize))
+                }
+                _ => None,
+            })
+            .flatten()
+    }
+
+    /// Copies a span of an outgoing message to `place`, which has its length; false if the span is
+    /// not complete.
+    #[cold]
+    pub fn copy(&self, span: Span, mut place: &mut [u8]) -> bool {
+        if place.len() != span.len as usize {
+            return false;
+        }
+        for slice in self.slices(span) {
+            let (here, rest) = place.split_at_mut(slice.len());
+            here.copy_from_slice(slice);
+            place = rest;
+        }
+        place.is_empty()
+    }
+
+    /// Copies received bytes, which had not arrived before, to their position.
+    pub fn place(&mut self, place: Placement, payload: &[u8]) {
+        if !matches!(self.slot(place.message), MessageSlot::Incoming(_)) {
+            let bytes = self.spare.pop().unwrap_or_default();
+            *self.slot(place.message) =
+                MessageSlot::Incoming(IncomingMessage::into(bytes, place.total as usize));
+        }
+        let Some(MessageSlot::Incoming(incoming)) = self.slots.get_mut(place.message.0 as usize)
+        else {
+            return;
+        };
+        let offset = place.offset as usize;
+        let payload = &payload[..payload.len().min(place.len as usize)];
+        let end = offset + payload.len();
+        incoming.arrived += payload.len();
+        if end > incoming.reach() {
+            incoming.ahead.insert(offset, payload.to_vec());
+        } else {
+            self.addresses -= incoming.write(offset, payload, self.addresses);
+        }
+        while let Some((offset, piece)) = incoming.next_in_reach() {
+            self.addresses -= incoming.write(offset, &piece, self.addresses);
+        }
+    }
+
+    /// The bytes before `offset` of an incoming message are readable.
+    pub fn readable(&mut self, id: MessageId, rpc: RpcHandle, offset: u32) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
+            incoming.readable = Some((rpc, offset));
+        }
+    }
+
+    /// The readable prefix of an incoming message; `None` after it was delivered or given up.
+    pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
+        match self.slots.get(id.0 as usize) {
+            Some(MessageSlot::Incoming(IncomingMessage {
+                bytes,
+                lent: 0,
+                readable: Some((of, readable)),
+                ..
+            })) if *of == rpc => bytes.get(..*readable as usize),
+            _ => None,
+        }
+    }
+
+    /// Lends the readable prefix of an incoming message, which continues to arrive. `None` after it
+    /// was delivered, given up, or lent.
+    pub fn lend(&mut self, id: MessageId, rpc: RpcHandle) -> Option<Vec<u8>> {
+        let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };
+        let (_, readable) = incoming.readable.filter(|(of, _)| *of == rpc)?;
+        let readable = readable as usize;
+        if incoming.lent > 0 || readable > incoming.bytes.len() {
+            return None;
+        }
+        let rest = incoming.bytes.split_off(readable);
+        incoming.lent = readable;
+        Some(mem::replace(&mut incoming.bytes, rest))
+    }
+
+    /// Takes a lent prefix back. Returns it if the message was delivered or given up in the
+    /// meantime.
+    pub fn give_back(&mut self, id: MessageId, rpc: RpcHandle, lent: Vec<u8>) -> Option<Vec<u8>> {
+        match self.slots.get_mut(id.0 as usize) {
+            Some(MessageSlot::Incoming(incoming))
+                if incoming.lent == lent.len()
+                    && incoming.readable.is_some_and(|(of, _)| of == rpc) =>
+            {
+                let (offset, rest) = (lent.len(), mem::replace(&mut incoming.bytes, lent));
+                incoming.lent = 0;
+                self.addresses -= incoming.write(offset, &rest, self.addresses);
+                None
+            }
+            _ => Some(lent),
+        }
+    }
+
+    /// Delivers a complete message: its bytes after the lent prefix, the length of that prefix, and
+    /// the context.
+    #[inline]
+    pub fn take(&mut self, id: MessageId) -> (Vec<u8>, usize, RequestContext) {
+        match mem::take(self.slot(id)) {
+            MessageSlot::Incoming(incoming) => {
+                self.addresses += incoming.reserved as u64;
+                (incoming.bytes, incoming.lent, incoming.context)
+            }
+            other => {
+                *self.slot(id) = other;
+                (Vec::new(), 0, RequestContext::NONE)
+            }
+        }
+    }
+
+    /// Forgets a message.
+    #[inline]
+    pub fn release(&mut self, id: MessageId) {
+        let OutgoingMessage { bytes, to, .. } = match mem::take(self.slot(id)) {
+            MessageSlot::Outgoing(outgoing) => outgoing,
+            MessageSlot::Incoming(incoming) => return self.addresses += incoming.reserved as u64,
+            MessageSlot::Free => return,
+        };
+        self.outgoing_bytes -= bytes.len() as u64;
+        self.outgoing_to[to as usize] -= bytes.len() as u64;
+        self.discard(bytes);
+    }
+
+    /// Collects released payloads that others may own in [`Self::payloads_to_drop`].
+    pub fn defer_drops(&mut self) {
+        self.defers_drops = true;
+    }
+
+    /// Releases a payload. Memory that only we own is kept for the next message.
+    #[inline]
+    pub fn discard(&mut self, payload: Payload) {
+        match payload.into_memory() {
+            Ok(mut memory) if memory.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE => {
+                memory.clear();
+                self.spare.push(memory);
+            }
+            Ok(_) => {}
+            Err(payload) if self.defers_drops => self.payloads_to_drop.push(payload),
+            Err(_) => {}
+        }
+    }
+
+    /// Released payloads, to be dropped without the lock: the destructor of an owner may call back.
+    pub fn payloads_to_drop(&mut self) -> &mut Vec<Payload> {
+        &mut self.payloads_to_drop
+    }
+
+    /// True if [`Self::payloads_to_drop`] is not empty.
+    pub fn has_payloads_to_drop(&self) -> bool {
+        !self.payloads_to_drop.is_empty()
+    }
+}
+
+impl Gather for Messages {
+    fn bytes(&self, span: Span) -> &[u8] {
+        self.get(span).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

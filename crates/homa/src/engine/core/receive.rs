@@ -1,0 +1,459 @@
+//! The state that a received packet can change: the protocol machine, message bytes, peers, and
+//! events for the application. It is separate from the driver, whose buffers hold the packet in the
+//! meantime.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use homa_proto::wire::datagram;
+use homa_proto::{
+    Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
+    RpcError, RpcHandle, RpcId, Submit, Time, wire,
+};
+
+use super::context::RequestContext;
+use super::messages::Messages;
+use super::peers::Peers;
+use crate::config::Config;
+use crate::driver::{Driver, Encapsulation, ReceivedTrain};
+use crate::engine::fairness::accounts::AccountId;
+use crate::engine::net::links::LinkBudgets;
+use crate::engine::net::pmtu::PathTable;
+use crate::engine::net::shard_group::ShardGroup;
+use crate::error::CallError;
+use crate::message::Message;
+use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
+
+/// The priority of received packets. No rule uses it, and reading it from the kernel costs time.
+const UNASKED: u8 = 0;
+
+/// An event for the application.
+#[derive(Debug)]
+pub enum EngineEvent {
+    /// A call ended.
+    Response {
+        /// The call.
+        rpc: RpcHandle,
+        /// The cookie of the call.
+        cookie: u64,
+        /// Its response.
+        result: Result<Message, CallError>,
+        /// Length of the prefix of the response that is lent, and thus missing in it.
+        lent: usize,
+    },
+    /// A request arrived.
+    Request {
+        /// The handle for the reply.
+        rpc: RpcHandle,
+        /// The client.
+        from: SocketAddr,
+        /// The local port that it was sent to.
+        port: u16,
+        /// Its bytes.
+        bytes: QueuedRequest,
+        /// Its id, as the client writes it.
+        id: RpcId,
+        /// Its deadline and trace.
+        context: RequestContext,
+    },
+    /// More of a long message is readable while the rest is in flight.
+    Readable(Partial),
+    /// A client gave up a request that was not answered.
+    Cancelled {
+        /// The request.
+        rpc: RpcHandle,
+    },
+}
+
+/// The bytes of a request that the application has not accepted. They count for the client's host
+/// until [`Core::accept_request`](super::Core::accept_request).
+#[derive(Debug)]
+pub struct QueuedRequest {
+    /// The bytes.
+    pub bytes: Message,
+    /// The account of the client's host.
+    pub account: AccountId,
+}
+
+/// A message that is arriving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// The RPC.
+    pub rpc: RpcHandle,
+    /// The message.
+    pub message: MessageId,
+    /// A request or a response.
+    pub kind: MessageKind,
+    /// The cookie of the call, if this is its response.
+    pub cookie: u64,
+    /// The bytes before this offset are readable.
+    pub offset: u32,
+}
+
+/// The state that a received packet can change.
+pub struct EngineState {
+    /// The protocol machine.
+    pub endpoint: Endpoint,
+    /// Bytes of messages in progress.
+    pub messages: Messages,
+    /// Addresses of peers.
+    pub peers: Peers,
+    /// Send budgets of the links.
+    pub links: LinkBudgets,
+    /// Paths whose MTU is in question.
+    pub paths: PathTable,
+    /// Events that the application has not taken.
+    pub ready: VecDeque<EngineEvent>,
+    /// Bytes of responses that the application has not taken.
+    pub waiting: u64,
+    /// The value of `waiting` when the protocol's memory limit was last set.
+    limited_at: u64,
+    /// The format of the driver's datagrams.
+    encapsulation: Encapsulation,
+    /// The engine's configuration.
+    pub config: Config,
+    /// The engine's counters.
+    pub counters: EngineCounters,
+    /// Latency histograms.
+    pub latencies: Latencies,
+}
+
+impl EngineState {
+    /// The state of an engine that has not received anything.
+    pub fn new(
+        mut endpoint: Endpoint,
+        config: Config,
+        driver: &dyn Driver,
+        shard_group: Option<ShardGroup>,
+    ) -> Self {
+        let (encapsulation, routes) = (driver.encapsulation(), driver.routes());
+        let largest = config.largest_packet(driver.good_mtu());
+        Self {
+            links: LinkBudgets::new(&config, routes.is_some(), shard_group, &mut endpoint),
+            endpoint,
+            messages: Messages::new(config.protocol.memory_budget),
+            peers: Peers::new(config.max_peers, largest, encapsulation, routes),
+            paths: PathTable::default(),
+            ready: VecDeque::new(),
+            waiting: 0,
+            limited_at: 0,
+            encapsulation,
+            config,
+            counters: EngineCounters::default(),
+            latencies: Latencies::default(),
+        }
+    }
+
+    /// The peer to call at an address; `None` if the table is full and no other peer can be
+    /// forgotten.
+    pub fn server(&mut self, now: Time, address: SocketAddr) -> Option<PeerId> {
+        let endpoint = &mut self.endpoint;
+        let mut found = self.peers.find(now, address, None, endpoint);
+        if found.is_none() {
+            self.peers.make_room(now, endpoint);
+            found = self.peers.find(now, address, None, endpoint);
+        }
+        self.links.refresh(now, &mut self.endpoint);
+        self.prepare(now, found?);
+        found
+    }
+
+    /// Looks up the link and the MTU of the route to a peer, unless that was done. Call it before a
+    /// message to the peer is submitted.
+    fn prepare(&mut self, now: Time, peer: PeerId) {
+        let answer = self.links.generation();
+        if self.peers.measure(peer, answer, &mut self.endpoint)
+            && let Some(path) = self.peers.path(peer)
+        {
+            self.paths.narrow(now, peer, path);
+        }
+        self.peers.find_link(peer, &mut self.links, &mut self.endpoint);
+    }
+
+    /// A message of `length` bytes to a peer was submitted. If larger packets are possible, they
+    /// are probed.
+    pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
+        if let Some(path) = self.peers.wider(peer, length) {
+            self.paths.wanted(now, peer, path);
+        }
+    }
+
+    /// The account to which the reply to a request is charged; `None` if the request has ended.
+    pub fn account_of(&self, rpc: RpcHandle) -> Option<AccountId> {
+        self.endpoint.peer_of(rpc).map(|peer| self.peers.account(peer))
+    }
+
+    /// Receives one datagram of a train.
+    pub fn receive(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
+        if self.encapsulation == Encapsulation::Ip {
+            return self.receive_packet(now, train, bytes, port);
+        }
+        if train.from.port() == 0 {
+            // UDP allows port 0 for senders that want no answer, so nothing can be sent there.
+            return self.endpoint.counters_mut().drop_packet(DropReason::UnknownPeer);
+        }
+        let datagram = match datagram::decode(bytes) {
+            Ok(datagram) => datagram,
+            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
+        };
+        self.counters.unknown_extensions += u64::from(datagram.unknown_extensions);
+        // The first packet shows whether the sender is a server or a client, and thus which peer it
+        // is.
+        let mut peers = [None; 2];
+        let mut packets = datagram.packets(PeerId(0), UNASKED);
+        while let Some(decoded) = packets.next() {
+            let mut decoded = match decoded {
+                Ok(decoded) => decoded,
+                Err(reason) => {
+                    self.endpoint.counters_mut().drop_packet(reason);
+                    continue;
+                }
+            };
+            // Only a well-formed packet may add a peer. A server is one peer, no matter which of
+            // our addresses it answers.
+            let from_server = decoded.packet.id.from_server();
+            let peer = &mut peers[usize::from(from_server)];
+            if peer.is_none() {
+                let source = if from_server { None } else { train.to };
+                *peer = self.sender(now, train.from, source, &decoded.packet);
+            }
+            let Some(peer) = *peer else { continue };
+            decoded.packet.peer = peer;
+            // Homa's ports repeat those of UDP, and the kernel's are authoritative.
+            decoded.packet.local_port = port;
+            decoded.packet.remote_port = train.from.port();
+            self.notice(now, &decoded.packet);
+            match self.endpoint.receive(now, &decoded.packet) {
+                Receipt::Place(place) => {
+                    self.messages.place(place, decoded.payload);
+                    if packets.has_request_extensions() {
+                        self.messages.note(
+                            place.message,
+                            RequestContext::from_extensions(now, &packets.request_extensions()),
+                        );
+                    }
+                }
+                Receipt::Consumed | Receipt::Dropped(_) => {}
+            }
+            self.drain_events();
+        }
+    }
+
+    /// Receives one packet that was the payload of an IP packet.
+    fn receive_packet(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
+        let mut decoded = match wire::decode(bytes, PeerId(0), UNASKED) {
+            Ok(decoded) => decoded,
+            Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
+        };
+        // A server that asks about the port of a process that is gone uses the address that it asks
+        // at.
+        let ours = decoded.packet.local_port == port;
+        let source = if decoded.packet.id.from_server() && ours { None } else { train.to };
+        let Some(peer) = self.sender(now, train.from, source, &decoded.packet) else { return };
+        decoded.packet.peer = peer;
+        self.notice(now, &decoded.packet);
+        match self.endpoint.receive(now, &decoded.packet) {
+            Receipt::Place(place) => self.messages.place(place, decoded.payload),
+            Receipt::Consumed | Receipt::Dropped(_) => {}
+        }
+        self.drain_events();
+    }
+
+    /// The peer that sent a packet. A sender that is not in the table is added only if its packet
+    /// needs an answer; other packets cannot belong to an RPC of ours.
+    fn sender(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        source: Option<IpAddr>,
+        packet: &Packet,
+    ) -> Option<PeerId> {
+        let known = self.peers.of(from, source);
+        if known.is_some() {
+            return known;
+        }
+        let wants = matches!(
+            packet.body,
+            Body::Data(_) | Body::Resend { .. } | Body::NeedAck | Body::Challenge { .. }
+        );
+        let reason = match wants {
+            true => {
+                let peer = self.peers.find_unvalidated(now, from, source, &mut self.endpoint);
+                if peer.is_some() {
+                    return peer;
+                }
+                DropReason::TooManyRpcs
+            }
+            false => {
+                // The answer to a probe may come from an address that is stored as another peer:
+                // the client.
+                self.paths.answered(now, packet, self.peers.of_peer(from));
+                DropReason::UnknownRpc
+            }
+        };
+        self.endpoint.counters_mut().drop_packet(reason);
+        None
+    }
+
+    /// Control packets also show whether the path works.
+    fn notice(&mut self, now: Time, packet: &Packet) {
+        if !matches!(packet.body, Body::Data(_))
+            && let Some(path) = self.peers.path(packet.peer)
+        {
+            self.paths.notice(now, packet, path, &self.endpoint);
+        }
+    }
+
+    /// Handles the events of the protocol; call it after every input.
+    pub fn drain_events(&mut self) {
+        while let Some(event) = self.endpoint.event() {
+            match event {
+                Event::Started { .. } => {}
+                Event::Readable { rpc, message, kind, offset, cookie } => {
+                    self.announce(Partial { rpc, message, kind, cookie, offset });
+                }
+                Event::Delivered(delivered) => self.deliver(&delivered),
+                Event::Failed { rpc, cookie, error } => {
+                    let timed_out = error == RpcError::DeadlineExceeded;
+                    self.ended(
+                        rpc,
+                        if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed },
+                    );
+                    let result = Err(CallError::from(error));
+                    self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
+                }
+                Event::Cancelled { rpc } => {
+                    self.ended(rpc, RpcOutcome::Cancelled);
+                    self.ready.push_back(EngineEvent::Cancelled { rpc });
+                }
+                Event::Release { message } => self.messages.release(message),
+            }
+        }
+    }
+
+    /// More of a message is readable. If the last event announced the same message and was not
+    /// taken yet, it is updated.
+    fn announce(&mut self, partial: Partial) {
+        self.messages.readable(partial.message, partial.rpc, partial.offset);
+        if let Some(EngineEvent::Readable(last)) = self.ready.back_mut()
+            && last.rpc == partial.rpc
+        {
+            *last = partial;
+            return;
+        }
+        self.ready.push_back(EngineEvent::Readable(partial));
+    }
+
+    fn deliver(&mut self, delivered: &Delivered) {
+        let (bytes, lent, context) = self.messages.take(delivered.message);
+        let bytes = Message::from(bytes);
+        let rpc = delivered.rpc;
+        match delivered.kind {
+            MessageKind::Request if context.until <= self.endpoint.now() => {
+                let now = self.endpoint.now();
+                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
+                let account = self.peers.account(delivered.peer);
+                self.accept(QueuedRequest { bytes, account });
+                self.expire(rpc);
+            }
+            MessageKind::Request => {
+                self.prepare(self.endpoint.now(), delivered.peer);
+                let Some(peer) = self.peers.get(delivered.peer) else { return };
+                let (mut from, port) = (peer.address, delivered.local_port);
+                from.set_port(delivered.remote_port);
+                let account = self.peers.account(delivered.peer);
+                let bytes = QueuedRequest { bytes, account };
+                let (id, now) = (delivered.id, self.endpoint.now());
+                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
+                self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });
+            }
+            MessageKind::Response => {
+                let cookie = delivered.cookie;
+                self.ended(rpc, RpcOutcome::Ok);
+                self.waiting += bytes.len() as u64;
+                let result = Ok(bytes);
+                self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent });
+            }
+            // These have no wire format.
+            MessageKind::OneWay => {}
+        }
+    }
+
+    /// The application accepts a request.
+    pub fn accept(&mut self, request: QueuedRequest) -> Message {
+        let QueuedRequest { bytes, account } = request;
+        self.endpoint.request_accepted(account, bytes.len() as u32);
+        bytes
+    }
+
+    /// An RPC ended; its peer is still in the table.
+    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) {
+        if let Some((peer, direction, nanos)) =
+            self.latencies.end(self.endpoint.now(), rpc, outcome)
+        {
+            self.peers.ended(peer, direction).add(nanos, outcome);
+        }
+    }
+
+    /// Drops a request whose deadline has passed, before it is started.
+    pub fn expire(&mut self, rpc: RpcHandle) {
+        self.ended(rpc, RpcOutcome::Deadline);
+        self.counters.requests_expired += 1;
+        // This fails if the client has ended it in the meantime.
+        let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
+    }
+
+    /// Responses that the application has not taken count against the memory for incoming messages.
+    /// In a shared engine, they count as taken once they are in the slots of their calls.
+    pub fn limit_memory(&mut self, now: Time) {
+        let budget = self.config.protocol.memory_budget;
+        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
+            self.limited_at = self.waiting;
+            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
+        }
+    }
+}
+
+/// Brings an address into one form: IPv4 as IPv4, IPv6 without a flow label. An unspecified address
+/// means this host, as with TCP.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    match (ip, address) {
+        (IpAddr::V6(ip), SocketAddr::V6(v6)) => {
+            SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into()
+        }
+        _ => SocketAddr::new(ip, address.port()),
+    }
+}
+
+/// True if the address can be that of one server. The system sends to a group or broadcast address
+/// only on request, and never to port 0.
+pub fn is_one_server(to: SocketAddr) -> bool {
+    let everybody = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
+    to.port() != 0 && !everybody && !to.ip().is_multicast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::memory::{MemoryNetwork, NetworkFaults};
+
+    #[test]
+    fn a_datagram_from_port_0_is_dropped_and_counted() {
+        let config = Config::default();
+        let endpoint = Endpoint::new(config.complete(1 << 20, Encapsulation::Datagram).unwrap());
+        let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+        let driver = network.driver(SocketAddr::from(([127, 0, 0, 1], 4000))).unwrap();
+        let mut state = EngineState::new(endpoint, config, &driver, None);
+        let from = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bytes = [0; 100];
+        let train = ReceivedTrain { from, socket: 0, to: None, datagram: 100, bytes: &bytes };
+        state.receive(Time::ZERO, &train, &bytes, 4000);
+        assert_eq!(state.endpoint.counters().dropped(DropReason::UnknownPeer), 1);
+        assert_eq!(state.peers.count().0, 0);
+    }
+}

@@ -1,0 +1,5 @@
+//! Fairness between the hosts of peers: each has a share of scarce memory, and a turn in the queue
+//! of requests.
+
+pub mod accounts;
+pub mod queue;

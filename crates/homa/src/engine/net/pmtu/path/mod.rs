@@ -1,0 +1,327 @@
+//! The MTU of the path to one peer: datagram packetization layer path MTU discovery (RFC 8899). Its
+//! names for our fields: PLPMTU is `mtu`, MIN_PLPMTU `floor`, BASE_PLPMTU `base`, MAX_PLPMTU `max`.
+//!
+//! A probe is a padded packet that its receiver answers, with a short one beside it. Its size
+//! counts as too large only if the short packet is answered and the padded one is not, three times.
+//! * Loss causes a probe of the size in use. If it fails, the path is a black hole for such
+//!   packets: the next smaller of 1500, `base` and `floor` is used, and is confirmed in the same
+//!   way (§4.3, §5.2).
+//! * A network report that quotes one of our packets lowers the size to the reported MTU, unless
+//!   that is less than `floor` (§4.6.1).
+//! * If the size is less than `max`, `max` is tried with the first message that fills a packet; one
+//!   second after the size was lowered; and at growing intervals if it does not pass. Sizes in
+//!   between are searched by halves (§5.3). If no such message is sent, nothing is tried.
+
+use homa_proto::{Duration, Time};
+
+use crate::driver::ETHERNET_MTU;
+
+/// BASE_PLPMTU (RFC 8899 §5.1.2).
+const BASE: u16 = 1200;
+/// Smallest sizes that links guarantee: IPv4 hosts must take packets of 576 bytes, and IPv6 links
+/// must carry packets of 1280 (RFC 8200 §5).
+const FLOOR_V4: u16 = 576;
+const FLOOR_V6: u16 = 1280;
+/// MAX_PROBES.
+const ATTEMPTS: u8 = 3;
+/// Time for the answer to the first attempt; it doubles with each attempt.
+const ANSWER: Duration = Duration::millis(5);
+/// The size in use is confirmed at most once in this time, no matter how much is lost.
+const CONFIRMED: Duration = Duration::millis(250);
+/// Bounds of PMTU_RAISE_TIMER, which doubles.
+const RAISE_MIN: Duration = Duration::secs(1);
+const RAISE_MAX: Duration = Duration::secs(60);
+/// A search ends when the MTU is known to this many bytes.
+const STEP: u16 = 16;
+
+/// Counts of changed sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathChanges {
+    /// The size was lowered.
+    pub lowered: u64,
+    /// The size was raised.
+    pub raised: u64,
+    /// The size was lowered because packets vanished without a report.
+    pub black_holes: u64,
+}
+
+/// A probe in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathProbe {
+    /// The RPC id in the probe; the short packet beside it carries [`Self::small_id`].
+    pub id: u64,
+    /// Size of its IP packet, bytes.
+    pub size: u16,
+    attempts: u8,
+    /// When the next attempt is due.
+    due: Time,
+    /// A short packet was answered.
+    alive: bool,
+}
+
+impl PathProbe {
+    /// The RPC id in the short packet.
+    pub const fn small_id(&self) -> u64 {
+        self.id ^ 2
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchPhase {
+    /// No probe is needed.
+    Complete,
+    /// Checks that the size in use passes.
+    Confirming,
+    /// Searches for a larger size.
+    Searching,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    mtu: u16,
+    floor: u16,
+    base: u16,
+    max: u16,
+    /// The smallest size that is known to fail; if none is, it is larger than `max`.
+    too_big: u16,
+    phase: SearchPhase,
+    /// The size in use was chosen because of a black hole.
+    fell: bool,
+    probe: Option<PathProbe>,
+    /// When the size in use was last confirmed, or a probe remained unanswered.
+    confirmed: Time,
+    raise_at: Time,
+    raise_after: Duration,
+    /// Since the last search, a message would have profited from larger packets.
+    wanted: bool,
+    /// The raise timer expired while no message would have profited.
+    dormant: bool,
+}
+
+impl Path {
+    /// A path that uses packets of `mtu` bytes, and may use up to `max`.
+    pub fn new(now: Time, v4: bool, mtu: u16, max: u16) -> Self {
+        // Keeps `max + 1` in range.
+        let max = max.max(mtu).min(u16::MAX - 1);
+        let floor = if v4 { FLOOR_V4 } else { FLOOR_V6 }.min(max);
+        Self {
+            mtu,
+            floor,
+            base: BASE.max(floor).min(max),
+            max,
+            too_big: max + 1,
+            phase: SearchPhase::Complete,
+            fell: false,
+            probe: None,
+            confirmed: Time::ZERO,
+            raise_at: now + RAISE_MIN,
+            raise_after: RAISE_MIN,
+            wanted: true,
+            dormant: false,
+        }
+    }
+
+    /// Size of IP packets in use, bytes.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// The probe in flight.
+    pub fn probe(&self) -> Option<PathProbe> {
+        self.probe
+    }
+
+    /// True if the path needs no entry in the table.
+    pub fn is_settled(&self, now: Time) -> bool {
+        let quiet = self.phase == SearchPhase::Complete && now >= self.confirmed + CONFIRMED;
+        quiet && self.mtu >= self.max
+    }
+
+    /// When [`Self::poll`] is due.
+    pub fn due(&self) -> Time {
+        match (self.probe, self.mtu < self.max) {
+            (Some(probe), _) => probe.due,
+            (None, true) if self.dormant => Time::MAX,
+            (None, true) => self.raise_at,
+            (None, false) => self.confirmed + CONFIRMED,
+        }
+    }
+
+    /// A message would profit from larger packets, up to `max`; true if [`Self::poll`] is due
+    /// because of this.
+    pub fn wanted(&mut self, max: u16) -> bool {
+        let max = max.max(self.mtu).min(u16::MAX - 1);
+        if max != self.max {
+            self.max = max;
+            self.too_big = max + 1;
+        }
+        self.wanted = true;
+        std::mem::take(&mut self.dormant)
+    }
+
+    /// Makes the search for larger packets due.
+    pub fn try_larger(&mut self, now: Time) {
+        self.raise_at = now;
+    }
+
+    /// A packet that we sent was lost.
+    pub fn lost(&mut self, now: Time) {
+        if now >= self.confirmed + CONFIRMED {
+            self.confirm(now);
+        }
+    }
+
+    /// Begins to check that the size in use passes.
+    fn confirm(&mut self, now: Time) {
+        if self.phase == SearchPhase::Complete && self.mtu > self.floor {
+            self.phase = SearchPhase::Confirming;
+            self.begin(now, self.mtu);
+        }
+    }
+
+    /// The network reports that packets larger than `mtu` do not pass; 0 if it reports no MTU.
+    pub fn too_big(&mut self, now: Time, mtu: u16, changes: &mut PathChanges) {
+        if mtu < self.floor {
+            return self.confirm(now);
+        }
+        let probed = self.probe.filter(|probe| probe.size > mtu);
+        if mtu < self.mtu {
+            changes.lowered += 1;
+            self.mtu = mtu;
+            self.too_big = mtu + 1;
+            self.try_larger_soon(now);
+            self.finish(now);
+        } else if probed.is_some() {
+            // Exactly the reported size is tried next, if it is larger than what is known to pass.
+            self.too_big = mtu + 1;
+            match mtu > self.mtu {
+                true => self.begin(now, mtu),
+                false => self.finish(now),
+            }
+        }
+    }
+
+    /// The packet with this id was answered; true if it was a probe.
+    pub fn answered(&mut self, now: Time, id: u64, changes: &mut PathChanges) -> bool {
+        let Some(probe) = &mut self.probe else { return false };
+        probe.alive |= probe.small_id() == id;
+        if probe.id != id {
+            return probe.small_id() == id;
+        }
+        self.confirmed = now;
+        if self.phase == SearchPhase::Searching {
+            changes.raised += 1;
+            self.mtu = probe.size;
+            self.search(now);
+        } else if std::mem::take(&mut self.fell) {
+            self.search(now);
+        } else {
+            self.finish(now);
+        }
+        true
+    }
+
+    /// Acts on timers; returns a probe to be sent. Larger sizes are searched while messages would
+    /// profit (`busy`), or as soon as one would again ([`Self::wanted`]).
+    pub fn poll(&mut self, now: Time, busy: bool, changes: &mut PathChanges) -> Option<PathProbe> {
+        if let Some(probe) = self.probe
+            && now >= probe.due
+            && probe.attempts >= ATTEMPTS
+        {
+            self.failed(now, probe, changes);
+        }
+        if self.probe.is_none() && self.mtu < self.max && now >= self.raise_at {
+            self.raise(now, busy);
+        }
+        let probe = self.probe.as_mut().filter(|probe| now >= probe.due)?;
+        probe.due = now + Duration(ANSWER.0 << probe.attempts);
+        probe.attempts += 1;
+        Some(*probe)
+    }
+
+    fn raise(&mut self, now: Time, busy: bool) {
+        self.dormant = !(busy && self.wanted);
+        if self.dormant {
+            return;
+        }
+        self.wanted = false;
+        self.raise_after = Duration((2 * self.raise_after.0).min(RAISE_MAX.0));
+        self.too_big = self.max + 1;
+        self.search(now);
+    }
+
+    /// Only the short packet was answered, or none.
+    fn failed(&mut self, now: Time, probe: PathProbe, changes: &mut PathChanges) {
+        match (self.phase, probe.alive) {
+            // No smaller packets are ever sent.
+            (SearchPhase::Confirming, true) if self.mtu > self.floor => {
+                changes.lowered += 1;
+                changes.black_holes += 1;
+                self.too_big = self.mtu;
+                self.mtu = self.next_lower();
+                self.try_larger_soon(now);
+                self.fell = true;
+                self.begin(now, self.mtu);
+            }
+            (SearchPhase::Searching, true) => {
+                self.too_big = probe.size;
+                self.search(now);
+            }
+            // If no packet is answered, this shows nothing about sizes, so the interval is not
+            // increased.
+            (SearchPhase::Searching, false) => {
+                self.raise_after = Duration((self.raise_after.0 / 2).max(RAISE_MIN.0));
+                self.finish(now);
+            }
+            _ => self.finish(now),
+        }
+    }
+
+    /// The size to use if the current one does not pass.
+    fn next_lower(&self) -> u16 {
+        let lower = [ETHERNET_MTU, self.base].into_iter().find(|&size| size < self.mtu);
+        lower.unwrap_or(self.floor)
+    }
+
+    /// Restarts the raise timer after the size was lowered.
+    fn try_larger_soon(&mut self, now: Time) {
+        self.raise_after = RAISE_MIN;
+        self.raise_at = now + RAISE_MIN;
+    }
+
+    /// Tries the largest size, or one half-way to a size that fails.
+    fn search(&mut self, now: Time) {
+        self.phase = SearchPhase::Searching;
+        let size = match self.too_big > self.max {
+            true => self.max,
+            false => self.mtu + (self.too_big - self.mtu) / 2,
+        };
+        let known = self.too_big <= self.max && self.too_big - self.mtu <= STEP;
+        if known || size <= self.mtu {
+            return self.finish(now);
+        }
+        self.begin(now, size);
+    }
+
+    fn begin(&mut self, now: Time, size: u16) {
+        // An id as the server of an RPC that does not exist.
+        let id = crate::config::random() | 1;
+        self.probe = Some(PathProbe { id, size, attempts: 0, due: now, alive: false });
+    }
+
+    fn finish(&mut self, now: Time) {
+        // Continuing loss makes the size in use be confirmed again and again. It shows nothing
+        // about larger sizes, so it does not postpone them.
+        if self.phase == SearchPhase::Searching {
+            self.raise_at = now + self.raise_after;
+        }
+        self.phase = SearchPhase::Complete;
+        self.probe = None;
+        self.fell = false;
+        self.confirmed = now;
+    }
+}
+
+#[cfg(test)]
+mod tests;

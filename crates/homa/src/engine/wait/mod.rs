@@ -1,0 +1,11 @@
+//! Threads and tasks that wait for an engine: a lock around it, who drives it, and the tables of
+//! what each of them waits for.
+
+pub mod capacity;
+mod deferred;
+pub mod mailbox;
+pub mod shared;
+pub mod slot;
+mod spin;
+pub mod waiters;
+pub mod watch;

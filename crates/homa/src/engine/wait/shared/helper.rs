@@ -1,0 +1,66 @@
+//! The helper: a thread that drives the engine if no caller does.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use super::{Lead, STANDBY, Shared};
+
+impl Shared {
+    /// Restarts after a panic. The panic, of a bug or of a task's waker, was reported when it
+    /// happened, and the waiters must not wait forever.
+    pub(super) fn keep_helping(&self) {
+        while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
+            let mut access = self.access();
+            access.helper_polls = false;
+            if access.lead == Lead::Helper {
+                access.lead = Lead::Vacant;
+                access.asleep_until = None;
+            }
+            drop(access);
+            thread::sleep(STANDBY);
+        }
+    }
+
+    fn help(&self) {
+        loop {
+            let mut access = self.access();
+            if access.closing {
+                return;
+            }
+            let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
+            if access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called) {
+                access.lead = Lead::Helper;
+                while access.lead == Lead::Helper && !access.closing {
+                    access.lead_once(Lead::Helper, None);
+                }
+                drop(access);
+                self.stand_by(false);
+                continue;
+            }
+            // A thread leads. If it stops, it calls the helper.
+            access.helper_rests = access.lead == Lead::Thread && !called;
+            let rests = access.helper_rests;
+            drop(access);
+            self.stand_by(rests);
+        }
+    }
+
+    /// Waits until called, or until nothing happened between two looks.
+    fn stand_by(&self, rests: bool) {
+        let called = || self.helper_signals.helper_called.load(Ordering::Acquire);
+        while rests && !called() {
+            thread::park();
+        }
+        loop {
+            let before = self.helper_signals.activity.load(Ordering::Relaxed);
+            if called() {
+                return;
+            }
+            thread::park_timeout(STANDBY);
+            if called() || self.helper_signals.activity.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! The table of waiters: connects finished calls and received requests with threads and tasks.
+//!
+//! These are plain tables under the lock of the shared engine. Waking happens after the lock is
+//! released, so the table only collects the waiters to wake. A call that ends is removed, and its
+//! result is stored in a [`CallSlot`], from which the caller takes it without the lock.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread::{Thread, ThreadId};
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use homa_proto::{MessageKind, RpcHandle, RpcId};
+
+use super::capacity::CapacityQueue;
+use super::mailbox::Mailbox;
+use super::slot::{CallOutcome, CallSlot};
+use super::watch::RequestWatch;
+use crate::engine::core::{Core, EngineEvent, Partial, QueuedRequest, RequestContext};
+use crate::engine::fairness::queue::{FairQueue, Place};
+use crate::message::Message;
+
+/// A thread or a task to be woken.
+#[derive(Debug)]
+pub enum WakeTarget {
+    /// A thread parked in a blocking operation.
+    Thread(Thread),
+    /// A task of an executor.
+    Task(Waker),
+}
+
+impl WakeTarget {
+    /// True for the thread with this id.
+    pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
+        matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
+    }
+
+    /// Wakes it.
+    pub fn wake(self) {
+        match self {
+            Self::Thread(thread) => thread.unpark(),
+            Self::Task(waker) => waker.wake(),
+        }
+    }
+}
+
+/// A registered call. The key is invalid after the call has ended or was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallKey(u64);
+
+impl CallKey {
+    /// The cookie of the call in the engine.
+    pub fn cookie(self) -> u64 {
+        self.0
+    }
+}
+
+/// An entry of the table of calls.
+#[derive(Debug, Default)]
+struct CallEntry {
+    generation: u32,
+    call: Option<PendingCall>,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct PendingCall {
+    /// Receives the result.
+    slot: Arc<CallSlot>,
+    /// Set once the call has started.
+    rpc: Option<RpcHandle>,
+    waiting: Option<WakeTarget>,
+    /// The readable part of the response.
+    partial: Option<Partial>,
+    /// True if `waiting` should also be woken when more is readable.
+    progress: bool,
+    /// The prefix of the response that a reader has, or had.
+    lent: Option<(Partial, Arc<Vec<u8>>)>,
+}
+
+/// The state of a response that is arriving.
+#[derive(Debug)]
+pub enum ReadProgress {
+    /// It is complete, failed, or was taken.
+    Ended,
+    /// This part is readable.
+    Partial(Partial),
+    /// Nothing new is readable; the caller will be woken.
+    Nothing,
+}
+
+/// A request that was not accepted.
+#[derive(Debug)]
+struct UnacceptedRequest {
+    rpc: RpcHandle,
+    from: SocketAddr,
+    bytes: QueuedRequest,
+    id: RpcId,
+    context: RequestContext,
+}
+
+/// A request that was accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The handle for the reply.
+    pub rpc: RpcHandle,
+    /// The client.
+    pub from: SocketAddr,
+    /// Its bytes.
+    pub bytes: Message,
+    /// Its id.
+    pub id: RpcId,
+    /// Its deadline and trace.
+    pub context: RequestContext,
+    /// The deadline on the system's clock.
+    pub deadline: Option<Instant>,
+}
+
+/// A request that was not answered.
+#[derive(Debug)]
+struct OpenRequest {
+    port: u16,
+    /// Its place in the port's queue, if it is still there.
+    place: Place,
+    /// The client gave up.
+    cancelled: bool,
+}
+
+#[derive(Debug, Default)]
+struct RequestQueue {
+    requests: FairQueue<UnacceptedRequest>,
+    /// No more requests will come.
+    draining: bool,
+    /// By ticket, so that a waiter that gives up can be removed.
+    acceptors: VecDeque<(u64, WakeTarget)>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    /// Receives all events if the engine belongs to a socket.
+    mailbox: Option<Box<Mailbox>>,
+    calls: Vec<CallEntry>,
+    free: Vec<u32>,
+    queues: HashMap<u16, RequestQueue>,
+    open: HashMap<RpcHandle, OpenRequest>,
+    capacity: CapacityQueue,
+    watch: RequestWatch,
+    to_wake: Vec<WakeTarget>,
+    /// Wakers that are not needed any more. They are dropped after the lock is released, because a
+    /// task may end with its last waker.
+    wakers_to_drop: Vec<Waker>,
+    tasks: usize,
+    next_ticket: u64,
+}
+
+impl Waiters {
+    /// Sends all events to `mailbox` from now on.
+    pub fn install(&mut self, mailbox: Mailbox) {
+        self.mailbox = Some(Box::new(mailbox));
+    }
+
+    /// The socket's mailbox, and the list of waiters to wake.
+    pub fn mailbox(&mut self) -> Option<(&mut Mailbox, &mut Vec<WakeTarget>)> {
+        self.mailbox.as_deref_mut().map(|mailbox| (mailbox, &mut self.to_wake))
+    }
+
+    /// Registers a call that is about to start; the key is its cookie.
+    pub fn reserve(&mut self, slot: Arc<CallSlot>) -> CallKey {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.calls.push(CallEntry::default());
+            self.calls.len() as u32 - 1
+        });
+        let entry = &mut self.calls[index as usize];
+        let (rpc, waiting, partial, lent) = (None, None, None, None);
+        entry.call = Some(PendingCall { slot, rpc, waiting, partial, progress: false, lent });
+        CallKey(u64::from(entry.generation) << 32 | u64::from(index))
+    }
+
+    /// The call started.
+    pub fn started(&mut self, key: CallKey, rpc: RpcHandle) {
+        if let Some(call) = self.call(key.0) {
+            call.rpc = Some(rpc);
+        }
+    }
+
+    fn entry(&mut self, cookie: u64) -> Option<&mut CallEntry> {
+        let entry = self.calls.get_mut(cookie as u32 as usize)?;
+        (u64::from(entry.generation) == cookie >> 32).then_some(entry)
+    }
+
+    fn call(&mut self, cookie: u64) -> Option<&mut PendingCall> {
+        self.entry(cookie)?.call.as_mut()
+    }
+
+    /// Removes a call.
+    fn leave(&mut self, cookie: u64) -> Option<PendingCall> {
+        let entry = self.entry(cookie)?;
+        let call = entry.call.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(cookie as u32);
+        Some(call)
+    }
+
+    /// Forgets a call; returns the RPC if it has started and not ended.
+    pub fn give_up(&mut self, key: CallKey) -> Option<RpcHandle> {
+        let call = self.leave(key.0)?;
+        self.drop_waker_later(call.waiting);
+        call.rpc
+    }
+
+    /// Registers the waiter for a call's result; false if the result is in its slot.
+    pub fn wait(&mut self, key: CallKey, waiting: WakeTarget) -> bool {
+        let Some(call) = self.call(key.0) else { return false };
+        call.progress = false;
+        let before = call.waiting.replace(waiting);
+        self.tasks += usize::from(call.waiting.as_ref().is_some_and(is_task));
+        self.drop_waker_later(before);
+        true
+    }
+
+    /// Drops the waker of a waiter that was not woken, after the lock is released.
+    fn drop_waker_later(&mut self, waiting: Option<WakeTarget>) {
+        if let Some(WakeTarget::Task(waker)) = waiting {
+            self.tasks -= 1;
+            self.wakers_to_drop.push(waker);
+        }
+    }
+
+    /// Returns the readable part if it has more than `seen` bytes; otherwise registers the waiter.
+    pub fn progress(&mut self, key: CallKey, seen: usize, waiting: WakeTarget) -> ReadProgress {
+        let Some(call) = self.call(key.0) else { return ReadProgress::Ended };
+        if let Some(partial) = call.partial.filter(|partial| partial.offset as usize > seen) {
+            return ReadProgress::Partial(partial);
+        }
+        self.wait(key, waiting);
+        if let Some(call) = self.call(key.0) {
+            call.progress = true;
+        }
+        ReadProgress::Nothing
+    }
+
+    /// The lent prefix of a response, which its reader has returned. A call lends only one at a
+    /// time.
+    pub fn take_lent(&mut self, key: CallKey) -> Option<(Partial, Vec<u8>)> {
+        let (partial, lent) = self.call(key.0)?.lent.take()?;
+        Some((partial, Arc::unwrap_or_clone(lent)))
+    }
+
+    /// Notes the lent prefix of a response.
+    pub fn lend(&mut self, key: CallKey, partial: Partial, lent: Arc<Vec<u8>>) {
+        if let Some(call) = self.call(key.0) {
+            call.lent = Some((partial, lent));
+        }
+    }
+
+    /// Opens the queue of a server; false if the port has one.
+    pub fn open_queue(&mut self, port: u16) -> bool {
+        if self.queues.contains_key(&port) {
+            return false;
+        }
+        self.queues.insert(port, RequestQueue::default());
+        true
+    }
+
+    /// True from [`Self::open_queue`] to [`Self::close_queue`].
+    pub fn has_queue(&self, port: u16) -> bool {
+        self.queues.contains_key(&port)
+    }
+
+    /// Closes the queue of a server; clients of requests that were not accepted are told.
+    pub fn close_queue(&mut self, port: u16, core: &mut Core) {
+        let Some(queue) = self.queues.remove(&port) else { return };
+        for request in queue.requests.into_requests() {
+            core.cancel(request.rpc);
+            core.accept_request(request.bytes);
+            self.open.remove(&request.rpc);
+        }
+        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+        self.to_wake.extend(queue.acceptors.into_iter().map(|(_, waiting)| waiting));
+    }
+
+    /// The next request at a port whose deadline has not passed.
+    pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Accepted> {
+        loop {
+            let request = self.queues.get_mut(&port)?.requests.pop()?;
+            if !core.is_late(&request.context) {
+                let UnacceptedRequest { rpc, from, bytes, id, context } = request;
+                let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
+                return Some(Accepted { rpc, from, bytes, id, context, deadline });
+            }
+            self.open.remove(&request.rpc);
+            core.expire(request.rpc, request.bytes);
+        }
+    }
+
+    /// A client gave up: a request that was not accepted leaves the queue.
+    fn cancelled(&mut self, rpc: RpcHandle, core: &mut Core) {
+        let Some(open) = self.open.get_mut(&rpc) else { return };
+        open.cancelled = true;
+        let (port, place) = (open.port, open.place);
+        self.watch.ended(rpc, &mut self.to_wake);
+        self.capacity.cancelled(rpc, &mut self.to_wake);
+        let queue = self.queues.get_mut(&port);
+        if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
+            core.accept_request(request.bytes);
+            self.open.remove(&rpc);
+        }
+    }
+
+    /// Registers a waiter for a request; returns a ticket for [`Self::stop_waiting`].
+    pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
+        self.next_ticket += 1;
+        self.tasks += usize::from(is_task(&waiting));
+        if let Some(queue) = self.queues.get_mut(&port) {
+            queue.acceptors.push_back((self.next_ticket, waiting));
+        } else {
+            self.tasks -= usize::from(is_task(&waiting));
+            self.to_wake.push(waiting);
+        }
+        self.next_ticket
+    }
+
+    /// Removes a waiter for requests that returned or gives up.
+    pub fn stop_waiting(&mut self, port: u16, ticket: u64) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
+            let waiting = queue.acceptors.remove(at).map(|(_, waiting)| waiting);
+            self.drop_waker_later(waiting);
+        }
+    }
+
+    /// Passes a wake-up on if the waiter that got it will not use it.
+    pub fn nudge(&mut self, port: u16) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        if !queue.requests.is_empty()
+            && let Some((_, waiting)) = queue.acceptors.pop_back()
+        {
+            self.tasks -= usize::from(is_task(&waiting));
+            self.to_wake.push(waiting);
+        }
+    }
+
+    /// Wakes all waiters for requests or capacity.
+    pub fn wake_all(&mut self) {
+        self.capacity.all(&mut self.to_wake);
+        for queue in self.queues.values_mut() {
+            self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+            self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+        }
+    }
+
+    /// No more requests will come at a port; wakes its waiters.
+    pub fn drain_queue(&mut self, port: u16) {
+        let Some(queue) = self.queues.get_mut(&port) else { return };
+        queue.draining = true;
+        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
+        self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+    }
+
+    /// True if no more requests will come at a port.
+    pub fn is_draining(&self, port: u16) -> bool {
+        self.queues.get(&port).is_none_or(|queue| queue.draining)
+    }
+
+    /// A request was answered or given up.
+    pub fn answered(&mut self, rpc: RpcHandle) {
+        self.open.remove(&rpc);
+    }
+
+    /// True if the client of an unanswered request gave up.
+    pub fn is_cancelled(&self, rpc: RpcHandle) -> bool {
+        self.open.get(&rpc).is_some_and(|open| open.cancelled)
+    }
+
+    /// Waiters for capacity.
+    pub fn capacity(&mut self) -> &mut CapacityQueue {
+        &mut self.capacity
+    }
+
+    /// Waiters for the end of an accepted request.
+    pub fn watch(&mut self) -> &mut RequestWatch {
+        &mut self.watch
+    }
+
+    /// Wakes the waiters for which there is capacity.
+    pub fn offer_capacity(&mut self, core: &Core) {
+        if self.capacity.len() > 0 {
+            self.capacity.served(core, &mut self.to_wake);
+        }
+    }
+
+    /// Number of waiting tasks. Unlike threads, they cannot drive the engine.
+    pub fn tasks(&self) -> usize {
+        self.tasks + self.capacity.len() + self.watch.len()
+    }
+
+    /// Distributes the engine's events.
+    pub fn dispatch(&mut self, core: &mut Core) {
+        if let Some(mailbox) = &mut self.mailbox {
+            while let Some(ready) = core.next() {
+                mailbox.post(core, ready, &mut self.to_wake);
+            }
+            return;
+        }
+        while let Some(ready) = core.next() {
+            match ready {
+                EngineEvent::Response { cookie, result, lent, .. } => {
+                    // Counted here, not when the caller takes it: calls may be awaited in any
+                    // order, and the next one must not wait for memory that other responses hold.
+                    core.accepted(result.as_ref().map_or(0, |bytes| bytes.len()));
+                    let Some(call) = self.leave(cookie) else { continue };
+                    let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
+                    call.slot.put(CallOutcome { result, lent });
+                    if let Some(waiting) = call.waiting {
+                        self.tasks -= usize::from(is_task(&waiting));
+                        self.to_wake.push(waiting);
+                    }
+                }
+                EngineEvent::Request { rpc, from, port, bytes, id, context } => {
+                    let Some(queue) = self.queues.get_mut(&port) else {
+                        core.accept_request(bytes);
+                        core.cancel(rpc);
+                        continue;
+                    };
+                    let arrived = UnacceptedRequest { rpc, from, bytes, id, context };
+                    let place = queue.requests.push(from, arrived);
+                    self.open.insert(rpc, OpenRequest { port, place, cancelled: false });
+                    // The last to come is the leader, if that is an acceptor: it needs no wake-up.
+                    if let Some((_, waiting)) = queue.acceptors.pop_back() {
+                        self.tasks -= usize::from(is_task(&waiting));
+                        self.to_wake.push(waiting);
+                    }
+                }
+                EngineEvent::Readable(partial) => {
+                    // Requests are accepted whole.
+                    if partial.kind == MessageKind::Response
+                        && let Some(call) = self.call(partial.cookie)
+                    {
+                        call.partial = Some(partial);
+                        if call.progress
+                            && let Some(waiting) = call.waiting.take()
+                        {
+                            self.tasks -= usize::from(is_task(&waiting));
+                            self.to_wake.push(waiting);
+                        }
+                    }
+                }
+                EngineEvent::Cancelled { rpc } => self.cancelled(rpc, core),
+            }
+        }
+        self.offer_capacity(core);
+        if let Some(now) = core.alarmed() {
+            self.watch.passed(now, &mut self.to_wake);
+            core.set_alarm(self.watch.next());
+        }
+    }
+
+    /// Removes a waiter for capacity.
+    pub fn leave_capacity(&mut self, ticket: u64) {
+        self.wakers_to_drop.extend(self.capacity.leave(ticket));
+    }
+
+    /// Removes a waiter for the end of a request.
+    pub fn leave_watch(&mut self, rpc: RpcHandle, ticket: u64) {
+        self.wakers_to_drop.extend(self.watch.leave(rpc, ticket));
+    }
+
+    /// Updates the descriptor of a socket; call it before the lock is released.
+    pub fn signal(&mut self) {
+        if let Some(mailbox) = &mut self.mailbox {
+            mailbox.signal();
+        }
+    }
+
+    /// True if a task will be woken, which may run code of the application.
+    pub fn wakes_tasks(&self) -> bool {
+        self.to_wake.iter().any(is_task)
+    }
+
+    /// True if wakers must be dropped after the lock is released.
+    pub fn has_wakers_to_drop(&self) -> bool {
+        !self.wakers_to_drop.is_empty()
+    }
+
+    /// The waiters to wake and the wakers to drop, after the lock is released.
+    pub fn deferred(&mut self) -> (&mut Vec<WakeTarget>, &mut Vec<Waker>) {
+        (&mut self.to_wake, &mut self.wakers_to_drop)
+    }
+}
+
+fn is_task(waiting: &WakeTarget) -> bool {
+    matches!(waiting, WakeTarget::Task(_))
+}

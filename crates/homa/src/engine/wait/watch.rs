@@ -1,0 +1,77 @@
+//! Waiters for the end of an accepted request: its client gives up, or its deadline passes.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use hashbrown::HashMap;
+use homa_proto::{RpcHandle, Time};
+
+use super::waiters::WakeTarget;
+
+/// Waiters by request and by deadline.
+#[derive(Debug, Default)]
+pub struct RequestWatch {
+    watchers: HashMap<RpcHandle, Vec<RequestWatcher>>,
+    due: BTreeMap<(Time, u64), RpcHandle>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct RequestWatcher {
+    ticket: u64,
+    until: Time,
+    waker: Waker,
+}
+
+impl RequestWatch {
+    /// Number of waiters.
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Registers a waiter; returns a ticket for [`Self::leave`].
+    pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
+        self.next_ticket += 1;
+        let ticket = self.next_ticket;
+        self.watchers.entry(rpc).or_default().push(RequestWatcher { ticket, until, waker });
+        self.due.insert((until, ticket), rpc);
+        ticket
+    }
+
+    /// Removes a waiter that returned or gives up.
+    pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
+        let watchers = self.watchers.get_mut(&rpc)?;
+        let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
+        let RequestWatcher { until, waker, .. } = watchers.swap_remove(at);
+        if watchers.is_empty() {
+            self.watchers.remove(&rpc);
+        }
+        self.due.remove(&(until, ticket));
+        Some(waker)
+    }
+
+    /// The request has ended: wakes its waiters.
+    pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        for RequestWatcher { ticket, until, waker } in
+            self.watchers.remove(&rpc).into_iter().flatten()
+        {
+            self.due.remove(&(until, ticket));
+            wakes.push(WakeTarget::Task(waker));
+        }
+    }
+
+    /// Wakes the waiters whose deadline has passed.
+    pub fn passed(&mut self, now: Time, wakes: &mut Vec<WakeTarget>) {
+        while let Some((&(until, _), &rpc)) = self.due.first_key_value()
+            && until <= now
+        {
+            self.ended(rpc, wakes);
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<Time> {
+        let first = self.due.first_key_value().map(|((until, _), _)| *until);
+        first.filter(|&until| until != Time::MAX)
+    }
+}

@@ -1,0 +1,107 @@
+//! The workspace's test programs: cargo builds them all at once and names them; each is then run in
+//! its crate's folder, as `cargo test` does.
+//!
+//! Left out: examples and benches, which clippy compiles and no test runs.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// The features that no crate of the workspace turns on by itself and that have tests.
+pub const FEATURES: [&str; 2] = ["--features", "homa/tower,homa/metrics-http"];
+
+/// A program of tests.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// The folder of its crate.
+    pub folder: PathBuf,
+    pub executable: PathBuf,
+}
+
+impl Program {
+    /// The crate's name: that of its folder.
+    pub fn crate_name(&self) -> String {
+        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Runs all its tests; what it prints is added to `log`.
+    pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
+        Command::new(&self.executable)
+            .current_dir(&self.folder)
+            // Otherwise that of this program.
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log.try_clone()?)
+            .status()
+    }
+}
+
+/// A command of this cargo in the repository, without input.
+pub fn cargo(repository: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(repository).stdin(Stdio::null());
+    cargo
+}
+
+/// Builds every test program; cargo's own output is added to `log`. `None` if something does not
+/// compile; otherwise the programs in the order of their crates.
+pub fn build(repository: &Path, log: &File) -> io::Result<Option<Vec<Program>>> {
+    let built = cargo(repository)
+        .args(["test", "--no-run", "--workspace", "--tests"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .args(FEATURES)
+        .stderr(log.try_clone()?)
+        .output()?;
+    if !built.status.success() {
+        return Ok(None);
+    }
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
+    programs.sort();
+    Ok(Some(programs))
+}
+
+/// The test program that a message of cargo's names, if it names one.
+fn program(message: &str) -> Option<Program> {
+    // That of the profile, which ends before the features; a target has a key of this name, too.
+    if !message.contains("\"test\":true},\"features\":") {
+        return None;
+    }
+    let manifest = Path::new(text(message, "manifest_path")?);
+    let executable = text(message, "executable")?.into();
+    Some(Program { folder: manifest.parent()?.to_owned(), executable })
+}
+
+/// The string of this key in a line of JSON. Paths with a quotation mark or a backslash, which JSON
+/// would escape, are not expected.
+fn text<'a>(json: &'a str, key: &str) -> Option<&'a str> {
+    let (_, value) = json.split_once(&format!("\"{key}\":\""))?;
+    value.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_cargos_messages() {
+        let message = |test: bool, executable: &str| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///r/a#0.1.0\",\
+                 \"manifest_path\":\"/r/a/Cargo.toml\",\"target\":{{\"kind\":[\"test\"],\
+                 \"name\":\"it\",\"test\":true}},\"profile\":{{\"opt_level\":\"1\",\
+                 \"test\":{test}}},\"features\":[],\"executable\":{executable},\"fresh\":false}}"
+            )
+        };
+        let expected =
+            Program { folder: "/r/a".into(), executable: "/r/target/debug/deps/it-0f".into() };
+        assert_eq!(expected.crate_name(), "a");
+        assert_eq!(program(&message(true, "\"/r/target/debug/deps/it-0f\"")), Some(expected));
+        assert_eq!(program(&message(false, "\"/r/target/debug/homa\"")), None, "no test");
+        assert_eq!(program(&message(true, "null")), None, "no program");
+        assert_eq!(program("{\"reason\":\"build-finished\",\"success\":true}"), None);
+    }
+}
