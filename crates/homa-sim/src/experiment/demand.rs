@@ -338,8 +338,8 @@ impl Demand {
     pub fn loaded_links(&self) -> u32 {
         match self.kind {
             Kind::Open(Pairs::ToOne { .. }) => 1,
-            // Requests load the clients' links and responses the servers' links. The load is that of
-            // the side with fewer hosts, because its links are the bottleneck.
+            // Requests load the clients' links and responses the servers' links. The load is that
+            // of the side with fewer hosts, because its links are the bottleneck.
             _ if self.is_split() => 2 * self.senders.min(self.receivers.len() as u32),
             _ => self.senders,
         }
@@ -353,8 +353,8 @@ impl Demand {
         (fraction * mean(Basis::Paper) / asked, fraction * mean(Basis::Payload) / asked)
     }
 
-    /// Seconds of traffic that show whether the load is sustained; `None` if the scenario's load does
-    /// not apply.
+    /// Seconds of traffic that show whether the load is sustained; `None` if the scenario's load
+    /// does not apply.
     pub fn needs_seconds(
         &self,
         scenario: &Scenario,
@@ -439,9 +439,9 @@ impl Demand {
         }
     }
 
-    /// The time between samples: a millisecond, as the authors sampled, or a hundredth of the run if
-    /// it should be shorter than 100 ms. A long list gets at most ten thousand samples, because it
-    /// may be mostly idle.
+    /// The time between samples: a millisecond, as the authors sampled, or a hundredth of the run
+    /// if it should be shorter than 100 ms. A long list gets at most ten thousand samples, because
+    /// it may be mostly idle.
     fn sample_every(
         &self,
         scenario: &Scenario,

@@ -55,8 +55,8 @@ impl Experiment<'_> {
         }
     }
 
-    /// Sends messages of these sizes over these paths one after the other. Responses to them have at
-    /// most `response` bytes.
+    /// Sends messages of these sizes over these paths one after the other. Responses to them have
+    /// at most `response` bytes.
     fn alone(self, kinds: &[(u32, u32)], response: u32) -> Result<Ideals, ScenarioError> {
         let hosts = self.network.wiring.hosts();
         let response = self.demand.response_bytes().map(|bytes| bytes.min(response));

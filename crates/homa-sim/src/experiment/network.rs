@@ -136,7 +136,8 @@ impl ScenarioNetwork {
         late.chain(unheeded).collect()
     }
 
-    /// The name of a port, which consists of the names of its two ends in plans, e.g. `tor0->aggr1`.
+    /// The name of a port, which consists of the names of its two ends in plans, e.g.
+    /// `tor0->aggr1`.
     pub fn port_name(&self, port: PortId) -> String {
         let name = |node: NodeId| {
             let named = self.names.iter().find(|(_, known)| **known == node);
@@ -176,9 +177,9 @@ pub(super) struct LatePause {
     safe: Option<u32>,
 }
 
-/// The configuration of switches that queue at their inputs; `None` if the scheme's switches do not.
-/// If thresholds are derived, they must be safe for all links. If the scenario sets a threshold, it
-/// may lose frames, which is only a warning.
+/// The configuration of switches that queue at their inputs; `None` if the scheme's switches do
+/// not. If thresholds are derived, they must be safe for all links. If the scenario sets a
+/// threshold, it may lose frames, which is only a warning.
 fn cioq(
     scenario: &Scenario,
     scheme: &Scheme,

@@ -1,5 +1,5 @@
-//! The configuration of hosts and ports under a scenario's schemes and options, before `start` turns
-//! it into types.
+//! The configuration of hosts and ports under a scenario's schemes and options, before `start`
+//! turns it into types.
 
 use crate::scenario::{Exchange, Scenario, ScenarioError, SchemeOptions};
 use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme, SwitchQueue};
@@ -74,7 +74,8 @@ impl Parts {
         Ok(Self { hosts, beside: Some(beside), queue })
     }
 
-    /// The experiment with these parts. Refuses hosts, queues and networks that do not fit together.
+    /// The experiment with these parts. Refuses hosts, queues and networks that do not fit
+    /// together.
     pub fn experiment<'a>(
         &'a self,
         scenario: &'a Scenario,

@@ -3,7 +3,8 @@
 use crate::time::SimTime;
 use crate::traffic::open_loop::ScheduledMessage;
 
-/// Every host sends to the next one in a random cycle of all hosts, so that no host sends to itself.
+/// Every host sends to the next one in a random cycle of all hosts, so that no host sends to
+/// itself.
 pub(super) fn permutation(hosts: u32, bytes: u32, seed: u64) -> Vec<ScheduledMessage> {
     let mut rng = homa_workload::rng::Rng::stream(seed, "permutation");
     let mut circle: Vec<u32> = (0..hosts).collect();

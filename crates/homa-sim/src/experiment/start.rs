@@ -1,9 +1,9 @@
-//! Builds simulations with concrete types. A scheme's [`HostScheme::start`] hands its hosts and queues
-//! to [`Start`]. From there on everything is monomorphised: no call per packet is virtual.
+//! Builds simulations with concrete types. A scheme's [`HostScheme::start`] hands its hosts and
+//! queues to [`Start`]. From there on everything is monomorphised: no call per packet is virtual.
 //!
 //! Homa has one instantiation for each kind of observation, with and without faults on links,
-//! because its runs are long. Every other pair of hosts and queues has a single one, in which probes
-//! and faults are optional.
+//! because its runs are long. Every other pair of hosts and queues has a single one, in which
+//! probes and faults are optional.
 //!
 //! [`HostScheme::start`]: crate::scheme::HostScheme::start
 

@@ -139,8 +139,9 @@ fn one() -> u32 {
 pub enum Routing {
     /// Uniformly at random for each packet.
     Spray,
-    /// By a hash of source, destination and message. All packets of a message take one path, but two
-    /// messages between the same hosts may take different ones, as RPCs from different ports do.
+    /// By a hash of source, destination and message. All packets of a message take one path, but
+    /// two messages between the same hosts may take different ones, as RPCs from different ports
+    /// do.
     Ecmp,
     /// For each packet a port with few waiting bytes of its level and above: one below the first of
     /// `thresholds` if there is one, else one below the next, else any (DeTail §4.2.3).

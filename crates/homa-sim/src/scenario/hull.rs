@@ -54,8 +54,8 @@ pub enum PhantomPlaceName {
     Parallel,
 }
 
-/// The pacer in every host's NIC (HULL §4.2). Defaults are those of the paper's testbed (Table 3) if
-/// the link is slower than 10 Gbit/s, otherwise those of its simulation (§6.3).
+/// The pacer in every host's NIC (HULL §4.2). Defaults are those of the paper's testbed (Table 3)
+/// if the link is slower than 10 Gbit/s, otherwise those of its simulation (§6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PacerOptions {

@@ -78,8 +78,9 @@ pub struct Scenario {
 }
 
 impl Default for Scenario {
-    /// The scheme `homa` on the network of Homa §5.2, with W1 at 80 % load. W1 is the only one of the
-    /// five workloads for which the default number of messages shows whether the load is sustained.
+    /// The scheme `homa` on the network of Homa §5.2, with W1 at 80 % load. W1 is the only one of
+    /// the five workloads for which the default number of messages shows whether the load is
+    /// sustained.
     fn default() -> Self {
         Self {
             scheme: "homa".to_owned(),

@@ -48,7 +48,8 @@ pub struct CpuOptions {
     /// Time per delivery to the network stack, i.e. per frame or merged frames. Default: 3 us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Span>,
-    /// Time per packet with message bytes, or large send, that the host hands over. Default: 1.4 us.
+    /// Time per packet with message bytes, or large send, that the host hands over. Default: 1.4
+    /// us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<Span>,
 }

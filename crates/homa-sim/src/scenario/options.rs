@@ -27,8 +27,8 @@ pub struct SchemeOptions {
     /// Priority levels that Homa allocates, 1 to 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<u8>,
-    /// Priority levels of the network, 1 to 8. If there are fewer than `levels`, adjacent levels are
-    /// merged.
+    /// Priority levels of the network, 1 to 8. If there are fewer than `levels`, adjacent levels
+    /// are merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_levels: Option<u8>,
     /// Levels for scheduled packets (Homa §3.4).
@@ -40,8 +40,8 @@ pub struct SchemeOptions {
     /// Largest message of each unscheduled level but the last, bytes, ascending (Homa §3.4).
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub cutoffs: Option<Vec<u32>>,
-    /// Ratio of the bytes of one unscheduled level to those of the next higher one. With 1 all levels
-    /// carry the same number of bytes.
+    /// Ratio of the bytes of one unscheduled level to those of the next higher one. With 1 all
+    /// levels carry the same number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cutoff_weight: Option<f64>,
     /// The last RTTbytes of a message travel at unscheduled priority (authors' simulator).
@@ -132,7 +132,8 @@ pub struct TcpOptions {
     /// Largest IP packet, 200 to 9000 bytes. Default: 1500.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub mtu: Option<u32>,
-    /// Retransmission timeout (RTO) before the first RTT sample (RFC 6298 §2.1), at least `min_rto`.
+    /// Retransmission timeout (RTO) before the first RTT sample (RFC 6298 §2.1), at least
+    /// `min_rto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_rto: Option<Span>,
     /// Minimum RTO (RFC 6298 §2.4).
@@ -144,10 +145,12 @@ pub struct TcpOptions {
     /// Clock granularity G of the RTO (RFC 6298 §2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_granularity: Option<Span>,
-    /// How long an ACK waits for a second segment. With `0ns` every segment is acknowledged at once.
+    /// How long an ACK waits for a second segment. With `0ns` every segment is acknowledged at
+    /// once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack: Option<Span>,
-    /// Maximum bytes in flight besides the limit of the congestion window, as socket buffers set it.
+    /// Maximum bytes in flight besides the limit of the congestion window, as socket buffers set
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub window: Option<u32>,
     /// Initial congestion window, segments.
@@ -177,8 +180,8 @@ pub struct TcpOptions {
     /// Whether segments carry time stamps (RFC 7323), 12 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamps: Option<bool>,
-    /// Largest message of each class but the last, bytes, ascending. The first class has the highest
-    /// level, and classes do not share connections.
+    /// Largest message of each class but the last, bytes, ascending. The first class has the
+    /// highest level, and classes do not share connections.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub size_classes: Option<Vec<u32>>,
     /// If more drain bytes than this wait in a host's egress queue, the host marks its packets,

@@ -28,8 +28,8 @@ pub struct ScenarioOutcome {
     /// Settings of the scenario that are probably mistakes, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Sixteen hexadecimal digits. Two runs have the same hash if the same packets moved at the same
-    /// times.
+    /// Sixteen hexadecimal digits. Two runs have the same hash if the same packets moved at the
+    /// same times.
     pub trace_hash: String,
     /// Hops of data and control packets; a packet counts once for each link that it crosses.
     pub packet_hops: u64,
@@ -81,8 +81,8 @@ pub struct ScenarioOutcome {
     /// Every large message, if measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
-    /// Completion times of workflows, if traffic has any. Classes are ordered by name, and the entry
-    /// of a whole class precedes those of its fan-outs.
+    /// Completion times of workflows, if traffic has any. Classes are ordered by name, and the
+    /// entry of a whole class precedes those of its fan-outs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowTimes>,
     /// Activity of priority flow control, if the network has it.
@@ -256,8 +256,8 @@ pub struct Queues {
     /// Between the switches of a graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<QueueLength>,
-    /// TOR to hosts that receive messages, if some hosts do not. It leaves out ports that carry only
-    /// returning acknowledgements.
+    /// TOR to hosts that receive messages, if some hosts do not. It leaves out ports that carry
+    /// only returning acknowledgements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<QueueLength>,
 }
@@ -333,8 +333,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Whether the load is sustained. `None` if traffic was too short to tell, or if it is a list or
-    /// a closed loop.
+    /// Whether the load is sustained. `None` if traffic was too short to tell, or if it is a list
+    /// or a closed loop.
     pub fn is_sustained(&self) -> Option<bool> {
         let spanned = self.interval_seconds * self.bytes.len() as f64;
         (spanned >= self.needs_seconds?).then_some(!self.diverges)
@@ -363,8 +363,8 @@ pub struct TailDelay {
     pub preemption_lag_us: f64,
     /// Waiting for frames of the same or higher priority.
     pub queueing_us: f64,
-    /// 95 % interval of the preemption lag, from how much it changes if a twentieth of the messages,
-    /// in the order of delivery, is left out.
+    /// 95 % interval of the preemption lag, from how much it changes if a twentieth of the
+    /// messages, in the order of delivery, is left out.
     #[serde(default)]
     pub preemption_lag_ci: [Option<f64>; 2],
     /// 95 % interval of queueing, found in the same way.

@@ -37,7 +37,8 @@ pub struct PFabricOptions {
     pub probe_after: Option<u32>,
 }
 
-/// Parameters of pHost (CoNEXT 2015). A packet time is the time of a full packet on the host's link.
+/// Parameters of pHost (CoNEXT 2015). A packet time is the time of a full packet on the host's
+/// link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PHostOptions {
@@ -120,8 +121,8 @@ pub enum SwitchKind {
     Lossless,
 }
 
-/// Parameters of switches that queue at inputs and outputs (DeTail §4.2). The memory of each side of
-/// a port is `fabric.buffer`, by default 131,072 wire bytes.
+/// Parameters of switches that queue at inputs and outputs (DeTail §4.2). The memory of each side
+/// of a port is `fabric.buffer`, by default 131,072 wire bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwitchOptions {

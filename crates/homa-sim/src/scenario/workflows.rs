@@ -32,8 +32,8 @@ const fn ten() -> u32 {
 }
 
 /// A class of workflows. A workflow has `steps`, one after the other. In each step the client sends
-/// `fan_out` requests at once to random servers, which are all different if there are enough. A step
-/// ends when its last response has arrived, and a workflow ends with its last step.
+/// `fan_out` requests at once to random servers, which are all different if there are enough. A
+/// step ends when its last response has arrived, and a workflow ends with its last step.
 ///
 /// For example, one step with fan-out 1 is a single retrieval, several steps with fan-out 1 are a
 /// sequential workflow, and one step with a larger fan-out is partition and aggregation.
@@ -73,8 +73,8 @@ fn one_of_one() -> Vec<u32> {
     vec![1]
 }
 
-/// Periodic bursts: for a time of `length` in every period, clients begin workflows at another rate.
-/// The first burst begins with the run.
+/// Periodic bursts: for a time of `length` in every period, clients begin workflows at another
+/// rate. The first burst begins with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {

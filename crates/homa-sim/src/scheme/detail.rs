@@ -51,9 +51,9 @@ pub const ONE_LEVEL_SWITCH: CioqConfig = CioqConfig {
 };
 
 /// TCP NewReno of DeTail's flow hashing (DeTail §5.1, §6.3) with a new connection for each
-/// retrieval. The paper says "a TCP timeout of 10 ms"; this is the initial RTO, too. Parameters that
-/// the paper does not give are those of ns-3 at that time: an initial window of one segment, and an
-/// acknowledgement for every segment.
+/// retrieval. The paper says "a TCP timeout of 10 ms"; this is the initial RTO, too. Parameters
+/// that the paper does not give are those of ns-3 at that time: an initial window of one segment,
+/// and an acknowledgement for every segment.
 pub fn flow_hashing(_: &Environment<'_>) -> TcpConfig {
     let newreno = TcpConfig::newreno();
     let min = Duration::millis(10);

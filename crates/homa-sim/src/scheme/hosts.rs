@@ -95,7 +95,8 @@ pub(crate) trait HostScheme: fmt::Debug {
         None
     }
 
-    /// RTTbytes that hosts begin with, as the scheme counts them. `network` are those of the network.
+    /// RTTbytes that hosts begin with, as the scheme counts them. `network` are those of the
+    /// network.
     fn rtt_bytes(&self, network: u32) -> u32 {
         network
     }

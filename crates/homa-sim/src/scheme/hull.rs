@@ -1,9 +1,9 @@
 //! HULL's NICs and phantom queues (NSDI 2012) for TCP schemes, under a scenario's options.
 //!
 //! The paper has two sets of pacer parameters: those of its testbed at 1 Gbit/s (Table 3, §5.1) and
-//! those of its simulation at 10 Gbit/s (§6.3). Links below 10 Gbit/s use the first set. The numbers
-//! of Table 3 and the bounds of the rate, 1 and 100 % of the link, are also in the authors' ns-2
-//! code.
+//! those of its simulation at 10 Gbit/s (§6.3). Links below 10 Gbit/s use the first set. The
+//! numbers of Table 3 and the bounds of the rate, 1 and 100 % of the link, are also in the authors'
+//! ns-2 code.
 
 use homa_proto::{Duration, Rate};
 

@@ -2,7 +2,8 @@
 //!
 //! Commands, documentation and the conformance suite read this table. Each paper has one file here
 //! with everything that it decides about hosts: their options, their configuration, the size and
-//! price of packets, and how the simulation is built. `docs/adding-a-scheme.md` shows how to add one.
+//! price of packets, and how the simulation is built. `docs/adding-a-scheme.md` shows how to add
+//! one.
 //!
 //! | module | contents |
 //! |---|---|

@@ -65,8 +65,8 @@ impl HostKind for PHostHosts {
     }
 }
 
-/// The configuration of hosts. Times that the paper gives in round trips are those of the scenario's
-/// network.
+/// The configuration of hosts. Times that the paper gives in round trips are those of the
+/// scenario's network.
 fn configure(
     environment: &Environment<'_>,
     options: &SchemeOptions,

@@ -177,8 +177,8 @@ pub fn newreno(_: &Environment<'_>) -> TcpConfig {
 }
 
 /// The streaming transport of Homa Figure 8 (§5.1: RAMCloud's InfRC): byte streams over one
-/// connection per client and server. There is no congestion control, because Infiniband's links lose
-/// nothing. If a fault loses a packet, recovery is that of [`newreno`] with selective
+/// connection per client and server. There is no congestion control, because Infiniband's links
+/// lose nothing. If a fault loses a packet, recovery is that of [`newreno`] with selective
 /// acknowledgements. Left out: the framing of Infiniband.
 pub fn streaming(environment: &Environment<'_>) -> TcpConfig {
     let newreno = newreno(environment);
@@ -340,6 +340,13 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
     if recovery.rack && !recovery.sack {
         return wrong("options.tcp.rack", "come with `sack`");
     }
+    set_priorities(config, changes)?;
+    config.ecn |= changes.source_ecn.is_some();
+    Ok(())
+}
+
+/// Applies changes of the levels of messages and acknowledgements.
+fn set_priorities(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioError> {
     let levels = |field, bytes: &[u32]| match bytes.len() < usize::from(LEVELS) && bytes.is_sorted()
     {
         true => Ok(bytes.to_vec()),
@@ -361,6 +368,5 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
         }
         (None, None) => {}
     }
-    config.ecn |= changes.source_ecn.is_some();
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! DeTail's claims (SIGCOMM 2012) on a small fat tree, for the schemes that its evaluation compares.
+//! DeTail's claims (SIGCOMM 2012) on a small fat tree, for the schemes that its evaluation
+//! compares.
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{

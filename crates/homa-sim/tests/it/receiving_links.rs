@@ -52,8 +52,8 @@ fn granting_only_a_busy_sender_wastes_one_messages_time() {
     let wasted = wasted_ms(&outcome);
     assert!((0.8..0.9).contains(&wasted), "{wasted} ms");
     // One of four hosts wasted x, and the other receiver only the round trip until it was served.
-    // The mean is x / 4, the standard deviation x / 2, and Student's t with three degrees of freedom
-    // is 3.182.
+    // The mean is x / 4, the standard deviation x / 2, and Student's t with three degrees of
+    // freedom is 3.182.
     let mean = outcome.wasted_bandwidth.unwrap();
     let [low, high] = outcome.wasted_ci.map(|end| end.unwrap() / mean);
     assert!(low == 0.0 && (high - 4.182).abs() < 0.02, "{low} to {high} of the mean");

@@ -158,8 +158,8 @@ fn five_pfabric_flows_to_one_host_are_served_in_turn() {
     ends.sort_unstable();
     println!("pFabric: five flows end at {ends:?} ns");
     // 16, 32, 48, 64 and 80 ms. Because all start at once with equal ranks, the first flow loses
-    // some packets and two timeouts before it is ahead, and each later switch to the next flow costs
-    // up to one timeout.
+    // some packets and two timeouts before it is ahead, and each later switch to the next flow
+    // costs up to one timeout.
     for (n, end) in (1..).zip(&ends) {
         let ideal = n * 15_999_600;
         assert!((ideal..ideal + 250_000).contains(end), "flow {n} ends at {end} ns");

@@ -1,4 +1,5 @@
-//! Messages that SRPT delays for longer than every timeout. They arrive late, but they must not fail.
+//! Messages that SRPT delays for longer than every timeout. They arrive late, but they must not
+//! fail.
 
 use homa_sim::SimTime;
 use homa_sim::experiment::replay;

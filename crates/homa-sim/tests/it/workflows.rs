@@ -58,7 +58,8 @@ fn steps_add_up_and_fan_outs_wait_for_the_last_response() {
         assert_eq!(names, expected, "{scheme}");
         for of in &outcome.workflows {
             assert_eq!((of.failed, of.unfinished), (0, 0), "{scheme}: {of:?}");
-            // 8 clients begin 500 a second for 20 ms, which makes 80; each fan-out has half of them.
+            // 8 clients begin 500 a second for 20 ms, which makes 80; each fan-out has half of
+            // them.
             assert!((15..120).contains(&of.count), "{scheme}: {of:?}");
         }
         assert_eq!(all.count, two.count + eight.count, "{scheme}");

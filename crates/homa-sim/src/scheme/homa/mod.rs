@@ -151,9 +151,9 @@ pub struct HomaConfig {
 /// How a scheme makes its configuration.
 pub type Build = fn(&Environment<'_>) -> (Config, Headers);
 
-/// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes, and
-/// their workloads have the splits and cutoffs that they configured. Otherwise RTTbytes are those of
-/// the network, and splits and cutoffs follow their rule.
+/// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes,
+/// and their workloads have the splits and cutoffs that they configured. Otherwise RTTbytes are
+/// those of the network, and splits and cutoffs follow their rule.
 pub fn simulator(environment: &Environment<'_>) -> (Config, Headers) {
     let rtt = if environment.rtt_bytes == PAPER_RTT_BYTES { 10_000 } else { environment.rtt_bytes };
     let config = Config::sigcomm18_sim(environment.link).with_rtt_wire_bytes(rtt);
@@ -197,10 +197,10 @@ const LEVELS: u8 = 8;
 /// RTTbytes of the paper's network, computed from its delays: 7.744 us at 10 Gbit/s.
 const PAPER_RTT_BYTES: u32 = 9680;
 
-/// The number of scheduled levels. On the authors' network their workloads have the number that they
-/// configured, which the rule does not always give: for W3 they configured 4 of 8, but the rule gives
-/// 5; for W2 they configured 3, but Figure 4 of the paper shows 2. Otherwise the number follows from
-/// the share of the wire bytes that `config` sends unscheduled (Homa §3.4).
+/// The number of scheduled levels. On the authors' network their workloads have the number that
+/// they configured, which the rule does not always give: for W3 they configured 4 of 8, but the
+/// rule gives 5; for W2 they configured 3, but Figure 4 of the paper shows 2. Otherwise the number
+/// follows from the share of the wire bytes that `config` sends unscheduled (Homa §3.4).
 fn split(config: &Config, environment: &Environment<'_>) -> u8 {
     let known =
         Workload::parse(environment.workload).ok().and_then(|workload| configured(&workload));
