@@ -483,7 +483,7 @@ fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, Sce
             // The text of these errors names the path, too, which would then appear twice.
             WorkloadError::Table { source, .. } => source.to_string(),
             WorkloadError::Read { source, .. } => source.to_string(),
-            other => other.to_string(),
+            other => return ScenarioError::unfit("traffic.workload", other.to_string()),
         };
         ScenarioError::File { path: workload.to_owned(), reason }
     };

@@ -118,12 +118,21 @@ fn a_workload_is_a_name_a_file_or_a_size() {
     assert_eq!(Workload::parse("W3").unwrap(), Workload::W3);
     assert_eq!(Workload::parse("1000").unwrap(), Workload::Constant(1000));
     assert_eq!(Workload::parse("my.csv").unwrap(), Workload::File("my.csv".into()));
-    for bad in ["", "w6", "big", "-5", "1e3"] {
+    for size in ["2000", "2KB", "2_000", "2kB"] {
+        assert_eq!(Workload::parse(size).unwrap(), Workload::Constant(2_000), "{size}");
+    }
+    let mixed = Workload::Mixture(vec![(1_024, 4), (10_000_000, 1)]);
+    assert_eq!(Workload::parse("1KiB:4, 10MB:1").unwrap(), mixed);
+    let pareto = Workload::Pareto { shape: 1_050, mean: 100_000 };
+    assert_eq!(Workload::parse("pareto:1.05:100KB").unwrap(), pareto);
+    let slip = Workload::parse("websearch").unwrap_err().to_string();
+    assert_eq!(slip, "unknown workload `websearch`; did you mean `web-search`?");
+    for bad in ["", "w6", "big", "-5", "1e3", "2kb", "1:2:3", "1000:x"] {
         let error = Workload::parse(bad).unwrap_err();
         assert!(matches!(error, WorkloadError::Unknown(_)), "{bad}: {error}");
         assert!(error.to_string().contains("w1 to w5"), "{error}");
     }
-    for bad in ["0", "4294967296"] {
+    for bad in ["0", "4294967296", "5GB"] {
         assert!(matches!(Workload::parse(bad), Err(WorkloadError::Size(_))), "{bad}");
     }
     for workload in Workload::BUILT_IN.into_iter().chain(Workload::OTHERS) {

@@ -6,6 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{MAX_BYTES, SizeDistribution, TableError, etc_model, packets, written};
+use crate::nearest::nearest;
+use crate::units::Quantity;
+
+/// How the name of a Pareto law begins.
+const PARETO: &str = "pareto:";
 
 /// Where message sizes come from, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,15 +75,21 @@ pub enum WorkloadError {
 impl fmt::Display for WorkloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(name) => write!(
-                f,
-                "unknown workload `{name}`: use w1 to w5, w1-analytic, web-search, data-mining, \
-                 imc10, the path of a .csv file, a size in bytes such as 1000, sizes with weights \
-                 such as 1000:4,10000000:1, or a Pareto law by shape and mean such as \
-                 pareto:1.05:100000"
-            ),
+            Self::Unknown(name) => {
+                let known: Vec<String> = Workload::named().map(ToString::to_string).collect();
+                match nearest(name, known.iter().map(String::as_str)) {
+                    Some(near) => write!(f, "unknown workload `{name}`; did you mean `{near}`?"),
+                    None => write!(
+                        f,
+                        "unknown workload `{name}`; allowed: w1 to w5, w1-analytic, web-search, \
+                         data-mining, imc10, the path of a .csv file, a size in bytes such as 1000 \
+                         or 2KB, sizes with weights such as 1KB:4,10MB:1, or a Pareto law by shape \
+                         and mean such as pareto:1.05:100KB"
+                    ),
+                }
+            }
             Self::Size(text) => {
-                write!(f, "`{text}` is no message size: use 1 to {MAX_BYTES} bytes")
+                write!(f, "`{text}` is not a size of a message: write 1 to {MAX_BYTES} bytes")
             }
             Self::Read { path, source } => write!(
                 f,
@@ -108,31 +119,35 @@ impl Workload {
     pub const OTHERS: [Self; 4] =
         [Self::W1Analytic, Self::WebSearch, Self::DataMining, Self::Imc10];
 
+    /// Those with a name.
+    fn named() -> impl Iterator<Item = &'static Self> {
+        Self::BUILT_IN.iter().chain(&Self::OTHERS)
+    }
+
     /// Understands `w3` and `web-search` (in any case), a path that ends in `.csv` or contains
-    /// `/`, or a size in bytes. Files are not opened before [`Workload::sizes`].
+    /// `/`, or a size in bytes such as `1000` or `2KB`. Files are not opened before
+    /// [`Workload::sizes`].
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let text = text.trim();
         let name = text.to_ascii_lowercase();
-        let mut known = Self::BUILT_IN.iter().chain(&Self::OTHERS);
-        if let Some(known) = known.find(|w| w.to_string() == name) {
+        if let Some(known) = Self::named().find(|known| known.to_string() == name) {
             return Ok(known.clone());
         }
-        if let Some(law) = name.strip_prefix("pareto:") {
-            return pareto(law).ok_or_else(|| WorkloadError::Unknown(text.to_owned()));
+        if name.starts_with(PARETO) {
+            return pareto(&text[PARETO.len()..])
+                .ok_or_else(|| WorkloadError::Unknown(text.to_owned()));
         }
-        if text.contains(':') && text.bytes().all(|b| b.is_ascii_digit() || b":, ".contains(&b)) {
-            return mixture(text).ok_or_else(|| WorkloadError::Unknown(text.to_owned()));
+        if let Some(mixture) = mixture(text) {
+            return Ok(mixture);
         }
         if name.ends_with(".csv") || text.contains('/') {
             return Ok(Self::File(PathBuf::from(text)));
         }
-        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return match text.parse() {
-                Ok(bytes) if (1..=MAX_BYTES).contains(&bytes) => Ok(Self::Constant(bytes)),
-                _ => Err(WorkloadError::Size(text.to_owned())),
-            };
+        match Quantity::Bytes.parse(text).map(u32::try_from) {
+            Ok(Ok(bytes @ 1..=MAX_BYTES)) => Ok(Self::Constant(bytes)),
+            Ok(_) => Err(WorkloadError::Size(text.to_owned())),
+            Err(_) => Err(WorkloadError::Unknown(text.to_owned())),
         }
-        Err(WorkloadError::Unknown(text.to_owned()))
     }
 
     /// What it is, for people.
@@ -199,20 +214,24 @@ fn in_packets(points: &[(u32, f64)]) -> SizeDistribution {
     SizeDistribution { steps: packets::steps(points) }
 }
 
-/// `1000:4,10000000:1`.
+/// `1KB:4,10000000:1`.
 fn mixture(text: &str) -> Option<Workload> {
     let part = |part: &str| {
         let (bytes, weight) = part.split_once(':')?;
-        Some((bytes.trim().parse().ok()?, weight.trim().parse().ok()?))
+        Some((size(bytes)?, weight.trim().parse().ok()?))
     };
     text.split(',').map(part).collect::<Option<_>>().map(Workload::Mixture)
+}
+
+fn size(text: &str) -> Option<u32> {
+    Quantity::Bytes.parse(text).ok().and_then(|bytes| u32::try_from(bytes).ok())
 }
 
 /// `1.05:100000`.
 fn pareto(text: &str) -> Option<Workload> {
     let (shape, mean) = text.split_once(':')?;
     let shape = shape.parse::<f64>().ok().filter(|shape| (1.0..1e3).contains(shape))?;
-    Some(Workload::Pareto { shape: (shape * 1e3).round() as u32, mean: mean.parse().ok()? })
+    Some(Workload::Pareto { shape: (shape * 1e3).round() as u32, mean: size(mean)? })
 }
 
 impl FromStr for Workload {
