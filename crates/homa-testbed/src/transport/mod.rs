@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 use std::str::FromStr;
 
 use ::homa::{CallError, PriorityMap};
+use homa_workload::nearest::choice;
 
 pub use tcp::SMALL_RPC_BYTES;
 
@@ -209,12 +210,8 @@ impl fmt::Display for Transport {
 
 /// A name that is no transport's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no transport: choose among {list}", list = names())]
+#[error("unknown transport `{0}`; {near}", near = choice(.0, Transport::ALL.map(Transport::name)))]
 pub struct UnknownTransport(pub String);
-
-fn names() -> String {
-    Transport::ALL.map(Transport::name).join(", ")
-}
 
 impl FromStr for Transport {
     type Err = UnknownTransport;
@@ -233,7 +230,10 @@ mod tests {
         for transport in Transport::ALL {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
-        let error = "quic".parse::<Transport>().unwrap_err();
-        assert!(error.to_string().contains("tcp-classed"));
+        let said = |name: &str| name.parse::<Transport>().unwrap_err().to_string();
+        assert!(said("quic").starts_with("unknown transport `quic`; allowed: homa, "));
+        assert!(said("quic").contains("tcp-classed"));
+        let slip = "unknown transport `tcp-clased`; did you mean `tcp-classed`?";
+        assert_eq!(said("tcp-clased"), slip);
     }
 }
