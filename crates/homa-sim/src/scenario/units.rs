@@ -154,7 +154,7 @@ pub(super) trait Held: Sized {
 }
 
 fn narrowed<T: TryFrom<u64>>(number: u64, most: impl fmt::Display) -> Result<T, String> {
-    T::try_from(number).map_err(|_| format!("{number} is too large: the most is {most}"))
+    T::try_from(number).map_err(|_| format!("`{number}` is too large: the most is {most}"))
 }
 
 macro_rules! one_number {
@@ -279,7 +279,7 @@ mod tests {
             (r#"{"one": "2kb", "list": []}"#, "`2kb` is not a number of bytes: write it like 1500"),
             (r#"{"one": -2, "list": []}"#, "`-2`, expected a number of bytes: write it like 1500"),
             (r#"{"one": 2.5, "list": []}"#, "expected a number of bytes"),
-            (r#"{"one": "5GB", "list": []}"#, "5000000000 is too large: the most is 4294967295"),
+            (r#"{"one": "5GB", "list": []}"#, "`5000000000` is too large: the most is 4294967295"),
             (r#"{"one": [5], "list": []}"#, "write one number, not a list"),
             (r#"{"one": 5, "list": 7}"#, "write a list"),
             (r#"{"one": 5, "list": [], "count": "1e6"}"#, "write it like 100000, 100k or 1M"),
