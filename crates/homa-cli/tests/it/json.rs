@@ -119,11 +119,12 @@ fn the_keys_of_calls_are_in_the_reference_and_no_other() {
     let server = Server::start(&["--echo"]);
     let one = printed(&["call", &server.address]);
     let some = printed(&["call", &server.address, "--count", "2"]);
+    let paced = printed(&["call", &server.address, "--count", "20", "--rate", "1k"]);
     let pings = printed(&["ping", &server.address, "--count", "2", "--interval", "1ms"]);
     let gone = server.address.clone();
     server.terminate();
     let none = printed(&["ping", &gone, "--count", "1", "--deadline", "100ms"]);
-    check("## homa call, homa ping", &[one, some, pings, none.clone()]);
+    check("## homa call, homa ping", &[one, some, paced, pings, none.clone()]);
     assert!(none["min_us"].is_null() && none["p99_us"].is_null(), "{none}");
 }
 

@@ -53,8 +53,17 @@ fn load_is_offered_at_a_rate_or_by_a_number_of_callers() {
     assert!(rate["seconds"].as_f64().expect("a time") > 0.05, "{rate}");
     let counted = rate["histogram"].as_array().expect("bins").iter();
     assert_eq!(counted.map(|bin| bin["calls"].as_u64().expect("calls")).sum::<u64>(), 200);
+    // Faster than one call after another can be.
+    let fast = ["--rate", "1M", "--count", "5k", "--concurrency", "1"];
+    let fast = homa(&[&["call", &server.address, "--format", "json"][..], &fast].concat());
+    assert_eq!(code(&fast), 1, "{}", stderr(&fast));
+    assert!(stderr(&fast).contains(" calls/s were reached"), "{}", stderr(&fast));
+    let [offered, reached] = ["offered_per_second", "reached_per_second"]
+        .map(|key| document(&fast)[key].as_f64().expect("a rate"));
+    assert!((0.9e6..1.1e6).contains(&offered) && reached < 0.9e6, "{offered} {reached}");
     let callers = call(&["--concurrency", "8", "--duration", "200ms", "--size", "w1"]);
     assert_eq!(callers["failed"], 0, "{callers}");
+    assert!(callers.get("offered_per_second").is_none(), "{callers}");
     assert!(callers["seconds"].as_f64().expect("a time") >= 0.2, "{callers}");
     let endless = homa(&["call", &server.address, "--rate", "5"]);
     assert_eq!(code(&endless), 2);

@@ -15,6 +15,7 @@ use homa::inline::{Completion, Engine, Wait};
 use homa::{CallError, CallOptions};
 use homa_workload::rng::Rng;
 
+use super::pace::Pace;
 use super::summary::Ended;
 use crate::commands::work::Work;
 use crate::failure::{Failure, Hint};
@@ -52,6 +53,8 @@ pub struct Loaded {
     pub ended: Ended,
     /// From the start to the end of the last one.
     pub took: Duration,
+    /// When calls were due and ended; `None` without a rate.
+    pub pace: Option<Pace>,
     /// The last failure.
     pub error: Option<CallError>,
 }
@@ -77,7 +80,8 @@ impl Load<'_> {
         }
         running.work.finish();
         let took = running.began.elapsed();
-        Ok(Loaded { ended: running.ended, took, error: running.error })
+        let Running { ended, pace, error, .. } = running;
+        Ok(Loaded { ended, took, pace, error })
     }
 }
 
@@ -106,6 +110,8 @@ struct Running<'a> {
     in_progress: Vec<Option<Started>>,
     free: Vec<usize>,
     ended: Ended,
+    /// Only with a rate.
+    pace: Option<Pace>,
     error: Option<CallError>,
     work: Work,
 }
@@ -125,6 +131,7 @@ impl<'a> Running<'a> {
             in_progress: Vec::new(),
             free: Vec::new(),
             ended: Ended::default(),
+            pace: load.rate.map(|_| Pace::default()),
             error: None,
             work: Work::new(),
         }
@@ -169,6 +176,9 @@ impl<'a> Running<'a> {
                 None => self.load.sizes.sample(&mut self.rng) as usize,
             };
             self.begun += 1;
+            if let Some(pace) = &mut self.pace {
+                pace.due(due.saturating_duration_since(self.began));
+            }
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.in_progress.push(None);
                 self.in_progress.len() - 1
@@ -194,6 +204,7 @@ impl<'a> Running<'a> {
             match result {
                 Ok(_) => {
                     self.pause = PAUSE[0];
+                    self.ended_now();
                     self.ended.answered(bytes, due.elapsed());
                 }
                 Err(error) => self.failed(bytes, error),
@@ -201,7 +212,14 @@ impl<'a> Running<'a> {
         }
     }
 
+    fn ended_now(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.ended(self.began.elapsed());
+        }
+    }
+
     fn failed(&mut self, bytes: usize, error: CallError) {
+        self.ended_now();
         self.ended.failed(bytes, &error);
         self.error = Some(error);
         if self.load.rate.is_none() {

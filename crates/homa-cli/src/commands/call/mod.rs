@@ -1,6 +1,7 @@
 //! `homa call`: one call and its answer, or the latencies of many.
 
 mod load;
+mod pace;
 mod summary;
 
 use std::io::Write;
@@ -10,10 +11,13 @@ use std::time::{Duration, Instant};
 use homa::{CallOptions, Client};
 
 use crate::commands::driver::Driver;
+use homa_workload::units::Quantity;
+
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::Format;
 use crate::values::{self, Sizes};
 use load::Load;
+use pace::Pace;
 pub use summary::Ended;
 
 /// Most calls in progress where a rate is asked for: more is a server that does not keep up.
@@ -37,13 +41,14 @@ pub struct Args {
     size: Option<Sizes>,
     /// Calls to make. [default: 1; with --duration, no limit]
     #[arg(long, value_name = "N", group = "length")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = values::within::<u32>(Quantity::Count, 1..=u32::MAX.into()))]
     count: Option<u32>,
     /// Make calls for this long.
     #[arg(long, value_name = "TIME", value_parser = values::duration, group = "length")]
     duration: Option<Duration>,
-    /// Calls per second, as a Poisson process; latency is measured from when a call was due.
-    /// Without it, a call starts when another one ends.
+    /// Calls per second, as a Poisson process; latency is measured from when a call was due. Fails
+    /// if more than 5 % fewer calls end per second. Without it, a call starts when another one
+    /// ends.
     #[arg(long, value_name = "N", requires = "length", value_parser = values::rate_of_calls)]
     rate: Option<f64>,
     /// Maximum number of calls in progress. [default: 1; 1000 with --rate]
@@ -121,7 +126,8 @@ fn many(args: &Args) -> Outcome {
         || "give it more time: no call had ended".to_owned(),
         |error| args.driver.hint(args.server, &error, "--echo"),
     );
-    let summary = loaded.ended.summary(loaded.took);
+    let rates = loaded.pace.as_ref().and_then(Pace::rates);
+    let summary = loaded.ended.summary(loaded.took).at_rates(rates);
     let outcome = summary.finish(args.format, &hint)?;
     summary.bars(args.format);
     Ok(outcome)

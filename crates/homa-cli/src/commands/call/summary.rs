@@ -7,6 +7,7 @@ use homa::CallError;
 use homa_workload::quantile::{Percentile, Sorted};
 use serde::Serialize;
 
+use super::pace::Rates;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{Format, json, line};
 
@@ -88,6 +89,9 @@ impl Ended {
             p99_us: us(sorted.percentile(Percentile::P99)),
             p999_us: us(sorted.percentile(Percentile::P999)),
             max_us: us(sorted.at_rank(sorted.len())),
+            offered_per_second: None,
+            reached_per_second: None,
+            rates: None,
             errors: errors.collect(),
             histogram: histogram(sorted.values()),
         }
@@ -107,6 +111,14 @@ pub struct Summary {
     pub seconds: f64,
     /// Answers in each of these seconds.
     pub answers_per_second: f64,
+    /// Calls that were due per second, with a rate; over the same calls as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_per_second: Option<f64>,
+    /// Calls that ended per second, with a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached_per_second: Option<f64>,
+    #[serde(skip)]
+    rates: Option<Rates>,
     /// Fastest.
     pub min_us: Option<f64>,
     /// Median.
@@ -160,13 +172,34 @@ fn histogram(sorted_ns: &[u64]) -> Vec<Bin> {
 }
 
 impl Summary {
-    /// Prints it, and the hint where no call was answered; any without an answer is a failed check.
+    /// With the rates at which calls were due and ended.
+    pub fn at_rates(self, rates: Option<Rates>) -> Self {
+        let tenths = |rate: f64| (rate * 10.0).round() / 10.0;
+        Self {
+            offered_per_second: rates.map(|rates| tenths(rates.offered)),
+            reached_per_second: rates.map(|rates| tenths(rates.reached)),
+            rates,
+            ..self
+        }
+    }
+
+    /// Prints it, and the hint where no call was answered; any without an answer is a failed check,
+    /// and so are fewer calls per second than were offered.
     pub fn finish(&self, format: Format, hint: &str) -> Outcome {
         self.print(format)?;
         if self.failed == self.calls {
             eprintln!("hint: {hint}");
         }
-        Ok(if self.failed > 0 || self.calls == 0 { Verdict::CheckFailed } else { Verdict::Passed })
+        let behind = self.rates.filter(|rates| rates.is_behind);
+        if let Some(Rates { offered, reached, .. }) = behind {
+            eprintln!(
+                "hint: only {reached:.1} of {offered:.1} calls/s were reached, so the latencies \
+                 are those of a backlog: choose a lower --rate or a smaller --size, or a higher \
+                 --concurrency if neither side is busy"
+            );
+        }
+        let failed = self.failed > 0 || self.calls == 0 || behind.is_some();
+        Ok(if failed { Verdict::CheckFailed } else { Verdict::Passed })
     }
 
     fn print(&self, format: Format) -> Result<(), Failure> {
@@ -174,8 +207,9 @@ impl Summary {
             return json(self);
         }
         let us = |time: Option<f64>| time.map_or("-".into(), |us| format!("{us:.1}"));
+        let rates = self.rates.map_or_else(String::new, |rates| format!("; {rates}"));
         line(format!(
-            "{} calls of {} B in {:.1} s, {} without an answer, {} answers/s",
+            "{} calls of {} B in {:.1} s, {} without an answer, {} answers/s{rates}",
             self.calls, self.bytes, self.seconds, self.failed, self.answers_per_second
         ));
         line(format!(
