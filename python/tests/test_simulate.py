@@ -207,3 +207,25 @@ def test_drawings_in_a_notebook_are_dark_on_white_whatever_the_system_is(small):
     assert len(drawings) == 2
     for drawing in drawings:
         assert drawing.endswith("</svg>\n") and "prefers-color-scheme" not in drawing
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"scheme": "dctpc"}, "`scheme`: unknown scheme `dctpc`; did you mean `dctcp`?"),
+        ({"workload": "websearch"}, "unknown workload `websearch`; did you mean `web-search`?"),
+        ({"set": {"load.fracton": 0.5}}, "unknown key `fracton`; did you mean `fraction`?"),
+        ({"set": {"fabric.host_link": 25}}, "`25` has no unit: write 25Gbps or 25Mbps"),
+    ],
+)
+def test_a_slip_is_told_what_was_meant(wrong, said):
+    with pytest.raises(homa.PlanError) as caught:
+        homa.simulate(**wrong)
+    assert str(caught.value).endswith(said)
+
+
+def test_numbers_of_a_plan_have_units():
+    small = {"fabric.shape": {"kind": "single-switch", "hosts": 4}, "fabric.host_link": "10G"}
+    plain = {**small, "traffic.max_bytes": 64 * 1024, "stop.messages": 100}
+    units = {**small, "traffic.max_bytes": "64KiB", "stop.messages": "0.1k"}
+    assert homa.simulate(set=units).trace_hash == homa.simulate(set=plain).trace_hash

@@ -102,4 +102,48 @@ mod tests {
         assert_eq!(named("pfc thresholds --link 5"), " pfc thresholds");
         assert_eq!((named("--load sim"), named("nonsense")), (String::new(), String::new()));
     }
+
+    /// What is wrong with the value of an option; `None` if only others are missing.
+    fn wrong(path: &[String], option: &str, value: &str) -> Option<String> {
+        let words = ["homa"].into_iter().chain(path.iter().map(String::as_str));
+        let line = words.chain([option, value]);
+        let error = command().try_get_matches_from(line).err()?;
+        (error.kind() == clap::error::ErrorKind::ValueValidation).then(|| error.to_string())
+    }
+
+    /// Every option whose value has that name, below the commands on the way.
+    fn options(command: &clap::Command, path: &[String], name: &str) -> Vec<(Vec<String>, String)> {
+        let named = |arg: &&clap::Arg| arg.get_value_names().is_some_and(|names| names == [name]);
+        let own = command.get_arguments().filter(named).filter_map(clap::Arg::get_long);
+        let mut found: Vec<_> = own.map(|long| (path.to_vec(), format!("--{long}"))).collect();
+        for below in command.get_subcommands() {
+            let path = [path, &[below.get_name().to_owned()]].concat();
+            found.extend(options(below, &path, name));
+        }
+        found
+    }
+
+    #[test]
+    fn every_option_of_a_quantity_accepts_the_same_forms() {
+        let quantities: [(&str, &[&str], &[&str]); 4] = [
+            ("RATE", &["25G", "25Gbps", "100Mbps", "100Mbit/s"], &["25", "25GB", "fast"]),
+            ("TIME", &["20s", "500ms", "500000us", "1m"], &["5", "5 sec", "soon"]),
+            ("BYTES", &["1500", "1.5KB", "2KiB", "1500B"], &["1.5", "2kb", "many"]),
+            ("LENGTH", &["100m", "2km"], &["100", "5ft"]),
+        ];
+        for (name, accepted, refused) in quantities {
+            let options = options(&command(), &[], name);
+            assert!(!options.is_empty(), "{name}");
+            for (path, option) in &options {
+                for form in accepted {
+                    assert_eq!(wrong(path, option, form), None, "{path:?} {option} {form}");
+                }
+                for form in refused {
+                    let said = wrong(path, option, form).unwrap_or_default();
+                    let named = said.contains(&format!("'{form}' for '{option} <{name}>'"));
+                    assert!(named && said.contains("write "), "{path:?} {option} {form}: {said}");
+                }
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use homa_proto::Rate;
 use homa_sim::switch::pfc::{PfcLink, detail_thresholds, safe_pause, standard_response_bits};
 use homa_sim::{LinkRate, SimDuration};
+use homa_workload::units::Quantity;
 use serde::Serialize;
 
 use crate::failure::{Hint, Outcome, Verdict};
@@ -36,7 +37,7 @@ struct Thresholds {
     #[arg(long, value_parser = values::rate, value_name = "RATE")]
     link: u64,
     /// Length of the cable; 4.9 ns a metre, as light in glass takes (copper: 4.76).
-    #[arg(long, default_value = "100m", value_parser = metres, value_name = "LENGTH")]
+    #[arg(long, default_value = "100m", value_parser = values::metres, value_name = "LENGTH")]
     cable: f64,
     /// Ingress memory: of the port, or of the switch with `--ports`.
     #[arg(long, value_parser = values::bytes, value_name = "BYTES")]
@@ -51,7 +52,7 @@ struct Thresholds {
     priorities: u8,
     /// Longest frame on the wire, preamble and gap included.
     #[arg(long, default_value = "1538", value_name = "BYTES",
-          value_parser = clap::value_parser!(u32).range(84..=65_536))]
+          value_parser = values::within::<u32>(Quantity::Bytes, 84..=65_536))]
     frame: u32,
     /// Delay of the transceivers and MACs of both ends, in addition to the cable. [default: none]
     #[arg(long, value_parser = values::duration, value_name = "TIME")]
@@ -66,17 +67,6 @@ struct Thresholds {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-}
-
-fn metres(text: &str) -> Result<f64, String> {
-    let (number, factor) = match text.trim() {
-        long if long.ends_with("km") => (long.trim_end_matches("km"), 1e3),
-        short => (short.strip_suffix('m').unwrap_or(""), 1.0),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(length) if (0.0..=1e5).contains(&(length * factor)) => Ok(length * factor),
-        _ => Err("write the length with its unit, such as 100m or 2km, at most 100km".into()),
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -231,7 +221,5 @@ mod tests {
         let found = derive(&small, 394 * 512);
         // 10 km there and back hold 1.225 MB at 100 Gbit/s.
         assert!(found.reaction.bytes > 1_225_000 && found.safe_pause_bytes.is_none());
-        assert_eq!(metres("2km"), Ok(2_000.0));
-        assert!(metres("100").is_err() && metres("-1m").is_err());
     }
 }

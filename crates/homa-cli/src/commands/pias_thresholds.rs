@@ -2,10 +2,12 @@
 
 use homa_workload::demotion::{self, LEVELS, Setting};
 use homa_workload::sizes::{PACKET_BYTES, SizeDistribution, Workload};
+use homa_workload::units::Quantity;
 use serde::Serialize;
 
-use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::{Align, Format, Table, json, line};
+use crate::values;
 
 /// Arguments of `homa pias-thresholds`.
 #[derive(Debug, clap::Args)]
@@ -15,7 +17,7 @@ pub struct Args {
     #[arg(value_name = "NAME|FILE.csv")]
     workloads: Vec<String>,
     /// Load: the share of a link that messages use, above 0 and below 1.
-    #[arg(long, default_value_t = 0.8, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.8, value_name = "SHARE", value_parser = values::load)]
     load: f64,
     /// Priority levels of the network.
     #[arg(long, default_value_t = LEVELS, value_name = "N",
@@ -23,7 +25,7 @@ pub struct Args {
     levels: u8,
     /// Message bytes of a packet: thresholds are multiples of it.
     #[arg(long, default_value_t = PACKET_BYTES, value_name = "BYTES",
-          value_parser = clap::value_parser!(u32).range(1..=9_000))]
+          value_parser = values::within::<u32>(Quantity::Bytes, 1..=9_000))]
     packet: u32,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -59,10 +61,6 @@ struct Found {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    if !(args.load > 0.0 && args.load < 1.0) {
-        let error = anyhow::anyhow!("--load {} is no share of a link", args.load);
-        return Err(Failure::new(error, "choose a load above 0 and below 1, such as 0.8"));
-    }
     let named = args.workloads.iter().map(|name| Workload::parse(name));
     let named = named.collect::<Result<Vec<_>, _>>().hint(FORMAT_HINT)?;
     let workloads = if named.is_empty() { Workload::BUILT_IN.to_vec() } else { named };

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use homa::CallOptions;
+use homa_workload::units::Quantity;
 
 use super::call::{Ended, client_for};
 use super::driver::Driver;
@@ -22,7 +23,7 @@ pub struct Args {
     driver: Driver,
     /// RPCs to send.
     #[arg(long, default_value_t = 5, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = values::within::<u32>(Quantity::Count, 1..=u32::MAX.into()))]
     count: u32,
     /// Bytes of each request.
     #[arg(long, default_value = "100", value_name = "BYTES", value_parser = values::message_bytes)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use homa_lab::tail::{LONGEST, RoundTrips, all_answered, missed, sequential};
 use homa_workload::quantile::Percentile;
+use homa_workload::units::Quantity;
 use serde::Serialize;
 
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -21,7 +22,7 @@ pub struct Args {
     rtt: PathBuf,
     /// Workers asked at once; several values: 40,400.
     #[arg(long, value_delimiter = ',', default_value = "40", value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+          value_parser = values::within::<u32>(Quantity::Count, 1..=10_000_000))]
     fanout: Vec<u32>,
     /// Answers that arrive later are lost.
     #[arg(long, default_value = "10ms", value_parser = values::duration, value_name = "TIME")]
@@ -34,7 +35,7 @@ pub struct Args {
     percentile: f64,
     /// Number of sequences of retrievals to draw at random.
     #[arg(long, default_value = "10000", value_name = "N",
-          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+          value_parser = values::within::<u32>(Quantity::Count, 100..=1_000_000))]
     draws: u32,
     /// Seed of the draws.
     #[arg(long, default_value = "1")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
+use homa_workload::units::Quantity;
 
 use super::decide::ARRIVALS;
 use super::fabric::{self, Degrade, FabricShape, PathChoice};
@@ -56,7 +57,7 @@ pub struct Args {
     pub only: Vec<String>,
     /// With --micro: largest IP packet, for all rows: 9000 are jumbo frames.
     #[arg(long, default_value_t = 1500, value_name = "BYTES", requires = "micro")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1500..=9000))]
+    #[arg(value_parser = values::within::<u16>(Quantity::Bytes, 1_500..=9_000))]
     pub mtu: u16,
     /// Put load on a running `homa serve --echo` at this address and port, instead of the rack.
     #[arg(long, value_name = "ADDR", value_parser = values::address)]
