@@ -12,7 +12,7 @@ use crate::commands::{
 /// Results go to stdout, progress and logs to stderr. Exit codes: 0 ok, 1 a check failed,
 /// 2 a usage or environment error.
 #[derive(Debug, Parser)]
-#[command(name = "homa", version, arg_required_else_help = true)]
+#[command(name = "homa", version = env!("HOMA_VERSION"), arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -86,6 +86,12 @@ pub fn named(words: impl Iterator<Item = String>) -> String {
     named
 }
 
+/// The build script, which asks git for the commit.
+#[cfg(test)]
+#[path = "../build.rs"]
+#[allow(dead_code)]
+mod build_script;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +99,31 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_version_names_a_commit_of_our_repository_alone() {
+        let folder = std::env::temp_dir().join(format!("homa-version-{}", std::process::id()));
+        let crate_of_another = folder.join("vendored/homa-cli");
+        std::fs::create_dir_all(&crate_of_another).unwrap();
+        std::fs::write(crate_of_another.join("build.rs"), "").unwrap();
+        let git = |arguments: &str| {
+            let words = arguments.split(' ');
+            let mut git = std::process::Command::new("git");
+            let output = git.arg("-C").arg(&folder).args(words).output().ok()?;
+            output.status.success().then_some(output)
+        };
+        assert_eq!(build_script::commit(&folder), None, "without a repository");
+        let by = "-c user.name=a -c user.email=a@b -c commit.gpgsign=false";
+        if git("init --quiet").is_some() {
+            git(&format!("{by} commit --quiet --allow-empty --message=x")).expect("a commit");
+            assert_eq!(build_script::commit(&crate_of_another), None, "it is not of this crate");
+            git("add vendored").expect("an index");
+            let head = git("rev-parse HEAD").expect("a commit").stdout;
+            let commit = build_script::commit(&crate_of_another).expect("a commit");
+            assert_eq!(commit.as_bytes(), &head[..12]);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
