@@ -126,31 +126,34 @@ pub(super) fn workload<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
 }
 
 /// Bytes, e.g. `131072` or `"128KiB"`, for keys that hold one number, an optional one, or a list.
-pub(super) fn bytes<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
+pub(super) fn bytes<'de, D: Deserializer<'de>, T: NumericKey>(from: D) -> Result<T, D::Error> {
     held(from, Quantity::Bytes)
 }
 
 /// A count, e.g. `100000` or `"100k"`, for the same kinds of keys.
-pub(super) fn count<'de, D: Deserializer<'de>, T: Held>(from: D) -> Result<T, D::Error> {
+pub(super) fn count<'de, D: Deserializer<'de>, T: NumericKey>(from: D) -> Result<T, D::Error> {
     held(from, Quantity::Count)
 }
 
-fn held<'de, D: Deserializer<'de>, T: Held>(from: D, quantity: Quantity) -> Result<T, D::Error> {
-    let given = from.deserialize_any(Numbers(quantity))?;
+fn held<'de, D: Deserializer<'de>, T: NumericKey>(
+    from: D,
+    quantity: Quantity,
+) -> Result<T, D::Error> {
+    let given = from.deserialize_any(NumericVisitor(quantity))?;
     T::of(given).map_err(D::Error::custom)
 }
 
 /// The value in the plan.
-pub(super) enum Given {
+pub(super) enum NumericValue {
     None,
     One(u64),
     Many(Vec<u64>),
 }
 
 /// A type that a key of the plan can have.
-pub(super) trait Held: Sized {
+pub(super) trait NumericKey: Sized {
     /// Converts the value, or says what the plan should contain.
-    fn of(given: Given) -> Result<Self, String>;
+    fn of(given: NumericValue) -> Result<Self, String>;
 }
 
 fn narrowed<T: TryFrom<u64>>(number: u64, most: impl fmt::Display) -> Result<T, String> {
@@ -159,11 +162,11 @@ fn narrowed<T: TryFrom<u64>>(number: u64, most: impl fmt::Display) -> Result<T, 
 
 macro_rules! one_number {
     ($($number:ty)*) => {$(
-        impl Held for $number {
-            fn of(given: Given) -> Result<Self, String> {
+        impl NumericKey for $number {
+            fn of(given: NumericValue) -> Result<Self, String> {
                 match given {
-                    Given::One(number) => narrowed(number, Self::MAX),
-                    Given::None | Given::Many(_) => Err("write one number, not a list".to_owned()),
+                    NumericValue::One(number) => narrowed(number, Self::MAX),
+                    _ => Err("write one number, not a list".to_owned()),
                 }
             }
         }
@@ -172,67 +175,71 @@ macro_rules! one_number {
 
 one_number!(u16 u32 u64);
 
-impl<T: Held> Held for Option<T> {
-    fn of(given: Given) -> Result<Self, String> {
+impl<T: NumericKey> NumericKey for Option<T> {
+    fn of(given: NumericValue) -> Result<Self, String> {
         match given {
-            Given::None => Ok(None),
+            NumericValue::None => Ok(None),
             given => T::of(given).map(Some),
         }
     }
 }
 
-impl Held for Vec<u32> {
-    fn of(given: Given) -> Result<Self, String> {
+impl NumericKey for Vec<u32> {
+    fn of(given: NumericValue) -> Result<Self, String> {
         match given {
-            Given::Many(numbers) => {
+            NumericValue::Many(numbers) => {
                 numbers.into_iter().map(|number| narrowed(number, u32::MAX)).collect()
             }
-            Given::None | Given::One(_) => Err("write a list, such as [1000, 2000]".to_owned()),
+            NumericValue::None | NumericValue::One(_) => {
+                Err("write a list, such as [1000, 2000]".to_owned())
+            }
         }
     }
 }
 
 /// Reads a value of this quantity.
 #[derive(Clone, Copy)]
-struct Numbers(Quantity);
+struct NumericVisitor(Quantity);
 
-impl<'de> Visitor<'de> for Numbers {
-    type Value = Given;
+impl<'de> Visitor<'de> for NumericVisitor {
+    type Value = NumericValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.form())
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Given, E> {
-        Ok(Given::None)
+    fn visit_unit<E: Error>(self) -> Result<NumericValue, E> {
+        Ok(NumericValue::None)
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Given, E> {
-        Ok(Given::One(number))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<NumericValue, E> {
+        Ok(NumericValue::One(number))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Given, E> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<NumericValue, E> {
         let whole = u64::try_from(number);
-        whole.map(Given::One).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+        whole
+            .map(NumericValue::One)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Given, E> {
-        self.0.parse(text).map(Given::One).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<NumericValue, E> {
+        self.0.parse(text).map(NumericValue::One).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Given, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NumericValue, A::Error> {
         let mut numbers = Vec::new();
         while let Some(given) = list.next_element_seed(self)? {
             numbers.push(u64::of(given).map_err(A::Error::custom)?);
         }
-        Ok(Given::Many(numbers))
+        Ok(NumericValue::Many(numbers))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Numbers {
-    type Value = Given;
+impl<'de> DeserializeSeed<'de> for NumericVisitor {
+    type Value = NumericValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Given, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<NumericValue, D::Error> {
         from.deserialize_any(self)
     }
 }

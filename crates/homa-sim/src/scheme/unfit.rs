@@ -7,8 +7,8 @@ use crate::scenario::{ScenarioError, SchemeOptions};
 
 use super::{Environment, Family, HostKind, SCHEMES, Scheme, SwitchQueue};
 
-/// The error if a plan sets `field`, but `scheme` does not have `what`. Rows for which `has` is true
-/// have it.
+/// The error if a plan sets `field`, but `scheme` does not have `what`. Rows for which `has` is
+/// true have it.
 fn only(
     scheme: &Scheme,
     (field, what): (&'static str, &str),
