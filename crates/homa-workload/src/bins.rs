@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_sizes_have_bins_of_their_own_and_rare_ones_share_a_percent() {
+    fn frequent_sizes_have_bins_and_rare_ones_share_a_percent() {
         let bounds: Vec<u32> =
             SizeBins::percent(&small()).bins().iter().map(|b| b.max_bytes).collect();
         // 30 and 31 end in the 31st percent, 32 in the 32nd; 50 and 60 are the last.

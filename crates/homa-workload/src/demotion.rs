@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_thresholds_help_when_the_bytes_sent_say_nothing_of_the_rest() {
+    fn no_threshold_helps_if_sent_bytes_predict_nothing() {
         let sizes = exponential();
         for thresholds in [&[14_600][..], &[146_000], &[14_600, 73_000, 146_000, 292_000]] {
             let mean = mean_time(&sizes, setting(0.8, 8), thresholds);

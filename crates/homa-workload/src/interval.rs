@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn under_queueing_only_the_correlated_interval_keeps_its_promise() {
+    fn under_queueing_only_the_correlated_interval_holds() {
         let mut rng = Rng::stream(11, "coverage");
         let rho = 0.8;
         let truth = -libm::log(0.01) / (1.0 - rho);

@@ -14,7 +14,7 @@
 //! | [`interval`] | 95 % confidence intervals of those percentiles |
 //! | [`bins`] | latency by message size: bins of 1 % of the messages, tables of ten rows |
 //! | [`nearest`] | the known name that a misspelt one was meant to be |
-//! | [`units`] | rates, times, bytes as people write them: one parser for commands, plans and Python |
+//! | [`units`] | rates, times, bytes as people write them, for commands, plans and Python |
 //!
 //! Invariants: every result is a function of its arguments (no clock, no environment, logarithms
 //! from `libm`), so the same seed gives the same experiment on every machine. Bytes are application

@@ -70,7 +70,7 @@ struct Thresholds {
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct PfcReport {
     link_bps: u64,
     cable_m: f64,
     frame_bytes: u32,
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Outcome {
     })
 }
 
-fn derive(args: &Thresholds, response_bits: u32) -> Found {
+fn derive(args: &Thresholds, response_bits: u32) -> PfcReport {
     let transceivers = args.transceivers.map_or(0.0, |time| time.as_secs_f64() * 1e12);
     let one_way = SimDuration((args.cable * 4_900.0 + transceivers).round() as u64);
     let symmetric = PfcLink::symmetric(Rate(args.link), args.frame, one_way);
@@ -123,7 +123,7 @@ fn derive(args: &Thresholds, response_bits: u32) -> Found {
     let reaction = link.reaction();
     let micros = |time: SimDuration| time.0 as f64 / 1e6;
     let chosen = detail_thresholds(&link, buffer, args.priorities);
-    Found {
+    PfcReport {
         link_bps: args.link,
         cable_m: args.cable,
         frame_bytes: args.frame,
@@ -147,7 +147,7 @@ fn derive(args: &Thresholds, response_bits: u32) -> Found {
     }
 }
 
-fn print(found: &Found) {
+fn print(found: &PfcReport) {
     let Pieces { total_us, bytes, .. } = found.reaction;
     line(format!(
         "{} link, {} m of cable, frames of up to {} B, {} priorities, {} B of ingress buffer",

@@ -46,7 +46,7 @@ struct Threshold {
 /// Mean times are those of the model, divided by a message's time alone; absent if there are no
 /// such thresholds.
 #[derive(Debug, Serialize)]
-struct Found {
+struct PiasReport {
     workload: String,
     load: f64,
     levels: u8,
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
 const FORMAT_HINT: &str = "name w1 to w5, web-search, data-mining, imc10, or a size table with the \
                            header `size_bytes,cumulative_fraction`";
 
-fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> Found {
+fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> PiasReport {
     let setting = Setting { load: args.load, levels: args.levels, packet: args.packet };
     let best = demotion::optimal(sizes, setting);
     let mean = |thresholds: &[u32]| demotion::mean_time(sizes, setting, thresholds);
@@ -88,7 +88,7 @@ fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> Found {
         let messages = sizes.share_of_messages(bytes);
         Threshold { bytes, packets: bytes.div_ceil(args.packet), messages, carried }
     };
-    Found {
+    PiasReport {
         workload: workload.to_string(),
         load: args.load,
         levels: args.levels,
@@ -102,8 +102,8 @@ fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> Found {
     }
 }
 
-fn print(found: &Found) {
-    let Found { workload, load, levels, .. } = found;
+fn print(found: &PiasReport) {
+    let PiasReport { workload, load, levels, .. } = found;
     line(format!("{workload} at {:.0} % load, {levels} levels", load * 100.0));
     let right = |title, width| (title, Align::Right, width);
     let table = Table::new(&[

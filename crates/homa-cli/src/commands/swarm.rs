@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Document {
+struct SearchReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     scheme: Option<&'static str>,
     seeds: u64,
@@ -153,7 +153,7 @@ fn search(args: &Args, scheme: Option<&'static Scheme>) -> SwarmReport {
 fn document(
     (scheme, first_seed): (Option<&'static Scheme>, u64),
     report: &SwarmReport,
-) -> Document {
+) -> SearchReport {
     let cells = report.coverage.cells();
     let inside = || Inside {
         hostile: report.hostile,
@@ -167,7 +167,7 @@ fn document(
         replay: failure.replay(),
         violations: failure.violations.iter().map(ToString::to_string).collect(),
     });
-    Document {
+    SearchReport {
         scheme: scheme.map(|row| row.name),
         seeds: report.seeds,
         first_seed,
@@ -180,8 +180,8 @@ fn document(
     }
 }
 
-fn print(document: &Document) {
-    let Document { seeds, rpcs, answered, failed, packets, .. } = document;
+fn print(document: &SearchReport) {
+    let SearchReport { seeds, rpcs, answered, failed, packets, .. } = document;
     match document.scheme {
         Some(scheme) => line(format!(
             "{seeds} scenarios of {scheme}, {rpcs} messages and RPCs checked ({answered} \

@@ -53,7 +53,7 @@ fn percentile(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct TailReport {
     percentile: f64,
     deadline_us: f64,
     page_us: f64,
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Outcome {
     let trips = RoundTrips::from_csv(&text).map_err(|fault| anyhow::anyhow!("{shown}: {fault}"));
     let trips = trips.hint("a histogram has the header `us,count` and a row for each time")?;
     let normal = trips.normal_beside();
-    let found = Found {
+    let found = TailReport {
         percentile: args.percentile,
         deadline_us: micros(args.deadline),
         page_us: micros(args.page),
@@ -149,7 +149,7 @@ fn analyse(args: &Args, name: &'static str, trips: &RoundTrips) -> OfDistributio
     }
 }
 
-fn print(found: &Found) {
+fn print(found: &TailReport) {
     let percent = found.percentile;
     let milli = |us: f64| format!("{} ms", us / 1e3);
     line(format!(

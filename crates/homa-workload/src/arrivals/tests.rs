@@ -67,7 +67,7 @@ fn gaps_are_exponential_and_peers_uniform() {
 }
 
 #[test]
-fn the_same_offer_gives_the_same_arrivals_and_another_seed_others() {
+fn the_same_offer_gives_the_same_arrivals_by_seed() {
     let plan = schedule(&offer(0.8), &w3()).unwrap();
     assert_eq!(plan, schedule(&offer(0.8), &w3()).unwrap());
     let other = Offer { seed: 2, ..offer(0.8) };
@@ -113,7 +113,7 @@ fn impossible_offers_are_typed_errors() {
 }
 
 #[test]
-fn more_arrivals_than_memory_holds_are_refused_before_they_are_made() {
+fn more_arrivals_than_memory_holds_are_refused_at_once() {
     let day = Offer { duration_ns: 86_400 * SECOND, ..offer(0.8) };
     let refused = schedule(&day, &w3()).unwrap_err();
     assert!(matches!(refused, OfferError::TooMany(expected) if expected > 1e8), "{refused:?}");

@@ -76,7 +76,7 @@ fn shares_of_messages_and_bytes_agree_with_figure_1() {
 }
 
 #[test]
-fn a_draw_takes_the_first_row_that_reaches_it_and_nothing_between() {
+fn a_draw_takes_the_first_row_that_reaches_it() {
     let d = SizeDistribution::from_csv(
         "# ours\nsize_bytes,cumulative_fraction\n10,0.25\n20,0.25\n1000,0.75\n2000,1\n",
     )
@@ -204,7 +204,7 @@ fn a_list_of_messages_is_a_distribution() {
 }
 
 #[test]
-fn the_distributions_of_ns_2_have_the_means_that_its_scripts_count_with() {
+fn the_distributions_of_ns_2_have_the_means_of_its_scripts() {
     let packets = |name: &str| sizes(name).mean_bytes() / 1460.0;
     near(packets("web-search"), 1138.0, 4.0);
     near(packets("data-mining"), 5117.0, 3.0);

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unanswered_calls_are_counted_by_their_reason_and_leave_no_figure() {
+    fn unanswered_calls_count_by_reason_and_leave_no_latency() {
         let mut ended = Ended::default();
         ended.answered(100, Duration::from_micros(2));
         ended.answered(100, Duration::from_micros(1));

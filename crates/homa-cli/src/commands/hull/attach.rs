@@ -113,8 +113,8 @@ pub fn run(args: &Args) -> Outcome {
     let (began, before) = (Instant::now(), queue.status().map_err(failure)?);
     let until = args.time.map_or("Ctrl-C".into(), values::show_duration);
     eprintln!("attached to {}: {place}; until {until}", args.device);
-    let link = Link::of(&args.device).filter(|_| !args.egress);
-    if let Some(most) = link.map(Link::most_counted).filter(|most| *most <= drain.0) {
+    let link = DeviceLink::of(&args.device).filter(|_| !args.egress);
+    if let Some(most) = link.map(DeviceLink::most_counted).filter(|most| *most <= drain.0) {
         eprintln!(
             "warning: by what {} says of its link, it brings at most {} Mbit/s, counted from the \
              Ethernet header on: at this drain rate nothing is ever marked",
@@ -132,12 +132,12 @@ pub fn run(args: &Args) -> Outcome {
 
 /// A link, as its device describes it.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct DeviceLink {
     mbps: u64,
     mtu: u64,
 }
 
-impl Link {
+impl DeviceLink {
     /// `None`: the device does not say.
     fn of(device: &str) -> Option<Self> {
         let read = |what: &str| {
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_full_link_brings_less_than_its_rate_as_counted() {
         // 1514 of 1538 bytes.
-        assert_eq!(Link { mbps: 10_000, mtu: 1_500 }.most_counted(), 9_843_953_185);
-        assert!(Link::of("no such device").is_none());
+        assert_eq!(DeviceLink { mbps: 10_000, mtu: 1_500 }.most_counted(), 9_843_953_185);
+        assert!(DeviceLink::of("no such device").is_none());
     }
 }

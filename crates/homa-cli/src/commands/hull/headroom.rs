@@ -60,14 +60,14 @@ struct Config {
 }
 
 #[derive(Debug, Serialize)]
-struct Document {
+struct HeadroomReport {
     config: Config,
     rule: homa_lab::headroom::Rule,
-    simulation: Option<Simulation>,
+    simulation: Option<HeadroomResult>,
 }
 
 #[derive(Debug, Serialize)]
-struct Simulation {
+struct HeadroomResult {
     long_flows: Pair,
     at_load: Pair,
     slowdown: f64,
@@ -75,7 +75,7 @@ struct Simulation {
     saved_p99_us: f64,
 }
 
-impl From<Answer> for Simulation {
+impl From<Answer> for HeadroomResult {
     fn from(answer: Answer) -> Self {
         let Answer { long_flows, at_load, slowdown, .. } = answer;
         let (saved_mean_us, saved_p99_us) = (answer.saved_mean_us, answer.saved_p99_us);
@@ -109,12 +109,12 @@ pub fn run(args: &Args) -> Outcome {
         true => None,
         false => {
             let answer = question.answer(|what| eprintln!("simulating {what}"));
-            Some(Simulation::from(answer.map_err(refused)?))
+            Some(HeadroomResult::from(answer.map_err(refused)?))
         }
     };
     let rtt_us = nanos as f64 / 1e3;
     let config = Config { link_bps: link, rtt_us, flows, load, flow_bytes, seed };
-    let document = Document { config, rule, simulation };
+    let document = HeadroomReport { config, rule, simulation };
     match format {
         Format::Json => json(&document)?,
         Format::Table => print(&document),
@@ -122,8 +122,8 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn print(document: &Document) {
-    let Document { config, rule, simulation } = document;
+fn print(document: &HeadroomReport) {
+    let HeadroomReport { config, rule, simulation } = document;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     line(format!(
         "{} long flow{} on {} with a round trip of {} us, {:.1} full packets",
