@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The Python that `HOMA_PYTHON` names, or `python3`, if it has pytest; otherwise the test counts as
-/// skipped.
+/// The Python that `HOMA_PYTHON` names, or `python3`, if it has pytest; otherwise the test counts
+/// as skipped.
 fn python() -> Option<OsString> {
     let python = std::env::var_os("HOMA_PYTHON").unwrap_or_else(|| "python3".into());
     let tried = Command::new(&python).args(["-c", "import pytest"]).output();

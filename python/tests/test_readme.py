@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def blocks():
-    for page in ("README.md", "python/README.md"):
+    for page in ("README.md", "python/README.md", "docs/guide/python.md"):
         parts = (ROOT / page).read_text().split("```python\n")[1:]
         for number, part in enumerate(parts, 1):
             yield pytest.param(part.split("```")[0], id=f"{page}-{number}")

@@ -1,6 +1,6 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
-//! of style and structure, which are a test as well; `release` checks what a release promises; `fuzz`
-//! runs a fuzz target; `header` and `install-capi` make and install what C programs need.
+//! of style and structure, which are a test as well; `release` checks what a release promises;
+//! `fuzz` runs a fuzz target; `header` and `install-capi` make and install what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.

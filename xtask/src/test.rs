@@ -20,7 +20,7 @@ use crate::python;
 /// Runs all tests below `repository` and reports.
 pub fn run(repository: &Path) -> ExitCode {
     let mut skipped = Skipped::default();
-    let tally = match Run::begin(repository).and_then(|mut run| run.all(&mut skipped)) {
+    let tally = match ProgramRun::begin(repository).and_then(|mut run| run.all(&mut skipped)) {
         Ok(tally) => tally,
         Err(error) => {
             eprintln!("cannot run the tests: {error}; is cargo in PATH?");
@@ -41,7 +41,7 @@ fn succeeded(tally: Tally) -> bool {
 }
 
 /// One run of all tests.
-struct Run<'a> {
+struct ProgramRun<'a> {
     repository: &'a Path,
     /// What everything prints, and its path.
     log: File,
@@ -50,7 +50,7 @@ struct Run<'a> {
     skips: PathBuf,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ProgramRun<'a> {
     fn begin(repository: &'a Path) -> io::Result<Self> {
         let folder = crate::target(repository);
         let (log_path, skips) = (folder.join("test.log"), folder.join("test.skipped"));

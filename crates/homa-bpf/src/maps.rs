@@ -128,7 +128,8 @@ impl<const K: usize> BpfMap<K> {
         let map = self.0.as_raw_fd() as u32;
         let mut attributes =
             Attributes::new().word(0, map).long(8, address(key)).long(16, address(&word));
-        // SAFETY: key and word have the sizes with which the map was created; the kernel only reads.
+        // SAFETY: key and word have the sizes with which the map was created; the kernel only
+        // reads.
         unsafe { attributes.call(MAP_UPDATE_ELEM).map(drop) }
     }
 

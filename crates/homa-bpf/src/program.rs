@@ -76,8 +76,8 @@ pub fn load(kind: ProgramKind, code: &[u64], name: &CStr) -> io::Result<OwnedFd>
 }
 
 /// Attaches a program to a point of an interface in the calling thread's network namespace:
-/// [`TCX_INGRESS`] or [`TCX_EGRESS`] (Linux 6.6), or [`XDP`] (5.9). The program is detached when the
-/// descriptor is closed, and thus at the latest when the process ends.
+/// [`TCX_INGRESS`] or [`TCX_EGRESS`] (Linux 6.6), or [`XDP`] (5.9). The program is detached when
+/// the descriptor is closed, and thus at the latest when the process ends.
 pub fn attach(
     program: BorrowedFd<'_>,
     (interface, point): (u32, u32),

@@ -5,7 +5,8 @@ use std::io;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// The first two cores this process may use, server first; with fewer than two, no thread is pinned.
+/// The first two cores this process may use, server first; with fewer than two, no thread is
+/// pinned.
 pub fn two() -> [Option<usize>; 2] {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return [None; 2] };
     let mut cores = (0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false));

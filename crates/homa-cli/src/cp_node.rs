@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_the_request_marked_and_cut_when_it_is_to_be_short() {
+    fn a_response_is_the_request_marked_and_cut_if_short() {
         let long = respond(request(5000, 0x1234, 3, false));
         assert_eq!((long.len(), answered(&long)), (5000, Some(0x1234)));
         assert_eq!(long[..4], 5000i32.to_ne_bytes());

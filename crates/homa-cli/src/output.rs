@@ -62,11 +62,11 @@ pub enum Align {
 }
 
 /// Columns of fixed width, so that a row can be printed when it is ready and still line up.
-pub struct Table {
+pub struct TextTable {
     columns: Vec<(String, Align, usize)>,
 }
 
-impl Table {
+impl TextTable {
     /// Columns by title, alignment and least width in characters.
     pub fn new(columns: &[(&str, Align, usize)]) -> Self {
         let columns = columns
@@ -197,14 +197,14 @@ mod tests {
 
     #[test]
     fn numbers_align_right_and_names_left() {
-        let table = Table::new(&[("name", Align::Left, 6), ("p50", Align::Right, 8)]);
+        let table = TextTable::new(&[("name", Align::Left, 6), ("p50", Align::Right, 8)]);
         assert_eq!(table.head(), "name         p50");
         assert_eq!(table.row(&["homa".into(), "1.25".into()]), "homa        1.25");
     }
 
     #[test]
     fn a_wide_cell_does_not_lose_characters() {
-        let table = Table::new(&[("a", Align::Left, 1), ("b", Align::Right, 1)]);
+        let table = TextTable::new(&[("a", Align::Left, 1), ("b", Align::Right, 1)]);
         assert_eq!(table.row(&["longer".into(), "2".into()]), "longer  2");
     }
 }

@@ -21,8 +21,8 @@ pub enum OpenError {
     /// only as shards that were opened together ([`Engine::sharded`](crate::Engine::sharded)); one
     /// engine serves it with any number of threads.
     #[error(
-        "{at} is in use: choose another port (0: any), or end the program that uses it; to serve one \
-         port with several engines, open them together with `Engine::sharded`, or accept from \
+        "{at} is in use: choose another port (0: any), or end the program that uses it; to serve \
+         one port with several engines, open them together with `Engine::sharded`, or accept from \
          more threads with clones of one `Server`"
     )]
     InUse {

@@ -63,12 +63,16 @@
 //! # Guarantees
 //! | guarantee | see |
 //! |---|---|
-//! | A call ends with a response or a typed error by its deadline (10 s by default). | [`CallError`], [`CallOptions`] |
-//! | Over UDP the deadline travels with the call: servers see the remaining time, skip expired requests, and pass the deadline on to the calls they make. | [`Request::remaining`], [`Request::client`] |
-//! | A request is executed at most once, unless the call is marked idempotent. The profiles of the kernel module and of the paper do not guarantee this. | [`CallOptions::idempotent`], [`Config::linux`] |
+//! | A call ends with a response or a typed error by its deadline (10 s by default). |
+//! [`CallError`], [`CallOptions`] | | Over UDP the deadline travels with the call: servers see the
+//! remaining time, skip expired requests, and pass the deadline on to the calls they make. |
+//! [`Request::remaining`], [`Request::client`] | | A request is executed at most once, unless the
+//! call is marked idempotent. The profiles of the kernel module and of the paper do not guarantee
+//! this. | [`CallOptions::idempotent`], [`Config::linux`] |
 //! | Dropping a call cancels it, also at the server. | [`Call`], [`Request::cancelled`] |
-//! | Overload is refused with a typed error instead of being queued without bound. | [`Client::ready`], [`Request::reply_async`] |
-//! | Input from a peer cannot cause a panic, or use more memory than the limits allow. | [`Config`] |
+//! | Overload is refused with a typed error instead of being queued without bound. |
+//! [`Client::ready`], [`Request::reply_async`] | | Input from a peer cannot cause a panic, or use
+//! more memory than the limits allow. | [`Config`] |
 //!
 //! # Not guaranteed
 //! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
@@ -120,10 +124,11 @@ pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
 
-/// The README's programs in Rust are compiled as they stand there.
+/// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/guide/service.md")]
+struct Pages;
 
 /// Handles can be sent to other threads and shared between them.
 const _: () = {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_tests_are_counted_once_and_parts_of_tests_are_only_named() {
+    fn skipped_tests_count_once_and_parts_are_only_named() {
         let text = "test\tit-0a1b\tpcap::fields_agree\ttshark\n\
                     test\tit-0a1b\tpcap::fields_agree\ttshark\n\
                     part\tit-0a1b\tthreads\tvalgrind\n\

@@ -9,10 +9,9 @@ use super::Finding;
 const MANY: usize = 3;
 
 /// Names that several modules share on purpose.
-const SHARED: [(&str, &str); 3] = [
+const SHARED: [(&str, &str); 2] = [
     ("Args", "each command of the program has its own; clap's convention"),
     ("Config", "the public options of a crate or a part, always qualified by its module"),
-    ("State", "the private state of a rule, in the folder of that rule"),
 ];
 
 /// Most names that may be shared.

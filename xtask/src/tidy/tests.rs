@@ -129,7 +129,7 @@ fn clocks_and_hash_maps_are_found_where_results_must_repeat() {
 }
 
 #[test]
-fn arrows_between_crates_are_checked_in_every_kind_of_dependency() {
+fn arrows_between_crates_hold_in_every_kind_of_dependency() {
     let manifest = |name: &str, rest: &str| {
         format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{rest}")
     };

@@ -190,7 +190,7 @@ pub(super) fn check_test_names(text: &str, findings: &mut super::Findings<'_>) {
         if let Some(name) = code.strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
             if test && name.0.len() > MAX_TEST_NAME {
                 let advice = format!(
-                    "a test's name of {} characters, at most {MAX_TEST_NAME}: say the claim shorter",
+                    "a test's name of {} characters, at most {MAX_TEST_NAME}: shorten the claim",
                     name.0.len()
                 );
                 findings.add(line, advice);

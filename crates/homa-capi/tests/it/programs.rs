@@ -127,8 +127,8 @@ fn the_echo_server_and_client_understand_each_other() {
 }
 
 #[test]
-fn the_readme_program_in_c_runs_as_printed() {
-    let page = std::fs::read_to_string(here().join("../../README.md")).unwrap();
+fn the_guides_program_in_c_runs_as_printed() {
+    let page = std::fs::read_to_string(here().join("../../docs/guide/c.md")).unwrap();
     let blocks: Vec<&str> = page.split("```c\n").skip(1).collect();
     assert!(!blocks.is_empty());
     for block in blocks {

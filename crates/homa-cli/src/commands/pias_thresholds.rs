@@ -6,7 +6,7 @@ use homa_workload::units::Quantity;
 use serde::Serialize;
 
 use crate::failure::{Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 use crate::values;
 
 /// Arguments of `homa pias-thresholds`.
@@ -106,7 +106,7 @@ fn print(found: &PiasReport) {
     let PiasReport { workload, load, levels, .. } = found;
     line(format!("{workload} at {:.0} % load, {levels} levels", load * 100.0));
     let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         right("level", 5),
         right("up to bytes", 11),
         right("packets", 9),

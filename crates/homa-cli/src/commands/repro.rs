@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::sweep::{show, threads};
 use super::work::{Work, say_when_ended, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 
 /// Arguments of `homa repro`.
 #[derive(Debug, clap::Args)]
@@ -122,7 +122,8 @@ fn list(plans: &[ReproPlan], format: Format) -> Outcome {
             json(&listed.collect::<Vec<_>>())?;
         }
         Format::Table => {
-            let table = Table::new(&[("id", Align::Left, 16), ("what it shows", Align::Left, 40)]);
+            let table =
+                TextTable::new(&[("id", Align::Left, 16), ("what it shows", Align::Left, 40)]);
             line(table.head());
             for plan in plans {
                 line(table.row(&[plan.id.clone(), plan.title.clone()]));
@@ -161,7 +162,7 @@ fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
     }
     let right = |title| (title, Align::Right, 9);
     let counts = ["within", "outside", "undecided", "reported"].map(right);
-    let table = Table::new(&[&[("paper", Align::Left, 12)], &counts[..]].concat());
+    let table = TextTable::new(&[&[("paper", Align::Left, 12)], &counts[..]].concat());
     line(table.head());
     for paper in papers {
         let counts = [paper.within, paper.outside, paper.undecided, paper.reported];
@@ -249,7 +250,7 @@ fn print(reproduction: &Reproduction) {
         ("verdict", Align::Left, 9),
     ];
     columns.extend(others.iter().map(|name| right(*name, 9)));
-    let table = Table::new(&columns);
+    let table = TextTable::new(&columns);
     line(table.head());
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.3}"));
     for check in &reproduction.checks {

@@ -4,7 +4,7 @@ use homa_sim::scheme::{SCHEMES, Scheme};
 use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 
 /// Arguments of `homa schemes`.
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Outcome {
             let columns = titles.iter().enumerate();
             let columns =
                 columns.map(|(at, title)| (*title, Align::Left, longest(at).unwrap_or(0)));
-            let table = Table::new(&columns.collect::<Vec<_>>());
+            let table = TextTable::new(&columns.collect::<Vec<_>>());
             line(table.head());
             cells.iter().for_each(|row| line(table.row(row)));
         }

@@ -13,7 +13,7 @@ use homa_sim::swarm::{Scenario, SwarmReport, swarm, swarm_of};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::output::{Align, Format, Progress, Table, json, line};
+use crate::output::{Align, Format, Progress, TextTable, json, line};
 
 /// Violations shown per failing scenario: the first ones tell most.
 const SHOWN: usize = 3;
@@ -228,7 +228,7 @@ fn print_cells(cells: &[Cell]) {
     let row_length = cells.iter().take_while(|cell| cell.state == first.state).count();
     let mut columns = vec![("state", Align::Left, 17)];
     columns.extend(cells[..row_length].iter().map(|cell| (cell.input, Align::Right, 7)));
-    let table = Table::new(&columns);
+    let table = TextTable::new(&columns);
     line(table.head());
     for row in cells.chunks(row_length) {
         let counts = row.iter().map(|cell| match cell.count {

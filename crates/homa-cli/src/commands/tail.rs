@@ -10,7 +10,7 @@ use homa_workload::units::Quantity;
 use serde::Serialize;
 
 use crate::failure::{Failure, Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 use crate::values;
 
 /// Arguments of `homa tail`.
@@ -162,7 +162,7 @@ fn print(found: &TailReport) {
     );
     line("");
     let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         ("round trips", Align::Left, 11),
         right("p50 us", 8),
         right("p99 us", 8),

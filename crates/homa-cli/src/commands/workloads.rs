@@ -4,7 +4,7 @@ use homa_workload::sizes::Workload;
 use serde::Serialize;
 
 use crate::failure::{Hint, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 
 /// Bytes of a message that travel in one full Ethernet frame, in the Homa simulator's framing.
 const ONE_PACKET: u32 = 1442;
@@ -78,7 +78,7 @@ fn figures(workload: &Workload) -> anyhow::Result<Figures> {
 
 fn print(workloads: &[Figures]) {
     let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         ("name", Align::Left, 4),
         ("what it is", Align::Left, 30),
         right("mean B", 9),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::output::{Align, Table, line};
+use crate::output::{Align, TextTable, line};
 
 /// The result, in the shape that scripts rely on.
 #[derive(Clone, Debug, Serialize)]
@@ -105,7 +105,7 @@ impl MicroReport {
             "(homa-blocking sleeps like its rivals; homa-default looks for a while before it does; \
              homa-xdp is homa-inline past the system's network stack)",
         );
-        let table = Table::new(&[
+        let table = TextTable::new(&[
             left("path", 18),
             right("bytes", 7),
             right("p50 us", 8),
@@ -133,7 +133,7 @@ impl MicroReport {
             "(homa-pair: both sides on one core; homa-sharded: two such pairs, a core each, whose \
              servers share an address)",
         );
-        let table = Table::new(&[
+        let table = TextTable::new(&[
             left("transport", 18),
             right("peers", 7),
             right("in progress", 8),
@@ -157,7 +157,7 @@ impl MicroReport {
             return;
         }
         line("\nLarge requests, 4 in progress, 16 B replies");
-        let table = Table::new(&[
+        let table = TextTable::new(&[
             left("transport", 18),
             right("bytes", 7),
             right("MB/s", 8),

@@ -160,7 +160,7 @@ fn doctor_says_for_each_probe_what_follows() {
 }
 
 #[test]
-fn doctor_says_which_link_leads_to_a_peer_and_that_loopback_has_no_rate() {
+fn doctor_names_the_link_to_a_peer_and_no_rate_of_loopback() {
     let output = homa(&["doctor", "--peer", "127.0.0.1", "--format", "json"]);
     let links = document(&output)["links"].clone();
     if links.as_array().is_some_and(Vec::is_empty) {

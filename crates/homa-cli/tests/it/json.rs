@@ -63,7 +63,7 @@ fn entries(list: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn the_keys_of_lists_and_probes_are_in_the_reference_and_no_other() {
+fn the_keys_of_lists_and_probes_are_those_of_the_reference() {
     check("## homa workloads", &entries(&printed(&["workloads"])));
     check("## homa schemes", &entries(&printed(&["schemes"])));
     check("## homa pias-thresholds", &entries(&printed(&["pias-thresholds", "w4", "imc10"])));
@@ -91,7 +91,7 @@ fn the_keys_of_headroom_are_in_the_reference_and_no_other() {
 }
 
 #[test]
-fn the_keys_of_thresholds_and_tails_are_in_the_reference_and_no_other() {
+fn the_keys_of_thresholds_and_tails_are_in_the_reference() {
     let thresholds =
         |buffer| printed(&["pfc", "thresholds", "--link", "10Gbps", "--buffer", buffer]);
     check("## homa pfc thresholds", &[thresholds("1MB"), thresholds("1kB")]);
@@ -145,8 +145,8 @@ fn bench(arguments: &[&str]) -> Option<Value> {
     rack(&homa(&[&["bench", "--anyway"], arguments, &["--format", "json"]].concat()))
 }
 
-/// Documents of every way to run a bench, as far as this machine lets it: on the rack, workflows, an
-/// incast, simulated, against a server.
+/// Documents of every way to run a bench, as far as this machine lets it: on the rack, workflows,
+/// an incast, simulated, against a server.
 struct Benches {
     rack: Option<Value>,
     workflows: Option<Value>,
@@ -235,7 +235,7 @@ fn check_micro() {
 }
 
 #[test]
-fn the_keys_of_a_phantom_queue_are_in_the_reference_and_no_other() {
+fn the_keys_of_a_phantom_queue_are_those_of_the_reference() {
     // In a separate network namespace, so that no traffic of this machine is counted.
     let queue = ["hull", "attach", "lo", "--drain", "1Gbps", "--for", "50ms", "--format", "json"];
     let program = env!("CARGO_BIN_EXE_homa");

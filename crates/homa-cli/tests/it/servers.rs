@@ -26,7 +26,7 @@ fn a_call_brings_back_what_the_server_echoes() {
 }
 
 #[test]
-fn where_af_xdp_cannot_be_used_auto_says_so_once_and_xdp_what_to_do() {
+fn without_af_xdp_auto_says_so_once_and_xdp_what_to_do() {
     // Loopback is not an Ethernet interface.
     let server = Server::start(&["--echo", "--driver", "auto"]);
     let call = homa(&["call", &server.address, "--count", "3", "--driver", "auto"]);
@@ -72,7 +72,7 @@ fn load_is_offered_at_a_rate_or_by_a_number_of_callers() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_asked_ever_more_seldom_and_said_to_be_gone_once() {
+fn a_server_that_is_gone_is_asked_less_often_and_named_once() {
     let server = Server::start(&["--echo"]);
     let address = server.address.clone();
     server.terminate();
@@ -123,7 +123,7 @@ fn bench_peer_loads_a_server_and_loses_nothing() {
 }
 
 #[test]
-fn bench_peer_prints_a_line_that_repeats_it_and_no_time_of_a_rack() {
+fn bench_peer_prints_a_line_that_repeats_it() {
     let server = Server::start(&["--echo"]);
     let shown = |arguments: &[&str]| {
         let output = homa(arguments);

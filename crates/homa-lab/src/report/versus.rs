@@ -127,7 +127,8 @@ pub(super) fn draw(
         range: Some([low, high]),
         ticks: Vec::new(),
     };
-    let figure = Figure { varied, x: view.x, facets: &facets, title: quantity.title(), y, names };
+    let figure =
+        VersusFigure { varied, x: view.x, facets: &facets, title: quantity.title(), y, names };
     drawn.charts = figure.charts(&samples);
     Some(drawn)
 }
@@ -179,7 +180,7 @@ pub(super) fn levels(runs: &[Run], varied: &Varied, x: usize) -> Vec<Chart> {
     let title = "Use of priority levels".to_owned();
     let used: Vec<Sample> =
         samples.into_iter().filter(|sample| sample.measured.value > 0.0).collect();
-    Figure { varied, x, facets: &facets, title, y, names }.charts(&used)
+    VersusFigure { varied, x, facets: &facets, title, y, names }.charts(&used)
 }
 
 /// The least and the largest value.
@@ -189,7 +190,7 @@ fn ends<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<(f64, f64)> {
 }
 
 /// Charts of one quantity with the same axes and the same curves.
-struct Figure<'a> {
+struct VersusFigure<'a> {
     varied: &'a Varied,
     x: usize,
     facets: &'a [usize],
@@ -198,7 +199,7 @@ struct Figure<'a> {
     names: Vec<String>,
 }
 
-impl Figure<'_> {
+impl VersusFigure<'_> {
     fn charts(&self, samples: &[Sample]) -> Vec<Chart> {
         let mut by_facet: BTreeMap<&[usize], Vec<&Sample>> = BTreeMap::new();
         for sample in samples {

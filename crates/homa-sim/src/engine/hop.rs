@@ -11,7 +11,7 @@ use crate::transport::{Label, PacketMeta, Transport};
 use super::agenda::{NetEvent, Ticket};
 use super::fault::{DirectedLink, Fault, PacketFate};
 use super::net::{Net, Service};
-use super::probe::{AtPort, Backlog, LossCause, Probe};
+use super::probe::{AtPort, LossCause, PortBacklog, Probe};
 use super::world::World;
 
 impl<W: World> Net<W> {
@@ -226,7 +226,7 @@ impl<W: World> Net<W> {
         let there = at_port(port, port_index, slot, frames);
         if !port.is_busy(self.now) {
             self.queues[port_index as usize].departs(&mut frames[slot as usize], self.now);
-            self.probe.enqueued(self.now, &there, &Backlog::default());
+            self.probe.enqueued(self.now, &there, &PortBacklog::default());
             self.probe.departed(self.now, &there);
             if self.config.cut_through {
                 self.services[port_index as usize] = Service::of(port, slot, &there);
@@ -373,13 +373,13 @@ impl<W: World> Net<W> {
     }
 
     /// The queue that a frame finds at a switch's port.
-    pub fn backlog(&self, port_index: u32) -> Backlog {
+    pub fn backlog(&self, port_index: u32) -> PortBacklog {
         let port = &self.ports[port_index as usize];
         let in_service = self.in_service(port_index);
         // After a change of rate, the estimate may exceed the frame; cap it.
         let residual =
             |service: Service| port.residual(self.now, service.mbps).min(u32::from(service.bytes));
-        Backlog {
+        PortBacklog {
             queued_bytes: u64::from(port.queued()),
             residual_bytes: in_service.map_or(0, residual),
             in_service_priority: in_service.map_or(0, |service| service.priority),

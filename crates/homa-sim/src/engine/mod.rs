@@ -32,7 +32,7 @@ pub(crate) use cioq::earliest_pause;
 pub use cioq::{MOST_LINKS, PauseReport, StuckLevels};
 pub use event_queue::EventQueue;
 pub use fault::{DirectedLink, Fault, LinkChange, NoFaults, PacketFate, RandomFaults, Script};
-pub use probe::{AtPort, Backlog, LossCause, Probe};
+pub use probe::{AtPort, LossCause, PortBacklog, Probe};
 pub use wheel::Wheel;
 pub use world::{PacketOf, TagOf, World};
 

@@ -44,7 +44,7 @@ pub struct AtPort {
 
 /// The queue that a frame finds when it arrives at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
+pub struct PortBacklog {
     /// Wire bytes that wait, of all priorities.
     pub queued_bytes: u64,
     /// Wire bytes of the frame in service that have not left yet.
@@ -84,7 +84,7 @@ pub trait Probe<T: Transport> {
 
     /// A packet arrives at a switch's output port, before it is queued.
     #[inline]
-    fn enqueued(&mut self, _now: SimTime, _frame: &AtPort, _backlog: &Backlog) {}
+    fn enqueued(&mut self, _now: SimTime, _frame: &AtPort, _backlog: &PortBacklog) {}
 
     /// A packet's first bit leaves a switch's output port.
     #[inline]
@@ -191,7 +191,7 @@ macro_rules! forwarded {
             );
             event(now: SimTime, host: HostId, event: &Event);
             transmitted(now: SimTime, host: HostId, slot: u32, packet: &T::Packet, label: &Label);
-            enqueued(now: SimTime, frame: &AtPort, backlog: &Backlog);
+            enqueued(now: SimTime, frame: &AtPort, backlog: &PortBacklog);
             departed(at: SimTime, frame: &AtPort);
             interrupted(now: SimTime, frame: &AtPort);
             resumed(now: SimTime, frame: &AtPort);

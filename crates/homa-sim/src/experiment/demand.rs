@@ -252,12 +252,9 @@ impl Demand {
     }
 
     /// The same demand with a list instead of its traffic, to measure idle times.
-    pub fn replaced_by(
-        &self,
-        arrivals: Vec<ScheduledMessage>,
-        response_bytes: Option<u32>,
-    ) -> Self {
-        let kind = Kind::List { arrivals, response_bytes, request_bytes: self.request_bytes() };
+    pub fn replaced_by(&self, arrivals: Vec<ScheduledMessage>, response: Option<u32>) -> Self {
+        let (response_bytes, request_bytes) = (response, self.request_bytes());
+        let kind = Kind::List { arrivals, response_bytes, request_bytes };
         Self { kind, ..self.clone() }
     }
 

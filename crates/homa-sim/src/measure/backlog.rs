@@ -19,7 +19,7 @@
 
 use homa_workload::sizes::SizeDistribution;
 
-use crate::scenario::outcome::Backlog;
+use crate::scenario::outcome::BacklogOutcome;
 use crate::time::SimDuration;
 
 /// Share of the offered bytes that may accumulate.
@@ -78,7 +78,7 @@ impl BacklogSeries {
         interval: SimDuration,
         entered_bytes: u64,
         needs_seconds: Option<f64>,
-    ) -> Backlog {
+    ) -> BacklogOutcome {
         let quarter = |n: usize| {
             let len = self.bytes.len();
             let part = &self.bytes[n * len / 4..(n + 1) * len / 4];
@@ -91,7 +91,7 @@ impl BacklogSeries {
         let steady = q4 - q3 > STEADY * (q3 - q2);
         let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
         let reliable = needs_seconds.is_some_and(|needs| spans >= needs);
-        Backlog {
+        BacklogOutcome {
             interval_seconds: interval.0 as f64 / 1e12,
             diverges: grows && (steady || reliable && growth > PLAIN_GROWTH),
             growth,
@@ -107,11 +107,11 @@ mod tests {
     use super::*;
     use homa_workload::sizes::Workload;
 
-    fn judged(backlog: impl Fn(u64) -> u64) -> Backlog {
+    fn judged(backlog: impl Fn(u64) -> u64) -> BacklogOutcome {
         judged_by(backlog, 0.4)
     }
 
-    fn judged_by(backlog: impl Fn(u64) -> u64, needs_seconds: f64) -> Backlog {
+    fn judged_by(backlog: impl Fn(u64) -> u64, needs_seconds: f64) -> BacklogOutcome {
         let mut series = BacklogSeries::default();
         for n in 0..400 {
             series.record(backlog(n), 1);
@@ -143,7 +143,8 @@ mod tests {
         let growing = judged(|n| 5_000_000 + 20_000 * n);
         assert_eq!(growing.is_sustained(), Some(false));
         assert_eq!(judged(|_| 5_000_000).is_sustained(), Some(true));
-        let asked = |needs_seconds| Backlog { needs_seconds, ..growing.clone() }.is_sustained();
+        let asked =
+            |needs_seconds| BacklogOutcome { needs_seconds, ..growing.clone() }.is_sustained();
         assert_eq!((asked(Some(0.41)), asked(None)), (None, None));
         // The runs of Homa's Figure 12 last 9 s for W5 and 220 ms for W2.
         let needs = |name, load, per_second| {

@@ -15,7 +15,7 @@
 
 use homa_proto::{Event, MessageKind, Rate, Receipt, Submit, SubmitError, Submitted};
 
-use crate::engine::{AtPort, Backlog, Probe};
+use crate::engine::{AtPort, PortBacklog, Probe};
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::transport::Numbered;
@@ -290,7 +290,7 @@ impl<T: Transport> Probe<T> for Journeys {
         *self.flight(slot) = flight;
     }
 
-    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
+    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &PortBacklog) {
         let rate = self.rates[frame.port.0 as usize];
         let lower = backlog.in_service_priority < frame.priority;
         let residual = if lower { rate.serialisation(backlog.residual_bytes).0 } else { 0 };

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use crate::engine::{AtPort, Backlog, Probe};
+use crate::engine::{AtPort, PortBacklog, Probe};
 use crate::scenario::outcome::{QueueLength, Queues};
 use crate::time::SimTime;
 use crate::topology::{PortId, Tier};
@@ -58,7 +58,7 @@ const CELL: u64 = 64;
 const RECEIVERS: usize = Tier::ALL.len();
 
 impl TierQueues {
-    fn on_arrival(&mut self, backlog: &Backlog) {
+    fn on_arrival(&mut self, backlog: &PortBacklog) {
         let with_residual = backlog.queued_bytes + u64::from(backlog.residual_bytes);
         self.frames += 1;
         self.queued += backlog.queued_bytes;
@@ -195,7 +195,7 @@ impl QueueProbe {
 
 impl<T: Transport> Probe<T> for QueueProbe {
     #[inline]
-    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
+    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &PortBacklog) {
         if !self.queues {
             return;
         }
@@ -251,7 +251,7 @@ mod tests {
 
     fn enqueue(probe: &mut QueueProbe, now: u64, slot: u32, (queued, residual): (u64, u32)) {
         let backlog =
-            Backlog { queued_bytes: queued, residual_bytes: residual, in_service_priority: 0 };
+            PortBacklog { queued_bytes: queued, residual_bytes: residual, in_service_priority: 0 };
         Probe::<Homa>::enqueued(probe, SimTime(now), &frame(slot, 3), &backlog);
     }
 

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn open_levels_leave_by_bytes_left_and_control_packets_before_data() {
+    fn open_levels_leave_by_bytes_left_and_control_before_data() {
         let mut card = Card::default();
         let mut hold = |name, priority, content| {
             card.hold(name, Label { priority, ..Label::new(HostId(1), 1_000) }, content);

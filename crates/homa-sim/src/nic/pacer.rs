@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eighth_of_the_echoes_associates_a_flow_for_ten_milliseconds() {
+    fn an_eighth_of_the_echoes_associates_a_flow_for_ten_ms() {
         let mut pacer = pacer(TESTBED);
         let now = Time(5_000_000);
         let flows = 4_000;

@@ -45,7 +45,7 @@ struct MeanBacklog {
 }
 
 impl<T: Transport> Probe<T> for MeanBacklog {
-    fn enqueued(&mut self, now: SimTime, _: &AtPort, backlog: &crate::engine::Backlog) {
+    fn enqueued(&mut self, now: SimTime, _: &AtPort, backlog: &crate::engine::PortBacklog) {
         if now.0 > 50_000_000_000 {
             self.frames += 1;
             self.bytes += backlog.queued_bytes;

@@ -68,7 +68,7 @@ pub struct ScenarioOutcome {
     /// The load in different units, and the load that was realised.
     pub loads: Loads,
     /// Incomplete messages over time.
-    pub backlog: Backlog,
+    pub backlog: BacklogOutcome,
     /// Lost frames by cause, and refused packets.
     pub drops: Drops,
     /// Causes of delay of messages near p99, if measured.
@@ -315,7 +315,7 @@ pub struct Loads {
 
 /// Incomplete messages, sampled while traffic lasted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Backlog {
+pub struct BacklogOutcome {
     /// Time between samples, seconds.
     pub interval_seconds: f64,
     /// Bytes of submitted messages that had not been delivered, all hosts.
@@ -332,7 +332,7 @@ pub struct Backlog {
     pub needs_seconds: Option<f64>,
 }
 
-impl Backlog {
+impl BacklogOutcome {
     /// Whether the load is sustained. `None` if traffic was too short to tell, or if it is a list
     /// or a closed loop.
     pub fn is_sustained(&self) -> Option<bool> {

@@ -6,7 +6,7 @@
 use homa_proto::{Rate, Receipt};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{AtPort, Backlog, LossCause, Probe};
+use crate::engine::{AtPort, LossCause, PortBacklog, Probe};
 use crate::time::SimTime;
 use crate::topology::{HostId, PortId};
 use crate::transport::{Label, Transport};
@@ -193,7 +193,7 @@ impl<T: Transport, L: TraceListener> Probe<T> for Recorder<L> {
         });
     }
 
-    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &Backlog) {
+    fn enqueued(&mut self, now: SimTime, frame: &AtPort, backlog: &PortBacklog) {
         self.0.on_event(&TraceEvent::Enqueued {
             at_ps: now.0,
             slot: frame.slot,

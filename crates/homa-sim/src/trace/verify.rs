@@ -1,5 +1,4 @@
-//! Checks that the events of a run obey physics. It uses only the wiring and the abilities of the
-//! switches: cut-through, preemption and buffer sizes.
+//! Checks that the events of a run obey physics, from the wiring and the abilities of the switches.
 //!
 //! * Time: events come in order of time; only a departure may be reported late.
 //! * Conservation: a packet is sent once and ends once. It is delivered to the host it was sent to,

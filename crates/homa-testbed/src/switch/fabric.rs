@@ -1,11 +1,12 @@
 //! The switches of a rack, without a clock: uplinks that serialise, output ports that queue.
 //!
 //! Store and forward. A host's frame reaches its switch when its last bit has left the uplink.
-//! homa-sim's [`PathChooser`] chooses the path at every switch; output ports are homa-sim's [`SoftwarePort`] with
-//! its marking queues. A frame is delivered when its last bit has left the downlink. Every time is
-//! computed from the time at which a frame was handed to its uplink, never from the time at which
-//! the caller looked, so that lateness does not accumulate. Faults (loss, duplication) happen at
-//! the first switch; links change their rate, or fail, at the requested times.
+//! homa-sim's [`PathChooser`] chooses the path at every switch; output ports are homa-sim's
+//! [`SoftwarePort`] with its marking queues. A frame is delivered when its last bit has left the
+//! downlink. Every time is computed from the time at which a frame was handed to its uplink, never
+//! from the time at which the caller looked, so that lateness does not accumulate. Faults (loss,
+//! duplication) happen at the first switch; links change their rate, or fail, at the requested
+//! times.
 //!
 //! Invariants: an uplink delivers in order and carries one frame at a time; events happen in the
 //! order of their ideal times. Left out: learning and flooding, because the rack knows the port of

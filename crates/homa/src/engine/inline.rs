@@ -3,9 +3,8 @@
 //! It has the shape of an event loop: submit calls and replies, [`Engine::poll`], and take
 //! completions. Submitting only queues; packets leave in `poll`, so messages that are submitted
 //! together travel together. If you stop polling, the transport stops, including grants,
-//! retransmissions, and acknowledgements. Completions that are not taken also stop it: beyond a
-//! limit, no more packets are read. Requests that are left over from an earlier turn are served in
-//! turns of their clients' hosts, so a host with many requests does not delay the others.
+//! retransmissions, and acknowledgements; too many untaken completions also stop it. Requests that
+//! are left from an earlier turn are served in turns of their clients' hosts.
 //!
 //! ```
 //! use homa::inline::{Completion, Engine, Wait};

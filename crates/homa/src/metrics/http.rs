@@ -56,8 +56,8 @@ impl Exporter {
         Self::bind(engine, (Ipv4Addr::LOCALHOST, port).into())
     }
 
-    /// Listens at a TCP address. Any client that can reach it can read the metrics, so choose one of an internal
-    /// network.
+    /// Listens at a TCP address. Any client that can reach it can read the metrics, so choose one
+    /// of an internal network.
     pub fn bind(engine: &Engine, at: SocketAddr) -> io::Result<Self> {
         Self::on(engine, TcpListener::bind(at)?)
     }

@@ -13,7 +13,7 @@ use super::results::report::broken;
 use super::rows::Rows;
 use super::units::{by_name, time};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Align, Table};
+use crate::output::{Align, TextTable};
 
 /// Bytes of a request and of a response, as in the measurements of the Homa paper.
 const REQUEST: u32 = 100;
@@ -103,8 +103,8 @@ impl Rows for Incast {
         broken(row.transport, (row.offered, row.errors), Some((row.started, row.executed)))
     }
 
-    fn table(&self) -> Table {
-        Table::new(&[
+    fn table(&self) -> TextTable {
+        TextTable::new(&[
             ("transport", Align::Left, 20),
             ("goodput Mbit/s", Align::Right, 8),
             ("p50", Align::Right, 8),

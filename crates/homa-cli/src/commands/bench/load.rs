@@ -22,7 +22,7 @@ use super::trial::{self, Trial};
 use super::units::rate;
 use super::{incast, measure, twin, workflow};
 use crate::failure::{Failure, Hint, Outcome};
-use crate::output::{Format, Table};
+use crate::output::{Format, TextTable};
 
 const CHART_HINT: &str = "choose another --chart file";
 /// The chart's file if none is named.
@@ -155,7 +155,7 @@ impl Rows for Loaded {
         row.broken()
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> TextTable {
         table::loaded(self.short.len())
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::marking::PlannedRow;
 use super::results::report::Judged;
 use crate::failure::Failure;
-use crate::output::Table;
+use crate::output::TextTable;
 
 /// A pattern of load at one link rate.
 pub trait Rows {
@@ -34,7 +34,7 @@ pub trait Rows {
     fn broken(&self, row: &Self::Row) -> Vec<String>;
 
     /// The columns for people; the first one is the transport's.
-    fn table(&self) -> Table;
+    fn table(&self) -> TextTable;
 
     /// The offered load, above the table.
     fn offered(&self) -> String;

@@ -21,7 +21,7 @@ use super::rows::Rows;
 use super::units::{by_name, time};
 
 use crate::failure::{Failure, Hint, Outcome};
-use crate::output::{Align, Table};
+use crate::output::{Align, TextTable};
 
 /// Bytes of a request.
 const REQUEST: u32 = 100;
@@ -165,8 +165,8 @@ impl Rows for Workflows {
         broken(row.transport, (self.rpcs(), row.errors), Some((row.started, row.executed)))
     }
 
-    fn table(&self) -> Table {
-        Table::new(&[
+    fn table(&self) -> TextTable {
+        TextTable::new(&[
             ("partition-aggregate", Align::Left, 22),
             ("p50", Align::Right, 8),
             ("p99", Align::Right, 8),

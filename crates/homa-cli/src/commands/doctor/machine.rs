@@ -11,21 +11,21 @@ use nix::sys::prctl::{get_timerslack, set_timerslack};
 use crate::commands::bench;
 use crate::{cores, values};
 
-use super::{Check, Status, setting, sockets};
+use super::{DoctorCheck, Status, setting, sockets};
 
 /// Cores that this process may use.
-pub fn cores() -> Check {
+pub fn cores() -> DoctorCheck {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let found = format!("{cores} for this process");
     match cores {
-        1 => Check::new(
+        1 => DoctorCheck::new(
             "cores",
             Status::Limited,
             found,
             "client and server share a core: `bench` runs, its latencies mean little",
         )
         .remedy("use a machine, or a container limit, with two cores or more"),
-        _ => Check::new(
+        _ => DoctorCheck::new(
             "cores",
             Status::Ok,
             found,
@@ -35,7 +35,7 @@ pub fn cores() -> Check {
 }
 
 /// The clock behind every time stamp.
-pub fn clock() -> Check {
+pub fn clock() -> DoctorCheck {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = setting(path).unwrap_or_else(|| "unknown".into());
     let calls = 20_000u32;
@@ -46,8 +46,10 @@ pub fn clock() -> Check {
     let each = start.elapsed().as_nanos() / u128::from(calls);
     let found = format!("{source}, {each} ns per reading");
     match each {
-        0..200 => Check::new("clock", Status::Ok, found, "reading the time costs next to nothing"),
-        _ => Check::new(
+        0..200 => {
+            DoctorCheck::new("clock", Status::Ok, found, "reading the time costs next to nothing")
+        }
+        _ => DoctorCheck::new(
             "clock",
             Status::Limited,
             found,
@@ -58,7 +60,7 @@ pub fn clock() -> Check {
 }
 
 /// How late a sleep of 50 us ends.
-pub fn timers() -> Check {
+pub fn timers() -> DoctorCheck {
     let slack = get_timerslack().unwrap_or(50_000);
     let usual = overshoot();
     let _ = set_timerslack(1);
@@ -72,8 +74,8 @@ pub fn timers() -> Check {
     let consequence = "Homa does not change the slack: if a paced packet waits for more than 100 \
                        us, or if `spin` is 0, it leaves as late as this";
     match usual.as_micros() {
-        0..100 => Check::new("timers", Status::Ok, found, consequence),
-        _ => Check::new("timers", Status::Limited, found, consequence)
+        0..100 => DoctorCheck::new("timers", Status::Ok, found, consequence),
+        _ => DoctorCheck::new("timers", Status::Limited, found, consequence)
             .remedy("use an inline engine that polls, or a kernel with high-resolution timers"),
     }
 }
@@ -93,19 +95,19 @@ fn overshoot() -> Duration {
 }
 
 /// How long a thread that sleeps in the kernel needs to be woken from another core.
-pub fn wake_up() -> Check {
+pub fn wake_up() -> DoctorCheck {
     let us = match wake_up_time() {
         Ok(median) => median.as_nanos() as f64 / 1e3,
         Err(error) => {
-            return Check::new("wake-up", Status::Limited, error.to_string(), "not measured")
+            return DoctorCheck::new("wake-up", Status::Limited, error.to_string(), "not measured")
                 .remedy("allow Unix sockets and threads in the sandbox");
         }
     };
     let found = format!("{us:.0} us from a thread to one that sleeps on another core (median)");
     let consequence = "a blocking call pays this at the server and again at the client";
     match us {
-        0.0..25.0 => Check::new("wake-up", Status::Ok, found, consequence),
-        _ => Check::new("wake-up", Status::Limited, found, consequence).remedy(
+        0.0..25.0 => DoctorCheck::new("wake-up", Status::Ok, found, consequence),
+        _ => DoctorCheck::new("wake-up", Status::Limited, found, consequence).remedy(
             "idle cores are slow to return: use an inline engine that polls, or boot with \
              idle=poll (bare metal: limit C-states)",
         ),
@@ -143,7 +145,7 @@ fn wake_up_time() -> io::Result<Duration> {
 }
 
 /// Networks of one's own, which `bench` builds its rack in. Moves the process into one.
-pub fn namespaces() -> Vec<Check> {
+pub fn namespaces() -> Vec<DoctorCheck> {
     let name = "namespaces";
     // In a user namespace it seems to have all.
     let missing = missing_xdp_capabilities();
@@ -152,7 +154,7 @@ pub fn namespaces() -> Vec<Check> {
         Err(error) => {
             let consequence = "`bench` simulates its rows and says so";
             return vec![
-                Check::new(name, Status::Missing, "refused by the kernel", consequence)
+                DoctorCheck::new(name, Status::Missing, "refused by the kernel", consequence)
                     .remedy(error.to_string()),
                 sockets::xdp(&missing, None),
             ];
@@ -163,17 +165,17 @@ pub fn namespaces() -> Vec<Check> {
         false => "granted to root",
     };
     let consequence = "`bench` can build hosts with real kernel TCP inside this machine";
-    let mut checks = vec![Check::new(name, Status::Ok, found, consequence)];
+    let mut checks = vec![DoctorCheck::new(name, Status::Ok, found, consequence)];
     match VethPair::new(&inside, 1500) {
         Ok(pair) => {
             let consequence = "`bench --micro` can run";
-            checks.push(Check::new("veth", Status::Ok, "made a pair", consequence));
+            checks.push(DoctorCheck::new("veth", Status::Ok, "made a pair", consequence));
             let end = (!inside.by_user_namespace()).then_some(&pair.ends[0]);
             checks.push(sockets::xdp(&missing, end));
         }
         Err(error) => {
             let consequence = "`bench --micro` cannot run";
-            let check = Check::new("veth", Status::Missing, "no pair", consequence);
+            let check = DoctorCheck::new("veth", Status::Missing, "no pair", consequence);
             checks.extend([check.remedy(error.to_string()), sockets::xdp(&missing, None)]);
         }
     }
@@ -183,12 +185,12 @@ pub fn namespaces() -> Vec<Check> {
 
 /// The rack of `bench` at the fastest link rate that this machine keeps up with now, by the same
 /// trials as `bench` itself.
-fn rack(inside: &Isolation) -> Check {
+fn rack(inside: &Isolation) -> DoctorCheck {
     let simulates = "`bench` simulates its rows and says so";
     let (trials, chosen) = match bench::find(&bench::Args::defaults(), inside) {
         Ok(found) => found,
         Err(failure) => {
-            return Check::new("rack", Status::Missing, "cannot be built", simulates)
+            return DoctorCheck::new("rack", Status::Missing, "cannot be built", simulates)
                 .remedy(failure.to_string());
         }
     };
@@ -198,9 +200,9 @@ fn rack(inside: &Isolation) -> Check {
         Some(link) => {
             let rate = values::show_rate(link);
             let consequence = format!("`bench` measures over links of {rate}");
-            Check::new("rack", Status::Ok, found, consequence)
+            DoctorCheck::new("rack", Status::Ok, found, consequence)
         }
-        None => Check::new("rack", Status::Limited, found, simulates).remedy(
+        None => DoctorCheck::new("rack", Status::Limited, found, simulates).remedy(
             "end what else runs on this machine (`top` shows it), then try again; on a virtual \
              machine, other guests may take the time (`top`: st)",
         ),

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::failure::{Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 use links::DoctorLink;
 
 /// Arguments of `homa doctor`.
@@ -54,7 +54,7 @@ impl Status {
 
 /// One probe's result.
 #[derive(Clone, Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     name: &'static str,
     status: Status,
     /// The finding, with units.
@@ -66,7 +66,7 @@ struct Check {
     remedy: Option<String>,
 }
 
-impl Check {
+impl DoctorCheck {
     fn new(
         name: &'static str,
         status: Status,
@@ -84,7 +84,7 @@ impl Check {
 
 #[derive(Serialize)]
 struct DoctorReport {
-    checks: Vec<Check>,
+    checks: Vec<DoctorCheck>,
     links: Vec<DoctorLink>,
 }
 
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn print(report: &DoctorReport) {
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         ("check", Align::Left, 20),
         ("status", Align::Left, 8),
         ("found", Align::Left, 1),
@@ -130,7 +130,7 @@ fn print_links(links: &[DoctorLink]) {
     if links.is_empty() {
         return line("links: the kernel does not say which there are, or no route leads there");
     }
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         ("link", Align::Left, 15),
         ("kind", Align::Left, 10),
         ("rate", Align::Right, 12),

@@ -9,7 +9,7 @@ use homa_testbed::{Namespace, VethPair};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Check, Status, setting};
+use super::{DoctorCheck, Status, setting};
 use crate::commands::driver::{grant_raw, grant_xdp};
 
 /// IP protocol number of Homa (IANA).
@@ -18,7 +18,7 @@ const HOMA: i32 = 146;
 const WANTED_BUFFER: usize = 4 << 20;
 
 /// All of them.
-pub fn all() -> Vec<Check> {
+pub fn all() -> Vec<DoctorCheck> {
     vec![udp(), gso(), gro(), priorities(), receive_buffer(), raw_ip(), congestion_control()]
 }
 
@@ -32,14 +32,16 @@ fn loopback() -> io::Result<(UdpSocket, UdpSocket)> {
 }
 
 /// Plain UDP, without which nothing works.
-fn udp() -> Check {
+fn udp() -> DoctorCheck {
     let tried = loopback().and_then(|(a, b)| {
         a.send(b"probe")?;
         b.recv(&mut [0; 16])
     });
     match tried {
-        Ok(_) => Check::new("udp", Status::Ok, "loopback answers", "Homa's default driver works"),
-        Err(error) => Check::new(
+        Ok(_) => {
+            DoctorCheck::new("udp", Status::Ok, "loopback answers", "Homa's default driver works")
+        }
+        Err(error) => DoctorCheck::new(
             "udp",
             Status::Fatal,
             format!("loopback: {error}"),
@@ -50,7 +52,7 @@ fn udp() -> Check {
 }
 
 /// One system call for a train of datagrams.
-fn gso() -> Check {
+fn gso() -> DoctorCheck {
     let tried = loopback().and_then(|(a, b)| {
         setsockopt(&a, sockopt::UdpGsoSegment, &1000)?;
         a.send(&[1; 3000])?;
@@ -61,13 +63,13 @@ fn gso() -> Check {
         Ok(lengths)
     });
     match tried {
-        Ok([1000, 1000, 1000]) => Check::new(
+        Ok([1000, 1000, 1000]) => DoctorCheck::new(
             "udp gso",
             Status::Ok,
             "3 datagrams from one call",
             "long messages and bursts cost one system call per train",
         ),
-        other => Check::new(
+        other => DoctorCheck::new(
             "udp gso",
             Status::Missing,
             outcome(other.map(|lengths| format!("arrived as {lengths:?} B"))),
@@ -78,7 +80,7 @@ fn gso() -> Check {
 }
 
 /// One system call to receive a train.
-fn gro() -> Check {
+fn gro() -> DoctorCheck {
     let tried = loopback().and_then(|(a, b)| {
         setsockopt(&a, sockopt::UdpGsoSegment, &1000)?;
         setsockopt(&b, sockopt::UdpGroSegment, &true)?;
@@ -86,13 +88,13 @@ fn gro() -> Check {
         b.recv(&mut [0; 8192])
     });
     match tried {
-        Ok(3000) => Check::new(
+        Ok(3000) => DoctorCheck::new(
             "udp gro",
             Status::Ok,
             "3 datagrams in one call",
             "trains are received in one system call",
         ),
-        other => Check::new(
+        other => DoctorCheck::new(
             "udp gro",
             Status::Missing,
             outcome(other.map(|length| format!("the first call brought {length} B of 3000"))),
@@ -103,7 +105,7 @@ fn gro() -> Check {
 }
 
 /// A class per packet, which the switches on the path may honour.
-fn priorities() -> Check {
+fn priorities() -> DoctorCheck {
     let class_selectors = 0..6u8;
     let refused = loopback().map(|(a, _)| {
         class_selectors
@@ -111,13 +113,13 @@ fn priorities() -> Check {
             .find(|&tos| setsockopt(&a, sockopt::Ipv4Tos, &i32::from(tos)).is_err())
     });
     match refused {
-        Ok(None) => Check::new(
+        Ok(None) => DoctorCheck::new(
             "priorities",
             Status::Ok,
             "DSCP CS0-CS5 may be set per packet",
             "Homa marks its levels; whether switches honour them is the operator's choice",
         ),
-        other => Check::new(
+        other => DoctorCheck::new(
             "priorities",
             Status::Missing,
             outcome(other.map(|tos| format!("IP_TOS {tos:?} is refused"))),
@@ -128,7 +130,7 @@ fn priorities() -> Check {
 }
 
 /// Room for packets that arrive while the application is busy.
-fn receive_buffer() -> Check {
+fn receive_buffer() -> DoctorCheck {
     let granted = loopback().and_then(|(a, _)| {
         setsockopt(&a, sockopt::RcvBuf, &WANTED_BUFFER)?;
         // The kernel doubles the value for its own bookkeeping and reports the double.
@@ -137,13 +139,13 @@ fn receive_buffer() -> Check {
     let granted = granted.unwrap_or(0);
     let found = format!("{} kB of the {} kB asked for", granted / 1000, WANTED_BUFFER / 1000);
     match granted >= WANTED_BUFFER {
-        true => Check::new(
+        true => DoctorCheck::new(
             "receive buffer",
             Status::Ok,
             found,
             "bursts of many senders wait in the kernel instead of being lost",
         ),
-        false => Check::new(
+        false => DoctorCheck::new(
             "receive buffer",
             Status::Limited,
             found,
@@ -154,15 +156,15 @@ fn receive_buffer() -> Check {
 }
 
 /// Homa directly over IP, as the kernel module speaks it.
-fn raw_ip() -> Check {
+fn raw_ip() -> DoctorCheck {
     match Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(HOMA))) {
-        Ok(_) => Check::new(
+        Ok(_) => DoctorCheck::new(
             "raw ip 146",
             Status::Ok,
             "may be opened",
             "`--driver raw-ip` reaches hosts that run the Linux kernel module",
         ),
-        Err(error) => Check::new(
+        Err(error) => DoctorCheck::new(
             "raw ip 146",
             Status::Missing,
             error.to_string(),
@@ -178,18 +180,23 @@ fn raw_ip() -> Check {
 
 /// AF_XDP, tried on one end of a veth pair in a separate network namespace. `missing`: capabilities
 /// that it needs and the process lacks outside of that namespace.
-pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
+pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> DoctorCheck {
     let uses = "`--driver xdp` bypasses the kernel's network stack";
     let error = match (missing, end) {
         ([], None) => {
             let found = "the capabilities are there; not tried, for want of a network to try it in";
-            return Check::new("af_xdp", Status::Ok, found, uses);
+            return DoctorCheck::new("af_xdp", Status::Ok, found, uses);
         }
         ([], Some(end)) => {
             let at = SocketAddr::from((VethPair::ADDRESSES[0], 0));
             match end.run(|| Ok(<dyn Driver>::xdp(at, 1 << 20).map(drop))) {
                 Ok(Ok(())) => {
-                    return Check::new("af_xdp", Status::Ok, "redirects frames of a veth", uses);
+                    return DoctorCheck::new(
+                        "af_xdp",
+                        Status::Ok,
+                        "redirects frames of a veth",
+                        uses,
+                    );
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
@@ -198,24 +205,24 @@ pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> Check {
         (missing, _) => format!("this process lacks {}", missing.join(", ")),
     };
     let instead = "Homa goes through the system's UDP sockets, which reach the same peers";
-    Check::new("af_xdp", Status::Missing, error, instead)
+    DoctorCheck::new("af_xdp", Status::Missing, error, instead)
         .remedy(format!("only for lower latency: {}, outside of containers", grant_xdp()))
 }
 
 /// What TCP may run in `bench`.
-fn congestion_control() -> Check {
+fn congestion_control() -> DoctorCheck {
     let available = setting("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let default = setting("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
     let available = available.unwrap_or_else(|| "unknown".into());
     let found = format!("{available} (default {default})");
     match available.split(' ').any(|name| name == "cubic") {
-        true => Check::new(
+        true => DoctorCheck::new(
             "tcp",
             Status::Ok,
             found,
             "`bench` runs its TCP rivals with cubic unless --cc names another",
         ),
-        false => Check::new(
+        false => DoctorCheck::new(
             "tcp",
             Status::Limited,
             found,

@@ -8,7 +8,7 @@ use homa_sim::measure::headroom::DCTCP_SHORTFALL;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::output::{Align, Format, Table, json, line};
+use crate::output::{Align, Format, TextTable, json, line};
 use crate::values;
 
 /// Arguments of `homa hull headroom`.
@@ -147,7 +147,7 @@ fn print(document: &HeadroomReport) {
     let Some(simulation) = simulation else { return };
     line("");
     let right = |title, width| (title, Align::Right, width);
-    let table = Table::new(&[
+    let table = TextTable::new(&[
         ("simulated", Align::Left, 38),
         right("link used", 9),
         right("wait, mean us", 13),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::rows::COLUMNS;
 use super::spool::Spool;
 use super::totals::{Counts, Totals};
-use crate::output::{Align, Format, Table};
+use crate::output::{Align, Format, TextTable};
 
 /// The requested output.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ impl Output {
                 let left = ["id", "client > server", "ended"].contains(&title);
                 (title, if left { Align::Left } else { Align::Right }, width)
             });
-            let table = Table::new(&columns);
+            let table = TextTable::new(&columns);
             if first {
                 writeln!(to, "{}{}", if packets { "\n" } else { "" }, table.head())?;
             }

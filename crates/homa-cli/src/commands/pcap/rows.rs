@@ -10,7 +10,7 @@ use homa_proto::{AckEntry, Body, Packet, ResendLength, wire};
 use serde::Serialize;
 
 use super::dissect::{Homa, Icmp, Known};
-use super::rpc::{Ending, Message, Rpc};
+use super::rpc::{Ending, PcapMessage, Rpc};
 use super::totals::{reason_name, type_name, type_of};
 
 /// Position of a packet in the capture.
@@ -293,8 +293,8 @@ struct GrantRow {
     priority: u8,
 }
 
-impl From<&Message> for MessageRow {
-    fn from(message: &Message) -> Self {
+impl From<&PcapMessage> for MessageRow {
+    fn from(message: &PcapMessage) -> Self {
         Self {
             length: message.length,
             captured_bytes: message.captured,
@@ -373,7 +373,7 @@ pub fn rpc_cells(rpc: &Rpc, ending: Ending) -> Vec<String> {
     let Rpc { request, response, .. } = rpc;
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let micros = |nanos: Option<i64>| or_dash(nanos.map(|n| format!("{:.1}", n as f64 / 1e3)));
-    let length = |message: &Message| or_dash(message.length.map(|length| length.to_string()));
+    let length = |message: &PcapMessage| or_dash(message.length.map(|length| length.to_string()));
     let pair = |one: u64, other: u64| format!("{one}+{other}");
     let levels = |index: usize| -> String {
         (0..8_usize)

@@ -24,7 +24,7 @@ const UNANSWERED: u32 = 2;
 
 /// One direction of an RPC.
 #[derive(Clone, Debug, Default)]
-pub struct Message {
+pub struct PcapMessage {
     /// Bytes, as the first packet says.
     pub length: Option<u32>,
     /// DATA packets.
@@ -56,7 +56,7 @@ pub struct Message {
     ranges: Vec<(u32, u32)>,
 }
 
-impl Message {
+impl PcapMessage {
     /// All bytes were seen.
     pub fn is_complete(&self) -> bool {
         self.length.is_some_and(|length| self.captured >= u64::from(length))
@@ -220,9 +220,9 @@ pub struct Rpc {
     /// A message without a response: the request is all there is.
     pub one_way: bool,
     /// From client to server.
-    pub request: Message,
+    pub request: PcapMessage,
     /// From server to client.
-    pub response: Message,
+    pub response: PcapMessage,
     /// RPC_UNKNOWNs, by either side.
     pub unknowns: u64,
     /// NEED_ACKs.
@@ -257,8 +257,8 @@ impl Rpc {
             last: None,
             packets: 0,
             one_way: false,
-            request: Message::default(),
-            response: Message::default(),
+            request: PcapMessage::default(),
+            response: PcapMessage::default(),
             unknowns: 0,
             need_acks: 0,
             acks: 0,
@@ -330,7 +330,7 @@ impl Rpc {
     }
 
     /// The message with which it ends.
-    fn last_message(&self) -> &Message {
+    fn last_message(&self) -> &PcapMessage {
         if self.one_way { &self.request } else { &self.response }
     }
 

@@ -4,7 +4,7 @@ use homa_sim::scenario::ScenarioOutcome as Simulated;
 use homa_sim::scenario::outcome::{KindOutcome, QueueLength, SizeBucket, SizeGroup, WorkflowTimes};
 use homa_sim::scheme;
 
-use crate::output::{Align, Table, line};
+use crate::output::{Align, TextTable, line};
 
 /// Which bins of sizes the table shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -340,7 +340,7 @@ fn losses_and_delays(outcome: &Simulated) {
 
 /// A row per bin: all of them, or about ten.
 fn slowdowns(bins: &[SizeBucket], which: Bins) {
-    let table = Table::new(
+    let table = TextTable::new(
         &["messages", "up to B", "count", "p50 slowdown", "p99 slowdown", "p50 us", "p99 us"]
             .map(|title| (title, Align::Right, 9)),
     );

@@ -3,7 +3,7 @@
 use crate::engine::agenda::NetEvent;
 use crate::engine::hop::at_port;
 use crate::engine::net::Net;
-use crate::engine::probe::{Backlog, LossCause, Probe};
+use crate::engine::probe::{LossCause, PortBacklog, Probe};
 use crate::engine::world::World;
 use crate::fabric::{Marks, NONE};
 
@@ -48,11 +48,11 @@ impl<W: World> Net<W> {
     }
 
     /// The queue that a frame bound for an output finds: all frames at the switch that wait for it.
-    fn backlog_at_output(&self, output: u32) -> Backlog {
+    fn backlog_at_output(&self, output: u32) -> PortBacklog {
         let state = &self.cioq.outputs[output as usize];
         let port = &self.ports[output as usize];
         let (bytes, in_service_priority) = state.leaving;
-        Backlog {
+        PortBacklog {
             queued_bytes: u64::from(state.bound),
             residual_bytes: port.residual(self.now, port.mbps).min(u32::from(bytes)),
             in_service_priority,

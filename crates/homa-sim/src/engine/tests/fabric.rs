@@ -63,7 +63,7 @@ impl Probe<Hose> for Tally {
         self.lost.push(cause);
     }
 
-    fn enqueued(&mut self, now: SimTime, frame: &AtPort, _: &Backlog) {
+    fn enqueued(&mut self, now: SimTime, frame: &AtPort, _: &PortBacklog) {
         self.arrivals.push((now, *frame));
     }
 
@@ -169,7 +169,7 @@ fn no_frame_arrives_before_its_last_bit_can() {
 }
 
 #[test]
-fn cut_through_takes_a_header_per_switch_and_a_frame_at_the_host() {
+fn cut_through_takes_a_header_a_switch_and_a_frame_at_the_end() {
     let physics = slow(SimDuration::nanos(100));
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2, physics }.wire();
     let arrival = |cut_through| {

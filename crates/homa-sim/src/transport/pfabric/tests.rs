@@ -97,7 +97,7 @@ fn the_rank_of_a_packet_is_the_remaining_size_of_its_flow() {
 }
 
 #[test]
-fn after_a_timeout_missing_packets_go_one_and_then_two_at_a_time() {
+fn after_a_timeout_missing_packets_go_singly_then_in_pairs() {
     let mut sender = sender(&[20]);
     sends(&mut sender, 0);
     ack(&mut sender, 10, 0, (0, 1));
@@ -149,7 +149,7 @@ fn a_flow_that_waits_for_its_hosts_link_does_not_time_out() {
 }
 
 #[test]
-fn if_data_is_paused_acknowledgements_leave_and_probes_do_not_pile_up() {
+fn while_data_is_paused_acks_leave_and_probes_do_not_pile_up() {
     let mut host = sender(&[20]);
     host.pause(Time::ZERO, 1 << DATA);
     let head = Head {

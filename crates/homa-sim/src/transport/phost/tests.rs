@@ -88,7 +88,7 @@ fn a_message_is_announced_and_its_free_tokens_are_spent_at_once() {
 }
 
 #[test]
-fn the_message_with_the_fewest_packets_left_spends_its_tokens_first() {
+fn the_message_with_the_fewest_packets_left_goes_first() {
     let mut sender = host();
     start(&mut sender, 0, 10);
     start(&mut sender, 0, 2);
@@ -121,7 +121,7 @@ fn a_token_is_good_for_one_and_a_half_packet_times() {
 }
 
 #[test]
-fn one_token_per_packet_time_for_the_message_with_the_fewest_packets_missing() {
+fn a_token_per_packet_time_goes_to_the_shortest_message() {
     let mut receiver = host();
     hear(&mut receiver, 0, 0, PHostBody::Rts { length: 20 * FULL });
     hear(&mut receiver, 0, 1, PHostBody::Rts { length: 9 * FULL });

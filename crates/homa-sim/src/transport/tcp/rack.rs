@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn three_overtaking_segments_suffice_unless_the_network_reorders() {
+    fn three_overtaking_segments_suffice_without_reordering() {
         for reorders in [false, true] {
             let (mut rack, mut board) = (RackState::default(), board(9));
             if reorders {

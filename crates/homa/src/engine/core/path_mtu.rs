@@ -1,5 +1,5 @@
-//! Path MTU discovery of the engine: it probes the paths that are due ([`crate::engine::net::pmtu`])
-//! and applies the sizes that they find.
+//! Path MTU discovery of the engine: it probes the paths that are due
+//! ([`crate::engine::net::pmtu`]) and applies the sizes that they find.
 
 use homa_proto::{Body, Packet, PeerId, RpcId, Time};
 

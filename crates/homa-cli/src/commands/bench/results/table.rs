@@ -14,7 +14,7 @@ use crate::commands::bench::marking::PlannedRow;
 use crate::commands::bench::rows::Rows;
 use crate::commands::bench::setup::{framing, rack_config};
 use crate::commands::bench::units::{rate, time};
-use crate::output::{Align, Table, line};
+use crate::output::{Align, TextTable, line};
 
 /// Prints the titles and one line per row.
 pub fn print<R: Rows>(of: &R, labels: &[String], rows: &[Judged<R::Row>]) {
@@ -68,9 +68,9 @@ fn explained(transport: Transport) -> &'static str {
 }
 
 /// The columns of RPCs under load, `short` of them short.
-pub fn loaded(short: usize) -> Table {
+pub fn loaded(short: usize) -> TextTable {
     let title = format!("RPCs <= {SHORT_BYTES} B (n = {short})");
-    Table::new(&[
+    TextTable::new(&[
         (&title, Align::Left, 24),
         ("p50", Align::Right, 7),
         ("p99", Align::Right, 7),

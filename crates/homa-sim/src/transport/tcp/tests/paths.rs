@@ -109,7 +109,7 @@ fn a_partial_acknowledgement_sends_the_next_hole() {
 }
 
 #[test]
-fn selective_acknowledgements_repair_several_holes_in_a_round_trip() {
+fn selective_acks_repair_several_holes_in_a_round_trip() {
     let lost = &[0, 2, 4];
     let (_, newreno, slow) = lose(Recovery::NEWRENO, lost);
     assert_eq!(newreno, lost);
