@@ -2,9 +2,9 @@
 
 Messages of panics name source files. Those of this repository are relative already; those of crates
 that cargo downloaded lie below its home, which differs between users. With that replaced, the same
-commit and compiler give the same wheel in any folder of anybody (``cargo xtask release --check``).
+commit and compiler give the same wheel in any folder (``cargo xtask release --check``).
 
-Left out: whoever sets ``RUSTFLAGS`` replaces these flags, too.
+Left out: a build with ``RUSTFLAGS`` replaces these flags, too.
 """
 
 import os

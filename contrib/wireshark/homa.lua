@@ -695,7 +695,7 @@ end
 local by_protocol = DissectorTable.get("ip.proto")
 by_protocol:add(146, homa)
 
--- Wireshark's TCP shows the content of segments with RST as text and asks nobody, so disguised
+-- Wireshark's TCP shows the content of segments with RST as text without asking, so disguised
 -- packets have to be found before it.
 local tcp = by_protocol:get_dissector(6)
 local homa_tcp = Proto("homa_tcp", "Homa disguised as TCP")

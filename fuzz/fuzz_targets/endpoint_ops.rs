@@ -4,7 +4,7 @@
 //! every placed byte lies within its message and every delivered message is whole; every call ends
 //! exactly once, and by its deadline once the network got well; the memory for incoming messages
 //! stays within its budget and one message, and the packets that wait for the link within their
-//! bound. Where clients prove their address and nobody forges that, no request is executed twice,
+//! bound. If clients prove their address and no proof is forged, no request is executed twice,
 //! not by a server that restarted either.
 #![no_main]
 

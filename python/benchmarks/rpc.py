@@ -2,8 +2,8 @@
 
     python python/benchmarks/rpc.py [SECONDS]
 
-Server and client are processes of their own on loopback, with one and 64 calls in progress, each a
-task that calls again when it is answered; over TCP each has a connection of its own. Rows of both
+Server and client are separate processes on loopback, with one and 64 calls in progress, each a
+task that calls again when it is answered; over TCP each has a separate connection. Rows of both
 transports alternate. It needs two idle cores and a build with optimisation (``pip install
 ./python``); uvloop is tried where it is installed.
 """
@@ -50,7 +50,7 @@ async def serve_tcp():
 
 
 async def call_homa(address, outstanding, measure):
-    """Keep so many calls in progress."""
+    """Keep this many calls in progress."""
     payload = bytes(BYTES)
     async with homa.rpc.Client() as client:
 
@@ -61,7 +61,7 @@ async def call_homa(address, outstanding, measure):
 
 
 async def call_tcp(address, outstanding, measure):
-    """Keep so many connections busy."""
+    """Keep this many connections busy."""
     payload = bytes(BYTES)
     host, port = address.split(":")
 

@@ -56,7 +56,7 @@ sweep = run() if __name__ == "__main__" else None
 sweep
 
 # %% [markdown]
-# Axes are columns. The order of rows is the plan's, whoever ran them when.
+# Axes are columns. The order of rows is the plan's, independent of the workers.
 
 # %%
 if sweep:

@@ -1,5 +1,5 @@
 //! The compiled part of the Python package `homa`: plans, simulations and sweeps of [`homa_lab`]
-//! for Python, without anything of its own that decides a number, and calls and servers of [`homa`]
+//! for Python, without any code that decides a number, and calls and servers of [`homa`]
 //! for asyncio.
 //!
 //! | module | what it holds |
@@ -8,8 +8,8 @@
 //! | [`errors`] | the laboratory's errors as exceptions |
 //! | [`watch`] | progress, and Ctrl-C while Python waits |
 //! | [`arrow`], [`table`] | results as tables that other libraries read without a copy |
-//! | [`simulation`], [`sweep`], [`figures`] | what is called from `package/homa/*.py` |
-//! | [`rpc`] | what is called from `package/homa/rpc` |
+//! | [`simulation`], [`sweep`], [`figures`] | called from `package/homa/*.py` |
+//! | [`rpc`] | called from `package/homa/rpc` |
 //!
 //! Across the border go texts (JSON), numbers and tables; what is only convenience in Python is
 //! written in Python. The interpreter is released while anything is simulated.

@@ -1,4 +1,4 @@
-"""Published figures, and pages of what was simulated."""
+"""Published figures, and pages of simulations."""
 
 import pytest
 

@@ -15,7 +15,7 @@ import pytest
 
 import homa.rpc as rpc
 
-#: Where nobody listens: the discard port.
+#: No server listens here: the discard port.
 NOWHERE = "127.0.0.1:9"
 #: Seconds after which a test that hangs ends.
 LONGEST = 60
@@ -104,7 +104,7 @@ def test_messages_of_all_sizes_come_back(run):
 
 
 def test_every_contiguous_buffer_is_a_payload(run):
-    # It starts threads of its own.
+    # It starts threads.
     numpy = pytest.importorskip("numpy")
 
     async def main():

@@ -28,10 +28,10 @@ def test_the_sources_are_linted_and_formatted(check):
 def test_a_strict_type_checker_accepts_what_users_write():
     pytest.importorskip("mypy")
     check = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
-    # pandas has its types in another package, which nobody needs here.
+    # pandas has its types in another package, which is not needed here.
     check += ["--disable-error-code", "import-untyped", "--cache-dir", os.devnull]
     check += [ROOT / "tests" / "typed_example.py"]
-    # The sources: of what is installed, types are not looked for where PYTHONPATH says.
+    # The sources, because types of an installed package are not searched for in PYTHONPATH.
     sources = {**os.environ, "MYPYPATH": str(ROOT / "package")}
     done = subprocess.run(check, capture_output=True, text=True, env=sources)
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""Sweeps: the same store and bytes whoever runs them; what is there is not run again."""
+"""Sweeps: the same store and bytes with any executor; finished simulations are not run again."""
 
 import concurrent.futures
 import os

@@ -65,7 +65,7 @@ def test_memory_lives_as_long_as_its_last_reader(small):
     del result
     gc.collect()
     assert column.to_pylist() == expected
-    # A capsule that nobody reads lets go, too.
+    # A capsule that is never read is released, too.
     del column
     homa.simulate(small).samples.__arrow_c_stream__()
     gc.collect()

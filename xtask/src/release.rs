@@ -2,7 +2,7 @@
 //! run: two builds of the same sources give the same Python wheel, byte for byte.
 //!
 //! Both builds go the way of `pip install ./python`, from copies of the tracked files in two
-//! folders. They use two target folders and two homes of cargo that share only what was downloaded,
+//! folders. They use two target folders and two homes of cargo that share only the downloads,
 //! so that every crate is compiled twice. Therefore no path, time or order of files can get into a
 //! wheel unnoticed. Neither build is optimised, because that would take minutes: the check leaves
 //! out the optimiser, which promises the same code for the same input and flags.
@@ -61,7 +61,7 @@ fn two_wheels(repository: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// One build, in a folder of its own.
+/// One build, in a separate folder.
 struct Build {
     folder: PathBuf,
     process: Child,

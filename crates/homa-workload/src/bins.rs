@@ -2,12 +2,12 @@
 //!
 //! [`SizeBins::percent`] cuts the sizes, in ascending order, at every whole percent of the
 //! messages. A bin is made of whole sizes, and a size that alone holds a percent or more has a bin
-//! of its own: one size per bin at the head of a distribution, many at its tail. So there may be a
+//! to itself: one size per bin at the head of a distribution, many at its tail. So there may be a
 //! few more or many fewer than a hundred bins. Reading "at x %" means the bin that holds the
 //! message of that rank by size. [`SizeBins::tenths`] cuts at the deciles, the tick labels of
 //! Figures 8 and 10 of the Homa paper.
 //!
-//! Invariants: bounds follow from the distribution alone, not from what was measured, so transports
+//! Invariants: bounds follow from the distribution alone, not from the measurements, so transports
 //! are compared bin by bin; the last bound is the largest size and its cumulative share 1.
 //!
 //! Left out: slowdown itself. Values come in divided by whatever the experiment divides by.

@@ -2,7 +2,7 @@
 //! next lower level, so that messages take the least time on average although no size is known.
 //!
 //! The paper sums M/M/1 delays of the levels, an approximation that it solves numerically. Here a
-//! link is a server with levels of which each is first come, first served, and higher ones
+//! link is a server with levels, each first come, first served, and higher ones
 //! interrupt lower ones, for which the mean is known exactly under Poisson arrivals (Kleinrock,
 //! Queueing Systems II, §4.7). Sizes in units of the link's time, X a message's size, load ρ: one
 //! that ends in the level between a and b bytes takes

@@ -5,7 +5,7 @@
 //! ends are order statistics, it is exact, and it holds only when values say nothing about each
 //! other.
 //!
-//! Latencies in one run do: a busy period delays everybody in it, and thousands of values may hold
+//! Latencies in one run do: a busy period delays all messages in it, and thousands of values may hold
 //! no more news than a hundred. [`correlated`] therefore measures how much the share of values
 //! above the percentile wanders between batches of consecutive values, and turns that wandering
 //! into order statistics (the interval of R. Woodruff, JASA 1952, with the variance from batch
@@ -15,7 +15,7 @@
 //!
 //! [`mean_of_percentiles`] is another reading: each group's own percentile, averaged. It and
 //! [`mean`] have Student's interval, which takes groups for independent: what all of them share,
-//! such as the load that a seed drew or hosts that are slow to everybody, is not seen.
+//! such as the load that a seed drew or hosts that are slow to all others, is not seen.
 //!
 //! [`batch_means`] is for rates: what a counter gains in a step of time, by how much batches of
 //! consecutive steps differ. [`jackknife`] is for what no formula has an error for, such as a mean

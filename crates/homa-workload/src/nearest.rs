@@ -22,7 +22,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// The end of a message about an unknown name: ``did you mean `tcp`? allowed: tcp, udp``, or only
-/// what is allowed if no known name is near.
+/// the allowed names if no known name is near.
 pub fn choices<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     let all = known.clone().into_iter().collect::<Vec<_>>().join(", ");
     match nearest(name, known) {

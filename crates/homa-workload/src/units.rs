@@ -63,8 +63,8 @@ const PER_SECOND: &[Unit] = &[(&[""], MILLION), (&["k"], BILLION), (&["M"], 1_00
 const FRACTION: usize = 18;
 
 impl Quantity {
-    /// Reads a decimal number followed by a unit, in the smallest unit of the quantity. What is
-    /// finer than that is cut off, but bytes and counts must be whole.
+    /// Reads a decimal number followed by a unit, in the smallest unit of the quantity. A
+    /// finer fraction is cut off, but bytes and counts must be whole.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ class HomaError(Exception):
 
 
 class PlanError(HomaError, ValueError):
-    """A plan that cannot be simulated: which key, and what is allowed there.
+    """A plan that cannot be simulated: its key, and the allowed values.
 
     Attributes:
         key: the dotted path of the key at fault; empty where no single one is.

@@ -45,7 +45,7 @@ def _keyword(value: Any, key: str) -> Any:
 
 
 def count(value: int | None, what: str) -> int | None:
-    """The value, if so many of something can be; absent: as many as fit."""
+    """The value, if it is a valid count; absent: as many as fit."""
     if value is not None and not 0 < value < 2**32:
         raise ValueError(f"{what} is at least 1, and {value} was given; absent: one per core")
     return value

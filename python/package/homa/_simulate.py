@@ -76,7 +76,7 @@ class Result:
         return self._simulation.charts()
 
     def __repr__(self) -> str:
-        """Say what was simulated and the numbers one looks at first."""
+        """Describe the simulation and its main numbers."""
         s = self.summary
         p50, p99 = (s[key] for key in ("slowdown_p50", "slowdown_p99"))
         slowdown = "" if p99 is None else f", slowdown p50 {p50:.2f} p99 {p99:.2f}"

@@ -1,4 +1,4 @@
-"""Sweeps: here on all cores, or as tasks of anybody's executor."""
+"""Sweeps: here on all cores, or as tasks of any executor."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ._show import Progress, images, watched
 
 
 class Sweep:
-    """The results of a plan's simulations, in the order of the plan whoever ran them.
+    """The results of a plan's simulations, in the order of the plan.
 
-    The columns of all tables are those of ``docs/simulator.md``; axes have columns of their own.
+    The columns of all tables are those of ``docs/simulator.md``; axes have separate columns.
 
     Attributes:
         folder: where plan, results, tables and page are; ``homa sweep --out`` goes on there, too.
@@ -140,7 +140,7 @@ def _spread(native: _native.Sweep, executor: Executor, told: Any) -> None:
             if told is not None:
                 told(done, label)
     finally:
-        # After a failure or Ctrl-C: what is finished is kept, the others need not begin.
+        # After a failure or Ctrl-C: finished results are kept, the others need not begin.
         for future, (key, _, _) in futures.items():
             if not future.cancel() and future.done() and future.exception() is None:
                 native.store(key, future.result())

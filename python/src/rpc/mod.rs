@@ -6,7 +6,7 @@
 //! | [`errors`] | errors as exceptions |
 //! | [`ring`] | what wakes Python's event loop |
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
-//! | [`endpoint`], [`incoming`] | what is called from Python |
+//! | [`endpoint`], [`incoming`] | called from Python |
 //!
 //! The engine's own thread takes packets in and sends them; it never needs the interpreter. The
 //! event loop watches one descriptor for each client or server. No references from here lead to

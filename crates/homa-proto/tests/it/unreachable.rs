@@ -143,7 +143,7 @@ fn a_report_of_a_part_of_a_request_speaks_for_no_other() {
 }
 
 /// Packets that left in one turn met one host. Earlier ones may be in service, and later ones have
-/// reports of their own.
+/// separate reports.
 #[test]
 fn a_report_covers_packets_of_the_same_turn() {
     let (mut pair, id) = pair(users);

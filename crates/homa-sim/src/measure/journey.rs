@@ -76,7 +76,7 @@ struct SentMessage {
     lag: u64,
     /// Bytes that the sender may send.
     permitted: u32,
-    /// Time of its own packets on the wire so far, in ps.
+    /// Time that the message's packets spent on the wire so far, in ps.
     own: u64,
     grant_wait: u64,
     blocked: Option<SimTime>,

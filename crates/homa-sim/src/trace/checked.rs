@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Violation {
     /// Index of the event, from 0.
     pub event: u64,
-    /// What is wrong.
+    /// The violation.
     pub what: String,
 }
 

@@ -2,8 +2,8 @@
 //! law by its shape and mean (`pareto:1.05:100000`).
 //!
 //! A Pareto law of a shape near 1 has much of its mean in messages that a simulation never draws:
-//! of shape 1.05 and mean 100 kB, half. What is drawn is cut at the largest message; the mean of
-//! [`SizeDistribution`] is that of what is drawn, so that loads are realised.
+//! of shape 1.05 and mean 100 kB, half. Draws are cut at the largest message; the mean of
+//! [`SizeDistribution`] is that of the draws, so that loads are realised.
 
 use super::{MAX_BYTES, SizeDistribution, SizeStep};
 

@@ -1,4 +1,4 @@
-"""Addresses as users write them, names looked up, and times to wait: what is wrong is a ValueError.
+"""Addresses as users write them, names looked up, and times to wait: a mistake is a ValueError.
 
 Addresses in digits are read by the compiled part; here are the names, and interfaces of link-local
 addresses (RFC 4007).
@@ -61,7 +61,7 @@ def family(local: str) -> int:
 
 
 def numeric(found: list[Any]) -> str:
-    """The first address of what was looked up; without a route it is none of the first."""
+    """The first address of a lookup; without a route it is none of the first."""
     host, port, *more = found[0][4]
     if more and more[1]:
         host = f"{host.partition('%')[0]}%{more[1]}"
@@ -69,7 +69,7 @@ def numeric(found: list[Any]) -> str:
 
 
 def looked_up_now(address: Address) -> str:
-    """The address in digits, for a socket of our own; waits for a name.
+    """The address in digits, for our socket; waits for a name.
 
     Raises:
         OpenError: the name has no address.

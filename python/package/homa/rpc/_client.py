@@ -66,7 +66,7 @@ class Client(Endpoint):
         trace: str | None = None,
         on_behalf_of: Request | None = None,
     ) -> memoryview:
-        """Call a server; the answer, which nobody else has or changes.
+        """Call a server and return its response in a separate buffer.
 
         Cancelling the task (``asyncio.timeout``, ``asyncio.wait_for``) cancels the call, also at
         the server.
@@ -105,7 +105,7 @@ class Client(Endpoint):
         return await self._ended(call, at, payload, left, idempotent, trace, behalf)
 
     async def _looked_up(self, name: tuple[str, int], left: float) -> tuple[str, float]:
-        """The address of a name, and what is left of a call's time."""
+        """The address of a name, and the time left of a call."""
         loop = self._here()
         until = loop.time() + left
         kind = family(self._at)

@@ -1,6 +1,6 @@
 """What clients and servers share: the engine, watched by the event loop that it is used from.
 
-Futures are kept here and never in the compiled part, so that Python's collector sees whoever waits
+Futures are kept here and never in the compiled part, so that Python's collector sees the tasks that wait
 for whom; when all is forgotten, the engine's descriptors and thread go with it.
 """
 
@@ -76,7 +76,7 @@ class Endpoint:
         await self.close()
 
     async def _ended(self, start: Callable[..., int | T], *arguments: Any) -> T:
-        """The outcome of what is started; cancelled with the task that awaits it."""
+        """The outcome of a started operation; cancelled with the task that awaits it."""
         loop = self._here()
         started = start(*arguments)
         if not isinstance(started, int):

@@ -10,7 +10,7 @@ from .._errors import HomaError
 
 
 class Error(HomaError):
-    """Anything that ``homa.rpc`` raises of its own."""
+    """Base class of all errors of ``homa.rpc``."""
 
 
 class OpenError(Error, OSError):

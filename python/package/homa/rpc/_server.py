@@ -1,4 +1,4 @@
-"""Servers: a task for each request, cancelled when nobody waits for its answer any more."""
+"""Servers: a task for each request, cancelled if the client no longer waits for its answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Request:
         Waits where outgoing messages hold all the memory they may, not for the client to have it.
 
         Raises:
-            ReplyError: it cannot be sent. ``Gone``: nobody waits for it, or it was answered.
+            ReplyError: it cannot be sent. ``Gone``: the client no longer waits, or it was answered.
         """
         await self._server._ended(self._server._native.reply, self._incoming, payload)
 
@@ -171,7 +171,7 @@ class Server(Endpoint):
         task = self._loop.create_task(self._answer(Request(self, incoming)))
         self._tasks[task] = incoming
         task.add_done_callback(self._finished)
-        # After the task's first step: what ends in it needs nobody to watch for the client.
+        # After the task's first step: a request that ends in it needs no watch for the client.
         self._loop.call_soon(self._watch, incoming, task)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
