@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     for (i = 0; i < sizeof request; i++)
         request[i] = (char) (i * 7 + i / 251);
 
-    /* Only a client: any port will do. */
+    /* Only a client, at any port. */
     sock = homa_socket(NULL, 0, NULL);
     if (sock < 0)
         return fail("cannot open a socket");

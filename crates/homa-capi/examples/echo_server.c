@@ -1,6 +1,6 @@
 /* Answers every request with its own bytes: echo_server PORT [COUNT]
  *
- * With COUNT it ends after as many requests. Port 0 is any free one; it is printed.
+ * With COUNT it ends after that many requests. Port 0 is any free port, which is printed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     fflush(stdout);
 
     do {
-        /* The message stays where it arrived, and the answer is made from there. */
+        /* The message is not copied, and the reply reads from its memory. */
         struct homa_message request = { .id = 0 };
         if (homa_recv_message(sock, HOMA_RECV_REQUEST, &request) < 0)
             return fail("cannot receive");

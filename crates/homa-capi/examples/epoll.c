@@ -1,6 +1,6 @@
 /* Keeps many calls in progress from one thread that sleeps in epoll: epoll HOST PORT CALLS WINDOW
  *
- * The cookie of a call is its number, by which its answer is checked.
+ * The cookie of a call is its number, which is compared with its answer.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ static int fail(const char *what)
     return 1;
 }
 
-/* A request in two pieces: a number, and as many bytes as that says. */
+/* Sends a request in two pieces: a number, and bytes whose length depends on it. */
 static int send_call(int sock, uint32_t number)
 {
     static const char filler[3000];

@@ -1,5 +1,5 @@
-/* A client and a server in the shape of the slides of Homa/Linux (USENIX ATC 2021): the same three
- * prototypes, declared once more here, so that a compiler objects should libhoma's differ.
+/* A client and a server in the style of the slides of Homa/Linux (USENIX ATC 2021). The three
+ * prototypes are repeated here. If those of libhoma differed, the compiler would refuse them.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ int main(void)
         return 1;
     }
 
-    /* No connection; flags 0: whatever comes. */
+    /* There is no connection. Flags 0: any message. */
     if (homa_send(client, "ping", 4, (struct sockaddr *) &address, sizeof address, &call) < 0)
         return 1;
     got = homa_recv(server, buffer, sizeof buffer, 0, (struct sockaddr *) &source, sizeof source,

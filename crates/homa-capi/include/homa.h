@@ -11,30 +11,32 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* How structures that begin with their size start out. */
+/* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 
 /*
- Flag of a call: its end is returned only by a homa_recv that names its id, and does not make the
- descriptor readable.
+ Flag of a private call: its completion is returned only by a homa_recv that names its id, and
+ does not make the descriptor readable.
  */
 #define HOMA_SEND_PRIVATE 1
 
 /*
- Flag of a call: the server may execute it twice. Then it survives a server that restarts. Only
- the profile "default" asks; with the others every call may be executed twice.
+ Flag of a call: the server may execute the request twice. Then the call survives a restart of
+ the server. Only the profile "default" uses it. With the other profiles every request may be
+ executed twice.
  */
 #define HOMA_SEND_IDEMPOTENT 2
 
 /*
- Flag of homa_recv: a request may be returned. With neither this nor HOMA_RECV_RESPONSE, all may.
+ Flag of homa_recv: requests may be returned. If neither this flag nor HOMA_RECV_RESPONSE is set,
+ requests and ends of calls may be returned.
  */
 #define HOMA_RECV_REQUEST 1
 
 /*
- Flag of homa_recv: the end of a call may be returned; of only that call whose id *id holds,
- unless it holds 0.
+ Flag of homa_recv: the end of a call may be returned. If *id is not 0, only the end of that
+ call.
  */
 #define HOMA_RECV_RESPONSE 2
 
@@ -44,14 +46,15 @@
 #define HOMA_RECV_NONBLOCKING 4
 
 /*
- Flag of homa_recv: keep what does not fit into the buffer for further calls with this flag and
- the same *id, instead of dropping it. *id must be initialised.
+ Flag of homa_recv: if the message is longer than the buffer, keep the rest instead of dropping
+ it. Further calls with this flag and the same *id return it. *id must be initialized.
  */
 #define HOMA_RECV_PARTIAL 8
 
 /*
- Options of a socket. Start from HOMA_OPTIONS_INIT; a zero or null member means its default.
- Later versions add members at the end: `size` tells which this program knows.
+ Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
+ its default. Later versions add members at the end. Then `size` tells libhoma which members the
+ program has.
  */
 struct homa_options {
     /*
@@ -59,49 +62,50 @@ struct homa_options {
      */
     size_t size;
     /*
-     "udp" (default; no privileges), "raw-ip" (IP protocol 146, as the kernel module; needs
-     CAP_NET_RAW) or "memory" (sockets of this process only, for tests).
+     How packets are sent: "udp" (default; no privileges), "raw-ip" (IP protocol 146, as the
+     kernel module; needs CAP_NET_RAW) or "memory" (between sockets of this process, for tests).
      */
     const char *driver;
     /*
-     Rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
+     The rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
      */
     const char *profile;
     /*
-     How priorities travel in the IP header: "operator" (default; CS0-CS5), "linux" (default of
-     raw-ip; CS0-CS7) or "flat" (none).
+     How the IP header carries priorities: "operator" (default; CS0-CS5), "linux" (default of
+     raw-ip; CS0-CS7) or "flat" (not at all).
      */
     const char *priority_map;
     /*
-     How long a call may take before it fails with ETIMEDOUT, milliseconds. Default 10,000.
+     How long a call may take before it fails with ETIMEDOUT, in milliseconds. Default: 10,000.
      */
     uint32_t deadline_ms;
     /*
-     Longest message sent or accepted, bytes. Default: 16 MiB, with "linux" 1,000,000.
+     The longest message that is sent or accepted, in bytes. Default: 16 MiB, or 1,000,000 with
+     "linux".
      */
     uint32_t max_message;
     /*
-     Most calls in progress, and most requests. Default 100,000 each.
+     The largest number of calls in progress, and of requests. Default: 100,000 each.
      */
     uint32_t max_rpcs;
     /*
-     Rate of the link, Mbit/s, the same for all peers; packets also leave at no more than this
-     rate. Default: of the interface that the route to each peer takes; where nobody tells it,
-     packets leave as the kernel's queue empties, and what the protocol would take from it is
-     measured (with "linux" it counts on 25 Gbit/s in any case).
+     The rate of the link in Mbit/s, for all peers. If it is set, packets leave at no more than
+     this rate. Default: the rate of the interface by which the route to each peer leads. If that
+     rate is unknown, sending is paced by the kernel's queue, and windows are measured ("linux"
+     assumes 25 Gbit/s instead).
      */
     uint32_t link_mbps;
     /*
-     Bytes of outgoing messages held at a time. Default 1 GiB.
+     The limit of the bytes of outgoing messages. Default: 1 GiB.
      */
     uint64_t send_memory;
     /*
-     Bytes of incoming messages held at a time. Default 256 MiB.
+     The limit of the bytes of incoming messages. Default: 256 MiB.
      */
     uint64_t receive_memory;
     /*
-     Largest IP packet, bytes, at least 576. Default: what the route and the path to each peer
-     take, up to 9000.
+     The size of the largest IP packet, in bytes, at least 576. Default: the MTU of the route and
+     the path to each peer, up to 9000.
      */
     uint32_t mtu;
     /*
@@ -111,7 +115,8 @@ struct homa_options {
 };
 
 /*
- Options of a call. Start from HOMA_SEND_OPTIONS_INIT; see struct homa_options on `size`.
+ Options of a call. Initialize them with HOMA_SEND_OPTIONS_INIT. For `size`, see struct
+ homa_options.
  */
 struct homa_send_options {
     /*
@@ -119,7 +124,7 @@ struct homa_send_options {
      */
     size_t size;
     /*
-     Comes back with the response, in struct homa_message.
+     A number that is returned with the response, in struct homa_message.
      */
     uint64_t completion_cookie;
     /*
@@ -127,21 +132,22 @@ struct homa_send_options {
      */
     uint32_t flags;
     /*
-     How long the call may take, milliseconds. 0: as the socket's options say.
+     How long the call may take, in milliseconds. 0 means the deadline in the socket's options.
      */
     uint32_t deadline_ms;
 };
 
 /*
- A message that libhoma lends, filled in by homa_recv_message.
+ A message whose memory libhoma lends, filled in by homa_recv_message.
  */
 struct homa_message {
     /*
-     In: as *id of homa_recv. Out: the RPC; even for the end of a call, odd for a request.
+     Before the call: the same as *id of homa_recv. After it: the RPC's id, which is even for the
+     end of a call and odd for a request.
      */
     uint64_t id;
     /*
-     Of a response: the number given with the call. Of a request: 0.
+     For a response, the number given with the call. For a request, 0.
      */
     uint64_t completion_cookie;
     /*
@@ -149,19 +155,19 @@ struct homa_message {
      */
     void *data;
     /*
-     Their number.
+     The number of bytes.
      */
     size_t length;
     /*
-     Length of `source`.
+     The length of `source`.
      */
     socklen_t source_length;
     /*
-     Who sent it.
+     The sender's address.
      */
     struct sockaddr_storage source;
     /*
-     libhoma's own.
+     For libhoma only.
      */
     void *owner;
 };
@@ -171,75 +177,76 @@ extern "C" {
 #endif /* __cplusplus */
 
 /*
- Opens a socket, client and server at once, for any number of peers.
+ Opens a socket, which is a client and a server at once, for any number of peers.
 
- With an address (port 0: any free one) it accepts requests there. With a null address it is only
- a client, at any port. `options` may be null: all defaults.
+ If an address is given (port 0: any free port), it accepts requests there. If the address is
+ null, it is only a client, at any port. If `options` is null, all options have their defaults.
 
- The descriptor is readable exactly when homa_recv would not fail with EAGAIN: watch it with
- poll, select or epoll, but neither read nor write it, and close it with homa_close.
+ The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
+ select or epoll. Do not read or write it, and close it with homa_close.
 
- Returns the descriptor, or -1: EINVAL (an option, homa_strerror says which), EADDRINUSE,
- EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and others of bind(2).
+ Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
+ EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and other errors of
+ bind(2).
  */
 int homa_socket(const struct sockaddr *bind_addr,
                 socklen_t addrlen,
                 const struct homa_options *options);
 
 /*
- Tells where a socket is bound: at most *addrlen bytes are written to `addr`, and *addrlen is set
- to the length of the whole address.
+ Writes the address of a socket, and sets *addrlen to its length. If the address is longer than
+ the old *addrlen, only that many bytes are written to `addr`.
 
  Returns 0, or -1: EBADF, EFAULT.
  */
 int homa_getsockname(int sockfd, struct sockaddr *addr, socklen_t *addrlen);
 
 /*
- Finishes gracefully: from here on nothing new is sent or accepted, and the call blocks until
- every RPC in progress is finished and acknowledged, or `timeout_ms` have passed (negative: no
- limit; 0: does not wait). What has arrived, and the ends of calls in progress, can still be
- received, also by threads that wait for them; then homa_recv fails with ESHUTDOWN, and the
- descriptor stays readable. homa_close has yet to be called.
+ Shuts a socket down gracefully. New calls and requests are refused. Blocks until every RPC in
+ progress is finished and acknowledged, or `timeout_ms` have passed (negative: no limit; 0: does
+ not wait). Messages that have arrived, and the ends of calls in progress, can still be received,
+ also by threads that already wait. After that, homa_recv fails with ESHUTDOWN, and the
+ descriptor stays readable. Call homa_close when done.
 
  Returns 0, or -1: EBADF, ETIMEDOUT (some RPCs are unfinished; homa_strerror says how many).
  */
 int homa_drain(int sockfd, int timeout_ms);
 
 /*
- Closes a socket and ends what is in progress: calls are forgotten, replies that were not
- delivered whole are lost (homa_drain first if they matter), threads that wait in homa_recv
+ Closes a socket and ends its RPCs. Calls are forgotten, and replies that are not yet fully
+ delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv
  return with ESHUTDOWN. Buffers from homa_recv_message stay valid.
 
- Returns 0, or -1: EBADF (also when the descriptor was closed with close(2), by mistake: the
- socket is closed then, and a file that has got its number is not).
+ Returns 0, or -1: EBADF. This is also the result if the descriptor was closed with close(2) by
+ mistake. Then the socket is closed, but a new file with the same number is not.
  */
 int homa_close(int sockfd);
 
 /*
- Writes what a socket has counted, as OpenMetrics text, and a zero byte: at most `len` bytes
- altogether. `buf` may be null if `len` is 0.
+ Writes the counters of a socket as OpenMetrics text, and a zero byte, at most `len` bytes in
+ total. `buf` may be null if `len` is 0.
 
- Returns the length of the whole text without the zero byte (as snprintf: at least `len` means
- that it was cut), or -1: EBADF, EFAULT.
+ Returns the length of the whole text without the zero byte, as snprintf does, or -1: EBADF,
+ EFAULT. If the result is at least `len`, the text was cut.
  */
 int homa_metrics(int sockfd, char *buf, size_t len);
 
 /*
- The version of libhoma, such as "0.1.0".
+ Returns the version of libhoma, for example "0.1.0".
  */
 const char *homa_version(void);
 
 /*
- Sends a request to a server. Its response, or that it failed, will be returned by homa_recv with
- the same id, which is even and never 0. `id` may be null, unless only it can bring the response
- (HOMA_SEND_PRIVATE).
+ Sends a request to a server. homa_recv will return the response or error with the same id, which
+ is even and never 0. `id` may be null, except with HOMA_SEND_PRIVATE, because only the id brings
+ that response.
 
- Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
- that waits in homa_recv or by a thread of libhoma.
+ Never blocks. The request is copied, so the caller may reuse `request` at once. It is sent by a
+ thread that waits in homa_recv, or by a thread of libhoma.
 
- Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or an
- address of many hosts); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress:
- receive some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+ Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or not the address
+ of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
+ some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
  */
 int homa_send(int sockfd,
               const void *request,
@@ -260,12 +267,13 @@ int homa_sendv(int sockfd,
                const struct homa_send_options *options);
 
 /*
- Answers the request `id` that homa_recv returned, at the address it returned with it (null: `id`
- is enough). Never blocks; `response` is copied. That the client has given up meanwhile is no
- error. What HOMA_RECV_PARTIAL kept of the request is dropped.
+ Answers the request `id` that homa_recv returned. `dest_addr` must be the address that it
+ returned with the request, or null, because the id is enough. Never blocks, and copies
+ `response`. Returns 0 if the client has given up meanwhile. The rest of the request that
+ HOMA_RECV_PARTIAL kept is dropped.
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
- from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
+ and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
  EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
  waits.
  */
@@ -287,20 +295,20 @@ int homa_replyv(int sockfd,
                 uint64_t id);
 
 /*
- Says how long the client will still wait for the answer to a request, in *microseconds: 0 when
- it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did
- not say (over UDP it does, unless it is a build of before; the kernel module does not). Requests
- whose time is over before they are received are dropped.
+ Stores in *microseconds how long the client will still wait for the answer to a request. 0 means
+ that the client gave up or its deadline has passed, so the work can be stopped. UINT64_MAX means
+ that the client did not tell, as clients that use the kernel module or an old build. Requests
+ whose deadline passes before they are received are dropped.
 
  Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
  */
 int homa_remaining(int sockfd, uint64_t id, uint64_t *microseconds);
 
 /*
- Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more
- is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
- will not be answered, and its client's call fails at once. With id 0, all calls in progress are
- given up.
+ Cancels an RPC. A call (even id) is also cancelled at its server. If `error` is 0, homa_recv
+ never returns the call. Otherwise homa_recv returns it as failed with that errno. A request (odd
+ id) will not be answered, and its client's call fails at once. With id 0, all calls in progress
+ are cancelled.
 
  Returns 0, or -1: EBADF; EINVAL (a negative error, or no such RPC: its end was received, or it
  was answered).
@@ -308,24 +316,24 @@ int homa_remaining(int sockfd, uint64_t id, uint64_t *microseconds);
 int homa_abort(int sockfd, uint64_t id, int error);
 
 /*
- Receives a message: a request, the response to a call, or that a call failed. Blocks until there
- is one, unless told otherwise; meanwhile the thread does the socket's work itself, which is the
- fastest way. Any number of threads may wait.
+ Receives a request, or the response or error of a call. Blocks until there is one, unless a flag
+ says otherwise. While it waits, the thread does the socket's work itself, which is the fastest
+ way to receive. Any number of threads may wait.
 
  At most `len` bytes are copied to `buf` (which may be null if `len` is 0). The sender's address
- is written to `src_addr`, which may be null, as far as `addrlen` bytes reach; the RPC's id to
- *id, which may be null. A request must be answered with homa_reply or given up with homa_abort.
+ is written to `src_addr`, at most `addrlen` bytes, and the RPC's id to *id. Both may be null.
+ Each request must be answered with homa_reply, or dropped with homa_abort.
 
- Returns the length of the message, which may be greater than `len`: then the rest is lost, or,
- with HOMA_RECV_PARTIAL, kept, and the length is that of what was left before this call.
+ Returns the length of the message. If it is greater than `len`, the rest is lost. With
+ HOMA_RECV_PARTIAL the rest is kept, and the result is the length that was left before this call.
 
- Returns -1 with *id not 0 when that call failed: ETIMEDOUT (no response within the deadline, or
- the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH, EPROTONOSUPPORT,
- EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is gone, and
- may or may not have executed it), or the error given to homa_abort.
+ If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
+ deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
+ EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
+ gone, and may or may not have executed the call), or the error given to homa_abort.
 
- Returns -1 with *id 0 when nothing was received: EAGAIN; EINVAL (unknown flags, or no call with
- the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.
+ If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
+ with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.
  */
 int homa_recv(int sockfd,
               void *buf,
@@ -336,27 +344,28 @@ int homa_recv(int sockfd,
               uint64_t *id);
 
 /*
- As homa_recv, without copying: the message stays in libhoma's memory, which is the caller's to
- use, by any thread, until homa_message_release, also after homa_close. Set message->id to 0
- before (or as *id of homa_recv). HOMA_RECV_PARTIAL is not for this function.
+ As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
+ in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
+ to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used.
 
- Returns 0, or -1 as homa_recv; message->id is then 0 or the call that failed, with its cookie
- and server, and there is nothing to release.
+ Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
+ server are set. Otherwise message->id is 0. There is nothing to release in both cases.
  */
 int homa_recv_message(int sockfd, int flags, struct homa_message *message);
 
 /*
- Gives a message's memory back. A message that was released, or is all zeroes, is left alone, and
- so is a null pointer.
+ Frees a message's memory. Does nothing if the pointer is null, or if the message is all zeroes
+ or was released before.
  */
 void homa_message_release(struct homa_message *message);
 
 /*
- What an errno means. If it is that of the last failed libhoma call of this thread, the text says
- what was wrong with this call and what to do next; otherwise it is as of strerror(3).
+ Describes an errno. If it is the errno of the thread's last failed libhoma call, the text says
+ what was wrong with this call and what to do next. Otherwise the text is that of strerror(3).
 
- The text belongs to libhoma and is valid until the next call of a libhoma function by the same
- thread (calls for different errnos leave that of the last failure alone). Never null.
+ The text belongs to libhoma, and is valid until the same thread calls a libhoma function again.
+ The text of the last failed call also stays valid during calls of homa_strerror for other
+ errnos. Never null.
  */
 const char *homa_strerror(int error);
 

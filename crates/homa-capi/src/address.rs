@@ -1,4 +1,4 @@
-//! Socket addresses between C and Rust.
+//! Converts socket addresses between C and Rust.
 
 use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
@@ -27,17 +27,17 @@ pub unsafe fn read(
     if length < size_of::<libc::sa_family_t>() {
         return Err(too_short());
     }
-    // SAFETY: the caller vouches for `length` bytes, enough for the family, which comes first.
+    // SAFETY: the caller guarantees `length` bytes, enough for the family, which comes first.
     let family = unsafe { ptr::read_unaligned(address.cast::<libc::sa_family_t>()) };
     match i32::from(family) {
         libc::AF_INET if length >= size_of::<sockaddr_in>() => {
-            // SAFETY: the caller vouches for `length` bytes, enough for this structure.
+            // SAFETY: the caller guarantees `length` bytes, enough for this structure.
             let v4 = unsafe { ptr::read_unaligned(address.cast::<sockaddr_in>()) };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Ok(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
         }
         libc::AF_INET6 if length >= size_of::<sockaddr_in6>() => {
-            // SAFETY: the caller vouches for `length` bytes, enough for this structure.
+            // SAFETY: the caller guarantees `length` bytes, enough for this structure.
             let v6 = unsafe { ptr::read_unaligned(address.cast::<sockaddr_in6>()) };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
@@ -51,7 +51,7 @@ pub unsafe fn read(
     }
 }
 
-/// An address as C knows it, and its length.
+/// Converts an address to its C structure. Also returns its length.
 pub fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     // SAFETY: all zeroes are a valid value of this structure of integers.
     let mut storage: sockaddr_storage = unsafe { zeroed() };
@@ -64,7 +64,7 @@ pub fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
                 sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            // SAFETY: sockaddr_storage has room and alignment for every address.
+            // SAFETY: sockaddr_storage is large enough, and aligned, for every address.
             unsafe { place.cast::<sockaddr_in>().write(from) };
             (storage, size_of::<sockaddr_in>() as socklen_t)
         }
@@ -83,15 +83,17 @@ pub fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     }
 }
 
-/// Writes as much of an address as there is room for; returns its full length.
+/// Writes an address, or its first `room` bytes if it is longer. Returns its full length.
 ///
 /// # Safety
+///
 /// `to` is null (then nothing is written) or points to `room` writable bytes.
 pub unsafe fn write(address: SocketAddr, to: *mut sockaddr, room: socklen_t) -> socklen_t {
     let (storage, length) = to_c(address);
     if !to.is_null() {
         let from = (&raw const storage).cast::<c_void>();
-        // SAFETY: the caller vouches for `room` writable bytes; `length` of storage are readable.
+        // SAFETY: the caller guarantees `room` writable bytes. `length` bytes of storage are
+        // readable.
         unsafe { ptr::copy_nonoverlapping(from, to.cast(), room.min(length) as usize) };
     }
     length

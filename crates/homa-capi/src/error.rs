@@ -1,6 +1,6 @@
-//! `errno` and the text that goes with it.
+//! Errors: the value of `errno`, and the text for `homa_strerror`.
 //!
-//! The values follow the kernel module where it has one for the situation (`man/homa.7`).
+//! If the kernel module has an errno for the same situation, the value is the same (`man/homa.7`).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -10,27 +10,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use homa::socket::{CallFailure, ReceiveError};
 use homa::{CallError, OpenError, ReplyError};
 
-/// Why a function fails.
+/// The error of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// For `errno`.
+    /// The value for `errno`.
     pub errno: c_int,
-    /// For people: what to do next.
+    /// The text for users. It tells them what to do next.
     pub text: String,
 }
 
 impl Error {
-    /// An error with its text.
+    /// Creates an error with its text.
     pub fn new(errno: c_int, text: impl Into<String>) -> Self {
         Self { errno, text: text.into() }
     }
 
-    /// Misuse.
+    /// Creates an error for a wrong argument.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(libc::EINVAL, text)
     }
 
-    /// A pointer that must not be null is.
+    /// Creates an error for a null pointer that must not be null.
     pub fn null(what: &str) -> Self {
         Self::new(libc::EFAULT, format!("`{what}` is a null pointer"))
     }
@@ -127,20 +127,20 @@ thread_local! {
     static TEXTS: RefCell<Texts> = RefCell::default();
 }
 
-/// The texts handed out to a thread.
+/// The texts that were given to a thread.
 #[derive(Default)]
 struct Texts {
-    /// The last failure.
+    /// The last error.
     last: (c_int, CString),
-    /// What another errno means in general.
+    /// The general meaning of another errno.
     general: CString,
 }
 
-/// Runs a function's body; what it returns or -1 and `errno`.
+/// Runs a function's body. Returns its result. If it fails, sets `errno` and returns -1.
 pub fn guard(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
-    // What a panic may have left half done is the engine's, which stands that.
+    // A panic can only leave an operation of the engine incomplete, which the engine tolerates.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        Err(Error::new(libc::ENOTRECOVERABLE, "a bug of libhoma, reported on stderr: tell us"))
+        Err(Error::new(libc::ENOTRECOVERABLE, "a bug in libhoma, described on stderr: report it"))
     });
     result.unwrap_or_else(|error| {
         remember(error.errno, error.text);
@@ -151,17 +151,19 @@ pub fn guard(body: impl FnOnce() -> Result<c_int, Error>) -> c_int {
 }
 
 fn remember(errno: c_int, text: String) {
-    // Texts are ours or the system's and hold no zero byte; an empty one does no harm.
+    // Texts come from this crate or the system, and contain no zero byte. If one did, the text
+    // would be empty, which does no harm.
     let text = CString::new(text).unwrap_or_default();
-    // A thread that ends has no use for its text.
+    // A thread that ends needs no text.
     let _ = TEXTS.try_with(|texts| texts.borrow_mut().last = (errno, text));
 }
 
-/// What an errno means. If it is that of the last failed libhoma call of this thread, the text says
-/// what was wrong with this call and what to do next; otherwise it is as of strerror(3).
+/// Describes an errno. If it is the errno of the thread's last failed libhoma call, the text says
+/// what was wrong with this call and what to do next. Otherwise the text is that of strerror(3).
 ///
-/// The text belongs to libhoma and is valid until the next call of a libhoma function by the same
-/// thread (calls for different errnos leave that of the last failure alone). Never null.
+/// The text belongs to libhoma, and is valid until the same thread calls a libhoma function again.
+/// The text of the last failed call also stays valid during calls of homa_strerror for other
+/// errnos. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn homa_strerror(error: c_int) -> *const c_char {
     const NONE: &CStr = c"";

@@ -1,18 +1,19 @@
-//! `libhoma`: Homa for C programs, in the style of sockets.
+//! `libhoma`: Homa for C programs, with functions in the style of sockets.
 //!
-//! A thin skin over [`homa::Socket`]: descriptors, addresses, `errno`, and buffers that each side
-//! owns. `include/homa.h` is made from the documentation here, which is why it speaks C.
+//! The crate only adds descriptors, addresses, `errno`, and the ownership of buffers to
+//! [`homa::Socket`]. `include/homa.h` is generated from the documentation of these functions.
+//! Therefore that documentation uses the terms of C.
 //!
-//! Invariants: no panic leaves a function (it becomes `ENOTRECOVERABLE`); every failure sets
-//! `errno` and leaves a text for `homa_strerror`; a descriptor that is not ours is `EBADF`.
+//! Invariants: no panic leaves a function, because it becomes `ENOTRECOVERABLE`. Every failure sets
+//! `errno` and a text for `homa_strerror`. A descriptor that is not a Homa socket gives `EBADF`.
 //!
-//! What callers of its functions vouch for: a pointer is null or valid for what the function's
-//! documentation says is read or written there, until it returns.
+//! Callers must guarantee that each pointer is null or points to the memory that the function's
+//! documentation says is read or written, until the function returns.
 //!
-//! Left out: what only the kernel can do (other processes' sockets, `close` and `shutdown` on the
-//! descriptor itself).
+//! Features that need the kernel are left out: sockets shared with other processes, and `close` and
+//! `shutdown` of the descriptor itself.
 
-// The documentation is that of C functions; what their callers vouch for is said above.
+// The documentation is for C callers. The text above tells what they must guarantee.
 #![allow(clippy::missing_safety_doc)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! Opening, naming, watching and closing sockets.
+//! Opens, names, watches and closes sockets.
 
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,16 +16,17 @@ use crate::error::{Error, guard};
 use crate::options::{DriverKind, Settings, homa_options};
 use crate::table::{self, Handle};
 
-/// Opens a socket, client and server at once, for any number of peers.
+/// Opens a socket, which is a client and a server at once, for any number of peers.
 ///
-/// With an address (port 0: any free one) it accepts requests there. With a null address it is only
-/// a client, at any port. `options` may be null: all defaults.
+/// If an address is given (port 0: any free port), it accepts requests there. If the address is
+/// null, it is only a client, at any port. If `options` is null, all options have their defaults.
 ///
-/// The descriptor is readable exactly when homa_recv would not fail with EAGAIN: watch it with
-/// poll, select or epoll, but neither read nor write it, and close it with homa_close.
+/// The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
+/// select or epoll. Do not read or write it, and close it with homa_close.
 ///
-/// Returns the descriptor, or -1: EINVAL (an option, homa_strerror says which), EADDRINUSE,
-/// EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and others of bind(2).
+/// Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
+/// EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and other errors of
+/// bind(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_socket(
     bind_addr: *const sockaddr,
@@ -33,11 +34,11 @@ pub unsafe extern "C" fn homa_socket(
     options: *const homa_options,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the options.
+        // SAFETY: the caller guarantees the options.
         let settings = unsafe { Settings::read(options)? };
         let at = match bind_addr.is_null() {
             true => None,
-            // SAFETY: our caller vouches for the address and its length.
+            // SAFETY: the caller guarantees the address and its length.
             false => Some(unsafe { address::read(bind_addr, addrlen, "bind_addr")? }),
         };
         let socket = open(at, &settings)?;
@@ -54,7 +55,7 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
     match (at, settings.driver) {
         (Some(at), _) => open_at(at, settings),
         (None, DriverKind::Memory) => open_at(any(Ipv4Addr::LOCALHOST.into()), settings),
-        // IPv6 also reaches IPv4 hosts, where there is IPv6.
+        // On hosts with IPv6, a socket at an IPv6 address also reaches IPv4 hosts.
         (None, _) => open_at(any(Ipv6Addr::UNSPECIFIED.into()), settings)
             .or_else(|_| open_at(any(Ipv4Addr::UNSPECIFIED.into()), settings)),
     }
@@ -74,8 +75,8 @@ fn open_at(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
     Ok(Socket::with_driver(driver, config)?)
 }
 
-/// Tells where a socket is bound: at most *addrlen bytes are written to `addr`, and *addrlen is set
-/// to the length of the whole address.
+/// Writes the address of a socket, and sets *addrlen to its length. If the address is longer than
+/// the old *addrlen, only that many bytes are written to `addr`.
 ///
 /// Returns 0, or -1: EBADF, EFAULT.
 #[unsafe(no_mangle)]
@@ -89,17 +90,17 @@ pub unsafe extern "C" fn homa_getsockname(
         if addr.is_null() || addrlen.is_null() {
             return Err(Error::null("addr or addrlen"));
         }
-        // SAFETY: neither is null, and our caller vouches for them and for `*addrlen` bytes.
+        // SAFETY: neither is null, and the caller guarantees both and `*addrlen` bytes.
         unsafe { *addrlen = address::write(handle.socket.local_addr(), addr, *addrlen) };
         Ok(0)
     })
 }
 
-/// Finishes gracefully: from here on nothing new is sent or accepted, and the call blocks until
-/// every RPC in progress is finished and acknowledged, or `timeout_ms` have passed (negative: no
-/// limit; 0: does not wait). What has arrived, and the ends of calls in progress, can still be
-/// received, also by threads that wait for them; then homa_recv fails with ESHUTDOWN, and the
-/// descriptor stays readable. homa_close has yet to be called.
+/// Shuts a socket down gracefully. New calls and requests are refused. Blocks until every RPC in
+/// progress is finished and acknowledged, or `timeout_ms` have passed (negative: no limit; 0: does
+/// not wait). Messages that have arrived, and the ends of calls in progress, can still be received,
+/// also by threads that already wait. After that, homa_recv fails with ESHUTDOWN, and the
+/// descriptor stays readable. Call homa_close when done.
 ///
 /// Returns 0, or -1: EBADF, ETIMEDOUT (some RPCs are unfinished; homa_strerror says how many).
 #[unsafe(no_mangle)]
@@ -112,12 +113,12 @@ pub extern "C" fn homa_drain(sockfd: c_int, timeout_ms: c_int) -> c_int {
     })
 }
 
-/// Closes a socket and ends what is in progress: calls are forgotten, replies that were not
-/// delivered whole are lost (homa_drain first if they matter), threads that wait in homa_recv
+/// Closes a socket and ends its RPCs. Calls are forgotten, and replies that are not yet fully
+/// delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv
 /// return with ESHUTDOWN. Buffers from homa_recv_message stay valid.
 ///
-/// Returns 0, or -1: EBADF (also when the descriptor was closed with close(2), by mistake: the
-/// socket is closed then, and a file that has got its number is not).
+/// Returns 0, or -1: EBADF. This is also the result if the descriptor was closed with close(2) by
+/// mistake. Then the socket is closed, but a new file with the same number is not.
 #[unsafe(no_mangle)]
 pub extern "C" fn homa_close(sockfd: c_int) -> c_int {
     guard(|| {
@@ -126,11 +127,11 @@ pub extern "C" fn homa_close(sockfd: c_int) -> c_int {
     })
 }
 
-/// Writes what a socket has counted, as OpenMetrics text, and a zero byte: at most `len` bytes
-/// altogether. `buf` may be null if `len` is 0.
+/// Writes the counters of a socket as OpenMetrics text, and a zero byte, at most `len` bytes in
+/// total. `buf` may be null if `len` is 0.
 ///
-/// Returns the length of the whole text without the zero byte (as snprintf: at least `len` means
-/// that it was cut), or -1: EBADF, EFAULT.
+/// Returns the length of the whole text without the zero byte, as snprintf does, or -1: EBADF,
+/// EFAULT. If the result is at least `len`, the text was cut.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_metrics(sockfd: c_int, buf: *mut c_char, len: usize) -> c_int {
     guard(|| {
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn homa_metrics(sockfd: c_int, buf: *mut c_char, len: usiz
                 return Err(Error::null("buf"));
             }
             let fits = text.len().min(len - 1);
-            // SAFETY: our caller vouches for `len` bytes, of which these are fewer.
+            // SAFETY: the caller guarantees `len` bytes, and these are fewer.
             unsafe {
                 ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, fits);
                 *buf.add(fits) = 0;
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn homa_metrics(sockfd: c_int, buf: *mut c_char, len: usiz
     })
 }
 
-/// The version of libhoma, such as "0.1.0".
+/// Returns the version of libhoma, for example "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn homa_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -1,4 +1,4 @@
-//! What `homa_socket` can be told.
+//! The options of `homa_socket`.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::{MaybeUninit, size_of};
@@ -10,73 +10,77 @@ use homa::{Config, PriorityMap};
 
 use crate::error::Error;
 
-/// Options of a socket. Start from HOMA_OPTIONS_INIT; a zero or null member means its default.
-/// Later versions add members at the end: `size` tells which this program knows.
+/// Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
+/// its default. Later versions add members at the end. Then `size` tells libhoma which members the
+/// program has.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types)]
 pub struct homa_options {
     /// sizeof(struct homa_options).
     pub size: usize,
-    /// "udp" (default; no privileges), "raw-ip" (IP protocol 146, as the kernel module; needs
-    /// CAP_NET_RAW) or "memory" (sockets of this process only, for tests).
+    /// How packets are sent: "udp" (default; no privileges), "raw-ip" (IP protocol 146, as the
+    /// kernel module; needs CAP_NET_RAW) or "memory" (between sockets of this process, for tests).
     pub driver: *const c_char,
-    /// Rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
+    /// The rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
     pub profile: *const c_char,
-    /// How priorities travel in the IP header: "operator" (default; CS0-CS5), "linux" (default of
-    /// raw-ip; CS0-CS7) or "flat" (none).
+    /// How the IP header carries priorities: "operator" (default; CS0-CS5), "linux" (default of
+    /// raw-ip; CS0-CS7) or "flat" (not at all).
     pub priority_map: *const c_char,
-    /// How long a call may take before it fails with ETIMEDOUT, milliseconds. Default 10,000.
+    /// How long a call may take before it fails with ETIMEDOUT, in milliseconds. Default: 10,000.
     pub deadline_ms: u32,
-    /// Longest message sent or accepted, bytes. Default: 16 MiB, with "linux" 1,000,000.
+    /// The longest message that is sent or accepted, in bytes. Default: 16 MiB, or 1,000,000 with
+    /// "linux".
     pub max_message: u32,
-    /// Most calls in progress, and most requests. Default 100,000 each.
+    /// The largest number of calls in progress, and of requests. Default: 100,000 each.
     pub max_rpcs: u32,
-    /// Rate of the link, Mbit/s, the same for all peers; packets also leave at no more than this
-    /// rate. Default: of the interface that the route to each peer takes; where nobody tells it,
-    /// packets leave as the kernel's queue empties, and what the protocol would take from it is
-    /// measured (with "linux" it counts on 25 Gbit/s in any case).
+    /// The rate of the link in Mbit/s, for all peers. If it is set, packets leave at no more than
+    /// this rate. Default: the rate of the interface by which the route to each peer leads. If that
+    /// rate is unknown, sending is paced by the kernel's queue, and windows are measured ("linux"
+    /// assumes 25 Gbit/s instead).
     pub link_mbps: u32,
-    /// Bytes of outgoing messages held at a time. Default 1 GiB.
+    /// The limit of the bytes of outgoing messages. Default: 1 GiB.
     pub send_memory: u64,
-    /// Bytes of incoming messages held at a time. Default 256 MiB.
+    /// The limit of the bytes of incoming messages. Default: 256 MiB.
     pub receive_memory: u64,
-    /// Largest IP packet, bytes, at least 576. Default: what the route and the path to each peer
-    /// take, up to 9000.
+    /// The size of the largest IP packet, in bytes, at least 576. Default: the MTU of the route and
+    /// the path to each peer, up to 9000.
     pub mtu: u32,
     /// Must be 0.
     pub flags: u32,
 }
 
-/// Reads a structure that begins with its size, from a program that may know fewer members (the
-/// others are 0), or more (which must be 0).
+/// Reads a structure that begins with its size. The program's version of the structure may have
+/// fewer members (the others are 0), or more (which must be 0).
 ///
 /// # Safety
-/// `from` points to a size and to that many bytes. `T` is a C structure of which all zeroes are a
-/// value.
+///
+/// `from` points to a size and to that many bytes. `T` is a C structure, and all zeroes are a valid
+/// value of it.
 pub unsafe fn read_sized<T: Copy>(from: *const T, what: &str) -> Result<T, Error> {
-    // SAFETY: the caller vouches for the size.
+    // SAFETY: the caller guarantees the size.
     let size = unsafe { ptr::read_unaligned(from.cast::<usize>()) };
     if !(size_of::<usize>()..=4096).contains(&size) {
-        let text = format!("`{what}->size` is {size}: begin with the structure's _INIT macro");
+        let text = format!("`{what}->size` is {size}: initialize with the structure's _INIT macro");
         return Err(Error::invalid(text));
     }
     let mut value = MaybeUninit::<T>::zeroed();
     let known = size.min(size_of::<T>());
-    // SAFETY: the caller vouches for `size` bytes, of which `known` fit into the value.
+    // SAFETY: the caller guarantees `size` bytes, and `known` bytes fit into the value.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), value.as_mut_ptr().cast(), known) };
     for at in known..size {
-        // SAFETY: within the `size` bytes that the caller vouches for.
+        // SAFETY: within the `size` bytes that the caller guarantees.
         if unsafe { from.cast::<u8>().add(at).read() } != 0 {
-            let text = format!("`{what}` asks for something that this libhoma does not know");
+            let text =
+                format!("`{what}` has members that this libhoma does not know: set them to 0");
             return Err(Error::new(libc::E2BIG, text));
         }
     }
-    // SAFETY: zeroes are a value of `T` as the caller vouches, and so is what C wrote over them.
+    // SAFETY: the caller guarantees that zeroes are a value of `T`, and C wrote valid members.
     Ok(unsafe { value.assume_init() })
 }
 
-/// How packets travel.
+/// How packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriverKind {
     /// UDP datagrams.
@@ -88,33 +92,34 @@ pub enum DriverKind {
     Memory,
 }
 
-/// Options understood.
+/// The checked options.
 pub struct Settings {
-    /// How packets travel.
+    /// How packets are sent.
     pub driver: DriverKind,
     /// The engine's parameters.
     pub config: Config,
-    /// Of calls that name none.
+    /// The deadline of calls without their own.
     pub deadline: Duration,
 }
 
 impl Settings {
-    /// Reads options; null means all defaults.
+    /// Reads options. Null means all defaults.
     ///
     /// # Safety
-    /// `options` is null or points to options of the size they say, whose names are null or end
-    /// with a zero byte.
+    ///
+    /// `options` is null or points to options with their `size`. Their names are null or end with a
+    /// zero byte.
     pub unsafe fn read(options: *const homa_options) -> Result<Self, Error> {
         // SAFETY: zeroes are a value of this structure: null pointers and numbers.
         let mut given: homa_options = unsafe { std::mem::zeroed() };
         if !options.is_null() {
-            // SAFETY: the caller vouches for the size; zeroes are a value.
+            // SAFETY: the caller guarantees the size, and zeroes are a value.
             given = unsafe { read_sized(options, "options")? };
         }
         if given.flags != 0 {
             return Err(Error::invalid("`options->flags` must be 0"));
         }
-        // SAFETY: the caller vouches for the names.
+        // SAFETY: the caller guarantees the names.
         let [driver, profile, map] =
             unsafe { [name(given.driver)?, name(given.profile)?, name(given.priority_map)?] };
         let driver = match driver {
@@ -140,17 +145,18 @@ impl Settings {
     }
 }
 
-/// A name, if one is given.
+/// Reads a name, or `None` if it is null.
 ///
 /// # Safety
-/// `name` is null or points to bytes of which one is zero.
+///
+/// `name` is null or ends with a zero byte.
 unsafe fn name<'a>(name: *const c_char) -> Result<Option<&'a str>, Error> {
     if name.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller vouches for the zero byte.
+    // SAFETY: the caller guarantees the zero byte.
     let text = unsafe { CStr::from_ptr(name) };
-    text.to_str().map(Some).map_err(|_| Error::invalid("a name in `options` is no UTF-8"))
+    text.to_str().map(Some).map_err(|_| Error::invalid("a name in `options` is not UTF-8"))
 }
 
 fn unknown(what: &str, given: &str, choices: &str) -> Error {
@@ -174,7 +180,7 @@ fn rules(profile: Option<&str>, driver: DriverKind) -> Result<Config, Error> {
 
 fn limits(config: &mut Config, given: &homa_options) -> Result<(), Error> {
     if given.max_message > c_int::MAX as u32 {
-        let text = "`options->max_message` is beyond what `homa_recv` can return: at most INT_MAX";
+        let text = "`options->max_message` is more than `homa_recv` can return: at most INT_MAX";
         return Err(Error::invalid(text));
     }
     let protocol = &mut config.protocol;

@@ -1,4 +1,4 @@
-//! Receiving requests and responses, copied into the caller's buffer or lent.
+//! Receives requests and responses, which are copied into the caller's buffer or lent.
 
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
@@ -14,15 +14,16 @@ use crate::address;
 use crate::error::{Error, guard};
 use crate::table::{self, Handle, Rest};
 
-/// Flag of homa_recv: a request may be returned. With neither this nor HOMA_RECV_RESPONSE, all may.
+/// Flag of homa_recv: requests may be returned. If neither this flag nor HOMA_RECV_RESPONSE is set,
+/// requests and ends of calls may be returned.
 pub const HOMA_RECV_REQUEST: c_int = 0x01;
-/// Flag of homa_recv: the end of a call may be returned; of only that call whose id *id holds,
-/// unless it holds 0.
+/// Flag of homa_recv: the end of a call may be returned. If *id is not 0, only the end of that
+/// call.
 pub const HOMA_RECV_RESPONSE: c_int = 0x02;
 /// Flag of homa_recv: fail with EAGAIN instead of blocking. MSG_DONTWAIT means the same.
 pub const HOMA_RECV_NONBLOCKING: c_int = 0x04;
-/// Flag of homa_recv: keep what does not fit into the buffer for further calls with this flag and
-/// the same *id, instead of dropping it. *id must be initialised.
+/// Flag of homa_recv: if the message is longer than the buffer, keep the rest instead of dropping
+/// it. Further calls with this flag and the same *id return it. *id must be initialized.
 pub const HOMA_RECV_PARTIAL: c_int = 0x08;
 
 const KNOWN: c_int = HOMA_RECV_REQUEST
@@ -31,33 +32,34 @@ const KNOWN: c_int = HOMA_RECV_REQUEST
     | HOMA_RECV_PARTIAL
     | libc::MSG_DONTWAIT;
 
-/// A message that libhoma lends, filled in by homa_recv_message.
+/// A message whose memory libhoma lends, filled in by homa_recv_message.
 #[repr(C)]
 #[allow(non_camel_case_types)]
 pub struct homa_message {
-    /// In: as *id of homa_recv. Out: the RPC; even for the end of a call, odd for a request.
+    /// Before the call: the same as *id of homa_recv. After it: the RPC's id, which is even for the
+    /// end of a call and odd for a request.
     pub id: u64,
-    /// Of a response: the number given with the call. Of a request: 0.
+    /// For a response, the number given with the call. For a request, 0.
     pub completion_cookie: u64,
     /// The bytes of the message, which may be changed in place.
     pub data: *mut c_void,
-    /// Their number.
+    /// The number of bytes.
     pub length: usize,
-    /// Length of `source`.
+    /// The length of `source`.
     pub source_length: socklen_t,
-    /// Who sent it.
+    /// The sender's address.
     pub source: sockaddr_storage,
-    /// libhoma's own.
+    /// For libhoma only.
     pub owner: *mut c_void,
 }
 
-/// What was received, or which call failed.
+/// A received message, or the error of a call.
 struct Arrived {
     id: u64,
     cookie: u64,
     from: SocketAddr,
     result: Result<Message, Error>,
-    /// Bytes fetched before.
+    /// Bytes that were copied before.
     offset: usize,
 }
 
@@ -91,39 +93,41 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
     })
 }
 
-/// The socket, and the id that the caller names, which is read only if flags say that it counts.
+/// Returns the socket, and the id that the caller asks for. The id is read only if the flags use
+/// it.
 ///
 /// # Safety
-/// `id` is null or readable where flags say that it counts.
+///
+/// `id` is null, or readable if the flags use it.
 unsafe fn open(sockfd: c_int, flags: c_int, id: *const u64) -> Result<(Arc<Handle>, u64), Error> {
     let handle = table::get(sockfd)?;
     if flags & !KNOWN != 0 {
         return Err(Error::invalid(format!("unknown bits in `flags`: {:#x}", flags & !KNOWN)));
     }
     let counts = flags & (HOMA_RECV_RESPONSE | HOMA_RECV_PARTIAL) != 0;
-    // SAFETY: not null, and the caller vouches for it where it counts.
+    // SAFETY: not null, and the caller guarantees it if the flags use it.
     let id = if counts && !id.is_null() { unsafe { id.read_unaligned() } } else { 0 };
     Ok((handle, id))
 }
 
-/// Receives a message: a request, the response to a call, or that a call failed. Blocks until there
-/// is one, unless told otherwise; meanwhile the thread does the socket's work itself, which is the
-/// fastest way. Any number of threads may wait.
+/// Receives a request, or the response or error of a call. Blocks until there is one, unless a flag
+/// says otherwise. While it waits, the thread does the socket's work itself, which is the fastest
+/// way to receive. Any number of threads may wait.
 ///
 /// At most `len` bytes are copied to `buf` (which may be null if `len` is 0). The sender's address
-/// is written to `src_addr`, which may be null, as far as `addrlen` bytes reach; the RPC's id to
-/// *id, which may be null. A request must be answered with homa_reply or given up with homa_abort.
+/// is written to `src_addr`, at most `addrlen` bytes, and the RPC's id to *id. Both may be null.
+/// Each request must be answered with homa_reply, or dropped with homa_abort.
 ///
-/// Returns the length of the message, which may be greater than `len`: then the rest is lost, or,
-/// with HOMA_RECV_PARTIAL, kept, and the length is that of what was left before this call.
+/// Returns the length of the message. If it is greater than `len`, the rest is lost. With
+/// HOMA_RECV_PARTIAL the rest is kept, and the result is the length that was left before this call.
 ///
-/// Returns -1 with *id not 0 when that call failed: ETIMEDOUT (no response within the deadline, or
-/// the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH, EPROTONOSUPPORT,
-/// EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is gone, and
-/// may or may not have executed it), or the error given to homa_abort.
+/// If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
+/// deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
+/// EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
+/// gone, and may or may not have executed the call), or the error given to homa_abort.
 ///
-/// Returns -1 with *id 0 when nothing was received: EAGAIN; EINVAL (unknown flags, or no call with
-/// the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.
+/// If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
+/// with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_recv(
     sockfd: c_int,
@@ -135,10 +139,10 @@ pub unsafe extern "C" fn homa_recv(
     id: *mut u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: our caller vouches for the id.
+        // SAFETY: the caller guarantees the id.
         let opened = unsafe { open(sockfd, flags, id) };
         if !id.is_null() {
-            // SAFETY: not null, and our caller vouches for it.
+            // SAFETY: not null, and the caller guarantees it.
             unsafe { id.write_unaligned(0) };
         }
         let (handle, wanted) = opened?;
@@ -150,13 +154,13 @@ pub unsafe extern "C" fn homa_recv(
             // SAFETY: as above.
             unsafe { id.write_unaligned(arrived.id) };
         }
-        // SAFETY: our caller vouches for `addrlen` bytes unless it is null.
+        // SAFETY: the caller guarantees `addrlen` bytes unless it is null.
         unsafe { address::write(arrived.from, src_addr, addrlen) };
         let bytes = arrived.result?;
         let left = &bytes[arrived.offset..];
         let (copied, total) = (left.len().min(len), left.len());
         if copied > 0 {
-            // SAFETY: our caller vouches for `len` bytes, of which these are no more.
+            // SAFETY: the caller guarantees `len` bytes, and these are no more.
             unsafe { ptr::copy_nonoverlapping(left.as_ptr(), buf.cast::<u8>(), copied) };
         }
         if copied < total && flags & HOMA_RECV_PARTIAL != 0 {
@@ -168,12 +172,12 @@ pub unsafe extern "C" fn homa_recv(
     })
 }
 
-/// As homa_recv, without copying: the message stays in libhoma's memory, which is the caller's to
-/// use, by any thread, until homa_message_release, also after homa_close. Set message->id to 0
-/// before (or as *id of homa_recv). HOMA_RECV_PARTIAL is not for this function.
+/// As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
+/// in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
+/// to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used.
 ///
-/// Returns 0, or -1 as homa_recv; message->id is then 0 or the call that failed, with its cookie
-/// and server, and there is nothing to release.
+/// Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
+/// server are set. Otherwise message->id is 0. There is nothing to release in both cases.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_recv_message(
     sockfd: c_int,
@@ -184,13 +188,13 @@ pub unsafe extern "C" fn homa_recv_message(
         if message.is_null() {
             return Err(Error::null("message"));
         }
-        // SAFETY: not null; our caller vouches for the structure, and for the id where it counts.
+        // SAFETY: not null. The caller guarantees the structure, and the id if the flags use it.
         let opened = unsafe { open(sockfd, flags, &raw const (*message).id) };
-        // SAFETY: our caller vouches for the structure, of which all zeroes are a value.
+        // SAFETY: the caller guarantees the structure, and all zeroes are a value of it.
         unsafe { message.write(zeroed()) };
         let (handle, wanted) = opened?;
         if flags & HOMA_RECV_PARTIAL != 0 {
-            return Err(Error::invalid("HOMA_RECV_PARTIAL is for homa_recv: this lends all of it"));
+            return Err(Error::invalid("HOMA_RECV_PARTIAL is only for homa_recv"));
         }
         let arrived = receive(&handle, flags, wanted)?;
         // SAFETY: as above, and it was written just now.
@@ -206,19 +210,19 @@ pub unsafe extern "C" fn homa_recv_message(
     })
 }
 
-/// Gives a message's memory back. A message that was released, or is all zeroes, is left alone, and
-/// so is a null pointer.
+/// Frees a message's memory. Does nothing if the pointer is null, or if the message is all zeroes
+/// or was released before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_message_release(message: *mut homa_message) {
     guard(|| {
         if message.is_null() {
             return Ok(0);
         }
-        // SAFETY: not null, and our caller vouches for the structure.
+        // SAFETY: not null, and the caller guarantees the structure.
         let message = unsafe { &mut *message };
         let owner = std::mem::replace(&mut message.owner, ptr::null_mut()).cast::<Vec<u8>>();
         if !owner.is_null() {
-            // SAFETY: `homa_recv_message` made it from a box, and nobody released it before.
+            // SAFETY: `homa_recv_message` made it from a box, and it was not released before.
             drop(unsafe { Box::from_raw(owner) });
         }
         message.data = ptr::null_mut();

@@ -1,4 +1,4 @@
-//! Requests, replies and their cancellation.
+//! Sends requests and replies, and cancels RPCs.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -13,29 +13,31 @@ use crate::error::{Error, guard};
 use crate::options::read_sized;
 use crate::table;
 
-/// Flag of a call: its end is returned only by a homa_recv that names its id, and does not make the
-/// descriptor readable.
+/// Flag of a private call: its completion is returned only by a homa_recv that names its id, and
+/// does not make the descriptor readable.
 pub const HOMA_SEND_PRIVATE: u32 = 1;
-/// Flag of a call: the server may execute it twice. Then it survives a server that restarts. Only
-/// the profile "default" asks; with the others every call may be executed twice.
+/// Flag of a call: the server may execute the request twice. Then the call survives a restart of
+/// the server. Only the profile "default" uses it. With the other profiles every request may be
+/// executed twice.
 pub const HOMA_SEND_IDEMPOTENT: u32 = 2;
 
-/// Options of a call. Start from HOMA_SEND_OPTIONS_INIT; see struct homa_options on `size`.
+/// Options of a call. Initialize them with HOMA_SEND_OPTIONS_INIT. For `size`, see struct
+/// homa_options.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types)]
 pub struct homa_send_options {
     /// sizeof(struct homa_send_options).
     pub size: usize,
-    /// Comes back with the response, in struct homa_message.
+    /// A number that is returned with the response, in struct homa_message.
     pub completion_cookie: u64,
     /// HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT or both.
     pub flags: u32,
-    /// How long the call may take, milliseconds. 0: as the socket's options say.
+    /// How long the call may take, in milliseconds. 0 means the deadline in the socket's options.
     pub deadline_ms: u32,
 }
 
-/// The bytes of a message where the caller has them.
+/// The bytes of a message in the caller's memory.
 #[derive(Clone, Copy)]
 enum Given {
     One(*const c_void, usize),
@@ -43,10 +45,11 @@ enum Given {
 }
 
 impl Given {
-    /// A copy, of no more bytes than `max`, which are counted before anything is copied.
+    /// Copies the bytes. Fails before it copies anything if there are more than `max`.
     ///
     /// # Safety
-    /// Every pointer is null or points to what its length says: the pieces, and readable bytes.
+    ///
+    /// Every pointer is null or points to memory of the length given with it.
     unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
         let one;
         let pieces = match self {
@@ -54,7 +57,7 @@ impl Given {
                 one = [iovec { iov_base: bytes.cast_mut(), iov_len: length }];
                 &one[..]
             }
-            // SAFETY: the caller vouches for the pieces.
+            // SAFETY: the caller guarantees the pieces.
             Self::Pieces(pieces, count) => unsafe { list(pieces, count)? },
         };
         let add = |sum: usize, piece: &iovec| sum.checked_add(piece.iov_len);
@@ -71,7 +74,7 @@ impl Given {
             if piece.iov_base.is_null() {
                 return Err(Error::null(what));
             }
-            // SAFETY: not null, no longer than a message, and the caller vouches for the bytes.
+            // SAFETY: not null, no longer than a message, and the caller guarantees the bytes.
             let bytes = unsafe { slice::from_raw_parts(piece.iov_base.cast(), piece.iov_len) };
             all.extend_from_slice(bytes);
         }
@@ -79,30 +82,31 @@ impl Given {
     }
 }
 
-/// The pieces of a message.
+/// Returns the pieces of a message.
 ///
 /// # Safety
+///
 /// `pieces` is null or points to `count` pieces, which outlive the result.
 unsafe fn list<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Error> {
     let count = usize::try_from(count).ok().filter(|&n| n <= libc::UIO_MAXIOV as usize);
     match count.ok_or_else(|| Error::invalid("`iovcnt` must be 0 to 1,024"))? {
         0 => Ok(&[]),
         _ if pieces.is_null() => Err(Error::null("iov")),
-        // SAFETY: not null, and the caller vouches for so many.
+        // SAFETY: not null, and the caller guarantees this number of pieces.
         count => Ok(unsafe { slice::from_raw_parts(pieces, count) }),
     }
 }
 
-/// Sends a request to a server. Its response, or that it failed, will be returned by homa_recv with
-/// the same id, which is even and never 0. `id` may be null, unless only it can bring the response
-/// (HOMA_SEND_PRIVATE).
+/// Sends a request to a server. homa_recv will return the response or error with the same id, which
+/// is even and never 0. `id` may be null, except with HOMA_SEND_PRIVATE, because only the id brings
+/// that response.
 ///
-/// Never blocks: the request is copied, so `request` is the caller's again, and sent by the thread
-/// that waits in homa_recv or by a thread of libhoma.
+/// Never blocks. The request is copied, so the caller may reuse `request` at once. It is sent by a
+/// thread that waits in homa_recv, or by a thread of libhoma.
 ///
-/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or an
-/// address of many hosts); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress:
-/// receive some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or not the address
+/// of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
+/// some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_send(
     sockfd: c_int,
@@ -114,7 +118,7 @@ pub unsafe extern "C" fn homa_send(
 ) -> c_int {
     guard(|| {
         let bytes = Given::One(request, reqlen);
-        // SAFETY: our caller vouches for request, address and id.
+        // SAFETY: the caller guarantees request, address and id.
         unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, std::ptr::null()) }
     })
 }
@@ -132,14 +136,15 @@ pub unsafe extern "C" fn homa_sendv(
 ) -> c_int {
     guard(|| {
         let bytes = Given::Pieces(iov, iovcnt);
-        // SAFETY: our caller vouches for pieces, address, id and options.
+        // SAFETY: the caller guarantees pieces, address, id and options.
         unsafe { send(sockfd, bytes, (dest_addr, addrlen), id, options) }
     })
 }
 
 /// # Safety
-/// As for [`Given::gather`]; the address is null or has as many bytes as it says, `id` is null or
-/// writable, `options` are null or of the size they say.
+///
+/// As for [`Given::gather`]. The address is null or has the given length, `id` is null or writable,
+/// and `options` is null or has the size that it contains.
 unsafe fn send(
     sockfd: c_int,
     request: Given,
@@ -148,16 +153,16 @@ unsafe fn send(
     options: *const homa_send_options,
 ) -> Result<c_int, Error> {
     let handle = table::get(sockfd)?;
-    // SAFETY: the caller vouches for the address.
+    // SAFETY: the caller guarantees the address.
     let to = unsafe { address::read(to, length, "dest_addr")? };
-    // Said before anything is copied; what else an address cannot be, the call says.
+    // This is checked before anything is copied. The call checks the other parts of the address.
     if to.port() == 0 {
-        return Err(Error::invalid(format!("nobody can be reached at {to}: name the port")));
+        return Err(Error::invalid(format!("{to} has no port: name the port of the server")));
     }
     let mut call = CallOptions::deadline(handle.deadline);
     let mut send = SendOptions::from(call);
     if !options.is_null() {
-        // SAFETY: the caller vouches for the options; zeroes are a value of these numbers.
+        // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
         let given = unsafe { read_sized(options, "options")? };
         if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
             return Err(Error::invalid(format!(
@@ -171,27 +176,28 @@ unsafe fn send(
         call.idempotent = given.flags & HOMA_SEND_IDEMPOTENT != 0;
         let private = given.flags & HOMA_SEND_PRIVATE != 0;
         if private && id.is_null() {
-            let text = "`id` is null, and nothing else brings the response of a private call";
+            let text = "`id` is null, but the response of a private call needs it: pass a pointer";
             return Err(Error::new(libc::EFAULT, text));
         }
         send = SendOptions::from(call).cookie(given.completion_cookie).private(private);
     }
-    // SAFETY: the caller vouches for the request.
+    // SAFETY: the caller guarantees the request.
     let bytes = unsafe { request.gather("request", handle.max_message)? };
     let sent = handle.socket.send(to, bytes, &send)?;
     if !id.is_null() {
-        // SAFETY: not null, and the caller vouches for it.
+        // SAFETY: not null, and the caller guarantees it.
         unsafe { id.write_unaligned(sent.number()) };
     }
     Ok(0)
 }
 
-/// Answers the request `id` that homa_recv returned, at the address it returned with it (null: `id`
-/// is enough). Never blocks; `response` is copied. That the client has given up meanwhile is no
-/// error. What HOMA_RECV_PARTIAL kept of the request is dropped.
+/// Answers the request `id` that homa_recv returned. `dest_addr` must be the address that it
+/// returned with the request, or null, because the id is enough. Never blocks, and copies
+/// `response`. Returns 0 if the client has given up meanwhile. The rest of the request that
+/// HOMA_RECV_PARTIAL kept is dropped.
 ///
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
-/// from this address waits: it was answered or aborted before, or never received); EMSGSIZE;
+/// and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
 /// EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
 /// waits.
 #[unsafe(no_mangle)]
@@ -205,7 +211,7 @@ pub unsafe extern "C" fn homa_reply(
 ) -> c_int {
     guard(|| {
         let bytes = Given::One(response, resplen);
-        // SAFETY: our caller vouches for response and address.
+        // SAFETY: the caller guarantees response and address.
         unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
     })
 }
@@ -222,13 +228,14 @@ pub unsafe extern "C" fn homa_replyv(
 ) -> c_int {
     guard(|| {
         let bytes = Given::Pieces(iov, iovcnt);
-        // SAFETY: our caller vouches for pieces and address.
+        // SAFETY: the caller guarantees pieces and address.
         unsafe { reply(sockfd, bytes, (dest_addr, addrlen), id) }
     })
 }
 
 /// # Safety
-/// As for [`Given::gather`]; the address is null or has as many bytes as it says.
+///
+/// As for [`Given::gather`]. The address is null or has the given length.
 unsafe fn reply(
     sockfd: c_int,
     response: Given,
@@ -238,22 +245,22 @@ unsafe fn reply(
     let handle = table::get(sockfd)?;
     let to = match to.is_null() {
         true => None,
-        // SAFETY: the caller vouches for the address.
+        // SAFETY: the caller guarantees the address.
         false => Some(unsafe { address::read(to, length, "dest_addr")? }),
     };
     let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
-    // SAFETY: the caller vouches for the response.
+    // SAFETY: the caller guarantees the response.
     let bytes = unsafe { response.gather("response", handle.max_message)? };
     handle.socket.reply(known, to, bytes)?;
-    // Whoever answers has read as much of the request as it will.
+    // The program has answered, so it reads no more of the request.
     drop(handle.rest(id));
     Ok(0)
 }
 
-/// Says how long the client will still wait for the answer to a request, in *microseconds: 0 when
-/// it gave up, or its time is over, so that there is no use in going on; UINT64_MAX where it did
-/// not say (over UDP it does, unless it is a build of before; the kernel module does not). Requests
-/// whose time is over before they are received are dropped.
+/// Stores in *microseconds how long the client will still wait for the answer to a request. 0 means
+/// that the client gave up or its deadline has passed, so the work can be stopped. UINT64_MAX means
+/// that the client did not tell, as clients that use the kernel module or an old build. Requests
+/// whose deadline passes before they are received are dropped.
 ///
 /// Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
 #[unsafe(no_mangle)]
@@ -266,16 +273,16 @@ pub unsafe extern "C" fn homa_remaining(sockfd: c_int, id: u64, microseconds: *m
         let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
         let left = handle.socket.remaining(known).ok_or(homa::ReplyError::Gone)?;
         let left = u64::try_from(left.as_micros()).unwrap_or(u64::MAX);
-        // SAFETY: not null, and our caller vouches for it.
+        // SAFETY: not null, and the caller guarantees it.
         unsafe { microseconds.write_unaligned(left) };
         Ok(0)
     })
 }
 
-/// Gives up an RPC. A call (even id) is cancelled, also at its server: with `error` 0 nothing more
-/// is heard of it, otherwise homa_recv returns it as failed with that errno. A request (odd id)
-/// will not be answered, and its client's call fails at once. With id 0, all calls in progress are
-/// given up.
+/// Cancels an RPC. A call (even id) is also cancelled at its server. If `error` is 0, homa_recv
+/// never returns the call. Otherwise homa_recv returns it as failed with that errno. A request (odd
+/// id) will not be answered, and its client's call fails at once. With id 0, all calls in progress
+/// are cancelled.
 ///
 /// Returns 0, or -1: EBADF; EINVAL (a negative error, or no such RPC: its end was received, or it
 /// was answered).

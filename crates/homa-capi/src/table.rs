@@ -1,7 +1,7 @@
-//! Which descriptor is which socket.
+//! Maps descriptors to sockets.
 //!
-//! The child of a fork starts with an empty table: the threads that drive its parent's sockets do
-//! not exist there, and their locks may be held by nobody.
+//! The child of a fork starts with an empty table, because the threads that drive its parent's
+//! sockets do not exist there. Locks that they held would never be released.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,32 +16,32 @@ use std::net::SocketAddr;
 
 use crate::error::Error;
 
-/// A message of which the rest is still to be fetched.
+/// A message whose rest is still to be received.
 pub struct Rest {
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
-    /// From the call.
+    /// The cookie of the call.
     pub cookie: u64,
     /// The whole message.
     pub bytes: Message,
-    /// Bytes fetched.
+    /// Bytes that were received.
     pub offset: usize,
 }
 
-/// A socket as C sees it.
+/// A socket, with its options.
 pub struct Handle {
     /// The socket.
     pub socket: Socket,
-    /// The deadline of calls that name none.
+    /// The deadline of calls without their own.
     pub deadline: Duration,
-    /// Bytes of the longest message.
+    /// The length of the longest message.
     pub max_message: u32,
-    /// Messages fetched in parts, by id; newest last.
+    /// Messages that are received in parts, by id. The newest is last.
     rests: Mutex<VecDeque<(u64, Rest)>>,
 }
 
 impl Handle {
-    /// A socket about to get its descriptor.
+    /// Creates the entry for a socket that has no descriptor yet.
     pub fn new(socket: Socket, deadline: Duration, max_message: u32) -> Self {
         Self { socket, deadline, max_message, rests: Mutex::default() }
     }
@@ -51,7 +51,7 @@ impl Handle {
         self.rests.lock().unwrap_or_else(PoisonError::into_inner).push_back((id, rest));
     }
 
-    /// The rest of a message.
+    /// Takes the rest of a message.
     pub fn rest(&self, id: u64) -> Option<Rest> {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let at = rests.iter().position(|(other, _)| *other == id)?;
@@ -63,7 +63,7 @@ type Table = RwLock<HashMap<RawFd, Arc<Handle>>>;
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// Forgets what the parent of a fork had; its memory stays where it is.
+/// Forgets the sockets of the parent after a fork. Their memory is not freed.
 extern "C" fn in_child() {
     TABLE.store(ptr::null_mut(), Ordering::Release);
 }
@@ -81,7 +81,7 @@ fn table() -> &'static Table {
         table = match TABLE.compare_exchange(ptr::null_mut(), new, order.0, order.1) {
             Ok(_) => new,
             Err(first) => {
-                // SAFETY: `new` came from a box and nobody else has seen it.
+                // SAFETY: `new` came from a box, and is not shared yet.
                 drop(unsafe { Box::from_raw(new) });
                 first
             }
@@ -91,12 +91,12 @@ fn table() -> &'static Table {
     unsafe { &*table }
 }
 
-/// Gives a socket its descriptor: a duplicate, so that a program that closes it by mistake takes
-/// nothing from the socket.
+/// Creates a descriptor for a socket. It is a duplicate, so the socket survives if a program closes
+/// it by mistake.
 pub fn insert(handle: Handle) -> Result<RawFd, Error> {
     let fd = handle.socket.as_fd().try_clone_to_owned()?.into_raw_fd();
     let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
-    // A socket that had this number was closed behind our back.
+    // If a socket already has this number, the program closed its descriptor with close(2).
     let stale = table.insert(fd, Arc::new(handle));
     drop(table);
     drop(stale);
@@ -104,23 +104,23 @@ pub fn insert(handle: Handle) -> Result<RawFd, Error> {
 }
 
 fn bad(fd: RawFd) -> Error {
-    let text = format!("descriptor {fd} is no Homa socket of this process, or it was closed");
+    let text = format!("descriptor {fd} is not a Homa socket of this process, or was closed");
     Error::new(libc::EBADF, text)
 }
 
-/// The socket of a descriptor.
+/// Returns the socket of a descriptor.
 pub fn get(fd: RawFd) -> Result<Arc<Handle>, Error> {
     let table = table().read().unwrap_or_else(PoisonError::into_inner);
     table.get(&fd).cloned().ok_or_else(|| bad(fd))
 }
 
-/// False when a descriptor is not, or no longer, the duplicate that `insert` made: its number was
-/// closed and may be another file's now. Where the kernel does not compare, it is believed.
+/// False if a descriptor is not the duplicate that `insert` made, because it was closed and its
+/// number may now be another file's. True if the kernel cannot compare descriptors.
 fn is_of(fd: RawFd, handle: &Handle) -> bool {
-    /// Of Linux's `kcmp.h`: do two descriptors mean the same open file?
+    /// Compares whether two descriptors mean the same open file (Linux's `kcmp.h`).
     const KCMP_FILE: libc::c_long = 0;
-    // SAFETY: the call has no arguments and cannot fail. The thread, because the first one of a
-    // process may be gone and have no descriptors.
+    // SAFETY: the call has no arguments and cannot fail. It returns the thread instead of the
+    // process, because the first thread of a process may have ended and have no descriptors.
     let own = libc::c_long::from(unsafe { libc::gettid() });
     let pair = [fd, handle.socket.as_fd().as_raw_fd()].map(libc::c_long::from);
     // SAFETY: the call takes numbers and changes nothing.
@@ -132,15 +132,15 @@ fn is_of(fd: RawFd, handle: &Handle) -> bool {
     }
 }
 
-/// Takes a descriptor out of use and closes it. That it was closed before, by mistake, is an error,
-/// but its socket is `left` all the same; a file that has got its number stays open.
+/// Removes a descriptor from the table and closes it. If it was closed before by mistake, this is
+/// an error, but `left` is still called with its socket, and a new file with its number stays open.
 pub fn remove(fd: RawFd, left: impl FnOnce(&Handle)) -> Result<(), Error> {
     let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
     let handle = table.remove(&fd).ok_or_else(|| bad(fd))?;
     let ours = is_of(fd, &handle);
     if ours {
-        // SAFETY: `insert` opened it for us alone, and under the lock no new socket can get its
-        // number before its place in the table is free.
+        // SAFETY: only `insert` opened it. While the lock is held, no new socket can get its
+        // number.
         unsafe { libc::close(fd) };
     }
     drop(table);

@@ -1,13 +1,15 @@
-//! The pacer above a model of a network card, in virtual time: `cargo bench -p homa --bench nic`.
+//! Measures the pacer with a model of a network card, in virtual time: `cargo bench -p homa --bench
+//! nic`.
 //!
-//! For each link, completion interval and host step, and for host steps that are all alike and for
-//! five seeds of such that vary, prints the achieved share of the possible and the wire bytes
-//! queued beyond what must lie between two completions, where a limit is missed, and in the end the
-//! worst of each kind. It ends with an error if a limit was missed by steps that are all alike;
-//! steps that vary show how close to the limits all this is. Words on the command line choose rows
-//! that contain all of them, and print them in any case.
+//! The rows are all combinations of links, completion intervals and host steps. The steps are
+//! equal, or vary with one of five seeds. A row shows the achieved share of the possible rate, and
+//! the largest number of wire bytes queued beyond the bytes that must be queued between two
+//! completions. Only rows that miss a limit are printed, and at the end the worst row of each kind.
+//! The program fails if a row with equal steps misses a limit. Rows with varying steps show how
+//! large the margins are. Words on the command line choose the rows that contain all of them, and
+//! print these rows in any case.
 
-// The pacer is private to the crate, and its model of a card is for tests and this.
+// The pacer is private to the crate. Its model of a card is used only by tests and this program.
 #[allow(unused, reason = "the engine and the tests use the rest")]
 #[path = "../src/pacer/mod.rs"]
 mod pacer;
@@ -15,10 +17,10 @@ mod pacer;
 use homa_proto::{Duration, FULL_FRAME, Rate};
 use pacer::card::{Knowledge, run};
 
-/// Exact steps, and seeds.
+/// The seeds of the host steps. 0 means equal steps.
 const STEPS: std::ops::RangeInclusive<u64> = 0..=5;
 
-/// What became of the cells of one kind.
+/// The worst results of the cells of one kind.
 struct Worst {
     cells: u32,
     missed: u32,

@@ -1,4 +1,4 @@
-//! Calls and requests as futures, here on tokio; any other executor would do.
+//! Calls and requests as futures. This example uses tokio, but any other executor works.
 //!
 //! ```text
 //! cargo run -p homa --example async_tokio
@@ -31,20 +31,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let client = Client::new()?;
-    // Calls start at once; awaiting them only collects the responses.
+    // Calls start at once. Awaiting them only collects the responses.
     let calls: Vec<_> = ["one", "two", "three"].map(|text| client.call_async(address, text)).into();
     for call in calls {
         println!("client: {:?}", call.await?);
     }
 
-    // Dropping a call cancels it, so any combinator that gives up does the right thing.
+    // Dropping a call cancels it. Therefore any combinator with a timeout cancels its call.
     let slow = client.call_async(address, "slow but wanted");
     println!("client: {:?}", timeout(Duration::from_secs(1), slow).await?);
     let unwanted = client.call_async(address, "slow and unwanted");
     println!("client: {:?}", timeout(Duration::from_millis(50), unwanted).await.is_err());
     sleep(Duration::from_millis(300)).await;
 
-    // A deadline is part of every call.
+    // Every call has a deadline.
     let options = CallOptions::deadline(Duration::from_millis(20));
     let late = client.call_async_with(address, "slow for its deadline", &options).await;
     assert_eq!(late, Err(CallError::DeadlineExceeded));

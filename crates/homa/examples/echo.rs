@@ -26,7 +26,7 @@ fn serve(at: SocketAddr) -> Result<(), Box<dyn Error>> {
     let server = Server::bind(at)?;
     println!("echoing at {}", server.local_addr());
     while let Some(mut request) = server.accept() {
-        // The request's memory becomes the reply's: nothing is copied.
+        // The reply reuses the request's memory, so nothing is copied.
         let bytes = request.take_bytes();
         if let Err(error) = request.reply(bytes) {
             eprintln!("no reply: {error}");

@@ -1,5 +1,5 @@
-//! An in-memory key-value server with many concurrent clients, all in one process for the show:
-//! four threads serve, sixteen threads write and read back. Large values do not delay small ones.
+//! An in-memory key-value server with many concurrent clients, all in one process. Four threads
+//! serve, and sixteen threads write and read back. Large values do not delay small ones.
 //!
 //! ```text
 //! cargo run --release -p homa --example kv
@@ -18,7 +18,7 @@ const SERVERS: usize = 4;
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 500;
 
-/// Keys and values. The protocol on top of Homa: the first byte of a request says what to do.
+/// Keys and values. The first byte of a request tells what to do.
 type Store = RwLock<HashMap<Vec<u8>, Vec<u8>>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,8 +52,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn serve(server: &Server, store: &Store) {
     while let Some(request) = server.accept() {
         let reply = answer(&request, store);
-        // The client may have given up meanwhile: that is its business. A refused reply drops the
-        // request, and the client hears of it.
+        // The client may have given up meanwhile, which is no error here. If a reply is refused,
+        // the request is dropped, and the client gets an error.
         let _ = request.reply(reply);
     }
 }
@@ -83,7 +83,7 @@ fn write_and_read_back(
     server: SocketAddr,
     number: usize,
 ) -> Result<(), homa::CallError> {
-    // A lost reply to either may be asked for again.
+    // Both requests can be repeated if a reply is lost.
     let options = CallOptions::deadline(Duration::from_secs(2)).idempotent();
     for round in 0..ROUNDS {
         let key = format!("{number}/{round}");

@@ -1,6 +1,7 @@
-//! A search service: a front end asks every shard of an index at once and answers with what it
-//! heard before its user's deadline, which its own calls inherit. Each shard has two servers; the
-//! second is asked when the first is slow or dead (a hedged call), and the slower one is cancelled.
+//! A search service. A front end asks every shard of an index at once, and answers with the results
+//! that arrive before its user's deadline. Its own calls inherit this deadline. Each shard has two
+//! servers. If the first is slow or dead, the second is asked, too (a hedged call), and the slower
+//! call is cancelled.
 //!
 //! ```text
 //! cargo run -p homa --example search
@@ -15,17 +16,17 @@ use homa::{CallError, CallOptions, Client, Message, Request, Server};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long a user waits.
+/// The time that a user waits.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// After so long without an answer, the other server of a shard is asked, too.
+/// After this time without an answer, the other server of a shard is asked, too.
 const HEDGE: Duration = Duration::from_millis(50);
-/// Requests that servers dropped because nobody waited for them any more.
+/// Counts requests that servers dropped because their clients no longer waited.
 static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 
-/// A shard's servers, the preferred one first.
+/// The servers of a shard. The preferred one is first.
 type Shard = [SocketAddr; 2];
 
-/// Starts a server that takes some time for each search; aborting its task is a crash.
+/// Starts a server that needs `takes` for each search. Aborting its task simulates a crash.
 fn start(shard: &'static str, takes: Duration) -> (SocketAddr, JoinHandle<()>) {
     let server = Server::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = server.local_addr();
@@ -45,7 +46,8 @@ fn start(shard: &'static str, takes: Duration) -> (SocketAddr, JoinHandle<()>) {
     (address, tokio::spawn(serving))
 }
 
-/// Asks one server, and the other one if that fails or is slow. Dropping a call cancels it.
+/// Asks one server, and also the other one if the first fails or is slow. Dropping a call cancels
+/// it.
 async fn ask(client: &Client, shard: Shard, word: &[u8]) -> Result<Message, CallError> {
     let mut first = client.call_async(shard[0], word);
     match timeout(HEDGE, &mut first).await {
@@ -58,7 +60,8 @@ async fn ask(client: &Client, shard: Shard, word: &[u8]) -> Result<Message, Call
     }
 }
 
-/// The front end. It spends three quarters of the time left on its shards, the rest on answering.
+/// The front end. It spends three quarters of the remaining time on its shards, and the rest on its
+/// answer.
 async fn search(request: Request, shards: [Shard; 2]) {
     let client = request.client(); // Its calls have the request's deadline.
     let within = request.remaining().unwrap_or(DEADLINE) * 3 / 4;
@@ -69,7 +72,7 @@ async fn search(request: Request, shards: [Shard; 2]) {
     let _ = request.reply_async(format!("{} of 2 shards{found}", heard.len())).await;
 }
 
-/// Searches while a server is slow, and after servers died.
+/// Searches while one server is slow, and after servers crashed.
 #[tokio::main]
 pub async fn main() -> Result<(), Box<dyn Error>> {
     let (slow_books, books) = (start("books", 100 * HEDGE), start("books", Duration::ZERO));

@@ -1,5 +1,5 @@
-//! Servers come and go on one engine: the addresses of those that are gone are free, for it and for
-//! others.
+//! Servers that are opened and dropped on one engine. The addresses of dropped servers are free
+//! again, for this engine and for others.
 
 mod common;
 
@@ -11,7 +11,8 @@ use common::{echo, engine, message};
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::{Config, Engine};
 
-/// An engine, another that calls it, one that wants its addresses, and an address of the first.
+/// An engine, an engine that calls it, a function that opens another engine at its addresses, and
+/// an address of the first.
 type Case = (Engine, Engine, Box<dyn Fn(SocketAddr) -> Option<Engine>>, SocketAddr);
 
 fn over_udp() -> Case {
@@ -56,7 +57,7 @@ fn the_address_of_a_server_that_is_gone_is_free() {
             let call = thread::spawn(move || caller.call(at, message(50_000, round)).unwrap());
             let request = gone.accept().unwrap();
             drop(gone);
-            // The request is answered all the same, from the address that was asked.
+            // The request is still answered, from the address to which it was sent.
             let bytes = request.to_vec();
             request.reply(bytes).unwrap();
             assert!(call.join().unwrap() == message(50_000, round)[..], "round {round}");
@@ -64,13 +65,13 @@ fn the_address_of_a_server_that_is_gone_is_free() {
                 at = any;
             }
         }
-        // Each stays open until the client says that it has its answer.
+        // Each address stays open until the client has confirmed the response.
         eventually(|| descriptors() < before + 10);
         let gone = engine.serve_at(any).unwrap();
         let at = gone.local_addr();
         assert!(wants(at).is_none(), "{at} is in use");
         drop(gone);
-        // The engine may have to be woken first, for which nobody waits.
+        // The engine may have to be woken first, and the test does not wait for that.
         let mut heir = None;
         eventually(|| {
             heir = wants(at);

@@ -1,5 +1,5 @@
-//! What a subscriber of `tracing` sees of a request: a span from the accept to its end. In a
-//! process of its own, since the subscriber is the process's.
+//! Spans of requests as a subscriber of `tracing` sees them, from the accept to the end. The test
+//! is a program of its own because the subscriber is global.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ impl Visit for Seen {
     }
 }
 
-/// Fields of the calls' spans.
+/// Fields of the spans of calls.
 static CALLS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
 
 /// The client's engine.
@@ -34,7 +34,7 @@ static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 static REQUESTS: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
 
-/// Keeps the spans of requests.
+/// A subscriber that records the spans of requests.
 struct Keeper(AtomicU64);
 
 fn change(id: &Id, change: impl FnOnce(&mut Seen)) {
@@ -64,7 +64,7 @@ impl Subscriber for Keeper {
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
-        // A subscriber may look at the engine.
+        // A subscriber may use the engine.
         if let Some(engine) = ENGINE.get() {
             engine.metrics();
         }
@@ -97,13 +97,13 @@ impl Subscriber for Keeper {
     }
 }
 
-/// The latest request's span.
+/// Returns the span of the last request.
 fn latest() -> Seen {
     let requests = REQUESTS.lock().expect("no panic");
     requests.values().next_back().expect("a request").clone()
 }
 
-/// Asserts that the latest request's span is over, and how it ended.
+/// Asserts that the span of the last request has ended with this outcome.
 fn assert_over(outcome: &str) {
     let seen = latest();
     let said = seen.fields.get("outcome").map(String::as_str);
@@ -135,7 +135,7 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     let client = ENGINE.get_or_init(|| engine.expect("an engine")).client();
     let wait = |call| tokio::runtime::Runtime::new().expect("a runtime").block_on(call);
 
-    // Answered, after a reply that was refused.
+    // The request is answered after a reply that was refused.
     let call = client.call_async(server.local_addr(), "four");
     let request = accept(&server, 4);
     request.span().in_scope(|| assert_eq!(latest().entered, 1));
@@ -147,7 +147,7 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     assert_over("replied");
     assert_eq!(&*wait(call).expect("a response"), b"short");
 
-    // Dropped, while the application is in the span.
+    // The request is dropped while the application is in the span.
     let call = client.call_async(server.local_addr(), "dropped");
     let request = accept(&server, 7);
     let entered = request.span().entered();
@@ -157,7 +157,7 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     assert_over("dropped");
     assert!(matches!(wait(call), Err(CallError::Indeterminate)));
 
-    // Given up by its client.
+    // The client gives up.
     let call = client.call_async(server.local_addr(), "never mind");
     let request = accept(&server, 10);
     drop(call);
@@ -165,7 +165,7 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     while !request.is_cancelled() && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let gone = request.reply("too late").expect_err("nobody waits");
+    let gone = request.reply("too late").expect_err("the client gave up");
     assert!(matches!(gone.error, ReplyError::Gone), "{gone}");
     drop(gone);
     assert_over("gone");

@@ -1,4 +1,4 @@
-/* What the test programs share: checks that say where they failed, and sockets on loopback. */
+/* Shared by the test programs: checks that print their line if they fail, and loopback sockets. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <homa.h>
@@ -38,7 +38,7 @@ static struct sockaddr_in loopback(int port)
     return address;
 }
 
-/* A server at any port, and where it is. */
+/* Opens a server at any port, and returns its address. */
 static int serve(struct sockaddr_in *address, const struct homa_options *options)
 {
     socklen_t length = sizeof *address;

@@ -1,11 +1,11 @@
-/* Every failure sets the errno that homa_recv(3) and its kin promise, and disturbs nothing else. */
+/* Every failure sets the errno of the manual pages, and changes nothing else. */
 #include "check.h"
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static char buffer[64];
 
-/* The call ends with this errno, and homa_recv says which call it was. */
+/* The call ends with this errno, and homa_recv returns its id. */
 static void ends(int sock, uint64_t call, int expected)
 {
     struct sockaddr_in from;
@@ -55,7 +55,7 @@ static void misuse(int sock, struct sockaddr_in to)
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
 }
 
-/* Lengths that no memory has: what else is wrong is said first, and nothing is copied. */
+/* Lengths that exceed any memory. Other errors are reported first, and nothing is copied. */
 static void lengths(int sock, struct sockaddr_in to)
 {
     static const size_t lengths[] = { 100001, (size_t) 1 << 40, SIZE_MAX / 2, SIZE_MAX };
@@ -76,7 +76,7 @@ static void lengths(int sock, struct sockaddr_in to)
     }
 }
 
-/* After close(2) by mistake, homa_close leaves alone what has got the number. */
+/* After close(2) by mistake, homa_close does not close a new file with the same number. */
 static void strangers(void)
 {
     struct sockaddr_in to;
@@ -86,10 +86,10 @@ static void strangers(void)
     FAILS(homa_close(sock), EBADF);
     CHECK(write(pair[1], "x", 1) == 1 && read(pair[0], buffer, 1) == 1);
     CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
-    /* The socket is closed all the same. */
+    /* The socket is still closed. */
     CHECK((again = homa_socket(AT(to), NULL)) >= 0);
     CHECK(homa_close(again) == 0);
-    /* Of the same kind, and not the same. */
+    /* The same kind of file, but another one. */
     sock = serve(&to, NULL);
     CHECK(close(sock) == 0);
     CHECK((again = eventfd(0, 0)) == sock);
@@ -97,7 +97,7 @@ static void strangers(void)
     CHECK(close(again) == 0);
 }
 
-/* A later libhoma's options are accepted while what they add is zero. */
+/* Options of a later libhoma are accepted if the added members are zero. */
 static void growth(void)
 {
     struct { struct homa_options known; uint64_t later; } options;
@@ -108,7 +108,7 @@ static void growth(void)
     CHECK(homa_close(sock) == 0);
     options.later = 1;
     FAILS(homa_socket(NULL, 0, &options.known), E2BIG);
-    /* An earlier one's, which end before the limits. */
+    /* Options of an earlier libhoma, which end before the limits. */
     options.known.size = offsetof(struct homa_options, deadline_ms);
     CHECK((sock = homa_socket(NULL, 0, &options.known)) >= 0);
     CHECK(homa_close(sock) == 0);
@@ -121,7 +121,7 @@ static void calls_that_fail(int client, struct sockaddr_in to)
     struct sockaddr_in nobody;
     uint64_t call, silent;
 
-    /* A port that was free a moment ago. */
+    /* A port that was free just now. */
     CHECK(homa_close(serve(&nobody, NULL)) == 0);
     CHECK(homa_send(client, buffer, 1, AT(nobody), &call) == 0);
     ends(client, call, ENOTCONN);
@@ -139,7 +139,7 @@ static void calls_that_fail(int client, struct sockaddr_in to)
     FAILS(homa_recv(client, buffer, 1, HOMA_RECV_NONBLOCKING, NULL, 0, NULL), EAGAIN);
 }
 
-/* Receives the request that begins with `first`; answers those of clients that gave up. */
+/* Receives the request that begins with `first`. Answers requests of clients that gave up. */
 static uint64_t request_with(int server, char first, struct sockaddr_in *from)
 {
     for (;;) {
@@ -167,7 +167,7 @@ static void replies(int client, int server, struct sockaddr_in to)
     CHECK(homa_recv(client, buffer, 1, HOMA_RECV_RESPONSE, NULL, 0, &call) == 1);
 }
 
-/* A child's sockets are its own. */
+/* A child process has none of its parent's sockets. */
 static void forks(int server, struct sockaddr_in to)
 {
     struct sockaddr_in from;
@@ -180,7 +180,7 @@ static void forks(int server, struct sockaddr_in to)
         CHECK((own = homa_socket(NULL, 0, NULL)) >= 0);
         CHECK(homa_send(own, "child", 5, AT(to), &call) == 0);
         CHECK(homa_recv(own, buffer, sizeof buffer, 0, NULL, 0, &call) == 6);
-        /* A checker of memory would blame this process for what its parent holds. */
+        /* A memory checker would report the parent's memory as leaks of this process. */
         execl("/bin/true", "true", (char *) NULL);
         _exit(1);
     }

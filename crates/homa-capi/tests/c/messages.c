@@ -1,4 +1,4 @@
-/* Buffers: too small, in parts, lent; cookies, private calls, and the descriptor. */
+/* Tests small, partial and lent buffers, cookies, private calls, and the descriptor. */
 #include "check.h"
 #include <sys/select.h>
 
@@ -74,7 +74,7 @@ static void small_buffers(int client, int server, struct sockaddr_in to)
     FAILS(homa_recv(client, got, 10, HOMA_RECV_PARTIAL, NULL, 0, &first), EINVAL);
 }
 
-/* Who answers a request has read as much of it as it will. */
+/* After its answer, a request cannot be read any further. */
 static void rest_of_a_request(int client, int server, struct sockaddr_in to)
 {
     struct sockaddr_in from;
@@ -87,7 +87,7 @@ static void rest_of_a_request(int client, int server, struct sockaddr_in to)
     CHECK(homa_recv(client, got, LONG, HOMA_RECV_RESPONSE, NULL, 0, &first) == 1);
 }
 
-/* A server knows how long its client waits, and when it does no longer. */
+/* A server knows how long its client waits, and when it has given up. */
 static void remaining(int client, int server, struct sockaddr_in to)
 {
     struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
@@ -171,7 +171,7 @@ static void options_in_use(void)
     }
 }
 
-/* The wildcard address is this host. */
+/* The wildcard address means this host. */
 static void wildcard(int client, int server, struct sockaddr_in to)
 {
     struct sockaddr_in from;
@@ -184,7 +184,7 @@ static void wildcard(int client, int server, struct sockaddr_in to)
     CHECK(from.sin_addr.s_addr == htonl(INADDR_LOOPBACK) && from.sin_port == to.sin_port);
 }
 
-/* In a network of loopback only: a driver works there and reaches nothing else. */
+/* In a network with only loopback, a driver works and reaches no other host. */
 static void alone_with(const char *driver)
 {
     struct homa_options options = HOMA_OPTIONS_INIT;
@@ -208,7 +208,7 @@ static void alone_with(const char *driver)
     CHECK(id == lost && from.sin_addr.s_addr == elsewhere.sin_addr.s_addr);
     CHECK(homa_close(sock) == 0);
 
-    /* Another address of this host, at which nobody has a socket. */
+    /* Another address of this host, which has no socket. */
     sock = serve(&to, &options);
     elsewhere.sin_addr.s_addr = htonl(0x7f000002);
     lost = call(sock, elsewhere, 100, 0, 0);

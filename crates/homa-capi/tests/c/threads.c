@@ -1,5 +1,5 @@
 /* Several threads send, receive and answer on the same two sockets, which are clients and servers
- * of each other; then one closes a socket in which others wait. Signals are the program's.
+ * of each other. Then one closes a socket in which others wait. Signals go to the program.
  */
 #include "check.h"
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void *server(void *argument)
     }
 }
 
-/* A signal that the program blocks to wait for is not taken by a thread of libhoma, which would end
+/* If the program blocks a signal and waits for it, no thread of libhoma may take it. That would end
  * the process.
  */
 static void signals(void)
@@ -74,7 +74,7 @@ int main(void)
     }
     for (i = 0; i < 2 * CLIENTS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    /* Servers took every request, and clients every response. */
+    /* Every request and every response was received. */
     CHECK(readable(socks[0], 0) == 0 && readable(socks[1], 0) == 0);
     CHECK(homa_close(socks[0]) == 0 && homa_close(socks[1]) == 0);
     for (; i < 2 * (CLIENTS + SERVERS); i++)

@@ -1,5 +1,5 @@
-//! `include/homa.h` is what the sources say. `HOMA_WRITE_HEADER=1 cargo test -p homa-capi --test it
-//! header` writes it anew.
+//! Checks that `include/homa.h` matches the sources. `HOMA_WRITE_HEADER=1 cargo test -p homa-capi
+//! --test it header` generates it again.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn the_committed_header_is_up_to_date() {
     }
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
-    // C90 knows no such comments.
+    // C90 has no such comments.
     let made = String::from_utf8(made).unwrap();
     let made = made.replace("// __cplusplus", "/* __cplusplus */").into_bytes();
     let path = here.join("include/homa.h");

@@ -1,4 +1,5 @@
-//! The C library's integration tests, in one program: each costs a build, a link and disk.
+//! The integration tests of the C library in one program, because each program costs a build, a
+//! link step and disk space.
 
 mod header;
 mod programs;

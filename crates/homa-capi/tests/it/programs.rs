@@ -1,5 +1,6 @@
-//! C programs against the installed library, as a user would build and run them: the examples and
-//! the programs in `c/`, over real sockets on loopback, under valgrind where it is installed.
+//! Builds and runs C programs with the installed library, as a user would. The programs are the
+//! examples and those in `c/`. They use real sockets on loopback, and run under valgrind if it is
+//! installed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where libhoma is installed for these tests; `cargo xtask install-capi` puts it there.
+/// The folder in which `cargo xtask install-capi` installs libhoma for these tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -37,7 +38,7 @@ fn installed(tool: &str) -> bool {
     version.status().is_ok_and(|status| status.success())
 }
 
-/// True when the tool is there; otherwise says what is left out.
+/// True if the tool is installed. Otherwise prints what is left out.
 fn found(tool: &str, purpose: &str) -> bool {
     let found = installed(tool);
     if !found {
@@ -46,7 +47,7 @@ fn found(tool: &str, purpose: &str) -> bool {
     found
 }
 
-/// What `pkg-config` says, or, without it, what homa.pc says.
+/// The flags from `pkg-config`, or from homa.pc if it is not installed.
 fn flags(extra: &[&str]) -> Vec<String> {
     let lib = prefix().join("lib");
     if !found("pkg-config", "homa.pc is not tried") {
@@ -72,7 +73,7 @@ fn compile(source: &str) -> PathBuf {
     program
 }
 
-/// Runs a program, as it is or under valgrind.
+/// Returns a command that runs a program, directly or under valgrind.
 fn command(program: &Path, checked: bool) -> Command {
     let mut command = Command::new(if checked { Path::new("valgrind") } else { program });
     if checked {
@@ -81,12 +82,12 @@ fn command(program: &Path, checked: bool) -> Command {
         command.args(["--child-silent-after-fork=yes"]);
         command.arg(program);
     }
-    // The program knows where it finds the library: homa.pc told the linker.
+    // The program finds the library without this variable, because homa.pc told the linker.
     command.env_remove("LD_LIBRARY_PATH");
     command
 }
 
-/// As it is, then under valgrind if that is there.
+/// Runs a program directly, and then under valgrind if it is installed.
 fn run_both(source: &str) {
     let program = compile(source);
     succeed(&mut command(&program, false));
@@ -95,7 +96,7 @@ fn run_both(source: &str) {
     }
 }
 
-/// An echo server for `count` requests and its port.
+/// Starts an echo server for `count` requests. Also returns its port.
 fn echo_server(count: usize, checked: bool) -> (Child, String) {
     static SERVER: OnceLock<PathBuf> = OnceLock::new();
     let program = SERVER.get_or_init(|| compile("examples/echo_server.c"));

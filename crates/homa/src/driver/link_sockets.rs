@@ -83,7 +83,7 @@ impl LinkSockets {
             default_class: DefaultClass::default(),
         };
         let opened = open().map(link_socket).map_err(|error| {
-            tracing::info!(%error, "links share a socket, and what is queued there");
+            tracing::info!(%error, "links share a socket and its queue");
             Instant::now()
         });
         let done = opened.is_ok();
@@ -129,9 +129,9 @@ mod tests {
         const MAIN: RawFd = 77;
         let open = || File::open("/dev/null").map(OwnedFd::from);
         let (mut link_sockets, link) = (LinkSockets::default(), LinkId(3));
-        let nobody = |_| -> Option<u32> { panic!("asked in vain") };
-        assert_eq!(link_sockets.queued(MAIN, FIRST, nobody), Some(0));
-        assert_eq!(link_sockets.queued(MAIN, link, nobody), Some(0));
+        let no_query = |_| -> Option<u32> { panic!("the kernel was asked") };
+        assert_eq!(link_sockets.queued(MAIN, FIRST, no_query), Some(0));
+        assert_eq!(link_sockets.queued(MAIN, link, no_query), Some(0));
         let own = link_sockets.socket(MAIN, link, open).0;
         assert_eq!(link_sockets.socket(MAIN, FIRST, open).0, MAIN);
         for (link, fd) in [(link, own), (FIRST, MAIN)] {
@@ -139,10 +139,10 @@ mod tests {
             for bytes in [9, 5, 0] {
                 assert_eq!(link_sockets.queued(MAIN, link, holds(bytes)), Some(bytes));
             }
-            assert_eq!(link_sockets.queued(MAIN, link, nobody), Some(0));
+            assert_eq!(link_sockets.queued(MAIN, link, no_query), Some(0));
         }
         assert_eq!(link_sockets.socket(MAIN, link, open).0, own);
-        assert_eq!(link_sockets.queued(MAIN, link, |_| None), None, "nobody can say");
+        assert_eq!(link_sockets.queued(MAIN, link, |_| None), None, "the kernel refuses");
         assert_eq!(link_sockets.queued(MAIN, link, |_| Some(1)), Some(1));
         // A link whose socket was refused shares the first.
         link_sockets.socket(MAIN, LinkId(4), || Err(io::ErrorKind::Other.into()));

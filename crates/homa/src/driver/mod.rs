@@ -191,7 +191,7 @@ pub struct LinkBacklog {
     pub socket: Option<RawFd>,
 }
 
-/// What is full.
+/// The queue that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// The socket (EAGAIN): poll reports when it is writable.

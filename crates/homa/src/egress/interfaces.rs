@@ -27,7 +27,7 @@ struct NetDevice {
     running: bool,
     /// The interface below, in the same namespace.
     lower: Option<u32>,
-    /// The bond or bridge of which it is a port.
+    /// The bond or bridge that has it as a port.
     master: Option<u32>,
     bond: Option<BondMode>,
     /// The active port of a bond.

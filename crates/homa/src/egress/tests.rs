@@ -1,5 +1,5 @@
-//! Recorded answers of the kernel, and made-up ones for devices that few kernels of build machines
-//! have: what is read from them, and what follows for rates.
+//! Tests of reading interfaces and their rates. The kernel's answers are recorded. Answers for
+//! devices that build machines rarely have are made up.
 
 use netlink_packet_core::{NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -14,7 +14,7 @@ use super::*;
 const GIGABIT: Rate = Rate::gbps(1);
 const TEN: Rate = Rate::gbps(10);
 
-/// The bytes recorded under a title.
+/// Returns the bytes recorded under a title.
 fn recorded(title: &str) -> Vec<u8> {
     let mut lines = include_str!("recorded.txt").lines();
     lines.find(|line| line.strip_prefix("# ") == Some(title)).expect("a title of the file");
@@ -23,7 +23,7 @@ fn recorded(title: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The interfaces in the kernel's answer.
+/// Reads the interfaces from the kernel's answer.
 fn read(answer: &[u8]) -> Interfaces {
     let mut interfaces = Interfaces::default();
     for message in messages(answer) {
@@ -44,7 +44,7 @@ fn route(answer: &[u8]) -> Option<u32> {
     }
 }
 
-/// Name, kind and rate of an interface, where devices say a speed as `speeds` has it.
+/// Returns name, kind and rate of an interface. `speeds` tells the speed that each device reports.
 fn found(
     interfaces: &Interfaces,
     index: u32,
@@ -97,7 +97,7 @@ fn a_truncated_or_garbled_answer_is_read_as_far_as_possible() {
     }
 }
 
-/// An interface for a list as the kernel makes it.
+/// An interface in a list that has the kernel's format.
 struct Device(LinkMessage);
 
 impl Device {
@@ -143,7 +143,7 @@ impl Device {
     }
 }
 
-/// The list as the kernel sends it, read.
+/// Encodes a list as the kernel sends it, and reads it.
 fn list(devices: Vec<Device>) -> Interfaces {
     let mut answer = Vec::new();
     for Device(device) in devices {

@@ -1,10 +1,10 @@
-//! The pacer above models of links, in virtual time.
+//! Tests of the pacer with models of links, in virtual time.
 
 use super::card::{Card, CardRun, Knowledge, Traffic, run};
 use super::fast_link::BATCH_MAX;
 use super::*;
 
-/// The kernel charges buffers, not payload: a full packet counts as this much.
+/// The kernel charges buffers rather than payload. A full packet counts as this many bytes.
 const PACKET_BUFFER: u32 = 2304;
 
 #[test]
@@ -72,7 +72,8 @@ fn a_link_faster_than_we_are_is_asked_about_once_per_batch() {
 #[test]
 fn batches_that_a_pause_swallowed_do_not_grow() {
     let mut pacer = LinkPacer::new(None);
-    // Turns of a few batches, each drained before the query. The clock advances only between turns.
+    // Each turn sends a few batches, and drains each before the query. The clock advances only
+    // between turns.
     for turn in 0..20 {
         let now = Time(turn * 10_000_000);
         for _ in 0..10 {
@@ -86,7 +87,7 @@ fn batches_that_a_pause_swallowed_do_not_grow() {
 fn a_slow_link_of_unknown_rate_is_busy_with_few_queries() {
     let packet = Rate::mbps(100).time_for(u64::from(FULL_FRAME));
     let mut pacer = LinkPacer::new(None);
-    // When the queued packets will have left, in a model of the kernel's queue.
+    // The times at which the queued packets will have left, in a model of the kernel's queue.
     let mut leaving = std::collections::VecDeque::new();
     let asked = std::cell::Cell::new(0);
     let (mut now, mut sent) = (Time::ZERO, 0u64);
@@ -139,7 +140,7 @@ fn many_small_sends_are_asked_about_once_per_two_full_packets() {
     assert_eq!(asked, 1000 * 240 / 3120, "3120 is the first multiple above two full packets");
 }
 
-/// A part of the cases of the benchmark `nic`.
+/// Runs some of the cases of the benchmark `nic`.
 #[test]
 fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
     for mbps in [100, 1_000, 25_000, 100_000] {
@@ -156,7 +157,10 @@ fn a_card_that_reports_late_is_filled_and_its_queue_is_short() {
                 assert!(out.excess <= i64::from(QUEUE_MAX), "{what}");
                 assert!(out.questions < 4.0, "{what}");
                 let known_rate = knowledge == Knowledge::Known;
-                assert!(!known_rate || out.estimate.is_none(), "what was told is no guess: {what}");
+                assert!(
+                    !known_rate || out.estimate.is_none(),
+                    "a known rate is not guessed: {what}"
+                );
             }
         }
     }
@@ -178,7 +182,7 @@ fn packets_of_all_sizes_and_trains_are_paced_alike() {
     }
 }
 
-/// A shaper, or veth without one, reports every packet as it leaves.
+/// A shaper reports every packet as it leaves, and so does veth without a shaper.
 #[test]
 fn a_shaper_of_unknown_rate_has_at_most_two_packets_queued() {
     for mbps in [10, 100, 1_000] {
@@ -194,7 +198,7 @@ fn an_application_with_little_to_send_does_not_wait() {
         let mut pacer = LinkPacer::new(known_rate);
         let mut card = Card::new(Rate::gbps(25), Duration::micros(50));
         for burst in 0..5000u64 {
-            // Full load for 7 ms, then a packet per millisecond.
+            // Full load for 7 ms, and then one packet per millisecond.
             let busy = burst < 1000;
             let from = if busy { burst * 7_300 } else { 8_000_000 + (burst - 1000) * 1_000_000 };
             let now = Time(from);
@@ -251,12 +255,12 @@ fn a_rate_that_is_set_later_is_used() {
     assert!(pacer.budget(Time(2_000), || None) >= FULL_FRAME);
 }
 
-/// A card that two engines send by, each with its socket; it reports at fixed intervals.
+/// A card by which two engines send, each with its own socket. It reports at fixed intervals.
 struct Both {
     rate: Rate,
     every: Duration,
     free: Time,
-    /// When each packet has left, and its owner.
+    /// For each packet, when it has left and which engine sent it.
     packets: Vec<(Time, usize)>,
 }
 
@@ -270,15 +274,16 @@ impl Both {
         self.packets.push((self.free, whose));
     }
 
-    /// The charge of one socket.
+    /// Returns the charge of one socket.
     fn queued(&self, now: Time, whose: usize) -> u32 {
         let reported = Time(now.0 / self.every.0 * self.every.0);
         let held = self.packets.iter().rev().take_while(|(left, _)| *left > reported);
         held.filter(|(_, owner)| *owner == whose).count() as u32 * PACKET_BUFFER
     }
 
-    /// Both send for 20 ms, the second one from the middle on. Returns the packets that each sent
-    /// in the first and in the last 8 ms, and the most that had not left in the latter.
+    /// Both engines send for 20 ms, the second only in the second half. Returns the packets that
+    /// each sent in the first and in the last 8 ms, and the largest number that had not left in the
+    /// last 8 ms.
     fn run(mut self) -> ([[usize; 2]; 2], usize) {
         let mut pacers = [0; 2].map(|_| LinkPacer::new(Some(self.rate)));
         let (mut now, mut most, mut sent) = (Time::ZERO, 0, [[0; 2]; 2]);

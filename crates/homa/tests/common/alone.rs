@@ -1,40 +1,41 @@
-//! Tests that run again in a process of their own, and there, if they ask for it, in a network in
-//! which they have every privilege.
+//! Runs tests again in processes of their own. A process can get its own network namespace, in
+//! which the test has every privilege.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-/// Set where the test is in a network of its own.
+/// Set if the test runs in its own network namespace.
 const ALONE: &str = "HOMA_TEST_ALONE";
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// The arguments with which this program runs nothing but one test; `test` has its modules.
+/// The arguments with which this program runs only one test. `test` includes its modules.
 pub fn only(test: &str) -> [&str; 3] {
     ["--exact", test, "--nocapture"]
 }
 
-/// The test that runs on this thread, with its modules: the harness names the thread so.
+/// The name of the test that runs on this thread, with its modules. The harness names the thread
+/// so.
 pub fn this_test() -> String {
     thread::current().name().unwrap().to_owned()
 }
 
-/// This program, to run nothing but one test; `test` has its modules.
+/// A command that runs only one test of this program. `test` includes its modules.
 pub fn process_of(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(only(test));
     command
 }
 
-/// Runs this test again in a network of its own, if the system allows one.
+/// Runs this test again in its own network namespace, if the system allows one.
 fn in_a_network_of_its_own() {
     let tried = Command::new("unshare").args(["-Urn", "ip", "link"]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
         return skip::test("user namespaces and ip (apt-get install iproute2)");
     }
-    // The kernel routes to a new address of IPv6 a little later; until then it refuses packets.
+    // The kernel routes to a new IPv6 address a little later. Until then it refuses packets.
     let link = "ip link set lo up && ip addr add fd00::66/64 dev lo nodad || exit; \
         until ip -6 route get fd00::66 | grep -q ^local; do sleep 0.01; done; exec \"$@\"";
     let mut again = Command::new("unshare");
@@ -50,7 +51,7 @@ fn in_a_network_of_its_own() {
     assert!(report.contains("1 passed"), "no test of this name: {report}");
 }
 
-/// Waits for a child; where one that waits for ever is, and has been ended.
+/// Waits for a child. If the child does not end in time, kills it and returns the state of its threads.
 fn stuck(child: &mut Child) -> Option<String> {
     let end = Instant::now() + GIVE_UP;
     while child.try_wait().unwrap().is_none() {
@@ -70,8 +71,8 @@ fn stuck(child: &mut Child) -> Option<String> {
     None
 }
 
-/// True if this test is in a network of its own; otherwise it has been run again in one, if the
-/// system allows one.
+/// True if this test runs in its own network namespace. Otherwise the test has just been run again
+/// in one, if the system allows it.
 pub fn is_alone() -> bool {
     let alone = std::env::var_os(ALONE).is_some();
     if !alone {

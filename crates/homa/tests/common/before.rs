@@ -1,4 +1,4 @@
-//! A driver in memory that does something each time before it receives.
+//! A driver in memory that calls a function each time before it receives.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

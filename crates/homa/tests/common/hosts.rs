@@ -1,4 +1,4 @@
-//! Hosts made of network namespaces, for tests in a network of their own (`alone.rs`).
+//! Hosts made of network namespaces, for tests in a network namespace of their own (`alone.rs`).
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A host: what runs in it sees its interfaces only.
+/// A host. Code that runs in it sees only its interfaces.
 #[derive(Debug)]
 pub struct Host(File);
 
 impl Host {
-    /// A host with nothing but loopback.
+    /// Creates a host that has only a loopback interface.
     pub fn new() -> Self {
         let made = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -23,9 +23,9 @@ impl Host {
         Self(made.join().unwrap())
     }
 
-    /// Two hosts and a cable from `near` of the first, which has the addresses 10.8.0.1 and
-    /// fd08::1, to `far` of the other, with 10.8.0.2 and fd08::2; `None` where there is none to
-    /// be had.
+    /// Creates two hosts and a cable between them, from `near` of the first host (10.8.0.1 and
+    /// fd08::1) to `far` of the second (10.8.0.2 and fd08::2). `None` if the system allows no
+    /// namespaces.
     pub fn pair() -> Option<[Self; 2]> {
         let pair = [Self::new(), Self::new()];
         if !pair[0].connect("near", &pair[1], "far") {
@@ -38,7 +38,7 @@ impl Host {
         Some(pair)
     }
 
-    /// Does something at this host. Threads started there stay there.
+    /// Runs a function in this host. Threads that it starts stay in the host.
     pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let there = scope.spawn(|| {
@@ -49,13 +49,13 @@ impl Host {
         })
     }
 
-    /// Runs `ip` there.
+    /// Runs `ip` in this host.
     pub fn ip(&self, arguments: &str) {
         self.run(|| ip(arguments));
     }
 
-    /// Gives an interface there an IPv6 address in a network of 64 bits. Returns when the kernel
-    /// takes packets for it, which is a little later than `ip`'s return.
+    /// Gives an interface of this host an IPv6 address in a network of 64 bits. Returns when the
+    /// kernel accepts packets for it, which is a little later than `ip` returns.
     pub fn add_v6(&self, address: &str, link: &str) {
         self.ip(&format!("addr add {address}/64 dev {link} nodad"));
         let is_there = || {
@@ -69,14 +69,14 @@ impl Host {
         }
     }
 
-    /// Runs `tc` there; false where this kernel has not what it asks for.
+    /// Runs `tc` in this host. Returns false if this kernel lacks a feature that the command needs.
     pub fn tc(&self, arguments: &str) -> bool {
         self.run(|| Command::new("tc").args(arguments.split(' ')).status())
             .is_ok_and(|status| status.success())
     }
 
-    /// A cable from the interface `ours` to `theirs` of another host; false where there is none to
-    /// be had.
+    /// Connects the interface `ours` with a cable to `theirs` of another host. Returns false if the
+    /// system allows no cable.
     pub fn connect(&self, ours: &str, other: &Self, theirs: &str) -> bool {
         let place = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
         let link = format!("link add {ours} type veth peer name {theirs} netns {place}");

@@ -1,11 +1,11 @@
-//! Shared by the integration tests.
+//! Functions shared by the integration tests.
 
 use std::net::SocketAddr;
 use std::thread;
 
 use homa::{Config, Engine, Server};
 
-/// Bytes that differ at every offset and by `seed`.
+/// Returns bytes that differ at every offset and for every `seed`.
 #[allow(dead_code)] // Not every test file needs it.
 pub fn message(len: usize, seed: u64) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -20,20 +20,20 @@ pub fn message(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// An engine over UDP at any port of `ip`.
+/// Opens an engine over UDP at any port of `ip`.
 #[allow(dead_code)] // Not every test file needs it.
 pub fn engine(ip: &str, config: Config) -> Engine {
     Engine::bind(SocketAddr::new(ip.parse().unwrap(), 0), config).unwrap()
 }
 
-/// Echoes until the server's engine drains.
+/// Echoes requests until the server's engine drains.
 #[allow(dead_code)] // Not every test file needs it.
 pub fn echo(server: Server) -> thread::JoinHandle<usize> {
     thread::spawn(move || {
         let mut served = 0;
         while let Some(mut request) = server.accept() {
             let bytes = request.take_bytes();
-            // A client that gave up is no reason to stop.
+            // The reply fails if the client gave up. The server continues.
             let _ = request.reply(bytes);
             served += 1;
         }

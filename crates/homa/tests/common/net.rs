@@ -1,5 +1,5 @@
-//! Two hosts, or two with a router between them, for tests in a network of their own (`alone.rs`),
-//! and the ways by which an engine reaches the network.
+//! Two hosts, with or without a router between them, for tests in a network namespace of their own
+//! (`alone.rs`), and the drivers and profiles with which an engine uses the network.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,20 +8,20 @@ use homa::{Config, Engine};
 
 use crate::hosts::Host;
 
-/// How an engine reaches the network.
+/// A driver and profile with which an engine uses the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Udp,
     UdpWithoutOffload,
     RawIp,
-    /// With the kernel module's rules.
+    /// UDP with the rules of the kernel module.
     Linux,
 }
 
 impl Way {
     pub const ALL: [Self; 4] = [Self::Udp, Self::UdpWithoutOffload, Self::RawIp, Self::Linux];
 
-    /// An engine with the settings of its way, and `mtu`.
+    /// Opens an engine with these settings and `mtu`.
     pub fn open(self, at: SocketAddr, mtu: Option<u16>) -> Engine {
         let driver = match self {
             Self::Udp => <dyn Driver>::udp(at, 4 << 20),
@@ -33,7 +33,7 @@ impl Way {
     }
 }
 
-/// Two hosts, or two with a router between them.
+/// Two hosts, with or without a router between them.
 pub struct Net {
     pub client: Host,
     pub server: Host,
@@ -84,7 +84,7 @@ impl Net {
         (from.parse().unwrap(), to.parse().unwrap())
     }
 
-    /// Both ends of the link beside the server take packets of up to `mtu` bytes from now on.
+    /// Sets the MTU at both ends of the link beside the server.
     pub fn set_mtu(&self, mtu: u16) {
         match &self.router {
             Some(router) => router.ip(&format!("link set right mtu {mtu}")),
@@ -93,7 +93,7 @@ impl Net {
         self.server.ip(&format!("link set far mtu {mtu}"));
     }
 
-    /// Every link takes packets of up to `mtu` bytes from now on.
+    /// Sets the MTU of every link.
     pub fn widen(&self, mtu: u16) {
         self.client.ip(&format!("link set near mtu {mtu}"));
         if let Some(router) = &self.router {
@@ -102,13 +102,15 @@ impl Net {
         self.set_mtu(mtu);
     }
 
-    /// The router drops packets of more than `mtu` bytes without a word; false where it cannot.
+    /// Makes the router drop packets of more than `mtu` bytes without a report. Returns false if
+    /// the kernel cannot do this.
     pub fn swallow(&self, mtu: u16) -> bool {
         let router = self.router.as_ref().unwrap();
         let dropped = ["left", "right"].map(|link| {
-            // What waits there goes, too: it would not fit, and stay at the head for ever.
+            // Packets that wait there must go, too. They would not fit, and would stay at the head
+            // for ever.
             router.tc(&format!("qdisc replace dev {link} root pfifo limit 1000"));
-            // An Ethernet header; the kernel rounds down a little.
+            // An Ethernet header. The kernel also rounds down a little.
             let burst = mtu + 14 + 4;
             let bucket = format!("tbf rate 2gbit burst {burst} limit 1000000");
             router.tc(&format!("qdisc replace dev {link} root {bucket}"))

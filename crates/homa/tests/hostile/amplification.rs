@@ -1,4 +1,4 @@
-//! An address that has not shown that it receives gets at most three times what it sent.
+//! An address that has not proven that it receives gets at most three times the bytes that it sent.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use homa::proto::{Acks, Body, ResendLength, RpcId};
 
 use super::host::{Host, control, first};
 
-/// Turns of a server that answers everything with 16 MB.
+/// Takes turns with a server that answers every request with 16 MB.
 fn generous(server: &mut Engine, turns: usize) -> usize {
     let mut answered = 0;
     for _ in 0..turns {
@@ -49,22 +49,22 @@ fn an_unvalidated_sender_gets_at_most_three_times_its_bytes() {
             for body in bodies {
                 let from = if matches!(body, Body::NeedAck) { id | 1 } else { id };
                 host.send(&control(RpcId(from), body));
-                // And of RPCs that nobody knows.
+                // The same about RPCs that do not exist.
                 host.send(&control(RpcId(from + 1_000_000), body));
-                assert_eq!(generous(&mut server, 2), 0, "nobody is there");
+                assert_eq!(generous(&mut server, 2), 0, "the host never answers");
                 host.read();
                 assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
             }
             thread::sleep(Duration::from_millis(3));
         }
-        // What timers send.
+        // Packets that timers send.
         for _ in 0..60 {
             generous(&mut server, 2);
             thread::sleep(Duration::from_millis(5));
         }
         host.read();
         assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
-        assert!(host.got.payload > 0, "it was asked who it is");
+        assert!(host.got.payload > 0, "the host got a challenge");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_client_that_answers_the_challenge_is_served() {
         answered += generous(&mut server, 1);
         host.answer();
     }
-    // Once is enough.
+    // One packet is enough.
     host.send(&first(0x8765_4321_0000_0044, 100, 100));
     while answered == 1 {
         answered += generous(&mut server, 1);

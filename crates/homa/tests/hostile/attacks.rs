@@ -1,4 +1,4 @@
-//! The attacks at full size, a packet at a time.
+//! The attacks at full size, one packet at a time.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use homa::proto::{Acks, Body, ResendLength, RpcId};
 use super::host::{Host, control, first, part};
 use super::pressure::invented;
 
-/// Hosts that attack.
+/// The number of attacking hosts.
 pub const HOSTS: usize = 200;
-/// The epoch of those that answer as clients do.
+/// The epoch of the hosts that answer as clients do.
 const ANSWERING: u64 = 0x8765_4321_0000_0000;
 
 /// An attack.
 pub struct Attack {
-    /// With its letter in the table of `docs/security.md`.
+    /// The name, with its letter in the table of `docs/security.md`.
     pub name: &'static str,
-    /// Between two packets.
+    /// The time between two packets.
     pub pause: Duration,
-    /// So many packets, if it ends by itself.
+    /// The number of packets, if the attack ends by itself.
     pub packets: Option<u64>,
     /// Sends the `n`th packet from one of [`HOSTS`] hosts.
     pub send: fn(&mut [Host], u64),
@@ -31,7 +31,7 @@ fn by_turns(hosts: &mut [Host], n: u64, bytes: &[u8]) {
 
 const TEN_THOUSAND_A_SECOND: Duration = Duration::from_micros(100);
 
-/// Those whose price a good client pays, in the order of the table.
+/// Attacks that slow down a good client, in the order of the table.
 pub const PRESSURE: [Attack; 8] = [
     Attack {
         name: "B. spoofed: one byte of an announced 100 KB, 500 a second",
@@ -95,8 +95,7 @@ pub const PRESSURE: [Attack; 8] = [
     },
 ];
 
-/// Those that aim at others: at whom a source address belongs to, at what is remembered, at what
-/// servers are told.
+/// Attacks with another aim: the owner of a source address, memory of past calls, or clocks.
 pub const OTHERS: [Attack; 3] = [
     Attack {
         name: "A, C. requests for long responses, and GRANT and RESEND for these",
@@ -112,7 +111,7 @@ pub const OTHERS: [Attack; 3] = [
         },
     },
     Attack {
-        name: "H. epochs that nobody proves, from one host",
+        name: "H. unproven epochs from one host",
         pause: Duration::from_millis(2),
         packets: None,
         send: |hosts, n| hosts[9].send(&first(invented(n), 20, 20)),

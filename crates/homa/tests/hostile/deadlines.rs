@@ -1,5 +1,4 @@
-//! What a datagram tells of its requests: times that are over, lists that are broken, and clients
-//! that vanish.
+//! Extensions of requests: deadlines that have passed, malformed lists, and clients that vanish.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use homa::{Config, Server};
 
 use super::host::{Host, control, part};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 const ID: u64 = 0x8123_4567_0000_0000;
 
@@ -20,7 +19,7 @@ fn server() -> Engine {
     server
 }
 
-/// A whole request whose client waits so long.
+/// Builds a whole request whose client waits this long.
 fn request(id: u64, left: homa::proto::Duration) -> Vec<u8> {
     let span = Span { message: MessageId(0), offset: 0, len: 100 };
     let (message_length, incoming) = (100, 100);
@@ -37,7 +36,7 @@ fn request(id: u64, left: homa::proto::Duration) -> Vec<u8> {
     bytes
 }
 
-/// Has the server know the host, whose first request is answered.
+/// Makes the host known to the server, by a first request that is answered.
 fn meet(server: &mut Engine, host: &mut Host) {
     host.send(&part(ID, 0, &[7; 100], 100));
     serve(server, host, |completion, server| match completion {
@@ -50,7 +49,7 @@ fn meet(server: &mut Engine, host: &mut Host) {
     host.send(&control(RpcId(ID), Body::Ack(Acks::default())));
 }
 
-/// Goes on until something has been done.
+/// Runs the server until a condition holds.
 fn serve(
     server: &mut Engine,
     host: &mut Host,
@@ -74,15 +73,15 @@ fn an_expired_request_is_not_started() {
     let mut server = server();
     let mut host = Host::new(server.local_addr());
     meet(&mut server, &mut host);
-    // On the wire.
+    // The deadline passes on the wire.
     host.send(&request(ID + 2, homa::proto::Duration::ZERO));
-    // While it waits for the application, which leaves it.
+    // The deadline passes while the request waits for the application, which does not accept it.
     host.send(&request(ID + 4, homa::proto::Duration::millis(200)));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(300) {
         server.turn();
     }
-    // This one is still wanted.
+    // The client of this request still waits.
     host.send(&request(ID + 6, homa::proto::Duration::secs(1_000)));
     let begun = Instant::now();
     while server.in_progress().1 < 1 || server.metrics().protocol.requests_delivered < 4 {
@@ -97,7 +96,7 @@ fn an_expired_request_is_not_started() {
     }
     assert!(matches!(left[..], [left] if left > Duration::from_secs(900)), "{left:?}");
     assert_eq!(server.metrics().engine.requests_expired, 2);
-    // The host hears that nobody will answer, and nothing is left of them.
+    // The host learns that no answer will come, and the server keeps nothing of the requests.
     assert_eq!(server.in_progress().1, 1);
 }
 
@@ -107,7 +106,7 @@ fn broken_lists_are_counted_drops_and_make_no_state() {
     let mut host = Host::new(server.local_addr());
     let whole = request(ID + 2, homa::proto::Duration::secs(1));
     let mut datagrams = Vec::new();
-    // A time of fewer than four bytes, and a trace of fewer than 26.
+    // A deadline of fewer than four bytes, and a trace of fewer than 26.
     for (kind, lengths) in [(3u8, 0..4), (4, 0..26)] {
         for length in lengths {
             let mut bytes = whole[..HEADER_LEN].to_vec();
@@ -118,7 +117,7 @@ fn broken_lists_are_counted_drops_and_make_no_state() {
             datagrams.push(bytes);
         }
     }
-    // One that says it is longer than all extensions.
+    // An extension whose length exceeds the list.
     let mut beyond = whole.clone();
     beyond[HEADER_LEN + 3] = 5;
     datagrams.push(beyond);
@@ -133,7 +132,7 @@ fn broken_lists_are_counted_drops_and_make_no_state() {
     }
     let metrics = server.metrics();
     assert_eq!((metrics.engine.peers, server.in_progress()), (0, (0, 0)));
-    // Lists that are longer than they need be, and traces that are none, do no harm.
+    // Longer lists than necessary, and malformed traces, do no harm.
     let mut odd = whole[..HEADER_LEN].to_vec();
     let (times, traces) = (4 * 1_000, 26 * 100);
     odd[2..4].copy_from_slice(&((8 + times + traces) as u16).to_be_bytes());
@@ -165,7 +164,7 @@ fn a_client_that_vanishes_is_noticed_when_its_time_is_over() {
             if let Ok(request) = accepted.await {
                 break request.unwrap();
             }
-            // It answers who it is, then never again.
+            // The host proves its address once, and then falls silent.
             host.answer();
             assert!(begun.elapsed() < GIVE_UP);
         };

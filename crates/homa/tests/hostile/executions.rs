@@ -1,4 +1,4 @@
-//! At most once, whoever copies requests, and whatever the server forgot.
+//! Requests are executed at most once, even if an attacker copies them or the server forgot them.
 
 use homa::CallError;
 use homa::proto::{Body, RpcId};
@@ -6,7 +6,7 @@ use homa::proto::{Body, RpcId};
 use super::host::{first, packets};
 use super::wire::Wire;
 
-/// The datagram of the request that was made last.
+/// Returns the datagram of the last request.
 fn last_request(wire: &Wire) -> (Vec<u8>, RpcId) {
     let is = |bytes: &&Vec<u8>| packets(bytes).iter().any(|p| matches!(p.body, Body::Data(_)));
     let datagram = wire.seen.iter().rfind(is).unwrap().clone();
@@ -14,7 +14,7 @@ fn last_request(wire: &Wire) -> (Vec<u8>, RpcId) {
     (datagram, id)
 }
 
-/// One call, and its datagram.
+/// Makes one call, and returns its datagram.
 fn once(wire: &mut Wire) -> (Vec<u8>, RpcId) {
     let calls = wire.ended.len();
     wire.call(b"once", 1);
@@ -89,7 +89,7 @@ fn a_call_runs_once_if_its_client_appears_elsewhere() {
     wire.call(b"slow", 2);
     wire.execute(2);
     wire.rebind();
-    // The client asks for its response from the new port, where nobody knows of the call.
+    // The client asks for its response from a new port, from which the server knows no call.
     assert_eq!(wire.finish(2), Err(CallError::Indeterminate));
     wire.settle();
     assert_eq!(times(&wire, b"slow"), 1);
@@ -106,7 +106,7 @@ fn invented_clients_take_nothing_from_the_real_one() {
         wire.turn();
     }
     wire.settle();
-    assert_eq!(wire.executed.len(), 1, "nobody asked for these");
+    assert_eq!(wire.executed.len(), 1, "these requests are copies");
     wire.inject(&copy);
     wire.settle();
     assert_eq!(times(&wire, b"once"), 1);

@@ -1,4 +1,4 @@
-//! Hosts as an attacker has them: a socket, and packets that it writes itself.
+//! Hosts of an attacker: a socket, and packets that the attacker writes itself.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -6,15 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use homa::proto::wire::datagram;
 use homa::proto::{Acks, Body, Data, MessageId, Packet, PeerId, RpcId, Span};
 
-/// IPv4 and UDP headers.
+/// The length of IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
-/// What one host sent and got.
+/// The bytes that one host sent or received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bytes {
-    /// In datagrams.
+    /// Bytes in datagrams.
     pub payload: usize,
-    /// In IP packets.
+    /// Bytes in IP packets.
     pub wire: usize,
 }
 
@@ -24,7 +24,7 @@ impl Bytes {
         self.wire += datagram + HEADERS;
     }
 
-    /// Three times as many of either kind cover `got`.
+    /// True if three times these bytes cover `got`, in datagrams and in IP packets.
     pub fn cover(&self, got: &Self) -> bool {
         got.payload <= 3 * self.payload && got.wire <= 3 * self.wire
     }
@@ -38,12 +38,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that is not there but for sending to `server`.
+    /// Creates a host that sends to `server`, at a new loopback address.
     pub fn new(server: SocketAddr) -> Self {
         Self::at(Ipv4Addr::LOCALHOST, server)
     }
 
-    /// The same at an address of loopback.
+    /// Creates a host at a given loopback address.
     pub fn at(ip: Ipv4Addr, server: SocketAddr) -> Self {
         let socket = UdpSocket::bind(SocketAddr::new(IpAddr::V4(ip), 0)).unwrap();
         socket.connect(server).unwrap();
@@ -51,19 +51,19 @@ impl Host {
         Self { socket, sent: Bytes::default(), got: Bytes::default() }
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn ip(&self) -> IpAddr {
         self.socket.local_addr().unwrap().ip()
     }
 
-    /// Sends a datagram; what the socket has no room for is lost.
+    /// Sends a datagram. The datagram is lost if the socket's buffer is full.
     pub fn send(&mut self, bytes: &[u8]) {
         if self.socket.send(bytes).is_ok() {
             self.sent.count(bytes.len());
         }
     }
 
-    /// Reads what lies in its socket.
+    /// Returns the datagrams in its socket.
     pub fn read(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let mut buffer = vec![0; 65_536];
@@ -79,8 +79,8 @@ impl Host {
         }
     }
 
-    /// Reads the packets that lie in its socket, and confirms what is to be confirmed, as every
-    /// client does.
+    /// Returns the packets in its socket, and confirms the challenges among them, as every client
+    /// does.
     pub fn answer(&mut self) -> Vec<Packet> {
         let datagrams = self.read();
         let packets: Vec<Packet> = datagrams.iter().flat_map(|bytes| packets(bytes)).collect();
@@ -93,13 +93,13 @@ impl Host {
     }
 }
 
-/// The packets of a datagram.
+/// Returns the packets of a datagram.
 pub fn packets(bytes: &[u8]) -> Vec<Packet> {
     let datagram = datagram::decode(bytes).unwrap();
     datagram.packets(PeerId(0), 0).map(|decoded| decoded.unwrap().packet).collect()
 }
 
-/// A packet about RPC `id` as any host could write it.
+/// Builds a control packet about RPC `id`, as any host could.
 pub fn control(id: RpcId, body: Body) -> Vec<u8> {
     let packet = Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
     let mut bytes = vec![0; 200];
@@ -108,7 +108,7 @@ pub fn control(id: RpcId, body: Body) -> Vec<u8> {
     bytes
 }
 
-/// A part of a request, or of a response.
+/// Builds a packet with a part of a request or of a response.
 pub fn part(id: u64, offset: u32, payload: &[u8], total: u32) -> Vec<u8> {
     let span = Span { message: MessageId(0), offset, len: payload.len() as u32 };
     let data = Data {
@@ -130,7 +130,7 @@ pub fn part(id: u64, offset: u32, payload: &[u8], total: u32) -> Vec<u8> {
     bytes
 }
 
-/// The first packet of a request of `total` bytes, with `len` of them.
+/// Builds the first packet of a request of `total` bytes. It carries `len` of them.
 pub fn first(id: u64, len: usize, total: u32) -> Vec<u8> {
     part(id, 0, &vec![7; len], total)
 }

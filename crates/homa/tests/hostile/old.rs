@@ -1,5 +1,5 @@
-//! Builds of before addresses had to be proven, as they speak: they know of no extension, confirm
-//! what they are asked to, and are served, and serve.
+//! Builds from before addresses had to be proven. They know no extension, and confirm every
+//! challenge. They can still call and serve.
 
 use homa::inline::{Completion, Engine, Wait};
 use homa::proto::{Acks, Body, Packet, RpcId};
@@ -11,7 +11,7 @@ fn open() -> Engine {
     Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap()
 }
 
-/// Bytes of a message that comes in packets.
+/// Copies the payload of a datagram into a message. Returns its length.
 fn collect(message: &mut [u8], bytes: &[u8]) -> usize {
     let mut got = 0;
     for packet in packets(bytes) {
@@ -60,7 +60,7 @@ fn an_old_client_is_served() {
         }
         assert!(response.iter().all(|&byte| byte == n as u8));
         client.send(&control(RpcId(id), Body::Ack(Acks::default())));
-        // A copy of it.
+        // A copy of the request.
         client.send(&part(id, 0, &[n as u8; 100], 100));
     }
     for _ in 0..100 {
@@ -74,14 +74,14 @@ fn an_old_client_is_served() {
 #[test]
 fn an_old_server_serves() {
     let mut client = open();
-    // It answers whoever calls, so it is no host of theirs.
+    // It answers every client, so it is not one of the attacker's hosts.
     let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap();
     for n in 0..20 {
         client.call(to, vec![n; 100], u64::from(n), &CallOptions::default()).unwrap();
         client.poll(Wait::No).unwrap();
         let mut buffer = [0; 2_000];
-        // What was sent again on a slow machine, and acks, come first.
+        // Packets sent again on a slow machine, and acknowledgements, may arrive first.
         let (id, from) = loop {
             let (len, from) = server.recv_from(&mut buffer).unwrap();
             let request = |packet: &Packet| matches!(packet.body, Body::Data(_));

@@ -1,5 +1,5 @@
-//! Whatever arrives at the socket: no panic, no execution, no growth, and honest clients are
-//! served.
+//! Any bytes may arrive at the socket. The engine must not panic, execute a request or grow, and
+//! honest clients must be served.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use homa::{CallOptions, Config, Server};
 use super::common::{echo, engine, message};
 use super::host::{Host, control, first};
 
-/// A server without a thread.
+/// Opens a server that runs without a thread.
 fn server(config: Config) -> Engine {
     let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
     server.listen();
     server
 }
 
-/// The next request, of a client that says who it is when it is asked.
+/// Returns the next request of a client, which proves its address when it is challenged.
 fn request_of(client: &mut Host, server: &mut Engine) -> RequestId {
     loop {
         server.poll(Wait::No).unwrap();
@@ -30,7 +30,7 @@ fn request_of(client: &mut Host, server: &mut Engine) -> RequestId {
     }
 }
 
-/// Lets an engine take in everything that waits; returns the requests it would hand to the server.
+/// Makes an engine receive all waiting packets. Returns the requests that it would deliver.
 fn take_in(engine: &mut Engine) -> usize {
     let mut requests = 0;
     for _ in 0..64 {
@@ -61,7 +61,7 @@ fn noise_is_counted_and_honest_clients_are_served_meanwhile() {
     }
     let drops: u64 = server.metrics().protocol.drops().map(|(_, count)| count).sum();
     assert!(drops > 500, "{drops} drops");
-    // Half-open RPCs of the attacker's bent packets may remain: no graceful end.
+    // Half-open RPCs of the attacker may remain, so the drain can fail.
     let _ = server.drain(Duration::from_millis(10));
     assert!(echo.join().unwrap() >= 500);
 }
@@ -72,13 +72,13 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     config.protocol.max_rpcs = 100;
     config.protocol.memory_budget = 1 << 20;
     let mut server = server(config);
-    // One is silent; the other has shown who it is.
+    // One host is silent, and the other has proven its address.
     let [mut stranger, mut known] = [(); 2].map(|()| Host::new(server.local_addr()));
     known.send(&first(2, 100, 100));
     request_of(&mut known, &mut server);
     let mut requests = 0;
     for id in 2..2000 {
-        // Announces 16 MiB, sends 1 kB, and is never heard of again.
+        // Announces 16 MiB, sends 1 kB, and then falls silent.
         stranger.send(&first(2 * id, 1000, 16 << 20));
         known.send(&first(2 * id, 1000, 16 << 20));
         if id % 50 == 0 {
@@ -99,8 +99,8 @@ fn half_open_requests_are_bounded_in_number_and_memory() {
     );
 }
 
-/// An engine with 100 kB for messages, its server, whose requests nobody accepts any more, and
-/// somebody to send them.
+/// Opens an engine with 100 kB for messages, a server that accepts no more requests, and a host
+/// that sends some.
 fn besieged() -> (homa::Engine, Server, Host) {
     let mut config = Config::default();
     config.protocol.memory_budget = 100_000;
@@ -198,7 +198,7 @@ fn another_host_cannot_answer_for_the_server() {
     Host::new(client.local_addr()).send(&forged);
     assert_eq!((take_in(&mut client), client.in_progress().0), (0, 1));
     assert_eq!(client.metrics().protocol.dropped(DropReason::WrongPeer), 1);
-    // The same bytes from the right address are believed: there is no authentication yet.
+    // The same bytes from the right address are believed, because there is no authentication yet.
     silent.send_to(&forged, client.local_addr()).unwrap();
     take_in(&mut client);
     assert_eq!(client.in_progress().0, 0);
@@ -225,7 +225,7 @@ fn extensions_of_a_newer_peer_are_skipped_and_counted() {
     let mut server = server(Config::default());
     let mut newer = Host::new(server.local_addr());
     let mut bytes = first(2, 100, 100);
-    // Type 999, three bytes; extensions of 7 bytes in all.
+    // An extension of type 999 with three bytes. All extensions have 7 bytes.
     bytes.splice(16..16, [0x03, 0xe7, 0, 3, 1, 2, 3]);
     bytes[3] = 7;
     newer.send(&bytes);
@@ -306,7 +306,7 @@ fn requests_of_a_vanished_client_are_dropped_at_every_address() {
         client.send(&first(4, 100, 100));
         let requests = [(); 2].map(|()| request_of(&mut client, &mut server));
         drop(client);
-        // The first answer finds nobody, and the network says so.
+        // The first answer reaches a closed port, and the network reports it.
         server.reply(requests[0], "hello?").unwrap();
         let cancelled = loop {
             server.poll(Wait::For(Duration::from_secs(20))).unwrap();

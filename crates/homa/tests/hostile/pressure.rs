@@ -1,4 +1,4 @@
-//! Who takes more than a share, beside a client that calls in earnest.
+//! Hosts that take more than their share, while an honest client makes calls.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,23 +13,24 @@ use homa::{CallOptions, Config, Engine, ReplyError, Server};
 use super::common::{echo, engine, message};
 use super::host::{Host, control, first, part};
 
-/// Small and large calls that have to get through while somebody attacks.
+/// Small and large calls that must succeed during an attack.
 const SMALL: u64 = 300;
 const LARGE: u64 = 12;
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
-/// A host that is somebody else's, by number.
+/// Creates the `n`th host of an attacker.
 pub fn host(n: usize, server: SocketAddr) -> Host {
     Host::at(Ipv4Addr::new(127, 9, (n / 200) as u8, (n % 200) as u8 + 1), server)
 }
 
-/// The `n`th id, of an epoch of its own, that nobody has.
+/// Returns the `n`th invented id, in an epoch that no client uses.
 pub fn invented(n: u64) -> u64 {
     ((0x8000_0000 | (n & 0x7fff_ffff)) << 32) | ((2 * n) & 0xffff_ffff)
 }
 
-/// Calls as long as `goes_on`; how many of each kind ended well. None may fail.
+/// Makes calls while `goes_on` returns true. Returns how many of each kind succeeded. None may
+/// fail.
 pub fn calls(to: SocketAddr, goes_on: impl Fn(u64, u64) -> bool + Sync) -> (u64, u64) {
     let client = engine("127.0.0.1", Config::default());
     let (small, large) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -49,7 +50,7 @@ pub fn calls(to: SocketAddr, goes_on: impl Fn(u64, u64) -> bool + Sync) -> (u64,
     (small.into_inner(), large.into_inner())
 }
 
-/// Attacks without end while a good client does its calls.
+/// Repeats an attack until an honest client has finished its calls.
 fn beside(server: &Engine, mut attack: impl FnMut() + Send) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -70,7 +71,7 @@ pub fn serving(config: Config) -> (Engine, thread::JoinHandle<usize>) {
     (server, echo)
 }
 
-/// So many packets a second are sent at most: loopback has no other limit.
+/// Limits the rate of packets, because loopback has no other limit.
 fn pause() {
     thread::sleep(Duration::from_micros(200));
 }
@@ -85,7 +86,7 @@ fn half_open_requests_of_many_hosts_take_bounded_memory() {
         for host in &mut hosts {
             n += 1;
             let id = invented(n);
-            // What is announced is short, long, and beyond what comes unasked.
+            // Announces short messages, long messages, and messages beyond the unscheduled bytes.
             host.send(&first(id, 56, 200));
             host.send(&first(id + (1 << 32), 1, 100_000));
             host.send(&part(id + (2 << 32), 50_000, &[1], 100_000));
@@ -94,7 +95,7 @@ fn half_open_requests_of_many_hosts_take_bounded_memory() {
         most.fetch_max(server.metrics().engine.requests_in_progress, Ordering::Relaxed);
     });
     let metrics = server.metrics();
-    // One eighth of `max_rpcs`, and those of the good client.
+    // One eighth of `max_rpcs`, and the RPCs of the honest client.
     assert!(most.into_inner() <= 12_500 + 100);
     assert_eq!(metrics.protocol.requests_delivered, metrics.protocol.responses_sent);
     assert!(metrics.protocol.challenges_sent > 100);
@@ -125,7 +126,7 @@ fn a_host_that_takes_no_replies_leaves_memory_for_others() {
     let serving: Server = server.serve().unwrap();
     let refused = Arc::new(AtomicU64::new(0));
     let counted = refused.clone();
-    // A request's first byte says whether much is wanted.
+    // The first byte of a request asks for a short or a long response.
     let answering = thread::spawn(move || {
         while let Some(request) = serving.accept() {
             let (long, bytes) = (request[0] == b'L', request.to_vec());
@@ -146,7 +147,7 @@ fn a_host_that_takes_no_replies_leaves_memory_for_others() {
                 host.send(&part(0x8765_4321_0000_0000 + 2 * n, 0, b"L", 1));
             }
             while delivered() < before + hosts * n {
-                // They say who they are, and take nothing.
+                // They prove their addresses, and acknowledge nothing.
                 match n {
                     1 => greedy.iter_mut().for_each(|host| drop(host.answer())),
                     _ => greedy.iter_mut().for_each(|host| drop(host.read())),
@@ -157,7 +158,7 @@ fn a_host_that_takes_no_replies_leaves_memory_for_others() {
     };
     let mut greedy: Vec<Host> = (0..3).map(|n| host(n, server.local_addr())).collect();
     ask(&mut greedy, 40);
-    // Some 12 of 120 fit.
+    // About 12 of 120 fit.
     while refused.load(Ordering::Relaxed) < 100 {
         assert!(begun.elapsed() < GIVE_UP, "{refused:?} refused");
     }
@@ -165,7 +166,7 @@ fn a_host_that_takes_no_replies_leaves_memory_for_others() {
     let options = CallOptions::deadline(GIVE_UP);
     let long = client.call_with(server.local_addr(), "L", &options).unwrap();
     assert!(long[..] == [7; LONG], "another host has its share");
-    // Many hosts leave little to each other, and something to short replies.
+    // Many hosts leave little to each other, but enough for short replies.
     let mut more: Vec<Host> = (3..23).map(|n| host(n, server.local_addr())).collect();
     ask(&mut more, 1);
     for n in 0..50u64 {
@@ -250,7 +251,7 @@ fn a_client_with_more_requests_than_are_served_delays_itself() {
     while server.metrics().protocol.requests_delivered < 501 {
         thread::yield_now();
     }
-    // Of 501 that wait it is the last to come, and the second to be served.
+    // The request is the last to arrive of 501, and the second to be served.
     let served: Vec<_> = (0..3).map(|_| serving.accept().unwrap()).collect();
     let place = served.iter().position(|request| **request == *b"the only one");
     assert!(place.is_some_and(|place| place < 3), "{place:?}");
@@ -269,7 +270,7 @@ fn complete_unaccepted_requests_leave_memory_for_others() {
     let working = serving.local_addr();
     let echo = echo(serving);
     let delivered = || server.metrics().protocol.requests_delivered;
-    // Each of two hosts asks for more than there is memory for.
+    // Each of two hosts asks for more than all the memory.
     let greedy = ["127.9.0.1", "127.9.0.2"].map(|ip| engine(ip, Config::default()));
     let patient = CallOptions::deadline(3 * GIVE_UP);
     let mut calls = Vec::new();
@@ -291,7 +292,7 @@ fn complete_unaccepted_requests_leave_memory_for_others() {
         assert!(modest.call_with(working, request.clone(), &options).unwrap() == request[..]);
     }
     assert!(delivered() - 20 <= 40, "{:?}", server.metrics());
-    // The greedy hosts go on as their requests are taken.
+    // The greedy hosts send more as their requests are accepted.
     let echo_of_stuck = super::common::echo(stuck);
     while delivered() < 140 {
         assert!(begun.elapsed() < 3 * GIVE_UP, "{:?}", server.metrics());
@@ -305,7 +306,7 @@ fn complete_unaccepted_requests_leave_memory_for_others() {
 #[test]
 fn a_client_that_waits_for_memory_is_granted_after_an_accept() {
     const SHORT: usize = 200_000;
-    // There is never memory for all of it.
+    // There is never enough memory for the whole message.
     const LONG: usize = 3 << 20;
     let mut config = Config::default();
     config.protocol.memory_budget = 4 << 20;
@@ -335,7 +336,7 @@ fn a_client_that_waits_for_memory_is_granted_after_an_accept() {
         assert!(begun.elapsed() < GIVE_UP, "{now:?}");
         before = now;
     }
-    // Nothing moves any more.
+    // No request makes progress any more.
     let accepted: Vec<_> = (0..metrics().requests_delivered).map(|_| serving.accept()).collect();
     assert!(metrics().grants_sent > before.grants_sent, "{:?}", metrics());
     drop((accepted, calls));
@@ -354,7 +355,7 @@ fn requests_that_grow_later_leave_memory_for_others() {
     while server.metrics().protocol.proofs_received == 0 {
         greedy.answer();
     }
-    // One byte counts for little; 55 kB of each are more than there is room for.
+    // A message of one byte takes little memory. 55 kB of each exceed the memory.
     for part_of in 0..56 {
         let (offset, len) = if part_of == 0 { (0, 1) } else { ((part_of - 1) * EACH + 1, EACH) };
         for n in 0..REQUESTS {

@@ -1,5 +1,5 @@
-//! Hours over a network that loses and repeats packets, beside a trickle of every attack: no call
-//! is lost, none runs twice, and memory is flat.
+//! Clients call for hours over a network that loses and repeats packets, during a trickle of every
+//! attack. No call may be lost or run twice, and memory must not grow.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,21 +15,22 @@ use super::common::{engine, message};
 use super::host::Host;
 use super::pressure::host;
 
-/// Callers, each behind a relay of its own, and the bytes of their messages.
+/// The lengths of the messages of each caller. Each caller is behind its own relay.
 const CALLERS: [usize; 4] = [100, 2_000, 50_000, 1_000_000];
-/// One packet in so many is lost, and of another a copy comes late.
+/// One of this many packets is lost, and one is repeated late.
 const LOST: u64 = 100;
 const LATE: Duration = Duration::from_millis(300);
-/// Between two packets of an attack.
+/// The time between two packets of an attack.
 const TRICKLE: Duration = Duration::from_millis(5);
-/// Between two calls of a caller, and more after long ones: other work goes on beside.
+/// The time between two calls of a caller. It is longer after long calls, to leave time for other
+/// work.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A call that takes so long is lost.
+/// A call that takes longer is lost.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// Bytes of what a stranger's request is answered with.
+/// The length of responses to strangers.
 const GENEROUS: usize = 1 << 20;
 
-/// Passes datagrams on in both directions: some never, some twice.
+/// Forwards datagrams in both directions. It drops some, and repeats others.
 struct Relay {
     to_client: UdpSocket,
     to_server: UdpSocket,
@@ -49,7 +50,7 @@ impl Relay {
         Self { to_client, to_server, client: Mutex::default(), lost: AtomicU64::new(0) }
     }
 
-    /// Passes on what comes from one side until it is `over`.
+    /// Forwards datagrams from one side until `over` is set.
     fn pass(&self, seed: u64, over: &AtomicBool, from_client: bool) {
         let (mut bytes, mut random) = (vec![0; 65_536], seed);
         let mut late = VecDeque::<(Instant, Vec<u8>)>::new();
@@ -74,7 +75,7 @@ impl Relay {
         }
     }
 
-    /// Sends to the other side; a full socket loses more.
+    /// Sends a datagram to the other side. It is lost if the socket's buffer is full.
     fn send(&self, bytes: &[u8], to_server: bool) {
         if to_server {
             let _ = self.to_server.send(bytes);
@@ -84,16 +85,16 @@ impl Relay {
     }
 }
 
-/// What ran.
+/// The calls that ran.
 #[derive(Default)]
 struct Ran {
-    /// The last call of each caller: they are numbered.
+    /// The number of the last call of each caller.
     last: [AtomicU64; CALLERS.len()],
-    /// Calls that ran twice, or out of turn.
+    /// Calls that ran twice, or in a wrong order.
     wrong: AtomicU64,
 }
 
-/// Echoes what callers send, and answers strangers with more.
+/// Echoes the requests of callers, and answers strangers with longer responses.
 fn serve(server: Server, ran: &Arc<Ran>) {
     let ran = ran.clone();
     thread::spawn(move || {
@@ -112,7 +113,7 @@ fn serve(server: Server, ran: &Arc<Ran>) {
     });
 }
 
-/// Calls one after the other until it is `over`; how many.
+/// Makes calls one after the other until `over` is set. Returns how many.
 fn call(caller: usize, to: SocketAddr, ran: &Ran, over: &AtomicBool) -> u64 {
     let client = engine("127.0.0.1", Config::default()).client();
     let mut bytes = message(CALLERS[caller], caller as u64);
@@ -122,7 +123,7 @@ fn call(caller: usize, to: SocketAddr, ran: &Ran, over: &AtomicBool) -> u64 {
         let answer = client.call_with(to, bytes.clone(), &CallOptions::deadline(GIVE_UP));
         let answer = answer.unwrap_or_else(|error| panic!("call {n} of {caller}: {error}"));
         assert!(answer == bytes[..], "call {n} of {caller} has another's answer");
-        assert_eq!(ran.last[caller].load(Ordering::Relaxed), n, "an answer to what did not run");
+        assert_eq!(ran.last[caller].load(Ordering::Relaxed), n, "an answer without an execution");
         if over.load(Ordering::Relaxed) {
             return n;
         }
@@ -147,7 +148,7 @@ fn soak() {
     let relays = CALLERS.map(|_| Relay::new(server.local_addr()));
     let mut hosts: Vec<Host> = (0..HOSTS).map(|n| host(n, server.local_addr())).collect();
     let begun = Instant::now();
-    // By quarters of the time.
+    // The peaks of memory in each quarter of the time.
     let mut most = [0; 4];
     let calls: Vec<u64> = thread::scope(|scope| {
         for (relay, seed) in relays.iter().zip((1u64..).step_by(2)) {
@@ -194,7 +195,8 @@ fn soak() {
     );
     assert_eq!(ran.wrong.load(Ordering::Relaxed), 0, "calls that ran twice, or out of turn");
     assert!(lost > 0 && calls.iter().all(|&calls| calls > 1), "{calls:?}, {lost} lost");
-    // Until then tables of bounded size fill, and what attackers hold comes and goes.
+    // Before the last quarter, tables of bounded size fill, and the memory that attackers hold
+    // varies.
     let before = most[..3].iter().copied().max().unwrap_or(0);
     assert!(most[3] <= before + before / 10 + (16 << 20), "memory grows: {most:?}");
 }

@@ -1,8 +1,8 @@
-//! The attacks at full size, measured: the table of `docs/security.md`.
+//! Measures the attacks at full size, for the table of `docs/security.md`.
 //!
-//! On a machine where attacker, client and server share the processors, an attack costs by being
-//! made. So a client's rates beside it are compared with those beside the same packets sent to a
-//! socket that nobody reads.
+//! Attacker, client and server share the processors of one machine, so sending an attack also costs
+//! time. Therefore a client's rates during an attack are compared with its rates while the same
+//! packets are sent to a socket that no process reads.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::pressure::{calls, host, serving};
 
 const LASTS: Duration = Duration::from_secs(3);
 
-/// Small and large calls a second of a good client while hosts send an attack to `victim`.
+/// Returns the small and large calls per second of a good client while hosts attack `victim`.
 fn rates(server: SocketAddr, attack: &Attack, victim: SocketAddr) -> (f64, f64) {
     let mut hosts: Vec<Host> = (0..HOSTS).map(|n| host(n, victim)).collect();
     let over = AtomicBool::new(false);

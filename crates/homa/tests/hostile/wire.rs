@@ -1,4 +1,4 @@
-//! A network path that somebody reads, and writes to.
+//! A network path that an attacker can read and write.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use homa::inline::{Completion, Engine};
 use homa::{CallError, CallOptions, Config};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
-/// A client, a server, and what is between them.
+/// A client, a server, and the path between them.
 pub struct Wire {
     pub client: Engine,
     pub server: Engine,
-    /// What the client calls, and what calls the server.
+    /// The socket that the client calls, and the socket that calls the server.
     outer: UdpSocket,
     inner: UdpSocket,
     client_at: Option<SocketAddr>,
@@ -23,9 +23,9 @@ pub struct Wire {
     pub seen: Vec<Vec<u8>>,
     /// Requests that the server executed.
     pub executed: Vec<Vec<u8>>,
-    /// Requests of these bytes are not answered yet.
+    /// Requests with these bytes are not answered yet.
     pub slow: Vec<u8>,
-    /// How the client's calls ended, by cookie.
+    /// The results of the client's calls, by cookie.
     pub ended: Vec<(u64, Result<Vec<u8>, CallError>)>,
 }
 
@@ -65,7 +65,7 @@ impl Wire {
         }
     }
 
-    /// The server's process ends, and another begins at its address.
+    /// Ends the server's process and starts another at the same address.
     pub fn restart(&mut self) {
         let at = self.server_at;
         let other = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
@@ -73,7 +73,7 @@ impl Wire {
         self.server = serve(at);
     }
 
-    /// The client appears at another port from here on, as behind a translator that lost its table.
+    /// Moves the client to another port, as a translator does that lost its table.
     pub fn rebind(&mut self) {
         self.inner = socket();
     }
@@ -89,7 +89,7 @@ impl Wire {
         self.client.call(to, request.to_vec(), cookie, &options).unwrap();
     }
 
-    /// Everybody does what is to be done.
+    /// Takes a turn with the client, the path and the server.
     pub fn turn(&mut self) {
         let mut buffer = vec![0; 65_536];
         self.client.turn();
@@ -121,7 +121,7 @@ impl Wire {
         }
     }
 
-    /// Goes on until the calls made so far have ended; how the last of them did.
+    /// Takes turns until the calls made so far have ended. Returns the result of the last one.
     pub fn finish(&mut self, calls: usize) -> Result<Vec<u8>, CallError> {
         let begun = Instant::now();
         while self.ended.len() < calls {
@@ -131,7 +131,7 @@ impl Wire {
         self.ended.last().unwrap().1.clone()
     }
 
-    /// Goes on until the server has executed so many requests.
+    /// Takes turns until the server has executed this many requests.
     pub fn execute(&mut self, requests: usize) {
         let begun = Instant::now();
         while self.executed.len() < requests {
@@ -140,7 +140,7 @@ impl Wire {
         }
     }
 
-    /// Goes on for a while: whatever was to be answered is.
+    /// Takes turns for a while, so that every answer arrives.
     pub fn settle(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(60) {
@@ -155,7 +155,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)>
         match socket.recv_from(buffer) {
             Ok(got) => return Some(got),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-            // Nobody was at the other end of an earlier one.
+            // An earlier datagram went to a closed port.
             Err(_) => {}
         }
     }

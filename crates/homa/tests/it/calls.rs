@@ -1,4 +1,5 @@
-//! Calls by many threads and tasks: completion, deadlines, cancellation, back-pressure, draining.
+//! Calls by many threads and tasks: completion, deadlines, cancellation, back-pressure and
+//! draining.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,7 @@ fn pair() -> (Engine, Engine) {
     (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()))
 }
 
-/// The smallest executor: parks between polls.
+/// The smallest executor: it parks the thread between polls.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
@@ -38,7 +39,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until `condition` holds; the test hangs visibly instead of passing by luck.
+/// Waits until `condition` holds. A test that hangs is noticed, and a test that sleeps too briefly
+/// may pass by luck.
 fn eventually(mut condition: impl FnMut() -> bool) {
     while !condition() {
         thread::sleep(Duration::from_millis(1));
@@ -113,7 +115,7 @@ fn futures_complete_without_any_blocked_thread() {
     });
     let client_of = client.client();
     block_on(async {
-        // All in flight together; awaited in order.
+        // All calls are in flight together, and awaited in order.
         let calls: Vec<_> =
             (0..500).map(|i| client_of.call_async(to, message(100 + i, i as u64))).collect();
         for (i, call) in calls.into_iter().enumerate() {
@@ -191,7 +193,7 @@ fn a_request_dropped_without_an_answer_ends_the_call_at_once() {
     drop(serving.accept().unwrap());
     assert_eq!(block_on(call), Err(CallError::Indeterminate));
 
-    // Nobody accepts this one.
+    // No thread accepts this request.
     let call = client.client().call_async(to, "question");
     eventually(|| server.metrics().protocol.requests_delivered == 2);
     drop(serving);
@@ -203,7 +205,7 @@ fn a_refused_reply_comes_back_and_can_be_repeated() {
     let config = Config::default().send_memory(1000);
     let server = engine("127.0.0.1", config);
     let serving = server.serve().unwrap();
-    // A client that takes a turn when it is told to acknowledges nothing in between.
+    // A client that takes turns only when the test asks for one acknowledges nothing in between.
     let at = "127.0.0.1:0".parse().unwrap();
     let mut client = inline::Engine::bind(at, Config::default()).unwrap();
     for cookie in [0, 1] {
@@ -211,7 +213,7 @@ fn a_refused_reply_comes_back_and_can_be_repeated() {
         client.call(server.local_addr(), "question", cookie, &options).unwrap();
     }
     let accepting = thread::spawn(move || [0, 1].map(|_| serving.accept().unwrap()));
-    // Until the server knows who calls.
+    // Sends calls until the server knows the client.
     while !accepting.is_finished() {
         client.poll(Wait::No).unwrap();
     }
@@ -365,7 +367,7 @@ fn an_idle_engine_ends_with_its_last_handle() {
     let serving = server.serve().unwrap();
     drop((client, server));
     drop(serving);
-    // The port is free again once the engine is gone.
+    // The port is free again once the engine is dropped.
     drop(Server::bind(to).unwrap());
 }
 

@@ -1,5 +1,6 @@
-//! How long a client waits travels with its request: servers see it, drop what nobody waits for,
-//! hear of clients that gave up, and pass what is left on to the calls that they make themselves.
+//! The time that a client waits travels with its request. A server sees it, drops requests that no
+//! client waits for, learns which clients gave up, and passes the remaining time on to the calls
+//! that it makes itself.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::common::message;
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -25,7 +26,7 @@ fn trace() -> TraceContext {
     TRACE.parse().unwrap()
 }
 
-/// Asserts that a request's time ends within `at_most` of now, and not long before.
+/// Asserts that a request's time ends at most `at_most` from now, and not much earlier.
 fn assert_left(left: Option<Duration>, at_most: Duration) {
     let left = left.expect("the client said how long it waits");
     assert!(left <= at_most && left + GIVE_UP / 2 > at_most, "{left:?} of {at_most:?}");
@@ -35,7 +36,7 @@ fn assert_left(left: Option<Duration>, at_most: Duration) {
 async fn requests_of_any_length_bring_their_deadline_and_trace() {
     let (server, at) = server();
     let client = Client::new().unwrap();
-    // Around one packet, and around the unscheduled bytes.
+    // Lengths around one packet, and around the unscheduled bytes.
     let lengths = [1, 599, 600, 601, 1361, 1362, 1363, 1391, 1392, 1393, 1399, 1400, 1401, 2800];
     for length in lengths.into_iter().chain([58_799, 58_800, 58_801, 60_000, 300_000]) {
         let request = message(length, 1);
@@ -54,7 +55,7 @@ async fn requests_of_any_length_bring_their_deadline_and_trace() {
             assert_eq!(&call.await.unwrap()[..], b"ok");
         }
     }
-    // What is longer than any wait is none.
+    // A deadline longer than any wait is no deadline.
     let options = CallOptions::deadline(Duration::MAX);
     let call = client.call_async_with(at, "whenever", &options);
     let arrived = server.accept_async().await.unwrap();
@@ -71,7 +72,7 @@ fn requests_in_one_datagram_keep_their_deadlines_and_traces() {
     server.listen();
     let to = server.local_addr();
     let mut next = 0;
-    // The first one shows the server who calls.
+    // The first call makes the client known to the server.
     for batch in [1, 40, 40] {
         let sent = client.metrics().driver.datagrams_sent;
         for n in next..next + batch {
@@ -123,7 +124,7 @@ async fn what_a_server_calls_for_a_request_shares_its_time_and_trace() {
     let call = user.call_async_with(at, "both", &options);
     let request = front.accept_async().await.unwrap();
     for client in [request.client(), elsewhere.on_behalf_of(&request)] {
-        // Its own options ask for more, then for less.
+        // Its own options allow more, and then less.
         for (asked, most) in [(1_000, 100), (50, 50)] {
             let options = CallOptions::deadline(Duration::from_secs(asked));
             let inner = client.call_async_with(behind, "part", &options);
@@ -139,7 +140,7 @@ async fn what_a_server_calls_for_a_request_shares_its_time_and_trace() {
     request.reply("all").unwrap();
     call.await.unwrap();
 
-    // Nothing is begun for a request that nobody waits for.
+    // No call is begun for a request whose client no longer waits.
     let soon = CallOptions::deadline(Duration::from_millis(300));
     let call = user.call_async_with(at, "late", &soon);
     let request = front.accept_async().await.unwrap();
@@ -160,7 +161,7 @@ async fn a_server_hears_when_its_client_gives_up() {
     let long = CallOptions::deadline(Duration::from_secs(1_000));
     let call = client.call_async_with(at, "work", &long);
     let request = server.accept_async().await.unwrap();
-    // Nothing happens as long as the client waits, and a wait may be given up.
+    // Nothing happens while the client waits, and the future can be dropped.
     assert!(timeout(Duration::from_millis(50), request.cancelled()).await.is_err());
     assert!(!request.is_cancelled());
     let gives_up = tokio::spawn(async move {
@@ -170,6 +171,6 @@ async fn a_server_hears_when_its_client_gives_up() {
     timeout(GIVE_UP, request.cancelled()).await.expect("the client cancelled");
     assert!(request.is_cancelled());
     gives_up.await.unwrap();
-    // It stays so.
+    // The request stays cancelled.
     timeout(GIVE_UP, request.cancelled()).await.unwrap();
 }

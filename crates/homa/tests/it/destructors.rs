@@ -1,5 +1,6 @@
-//! What users hand over ends without the engine's lock: a destructor that calls back, or even waits
-//! for an answer of the same engine, finds it free. Where it does not, a test hangs.
+//! Objects that users hand over are dropped without the engine's lock. Therefore a destructor may
+//! call the same engine, and even wait for its answer. If the engine held its lock, the test would
+//! hang.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use homa::{Call, CallError, Client, Config, ReplyError};
 
 use crate::common::{echo, engine};
 
-/// The memory of a message, whose end makes a call and waits for it.
+/// The memory of a message. Its destructor makes a call and waits for the response.
 struct Lease {
     client: Client,
     server: SocketAddr,
@@ -36,7 +37,7 @@ impl Drop for Lease {
     }
 }
 
-/// A message whose end is heard of.
+/// Creates a message, and a channel that reports the result of its destructor.
 fn lease(client: &Client, server: SocketAddr) -> (Bytes, Receiver<bool>) {
     let (ended, end) = channel();
     (Bytes::from_owner(Lease { client: client.clone(), server, ended }), end)
@@ -48,21 +49,22 @@ fn a_message_whose_destructor_calls_back_is_dropped_unlocked() {
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let (client, server) = (one.client(), other.local_addr());
     let _echo = echo(other.serve().unwrap());
-    // The thread that waits for the answer drives the engine while the request's memory ends.
+    // The thread that waits for the response drives the engine when the request's memory is
+    // dropped.
     let (request, end) = lease(&client, server);
     assert_eq!(client.call(server, request).unwrap(), *b"a message");
     assert!(end.recv().unwrap(), "sent by a thread that waits");
-    // The helper does.
+    // The helper thread drives the engine.
     let (request, end) = lease(&client, server);
     let call = client.call_async(server, [Bytes::from("two parts: "), request]);
     assert!(end.recv().unwrap(), "sent by a task");
     drop(call);
-    // Refused.
+    // The call is refused.
     let (request, end) = lease(&client, server);
     let nobody = SocketAddr::new(server.ip(), 0);
     assert_eq!(client.call(nobody, request), Err(CallError::Destination { to: nobody }));
     assert!(end.recv().unwrap(), "refused");
-    // Given up while it waits for its turn, as a part of what is dropped with it.
+    // The call is dropped while it waits for capacity, and its request with it.
     let (request, end) = lease(&client, server);
     drop(client.call_async("127.0.0.1:9".parse().unwrap(), request));
     assert!(end.recv().unwrap(), "given up");
@@ -94,7 +96,7 @@ fn a_reply_whose_destructor_calls_back_is_dropped_unlocked() {
 
 #[test]
 fn a_message_refused_by_a_socket_is_dropped_unlocked() {
-    /// Its end looks at the socket.
+    /// Its destructor looks at the socket.
     struct Looks(Arc<Socket>, Sender<u64>);
     impl AsRef<[u8]> for Looks {
         fn as_ref(&self) -> &[u8] {
@@ -145,12 +147,12 @@ fn a_task_whose_last_waker_the_engine_has_is_dropped_unlocked() {
     let accepts = one.serve().unwrap();
     let server = other.serve().unwrap();
     let task = || Waker::from(Arc::new(Task(Mutex::new(Some(client.call_async(to, "waits"))))));
-    // A call that another task polls from then on, and one that is given up.
+    // First a call that another task polls from then on, and then a call that is dropped.
     let mut call = client.call_async(to, "is polled");
     assert!(poll(&mut call, &task()).is_pending());
     assert!(poll(&mut call, &task()).is_pending());
     drop(call);
-    // Waiting for a request, and for the end of one.
+    // First a task waits for a request, and then for the cancellation of one.
     let mut accept = accepts.accept_async();
     assert!(poll(&mut accept, &task()).is_pending());
     assert!(poll(&mut accept, &task()).is_pending());

@@ -1,5 +1,5 @@
-//! The end of an engine under way: whoever drains, whoever sleeps and whoever panics, everybody
-//! comes back.
+//! An engine that is drained while threads use it. Every thread returns, also if it drains, sleeps
+//! or panics.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,8 +13,8 @@ use homa::{CallOptions, Config, Engine};
 use crate::before::Before;
 use crate::common::{engine, message};
 
-/// Runs `job` on a thread and fails when it has not ended after a time no machine needs. Counts
-/// ticks, not time: a machine that pauses the whole process pauses them, too.
+/// Runs `job` on a thread, and fails if it takes far too long. The limit counts ticks instead of
+/// time, because a machine that pauses the process pauses the ticks, too.
 fn before_long(job: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let job = thread::spawn(move || {
@@ -30,19 +30,19 @@ fn before_long(job: impl FnOnce() + Send + 'static) {
     panic!("a thread was left sleeping");
 }
 
-/// Acceptors of all kinds, callers that come and go, and a drain somewhere in between.
+/// Starts acceptors of all kinds and callers with short calls, and drains at a random time.
 fn end_under_way(seed: u64) {
     let config = || Config::default().spin(Duration::from_micros(seed % 3 * 20));
     let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
     let to = server.local_addr();
-    let serving = Arc::new(server.serve().expect("nobody else serves there"));
+    let serving = Arc::new(server.serve().expect("no other server there"));
     let acceptors: Vec<_> = (0..1 + seed % 4)
         .map(|_| {
             let serving = serving.clone();
             thread::spawn(move || {
                 while let Some(mut request) = serving.accept() {
                     let bytes = request.take_bytes();
-                    // A client that drained may be gone.
+                    // The reply fails if its client was drained.
                     let _ = request.reply(bytes);
                 }
             })
@@ -68,7 +68,8 @@ fn end_under_way(seed: u64) {
         thread::spawn(move || engine.drain(Duration::from_millis(50)))
     };
     let drains = [drain(&server), drain(&client), drain(&server)];
-    // Whether all was finished in time depends on the machine; that everybody returns does not.
+    // The machine decides whether everything finished in time. Every thread must return in any
+    // case.
     for drain in drains {
         let _ = drain.join().expect("a drain ends");
     }
@@ -109,12 +110,12 @@ fn a_panic_of_the_leading_thread_leaves_no_waiter_behind() {
         let call = || client.client().call(server.local_addr(), "hello");
         assert_eq!(call().unwrap(), *b"hello");
         armed.store(true, Ordering::SeqCst);
-        // Whoever takes this in panics; what it had received stays where it was.
+        // The thread that receives this packet panics. Packets received before are not lost.
         assert_eq!(call().unwrap(), *b"hello");
         server.drain(Duration::from_secs(20)).unwrap();
         let ends: Vec<_> = acceptors.into_iter().map(thread::JoinHandle::join).collect();
         let panics = ends.iter().filter(|end| end.is_err()).count();
         assert!(panics <= 1, "{panics} panics");
-        assert!(!armed.load(Ordering::SeqCst), "somebody stepped into the trap");
+        assert!(!armed.load(Ordering::SeqCst), "no thread panicked");
     });
 }

@@ -1,4 +1,5 @@
-//! The interface that packets leave by, as this kernel says it: each test in a network of its own.
+//! The interface by which packets leave, as the kernel reports it. Each test runs in a network
+//! namespace of its own.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,13 +12,13 @@ use homa::{CallOptions, Config};
 use crate::alone::is_alone;
 use crate::common::{echo, engine, message};
 
-/// Runs `ip`; false where this kernel has no such interface.
+/// Runs `ip`. Returns false if this kernel lacks this kind of interface.
 fn ip(arguments: &str) -> bool {
     let done = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     done.success()
 }
 
-/// A bridge with a port, at 10.9.0.1.
+/// Creates a bridge with one port, at 10.9.0.1.
 fn bridge() -> bool {
     for step in ["link add br0 type bridge", "link add tap0 type veth peer name far"] {
         if !ip(step) {
@@ -82,7 +83,7 @@ fn interfaces_are_found_and_virtual_speeds_are_not_trusted() {
     }
 }
 
-/// Interfaces of the metrics, with the sources of their rates.
+/// The interfaces in the metrics, with the sources of their rates.
 fn links(engine: &Engine) -> Vec<(String, &'static str)> {
     engine.metrics().links.into_iter().map(|link| (link.interface, link.source)).collect()
 }

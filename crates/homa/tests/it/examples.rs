@@ -1,4 +1,4 @@
-//! The examples that check what they show run to their end.
+//! Runs the examples that check their own results.
 
 #[path = "../../examples/search.rs"]
 mod search;

@@ -1,6 +1,6 @@
-//! Queues below the sender that have no room: what was pulled from the protocol waits for it.
+//! Full queues below the sender. Packets that the protocol has released wait until there is space.
 //!
-//! Each test gives itself network namespaces. Where there are none it says so and passes.
+//! Each test creates network namespaces. If the system allows none, it prints a line and passes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,23 +17,23 @@ use crate::alone::is_alone;
 use crate::common::{echo, message};
 use crate::hosts::Host;
 
-/// What the narrow link carries, and what a client far too fast for it believes.
+/// The real rate of the narrow link, and the rate that the client assumes, which is far too high.
 const LINK: Rate = Rate::mbps(200);
 const BELIEVED: Rate = Rate::gbps(100);
 const CALLS: u64 = 8;
 const LENGTH: usize = 200_000;
-/// Calls that take 2 s in sum by a link of 10 Mbit/s, and those that a fast link has time for in a
-/// part of that. Where they wait for each other, each takes half a second.
+/// Calls that together take 2 s by a link of 10 Mbit/s, and the calls for which a fast link needs
+/// only a part of that time. If they waited for each other, each would take half a second.
 const SLOW_CALLS: u64 = 8;
 const SLOW: usize = 300_000;
 const FAST_CALLS: u64 = 200;
 const FAST: usize = 100_000;
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// How often calls are repeated that did not fill the queue.
+/// How often calls are repeated if they did not fill the queue.
 const ROUNDS_MAX: u32 = 20;
 
-/// Two hosts, the first behind a link of [`LINK`] whose queue holds `limit` bytes, and passes
-/// `burst` at once.
+/// Creates two hosts. The first is behind a link of [`LINK`] whose queue holds `limit` bytes and
+/// lets `burst` bytes pass at once.
 fn hosts(burst: u32, limit: u32) -> Option<[Host; 2]> {
     let (client, server) = (Host::new(), Host::new());
     if !client.connect("narrow", &server, "far") {
@@ -49,19 +49,19 @@ fn hosts(burst: u32, limit: u32) -> Option<[Host; 2]> {
     Some([client, server])
 }
 
-/// The socket takes so few bytes at a time that batches do not fit.
+/// Makes the socket's buffer smaller than a batch.
 fn shrink(socket: BorrowedFd<'_>) {
     socket2::SockRef::from(&socket).set_send_buffer_size(8_000).unwrap();
 }
 
-/// Nobody asks for anything again because it took long: what was lost stays lost.
+/// Nothing is asked for again because it took long. Therefore a loss would stay a loss.
 fn config(link: Rate) -> Config {
     let mut config = Config::default().link_rate(link);
     config.protocol.loss.resend_after = homa::proto::Duration::secs(60);
     config
 }
 
-/// Serves at 10.7.0.2:4000 of `host` while `client` runs; what both counted.
+/// Serves at 10.7.0.2:4000 of `host` while `client` runs. Returns the metrics of both.
 fn serve(host: &Host, raw: bool, client: impl FnOnce(SocketAddr) -> Metrics) -> (Metrics, Metrics) {
     let at: SocketAddr = "10.7.0.2:4000".parse().unwrap();
     let (engine, served) = host.run(|| {
@@ -80,8 +80,8 @@ fn serve(host: &Host, raw: bool, client: impl FnOnce(SocketAddr) -> Metrics) -> 
     (counted, there)
 }
 
-/// Runs `calls` until the queue was full: where other work takes the processor, it may drain while
-/// the client waits for its turn. Nothing was lost, and nothing sent twice.
+/// Repeats `calls` until they filled the queue, and asserts that nothing was lost or sent twice. On
+/// a busy machine the queue may drain while the client waits for a processor.
 fn assert_delayed_only(calls: impl Fn() -> (Metrics, Metrics)) {
     for _ in 0..ROUNDS_MAX {
         let (here, there) = calls();
@@ -98,7 +98,7 @@ fn assert_delayed_only(calls: impl Fn() -> (Metrics, Metrics)) {
     panic!("the queue was never full");
 }
 
-/// Calls of an engine driven by `wait`.
+/// Makes calls with an engine that the thread drives with `wait`.
 fn call_inline(mut engine: inline::Engine, to: SocketAddr, wait: Wait) -> Metrics {
     shrink(engine.as_fd());
     for cookie in 0..CALLS {
@@ -171,7 +171,7 @@ fn a_full_queue_of_the_device_delays_and_loses_nothing() {
         serve(&server, false, |to| {
             client.run(|| {
                 let from = "10.7.0.1:0".parse().unwrap();
-                // Of a train that the queue cuts itself, it may drop a part without a word.
+                // If the queue splits a train itself, it may drop a part without a report.
                 let driver = <dyn Driver>::udp_without_offload(from, 1 << 20).unwrap();
                 let config = config(BELIEVED);
                 let mut engine = inline::Engine::with_driver(driver, config).unwrap();
@@ -194,7 +194,7 @@ fn a_queue_that_is_shorter_than_a_train_takes_its_datagrams() {
     if !is_alone() {
         return;
     }
-    // What passes at once is longer than any train: none is cut for it.
+    // The burst is longer than any train, so the queue splits no train.
     let Some([client, server]) = hosts(70_000, 30_000) else { return };
     let (here, _) = serve(&server, false, |to| {
         client.run(|| {
@@ -216,7 +216,7 @@ fn a_queue_that_is_shorter_than_a_train_takes_its_datagrams() {
     assert_eq!(here.driver.trains_refused, 0, "{here:?}");
 }
 
-/// Calls to `fast` that all end while others to `slow` are on their way.
+/// Makes calls to `fast` that must all end while calls to `slow` are in progress.
 fn call_past(client: &Host, slow: SocketAddr, fast: SocketAddr, driver: fn() -> Box<dyn Driver>) {
     let call = |engine: &Engine, to, length, seed| {
         let options = CallOptions::deadline(Duration::from_secs(60));
@@ -230,7 +230,7 @@ fn call_past(client: &Host, slow: SocketAddr, fast: SocketAddr, driver: fn() -> 
             let slow: Vec<_> = (0..SLOW_CALLS)
                 .map(|seed| scope.spawn(move || call(engine, slow, SLOW, seed)))
                 .collect();
-            // Until they are under way.
+            // Waits until the calls are in progress.
             while engine.metrics().driver.bytes_sent < 50_000 {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -249,7 +249,7 @@ fn a_slow_link_holds_back_no_other() {
     if !is_alone() {
         return;
     }
-    // A queue that refuses, and one that takes all.
+    // First a queue that refuses packets, and then a queue that accepts all.
     for limit in [8_000, 2_000_000] {
         let (client, near, far) = (Host::new(), Host::new(), Host::new());
         if !client.connect("fast", &near, "one") || !client.connect("slow", &far, "two") {

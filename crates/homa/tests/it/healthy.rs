@@ -1,5 +1,5 @@
-//! Honest hosts on a network that loses and duplicates: no packet is dropped for a reason that
-//! reads like an attack.
+//! Honest hosts on a network that loses and duplicates packets. No packet is counted as dropped for
+//! a reason that looks like an attack.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use homa::{Config, Engine};
 
 use crate::common::{echo, message};
 
-/// Per million.
+/// Faults per million packets.
 const FAULTS: NetworkFaults = NetworkFaults::NONE.lost(10_000).duplicated(10_000);
 const SIZES: [usize; 4] = [100, 5_000, 60_000, 400_000];
 
@@ -18,7 +18,7 @@ fn profiles() -> [(&'static str, Config); 3] {
     let paper = Config::default().protocol(paper);
     [("default", Config::default()), ("linux", Config::linux()), ("sigcomm18", paper)].map(
         |(name, mut config)| {
-            // However slow this machine is.
+            // The timeout is long enough for slow machines.
             config.protocol.loss.timeout = config.protocol.loss.timeout.map(|_| SLOW);
             config.protocol.loss.server_silence = config.protocol.loss.server_silence.max(SLOW);
             (name, config)

@@ -1,11 +1,10 @@
-//! Whatever another host writes into packets of protocol 146: the RPCs of others go on, nothing is
-//! executed, and memory stays within bounds. The other host sees every packet of ours and knows all
-//! ids; only our addresses are beyond it. And however much it writes, our host does not tell it
-//! that Homa is unknown here. Reports about datagrams of UDP, which it needs a raw socket to forge,
-//! are here as well.
+//! Attacks over IP protocol 146 by a host that sees every packet and knows all ids. It can write
+//! any packet, but cannot take over our addresses. RPCs of other hosts must continue, nothing may
+//! be executed, memory must stay within bounds, and our host must not report that Homa is unknown
+//! here. Forged reports about UDP datagrams, which need a raw socket, are tested here as well.
 //!
-//! Raw sockets take a privilege, which the test gives itself in a network namespace of its own.
-//! Where there is none it says so and passes.
+//! Raw sockets need a privilege, which each test has in its own network namespace. If the system
+//! allows none, the test prints a line and passes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -23,18 +22,18 @@ use crate::common::message;
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const SERVER_PORT: u16 = 4000;
-/// Addresses of ours and of another host, by family.
+/// Our addresses and those of the other host, by family.
 const HOSTS: [[&str; 2]; 2] = [["127.0.0.1", "127.0.0.66"], ["::1", "fd00::66"]];
 const MAX_RPCS: u32 = 200;
-/// Bytes of honest requests and responses.
+/// The length of honest requests and responses.
 const LENGTH: usize = 60_000;
 const CALLS: u64 = 40;
 const LEVEL: u8 = 7;
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Polls until `found` finds what it looks for.
+/// Polls until `found` returns a value.
 fn until<T>(client: &mut Engine, mut found: impl FnMut(&mut Engine) -> Option<T>) -> T {
     let end = Instant::now() + GIVE_UP;
     loop {
@@ -46,7 +45,7 @@ fn until<T>(client: &mut Engine, mut found: impl FnMut(&mut Engine) -> Option<T>
     }
 }
 
-/// How the only call ends.
+/// Waits until the only call ends, and returns its error.
 fn end_of_call(client: &mut Engine) -> CallError {
     until(client, |client| match client.next()? {
         Completion::Response { result, .. } => Some(result.unwrap_err()),
@@ -54,7 +53,7 @@ fn end_of_call(client: &mut Engine) -> CallError {
     })
 }
 
-/// A packet that `hear` yields before the only call ends.
+/// Polls until `hear` returns a packet. The only call must not end before.
 fn hear<T>(client: &mut Engine, mut hear: impl FnMut() -> Option<T>) -> T {
     until(client, |client| {
         let ended = client.next().is_some();
@@ -66,13 +65,13 @@ fn hear<T>(client: &mut Engine, mut hear: impl FnMut() -> Option<T>) -> T {
 fn engine(port: u16) -> Engine {
     let mut config = Config::linux();
     config.protocol.max_rpcs = MAX_RPCS;
-    // The module's 100 ms are less than a busy machine may pause.
+    // A busy machine may pause for longer than the kernel module's 100 ms.
     config.protocol.loss.timeout = Some(homa_proto::Duration::secs(5));
     config.protocol.memory_budget = 4 << 20;
     Engine::raw_ip(SocketAddr::from((HOST, port)), config).unwrap()
 }
 
-/// A host that sees what others send on the link and writes what it likes.
+/// A host that sees all packets on the link, and can write any packet.
 struct Stranger {
     ears: Socket,
     mouth: Socket,
@@ -88,7 +87,7 @@ impl Stranger {
         Self { ears, mouth, next_id: 0 }
     }
 
-    /// The packets that others sent meanwhile.
+    /// Returns the packets that other hosts have sent since the last call.
     fn hear(&self) -> Vec<Packet> {
         let mut heard = Vec::new();
         let mut buffer = [0; 65_536];
@@ -108,12 +107,12 @@ impl Stranger {
         let packet = Packet { peer: PeerId(0), priority: 0, local_port, remote_port, id, body };
         let mut bytes = vec![0; 2000];
         let length = wire::encode(&packet, &mut bytes).unwrap() + payload;
-        // The network may refuse, as it likes.
+        // The network may refuse the packet.
         let to = SocketAddr::from((HOST, 0)).into();
         let _ = self.mouth.send_to(&bytes[..length], &to);
     }
 
-    /// Everything that could be said about an RPC of others, to both sides.
+    /// Sends to both sides every packet that an attacker could send about an RPC of others.
     fn interfere(&self, with: &Packet) {
         let ports = (with.local_port, with.remote_port);
         self.interfere_at(with, ports);
@@ -142,14 +141,14 @@ impl Stranger {
                 self.say(ports, RpcId(id), body, 0);
             }
         }
-        // The same RPC with other bytes, and the other direction of it.
+        // The same RPC with other bytes, and the RPC with the same number in the other direction.
         for id in [with.id.0, with.id.0 ^ 1] {
             self.say(ports, RpcId(id), data(0, 100, 100), 100);
             self.say(ports, RpcId(id), data(1_000, 1_000_000, 1400), 1400);
         }
     }
 
-    /// Begins requests that will never be whole, the last bytes of long messages among them.
+    /// Begins requests that will never be complete. Some contain the last bytes of long messages.
     fn begin(&mut self) {
         for offset in [0, 500_000, 998_600] {
             self.next_id += 2;
@@ -195,7 +194,7 @@ fn another_host_disturbs_no_rpc_over_raw_ip() {
         stranger.begin();
         match server.next() {
             Some(Completion::Request { id, from, bytes, .. }) => {
-                // The stranger may ask, too, and never acknowledges the answer.
+                // The attacker may call, too, and never acknowledge the response.
                 let honest = from == client.local_addr();
                 assert!(honest || from.ip() == STRANGER, "{from}");
                 requests += u64::from(honest);
@@ -229,7 +228,7 @@ fn server_address() -> SocketAddr {
     SocketAddr::from((HOST, SERVER_PORT))
 }
 
-/// A raw socket that hears nothing but what is sent to its address.
+/// Opens a raw socket that only receives packets to its own address.
 fn bound(at: IpAddr, protocol: Protocol) -> Socket {
     let domain = if at.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
@@ -242,8 +241,8 @@ fn icmp(of: IpAddr) -> Protocol {
     if of.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 }
 }
 
-/// A report that `code` is missing (a type and a code of ICMP), which quotes the first bytes of a
-/// packet of an IP protocol from `from` to `to`.
+/// Builds an ICMP report with this type and code. It quotes the first bytes of a packet of an IP
+/// protocol from `from` to `to`.
 fn report(code: [u8; 2], from: IpAddr, to: IpAddr, protocol: u8, packet: &[u8]) -> Vec<u8> {
     let [high, length] = (packet.len() as u16 + 20).to_be_bytes();
     let (header, addresses) = match (from, to) {
@@ -260,7 +259,7 @@ fn report(code: [u8; 2], from: IpAddr, to: IpAddr, protocol: u8, packet: &[u8]) 
     };
     let mut icmp =
         [&[code[0], code[1], 0, 0, 0, 0, 0, 0][..], &header, &addresses, packet].concat();
-    // ICMPv6's is the kernel's business.
+    // The kernel computes the checksum of ICMPv6.
     let words = icmp.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])));
     let sum: u32 = words.sum();
     let folded = (sum >> 16) + (sum & 0xffff);
@@ -283,7 +282,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
         let mut client = Engine::raw_ip(SocketAddr::new(host, 0), Config::default()).unwrap();
         let to = SocketAddr::new(stranger, SERVER_PORT);
         let mut past = [0; 8];
-        // Reports that quote so much of the packet after a change to its last byte of the id.
+        // Reports that quote this much of the packet, after a change to the last byte of the id.
         for (reports, expected) in [
             (
                 &[(missing_host, 28, 2), (protocol, 28, 1), (port, 28, 0)][..],
@@ -296,7 +295,8 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             let mut packet = [0; 2000];
             let skip = if host.is_ipv4() { 20 } else { 0 };
             let heard = |packet: &mut [u8]| std::io::Read::read(&mut &ears, packet).is_ok();
-            // The earlier call's cancellation is no request, and its request is not this one's.
+            // The cancellation of the earlier call is no request, and its request has a different
+            // id.
             hear(&mut client, || {
                 let is_new = heard(&mut packet)
                     && packet[skip + 11] == wire::kind::DATA
@@ -311,7 +311,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
                 mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();
             }
             assert_eq!(end_of_call(&mut client), expected, "{host}");
-            // What was sent again meanwhile is of a call that is over.
+            // Packets sent again meanwhile belong to a call that has ended.
             while heard(&mut packet) {}
         }
     }
@@ -330,7 +330,8 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
         let to = ears.local_addr().unwrap();
         let mut client = Engine::bind(SocketAddr::new(host, 0), Config::default()).unwrap();
         let from = client.local_addr();
-        // More than may leave unasked: whatever is believed ends the call.
+        // The request is longer than its unscheduled bytes, so a report that is believed ends the
+        // call.
         client.call(to, vec![1; 1_000_000], 0, &CallOptions::default()).unwrap();
         let mut datagram = [0; 2000];
         let len = hear(&mut client, || ears.recv(&mut datagram).ok());
@@ -339,7 +340,8 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
         let at = honest.windows(8).position(|bytes| bytes == id).unwrap();
         let mut forged = honest.to_vec();
         forged[at] ^= 1;
-        // A report need not quote more than the ports: who knows only these is not believed.
+        // A report need not quote more than the ports. An attacker that knows only the ports must
+        // not be believed.
         for (code, datagram) in [(port, &[][..]), (port, &forged), (missing_host, honest)] {
             let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()];
             let packet = [&ports.concat()[..], &[0; 4], datagram].concat();
@@ -351,7 +353,7 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
     }
 }
 
-/// Reports of a protocol that nobody has asked for, among what arrived on a socket for ICMP.
+/// Counts reports of an unknown protocol among the packets of an ICMP socket.
 fn protocols_refused(ears: &Socket, v4: bool) -> usize {
     let (header, refused) = if v4 { (20, [3, 2]) } else { (0, [4, 1]) };
     let mut buffer = [0; 2000];
@@ -380,6 +382,6 @@ fn a_full_receive_queue_causes_no_protocol_unreachable() {
         assert_eq!(protocols_refused(&ears, host.is_ipv4()), 0, "{host}");
         drop(server);
         flood();
-        assert!(protocols_refused(&ears, host.is_ipv4()) > 0, "{host}: nobody is there");
+        assert!(protocols_refused(&ears, host.is_ipv4()) > 0, "{host}: no engine is open");
     }
 }

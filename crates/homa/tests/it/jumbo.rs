@@ -1,6 +1,6 @@
-//! Packets as large as the route and the path take, without a setting.
+//! Packets grow as large as the route and the path allow, without a setting.
 //!
-//! Each test gives itself network namespaces. Where there are none it says so and passes.
+//! Each test creates network namespaces. If the system allows none, it prints a line and passes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::{self, JoinHandle};
@@ -14,15 +14,15 @@ use crate::common::{echo, message};
 use crate::hosts::Host;
 use crate::net::{Net, Way};
 
-/// Bytes of each message.
+/// The length of each message.
 const LENGTH: usize = 1_000_000;
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// A client and a server that echoes.
+/// A client, and a server that echoes.
 struct Ends<'a> {
     way: Way,
-    /// Where the client is: routes are looked up by who calls.
+    /// The client's host, in which its routes are looked up.
     host: &'a Host,
     client: Engine,
     server: Engine,
@@ -31,7 +31,7 @@ struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Both ends, each at its host and address, and with its setting of the MTU.
+    /// Opens both ends, each at its host and address and with its own MTU setting.
     fn open(way: Way, at: [(&'a Host, IpAddr); 2], [ours, theirs]: [Option<u16>; 2]) -> Self {
         let [(here, from), (there, to)] = at;
         for host in [here, there] {
@@ -52,7 +52,7 @@ impl<'a> Ends<'a> {
         Self::open(way, [(&net.client, from), (&net.server, to)], mtu)
     }
 
-    /// Makes a call; returns the mean payload of what each end sent for it.
+    /// Makes a call. Returns the mean payload of the packets that each end sent for it.
     fn call(&mut self) -> [u64; 2] {
         let before = self.metrics();
         self.calls += 1;
@@ -72,7 +72,7 @@ impl<'a> Ends<'a> {
         [self.client.metrics(), self.server.metrics()]
     }
 
-    /// Calls a few times until the packets of each end are of the size that is wanted of it.
+    /// Makes calls until the packets of both ends have the expected size.
     fn call_until(&mut self, fits: impl Fn([u64; 2]) -> bool) {
         let mut payloads = Vec::new();
         while payloads.len() < 30 {
@@ -80,7 +80,7 @@ impl<'a> Ends<'a> {
             if payloads.last().is_some_and(|last| fits(*last)) {
                 return;
             }
-            // Where nobody was scheduled for long, probes are sent again a second later.
+            // If the client was not scheduled for long, it probes again only a second later.
             thread::sleep(Duration::from_millis(200));
         }
         let engines = self.metrics().map(|end| end.engine);
@@ -95,7 +95,8 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// The mean payload of a long message in jumbo frames, and in those of Ethernet.
+/// True if this is the mean payload of a long message in jumbo frames instead of Ethernet's usual
+/// frames.
 fn is_jumbo(payload: u64) -> bool {
     (8_600..=8_950).contains(&payload)
 }
@@ -116,7 +117,7 @@ fn packets_are_as_large_as_the_route_takes_without_a_setting() {
         ends.call_until(|payload| payload.into_iter().all(is_jumbo));
         ends.close();
     }
-    // A loopback interface takes 65,536 bytes.
+    // The MTU of a loopback interface is 65,536 bytes.
     let host = Host::new();
     for ip in ["127.0.0.1", "::1"] {
         let here = (&host, ip.parse().unwrap());
@@ -156,12 +157,12 @@ fn a_configured_mtu_limits_only_the_packets_of_its_host() {
     }
 }
 
-/// Calls on paths that take no jumbo frames although the first links do: nothing is ever sent in
-/// packets that may be too large, so that no call has to wait until a loss is understood.
+/// Makes calls on paths that pass no jumbo frames although the first links do. No message may be
+/// sent in packets that may be too large, because the call would wait until the loss is understood.
 fn no_message_is_sent_in_larger_packets(net: &Net) {
     for (way, v4) in Way::ALL.into_iter().flat_map(|way| [(way, false), (way, true)]) {
         let mut ends = Ends::over(net, way, v4, [None; 2]);
-        // Before, while and after the first attempts to send larger ones.
+        // The calls are made before, during and after the first probes.
         while ends.calls < 20 {
             assert!(ends.call().into_iter().all(is_usual), "{way:?} v4 {v4}");
             thread::sleep(Duration::from_millis(20));
@@ -180,7 +181,7 @@ fn a_router_that_reports_jumbo_frames_delays_nothing() {
     }
     let Some(net) = Net::routed() else { return };
     net.widen(9000);
-    // What the server sends is refused by its own system.
+    // The server's own system refuses its packets.
     net.set_mtu(1500);
     no_message_is_sent_in_larger_packets(&net);
 }
@@ -190,7 +191,7 @@ fn a_path_that_swallows_jumbo_frames_delays_nothing() {
     if !is_alone() {
         return;
     }
-    // Whoever is at the other end of a cable drops what is larger than its own setting.
+    // The host at the other end of a cable drops packets larger than its own setting.
     let Some(net) = Net::direct() else { return };
     net.client.ip("link set near mtu 9000");
     no_message_is_sent_in_larger_packets(&net);

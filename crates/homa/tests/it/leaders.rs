@@ -1,5 +1,5 @@
-//! Threads and tasks of one engine, whose leaders leave at any time: everybody has its own
-//! response, and nobody waits for ever. Where somebody does, a test hangs.
+//! Threads and tasks of one engine whose leader can leave at any time. Each gets its own response,
+//! and none waits for ever. If one does, the test hangs.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use homa::{CallError, CallOptions, Client, Config};
 
 use crate::common::{echo, engine, message};
 
-/// Of each thread.
+/// How many rounds each thread makes.
 const ROUNDS: u64 = 150;
 const THREADS: u64 = 8;
 
@@ -36,20 +36,20 @@ fn awaits(client: &Client, to: SocketAddr, request: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Calls in every way, some of which end early.
+/// Makes calls of every kind, some of which end early.
 fn calls(client: &Client, servers: [SocketAddr; 2], silent: SocketAddr, thread: u64) {
     for round in 0..ROUNDS {
         let number = thread * ROUNDS + round;
         let request = message(50 + number as usize % 3000, number);
         let to = servers[number as usize / 2 % 2];
         match (number + thread) % 8 {
-            // Whoever leads meanwhile leaves at its deadline.
+            // A thread that leads meanwhile leaves at its deadline.
             0 => {
                 let options = CallOptions::deadline(Duration::from_micros(500));
                 let result = client.call_with(silent, request, &options);
                 assert_eq!(result, Err(CallError::DeadlineExceeded));
             }
-            // Dropped before, as, or after it ends.
+            // The call is dropped before, while, or after it ends.
             1 => {
                 let mut call = client.call_async(to, request);
                 for _ in 0..number % 64 {

@@ -1,5 +1,5 @@
-//! What an engine counted, as Prometheus reads it: every family says what it is, and RPCs are
-//! counted by how long they took and how they ended.
+//! The metrics of an engine as Prometheus reads them. Every family has a description, and RPCs are
+//! counted by their duration and outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use homa::{CallError, CallOptions, Client, Config, OpenError, Server};
 use crate::common;
 use crate::common::engine;
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// How many RPCs ended in some way.
+/// Returns how many RPCs ended with an outcome.
 fn ended(metrics: &Metrics, whose: Direction, how: RpcOutcome) -> u64 {
     let mut found = metrics.latencies.iter().filter(|l| l.direction == whose && l.outcome == how);
     found.next().map_or(0, |latency| latency.times.count())
 }
 
-/// Waits until so many have.
+/// Waits until this many have.
 async fn wait_for(of: &homa::Engine, whose: Direction, how: RpcOutcome, count: u64) {
     let waits = async {
         while ended(&of.metrics(), whose, how) < count {
@@ -29,7 +29,8 @@ async fn wait_for(of: &homa::Engine, whose: Direction, how: RpcOutcome, count: u
     tokio::time::timeout(GIVE_UP, waits).await.expect("they end");
 }
 
-/// Samples by family, each of which was described before them, and ends.
+/// Returns the samples of each family. Checks that each family is described before its samples, and
+/// ends.
 fn families(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut families: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut current, mut kind) = (String::new(), "");
@@ -123,7 +124,7 @@ async fn rpcs_are_counted_by_direction_and_outcome_and_every_family_says_what_it
     }
 }
 
-/// What the text says of 20 RPCs that went well, of 23 with one peer.
+/// Checks the text for 20 RPCs that succeeded, of 23 with one peer.
 fn check_text(metrics: &Metrics, whose: Direction, peer: &PeerLatency) {
     let families = families(&metrics.to_openmetrics());
     assert!(families.len() > 60, "{}", families.len());
@@ -155,7 +156,7 @@ fn the_list_of_peers_is_bounded_and_has_those_with_most_rpcs() {
         if calls == 10 {
             busiest.push(client.local_addr());
         }
-        // None gets the port of one before.
+        // No client gets the port of an earlier one.
         clients.push(client);
     }
     let peers = of.metrics().peers;
@@ -178,7 +179,7 @@ fn a_second_engine_at_a_port_gets_an_error_with_advice() {
         let text = error.to_string();
         assert!(text.contains("clones of one engine's `Server`"), "{text}");
     }
-    // What it says to do works: two threads accept at once.
+    // Two threads accept at the same time, as its advice says.
     let threads: Vec<_> = (0..2)
         .map(|_| {
             let server = first.clone();

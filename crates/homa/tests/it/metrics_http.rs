@@ -1,4 +1,4 @@
-//! The exporter: what was counted, over HTTP, as long as it lives.
+//! The exporter serves the metrics over HTTP until it is dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,5 +33,5 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     assert!(get(at, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(get(at, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     drop(exporter);
-    TcpListener::bind(at).expect("nobody listens any more");
+    TcpListener::bind(at).expect("the exporter is closed");
 }

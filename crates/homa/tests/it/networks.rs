@@ -1,6 +1,6 @@
-//! Networks that are set up otherwise than most: what a host's administrator may have changed.
+//! Networks with unusual settings that an administrator may have made.
 //!
-//! Each test gives itself a network namespace. Where there is none it says so and passes.
+//! Each test creates a network namespace. If the system allows none, it prints a line and passes.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn a_client_reaches_both_families_despite_bindv6only() {
     assert_eq!(driver.ipv4_refused, 0);
 }
 
-/// Fragments of IPv4 packets that this network's host made.
+/// Returns how many fragments of IPv4 packets this host made.
 fn fragments() -> u64 {
     let snmp = fs::read_to_string("/proc/net/snmp").unwrap();
     let mut rows = snmp.lines().filter_map(|line| line.strip_prefix("Ip: "));

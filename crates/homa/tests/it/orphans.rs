@@ -1,4 +1,5 @@
-//! RPCs of a process that died: an open engine at its address answers the server that asks.
+//! RPCs of a process that has ended. If a server asks about them, an open engine at the same
+//! address answers.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,16 +15,16 @@ use crate::common::message;
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 4100);
 const CLIENTS: &str = "127.0.0.2:0";
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(20);
-/// Set in the process that is to die.
+/// Set in the process that is killed.
 const DIES: &str = "HOMA_TEST_DIES";
 
 const DATA: u8 = 0x10;
 const NEED_ACK: u8 = 0x17;
 const ACK: u8 = 0x18;
 
-/// A server as the kernel module has it.
+/// A server that behaves as the kernel module does.
 struct Kernel(Socket);
 
 impl Kernel {
@@ -34,7 +35,7 @@ impl Kernel {
         Self(socket)
     }
 
-    /// NEED_ACK for an RPC of a client's port.
+    /// Sends NEED_ACK for an RPC of a client's port.
     fn ask(&self, client: SocketAddr, id: u64) {
         let ports = [SERVER.port().to_be_bytes(), client.port().to_be_bytes()].concat();
         let rest = [0, 0, 0, 0, 0, 0, 0, NEED_ACK, 0x50, 0x06, 0, 0, 0, 0, 0xb9, 0x7d];
@@ -42,7 +43,7 @@ impl Kernel {
         self.0.send_to(&packet, &SocketAddr::new(client.ip(), 0).into()).unwrap();
     }
 
-    /// The next packet, if one comes soon: type, client, id, length.
+    /// Returns type, client, id and length of the next packet, if one arrives soon.
     fn next(&self) -> Option<(u8, SocketAddr, u64, usize)> {
         let mut buffer = [0; 65_536];
         let n = (&self.0).read(&mut buffer).ok()?;
@@ -53,7 +54,7 @@ impl Kernel {
         Some((homa[11], SocketAddr::from((source, port)), id, homa.len()))
     }
 
-    /// The next packet of a type.
+    /// Waits for the next packet of a type.
     fn expect(&self, kind: u8) -> (SocketAddr, u64, usize) {
         let begun = Instant::now();
         loop {
@@ -67,7 +68,7 @@ impl Kernel {
     }
 }
 
-/// A process that calls the server; it ends when it is killed.
+/// A process that calls the server until it is killed.
 struct Client(Child);
 
 impl Client {

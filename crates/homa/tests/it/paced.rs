@@ -1,5 +1,5 @@
-//! On a paced link a thread that calls does not sleep before every packet: it would wake too late.
-//! Nor is there a look at the sockets before every packet.
+//! On a paced link a calling thread does not sleep before every packet, because it would wake too
+//! late. It does not poll the sockets before every packet, either.
 
 use std::{thread, time};
 
@@ -8,12 +8,12 @@ use homa::inline::{self, Completion};
 use homa::proto::{Duration, Rate, UnscheduledLimit};
 use homa::{CallOptions, Config, Engine};
 
-/// Bytes of a request, all of which may leave unasked: nothing but the link is waited for.
+/// The length of a request. All of it is unscheduled, so the client waits only for the link.
 const LENGTH: u32 = 1_000_000;
-/// Client and server.
+/// The addresses of client and server.
 const ENDS: [&str; 2] = ["10.0.0.1:1", "10.0.0.2:1"];
 
-/// Times that the calling thread gave up its processor by itself.
+/// Returns how often the calling thread gave up its processor by itself.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let mut lines = status.lines();
@@ -21,7 +21,7 @@ fn sleeps() -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
-/// Has a gigabit, on which all of a request may leave unasked.
+/// Returns a configuration for a gigabit link, by which a whole request is unscheduled.
 fn config() -> Config {
     let mut config = Config::default().link_rate(Rate::gbps(1));
     config.protocol.unscheduled = UnscheduledLimit::Fixed(LENGTH);
@@ -29,7 +29,7 @@ fn config() -> Config {
     config
 }
 
-/// A client that has just asked.
+/// Returns a client that has just made a call.
 fn asks(network: &MemoryNetwork) -> inline::Engine {
     let [from, to] = ENDS.map(|at| at.parse().unwrap());
     let driver = Box::new(network.driver(from).unwrap());
@@ -40,7 +40,7 @@ fn asks(network: &MemoryNetwork) -> inline::Engine {
 
 #[test]
 fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
-    // The server's host keeps what arrives, and nobody looks at it.
+    // The server's host stores the packets, and no server reads them.
     let network = MemoryNetwork::new(1, NetworkFaults::default());
     let [from, to] = ENDS.map(|at| at.parse().unwrap());
     let _server = network.driver(to).unwrap();
@@ -48,7 +48,7 @@ fn a_thread_does_not_sleep_before_every_packet_of_a_gigabit() {
     let options = CallOptions::deadline(time::Duration::from_millis(500));
     let before = sleeps();
     let ended = client.client().call_with(to, vec![1; LENGTH as usize], &options);
-    assert!(ended.is_err(), "nobody is there to answer");
+    assert!(ended.is_err(), "no server answers");
     let (slept, metrics) = (sleeps() - before, client.metrics());
     assert!(metrics.driver.bytes_sent > LENGTH.into(), "{:?}", metrics.driver);
     let waits = metrics.engine.pacer_waits;
@@ -69,7 +69,7 @@ fn turn_without_arrivals_does_not_poll_before_every_packet() {
         client.turn_without_arrivals();
         turns += 1;
     }
-    // Timers may want to know.
+    // Timers may also cause a few receive calls.
     let looks = client.metrics().driver.receive_calls;
     assert!(looks < 10 && turns > 10, "{looks} looks in {turns} turns");
 }
@@ -99,5 +99,5 @@ fn a_loop_that_does_not_poll_learns_that_a_port_is_closed() {
         thread::sleep(client.timeout().expect("the call has a deadline"));
     }
     let sent = client.metrics().driver.bytes_sent;
-    assert!(sent < u64::from(LENGTH) / 2, "{sent} bytes were sent to nobody");
+    assert!(sent < u64::from(LENGTH) / 2, "{sent} bytes were sent without a reader");
 }

@@ -1,6 +1,6 @@
-//! Paths whose MTU changes while messages are on their way.
+//! Paths whose MTU changes while messages are in progress.
 //!
-//! Each test gives itself network namespaces. Where there are none it says so and passes.
+//! Each test creates network namespaces. If the system allows none, it prints a line and passes.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,24 +15,24 @@ use crate::alone::is_alone;
 use crate::common::{echo, message};
 use crate::net::{Net, Way};
 
-/// Calls at a time, how many of them one after the other before a path narrows and after that at
-/// least, and the bytes of each message.
+/// The number of concurrent callers, the calls that each makes before the path gets a smaller MTU
+/// and at least after that, and the length of each message.
 const CALLERS: u64 = 4;
 const BEFORE: u64 = 10;
 const AFTER: u64 = 20;
 const LENGTH: usize = 200_000;
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(90);
 
 impl Net {
-    /// A client, a server that echoes, and where it is called.
+    /// Opens a client, and a server that echoes. Returns the address of the server.
     fn ends(
         &self,
         way: Way,
         v4: bool,
         any: bool,
     ) -> (Engine, (Engine, JoinHandle<usize>), SocketAddr) {
-        // What the kernel learnt in earlier conversations.
+        // Deletes the path MTUs that the kernel learned in earlier conversations.
         for host in [&self.client, &self.server] {
             host.ip("route flush cache");
             host.ip("-6 route flush cache");
@@ -52,9 +52,10 @@ impl Net {
         (client, server, SocketAddr::new(to, 4000))
     }
 
-    /// Echoes large messages, has the path narrow in the midst of them, and widen when they are all
-    /// done; then calls on until both ends send larger packets again. Returns what client
-    /// and server counted before that. `any`: both are bound to every address of their hosts.
+    /// Echoes large messages while the path's MTU shrinks, and restores the MTU after the last
+    /// call. Then makes calls until both ends send larger packets again. Returns the counters of
+    /// client and server before that. If `any` is set, both are bound to every address of their
+    /// hosts.
     fn converse(
         &self,
         way: Way,
@@ -64,15 +65,15 @@ impl Net {
         set: impl Fn(u16),
     ) -> [EngineCounters; 2] {
         let (client, (server, served), to) = self.ends(way, v4, any);
-        // A server can only vouch for the time since it began. On a busy machine its answer may be
-        // delayed for longer than it had been there when the call was made, and then the client
-        // cannot tell whether the call was executed.
+        // A server can only answer for the time since it started. On a busy machine its answer may
+        // arrive later after the call than the server's age at that time. Then the client cannot
+        // tell whether the call was executed.
         thread::sleep(Duration::from_secs(2));
         let (done, narrowed) = (AtomicU64::new(0), AtomicBool::new(false));
         let began = Instant::now();
         let call = |after: u64, seed: u64| {
             self.client.run(|| {
-                // Over IP a server cannot say that it never had a request of which nothing arrived.
+                // Over IP a server cannot tell the client that no packet of a request arrived.
                 let mut options = CallOptions::deadline(Duration::from_secs(20));
                 options.idempotent = way == Way::RawIp && silent;
                 let (mut n, mut left) = (0, after);
@@ -127,7 +128,7 @@ fn a_link_that_narrows_and_widens_again_loses_no_call() {
     if !is_alone() {
         return;
     }
-    // Links of less than 1280 bytes carry no IPv6.
+    // Links with an MTU of less than 1280 bytes carry no IPv6.
     for (v4, narrow) in [(false, 1300), (true, 1200)] {
         let Some(net) = Net::direct() else { return };
         for way in Way::ALL {
@@ -166,7 +167,7 @@ fn a_router_that_swallows_large_packets_loses_no_call() {
     if !net.swallow(1500) {
         return;
     }
-    // The kernel module's rules end calls after 100 ms of silence, which may be over before.
+    // The kernel module's rules end calls after 100 ms of silence, which is too short here.
     for way in Way::ALL.into_iter().filter(|&way| way != Way::Linux) {
         for (v4, any) in [(false, false), (true, false), (false, true), (true, true)] {
             let swallow = |mtu| assert!(net.swallow(mtu));

@@ -1,4 +1,4 @@
-//! Long messages can be read while they arrive, in both directions and through both engines.
+//! Long messages can be read while they arrive, in both directions and with both kinds of engine.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ fn config() -> Config {
     config
 }
 
-/// What was read of a message so far: always its beginning, and never less than before.
+/// The bytes of a message that were read so far. They always start at the beginning, and never
+/// become fewer.
 #[derive(Default)]
 struct Reader {
     last: Option<Partial>,
@@ -29,7 +30,7 @@ struct Reader {
 
 impl Reader {
     fn look(&mut self, engine: &Engine, partial: Partial, whole: &[u8]) {
-        // The rest may have come since this was reported.
+        // The rest may have arrived since this was reported.
         let Some(bytes) = engine.read(&partial) else { return };
         assert!(bytes.len() >= partial.readable() && bytes.len() >= self.seen);
         assert!(bytes[self.seen..] == whole[self.seen..bytes.len()]);
@@ -130,8 +131,8 @@ fn a_request_refused_while_arriving_ends_the_call() {
     assert_eq!(server.in_progress(), (0, 0));
 }
 
-/// Polls a task that calls a server, which answers with what it gets, in turns with that server: it
-/// takes one only after the task has looked, so the task cannot come too late.
+/// Polls a task that calls a server which echoes. The server takes a turn only after the task has
+/// looked, so the task never misses a piece.
 fn with_echo<F: Future<Output = ()>>(
     faults: NetworkFaults,
     task: impl FnOnce(Client, SocketAddr) -> F,
@@ -161,7 +162,7 @@ fn a_task_reads_a_response_in_pieces_and_then_as_a_whole() {
         while let Some(piece) = call.arrived(seen.len()).await {
             assert!(!piece.is_empty());
             if pieces % 2 == 0 {
-                // More arrives while the piece is read.
+                // More bytes arrive while the piece is read.
                 client.call_async(to, "ping").await.unwrap();
             }
             seen.extend_from_slice(&piece);
@@ -183,7 +184,7 @@ fn a_part_that_is_read_stays_valid_when_the_response_completes() {
         while let Some(piece) = call.arrived(seen).await {
             assert!(piece[..] == whole[seen..seen + piece.len()]);
             seen += piece.len();
-            // By now there is memory for all of it.
+            // By now there is memory for the whole message.
             if seen > 200_000 {
                 while client.engine().metrics().engine.calls_in_progress > 0 {
                     client.call_async(to, "ping").await.unwrap();

@@ -1,4 +1,5 @@
-//! A server that dies with calls in service, as its clients see it: real processes, real ICMP.
+//! Clients of a server that is killed while calls are in service, with real processes and real
+//! ICMP.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -11,11 +12,11 @@ use homa::{CallError, CallOptions, Config, Engine};
 use crate::alone::process_of;
 use crate::common::{echo, engine, message};
 
-/// Set for the process that is the server: where to listen, and whether it answers.
+/// Set in the process of the server. It contains the address, and whether the server answers.
 const SERVE_AT: &str = "HOMA_TEST_SERVE_AT";
 const ANSWERS: &str = "HOMA_TEST_ANSWERS";
 
-/// The server's process. A line for each request tells that it is in service.
+/// The server's process. It prints a line for each request that is in service.
 struct Server {
     process: Child,
     at: SocketAddr,
@@ -40,7 +41,7 @@ impl Server {
     }
 }
 
-/// It dies with its handle, also when an assertion fails.
+/// The process is killed when the handle is dropped, also if an assertion fails.
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -48,7 +49,7 @@ impl Drop for Server {
     }
 }
 
-/// What follows `start` in the first line that begins with it.
+/// Waits for the first line that begins with `start`, and returns the rest of the line.
 fn line_after(lines: &mut impl BufRead, start: &str) -> String {
     loop {
         let mut line = String::new();
@@ -59,7 +60,7 @@ fn line_after(lines: &mut impl BufRead, start: &str) -> String {
     }
 }
 
-/// Not a test but the server's process, when [`SERVE_AT`] is set.
+/// The server's process if [`SERVE_AT`] is set, and otherwise an empty test.
 #[test]
 fn another_process_serves() {
     let Ok(at) = std::env::var(SERVE_AT) else { return };
@@ -107,7 +108,7 @@ fn an_engine_whose_server_ended_reports_port_unreachable() {
     let (client, server) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let to = server.local_addr();
-    // Of calls made within a network delay of its birth it cannot say so.
+    // The server cannot say so for calls made within a network delay of its start.
     let told = std::iter::repeat_with(|| client.client().call(to, "anybody?"))
         .take(1_000)
         .find(|told| *told != Err(CallError::Indeterminate));
@@ -126,7 +127,7 @@ fn calls_to_a_port_without_a_server_were_not_executed() {
         let nobody = std::net::UdpSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
         let to = nobody.local_addr().unwrap();
         drop(nobody);
-        // Several at once: reports come for trains, not for each packet.
+        // There are several calls at once, because reports come for trains and not for each packet.
         let calls: Vec<_> = (0..50)
             .map(|seed| {
                 let client = client.client();

@@ -1,4 +1,4 @@
-//! Where there is no room, one waits for it instead of trying again: for calls, and for replies.
+//! If there is no capacity, callers and servers that reply wait for it instead of trying again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use crate::common::{engine, message};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// Long enough to be seen, where nothing is to happen.
+/// Long enough to notice an event that must not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 fn narrow(max_rpcs: u32) -> Config {
@@ -30,7 +30,8 @@ async fn calls_wait_for_room_and_none_is_refused() {
     assert!(timeout(A_WHILE, client.ready()).await.is_err(), "there is no room");
     server.accept_async().await.unwrap().reply("done").unwrap();
     timeout(GIVE_UP, client.ready()).await.expect("a call has ended").unwrap();
-    // Both were accepted before they are given up: the server forgets what it has not handed out.
+    // Both requests were accepted before their clients gave up. The server forgets requests that it
+    // has not handed out.
     drop(server.accept_async().await);
     drop((one, two));
 
@@ -40,7 +41,7 @@ async fn calls_wait_for_room_and_none_is_refused() {
             let _ = request.reply(bytes);
         }
     });
-    // Each of many tasks may be the one that finds the room taken.
+    // Any of the tasks may find that another has taken the capacity.
     let refused = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..20u64)
         .map(|task| {
@@ -63,9 +64,9 @@ async fn calls_wait_for_room_and_none_is_refused() {
         })
         .collect();
     for task in tasks {
-        timeout(GIVE_UP, task).await.expect("nobody is forgotten").unwrap();
+        timeout(GIVE_UP, task).await.expect("every waiter is woken").unwrap();
     }
-    // Tasks are woken for room that is there: few find that another one was faster.
+    // Tasks are woken only for free capacity, so few of them find that another task was faster.
     let refused = refused.load(Ordering::Relaxed);
     assert!(refused < 500, "{refused} of 1,000 calls were refused");
 
@@ -104,13 +105,14 @@ async fn replies_wait_for_room_and_all_arrive() {
         replies.push(tokio::spawn(request.reply_async(message(LENGTH, n))));
     }
     for (n, call) in (0..).zip(calls) {
-        let response = timeout(GIVE_UP, call).await.expect("nobody is forgotten").unwrap();
+        let response = timeout(GIVE_UP, call).await.expect("every waiter is woken").unwrap();
         assert!(response[..] == message(LENGTH, n));
     }
     for reply in replies {
         timeout(GIVE_UP, reply).await.unwrap().unwrap().expect("it was taken over");
     }
-    // What can never be sent is refused at once, with all that is needed to answer otherwise.
+    // A message that can never be sent is refused at once, and the error returns all that a
+    // different answer needs.
     let call = client.call_async(at, "long");
     let request = server.accept_async().await.unwrap();
     let refused = request.reply_async(message(300_000, 1)).await.unwrap_err();
@@ -125,7 +127,7 @@ async fn a_reply_that_nobody_waits_for_does_not_wait() {
     let server = engine("127.0.0.1", config).serve().unwrap();
     let at = server.local_addr();
     let (client, other) = (Client::new().unwrap(), Client::new().unwrap());
-    // A call of the server's own holds its memory: nobody answers it.
+    // A call that the server makes itself fills its memory, because no server answers it.
     let silent = engine("127.0.0.1", Config::default()).serve().unwrap();
     let holds = server.engine().client().call_async(silent.local_addr(), message(90_000, 1));
     let held = silent.accept_async().await.unwrap();

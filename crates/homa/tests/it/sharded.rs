@@ -1,5 +1,5 @@
-//! Several engines at one address, over real sockets: every peer stays with one of them, whoever
-//! calls whom, and all together keep the limits of one.
+//! Several engines at one address, over real sockets. Each peer stays with one of them, for calls
+//! in both directions, and together they keep the limits of one engine.
 
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
@@ -13,29 +13,29 @@ use tokio::time::timeout;
 
 use crate::common::{echo, engine, message};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// Long enough to be seen, where nothing is to happen.
+/// Long enough to notice an event that must not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 const LOCAL: [&str; 2] = ["127.0.0.1", "::1"];
 const SHARDS: usize = 4;
 
-/// Shards that IPv4 and IPv6 reach, each with a part of what `config` allows.
+/// Opens shards at IPv4 and IPv6, each with a part of the limits in `config`.
 fn everywhere(config: Config) -> Sharded {
     Engine::sharded("[::]:0".parse().unwrap(), SHARDS, config).unwrap()
 }
 
-/// Their address as `ip` reaches it.
+/// Returns their address as a client with address `ip` reaches it.
 fn reached(sharded: &Sharded, ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), sharded.local_addr().port())
 }
 
-/// An echo at every shard.
+/// Runs an echo server at every shard.
 fn serve(sharded: &Sharded) -> Vec<JoinHandle<usize>> {
     sharded.serve().unwrap().into_iter().map(echo).collect()
 }
 
-/// Ordinary servers, each at a port of its own.
+/// Opens ordinary servers, each at its own port.
 fn ordinary(count: usize) -> (Vec<Engine>, Vec<SocketAddr>) {
     let open = |n| engine(LOCAL[n % 2], Config::default());
     let engines: Vec<_> = (0..count).map(open).collect();
@@ -44,8 +44,8 @@ fn ordinary(count: usize) -> (Vec<Engine>, Vec<SocketAddr>) {
     (engines, at)
 }
 
-/// Checks that one shard has all the `rpcs` RPCs of each of `peers` peers, and that none has all
-/// peers. The busiest are told: at most 16 a shard.
+/// Checks that for each of `peers` peers one shard has all the `rpcs` RPCs, and that no shard has
+/// all peers. Metrics list the busiest peers of a shard, at most 16.
 fn each_with_one_shard(sharded: &Sharded, peers: usize, rpcs: u64) {
     let shards: Vec<_> = sharded.engines().map(|engine| engine.metrics().peers).collect();
     assert!(shards.iter().all(|shard| shard.len() < peers), "{shards:?}");
@@ -53,7 +53,7 @@ fn each_with_one_shard(sharded: &Sharded, peers: usize, rpcs: u64) {
     assert!(all.len() == peers && all.iter().all(|peer| peer.rpcs == rpcs), "{shards:?}");
 }
 
-/// Echoes messages of several lengths, a megabyte among them, at one time.
+/// Echoes messages of several lengths concurrently. One has a megabyte.
 fn exchange(client: &Client, to: SocketAddr, seed: u64) {
     thread::scope(|scope| {
         for length in [1, 100, 10_000, 1_000_000] {
@@ -133,7 +133,7 @@ fn shards_call_shards_and_servers_call_on_behalf_of_requests() {
 #[test]
 fn a_closed_port_is_reported_at_once_to_any_shard() {
     let sharded = everywhere(Config::default());
-    // Of ports that the system gives to nobody who asks for any.
+    // The ports are outside of the range from which the system chooses ports.
     for n in 1..17 {
         let to = SocketAddr::new(LOCAL[n % 2].parse().unwrap(), n as u16);
         let options = CallOptions::deadline(GIVE_UP);
@@ -226,7 +226,7 @@ async fn each_shard_has_its_part_of_the_limits() {
     assert!(matches!(more, Err(CallError::SendMemoryFull { held: 700_000 })), "{more:?}");
     let second = client.call_async(to, "second");
     assert_eq!(client.call_async(to, "third").await, Err(CallError::TooManyCalls { max: 2 }));
-    // Nobody knows where the next call will go: that shard is full, the others are not.
+    // The shard of the next call is unknown, and one shard is full. The others are not.
     assert!(timeout(A_WHILE, client.ready_for(1)).await.is_err());
     let open = |n: usize| engine(LOCAL[n % 2], Config::default()).serve().unwrap();
     let others: Vec<_> = (0..32).map(open).collect();
@@ -304,7 +304,7 @@ fn the_number_of_shards_is_limited_by_the_limits() {
     let window = GrantWindow::RttBytesShared { max_incoming: 4500 };
     let slow = Config::default().protocol(protocol.window(window));
     assert_eq!(refused(4, slow.clone()), 3);
-    // As many as are possible work.
+    // If not all shards are possible, fewer are opened.
     for (shards, config) in [(5, little), (3, slow)] {
         let sharded = Engine::sharded(at, shards, config).unwrap();
         drop(serve(&sharded));
@@ -314,7 +314,7 @@ fn the_number_of_shards_is_limited_by_the_limits() {
             assert!(client.call(sharded.local_addr(), request.clone()).unwrap() == request[..]);
         }
     }
-    // One is an engine as any.
+    // One shard is an ordinary engine.
     let one = Engine::sharded(at, 1, narrow).unwrap();
     let servers = serve(&one);
     let client = engine("127.0.0.1", Config::default()).client();

@@ -1,7 +1,7 @@
-//! A client whose address changes in the midst of a call comes to another of the engines that share
-//! its server's address, which knows nothing of the call: it is executed once all the same.
+//! A client whose address changes during a call. Its packets then reach another engine of the
+//! shards, which does not know the call. The call must still be executed only once.
 //!
-//! A relay stands for the address translator between them.
+//! A relay plays the address translator between them.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use homa::{CallError, CallOptions, Client, Config, Engine, Server};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 const ANY: &str = "127.0.0.1:0";
 
@@ -21,7 +21,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// Passes datagrams on between one client and a server, from a port of its own.
+/// Forwards datagrams between one client and a server, from its own port.
 struct Translator {
     at: SocketAddr,
     server: SocketAddr,
@@ -63,12 +63,12 @@ impl Translator {
         Self { at, server, outside, stop, threads }
     }
 
-    /// The client appears at another port; what comes for the old one is lost.
+    /// Moves the client to a new port. Datagrams to the old port are lost.
     fn change(&self) {
         *self.outside.lock().unwrap() = Arc::new(socket());
     }
 
-    /// The same, at one that was had before.
+    /// Moves the client to a port that it had before.
     fn change_to(&self, before: Arc<UdpSocket>) {
         *self.outside.lock().unwrap() = before;
     }
@@ -85,7 +85,8 @@ impl Drop for Translator {
     }
 }
 
-/// How many of `slow` and `given up` were begun; each takes until `go` is more than were before.
+/// Counts the `slow` and `given up` requests that were begun. Each takes until `go` exceeds the
+/// number of those begun before.
 #[derive(Default)]
 struct Work {
     begun: AtomicUsize,
@@ -123,7 +124,7 @@ fn until(done: impl Fn() -> bool) {
     }
 }
 
-/// A sharded server, and a client behind a translator that has made a call.
+/// Opens a sharded server, and a client behind a translator that has made a call.
 fn behind_a_translator(work: &Arc<Work>) -> (homa::Sharded, Translator, Client) {
     let sharded = Engine::sharded(ANY.parse().unwrap(), 4, Config::default()).unwrap();
     sharded.serve().unwrap().into_iter().for_each(|server| work.serve(server));
@@ -139,7 +140,7 @@ fn options() -> CallOptions {
 
 #[test]
 fn a_call_runs_once_if_its_client_moves_to_another_shard() {
-    // A new port is another engine's in three of four cases.
+    // In three of four cases a new port belongs to another engine.
     for _ in 0..4 {
         let work = Arc::<Work>::default();
         let (_sharded, translator, client) = behind_a_translator(&work);
@@ -152,14 +153,14 @@ fn a_call_runs_once_if_its_client_moves_to_another_shard() {
         translator.change();
         assert_eq!(call.join().unwrap(), Err(CallError::Indeterminate), "{}", translator.server);
         work.go.store(usize::MAX, Ordering::SeqCst);
-        // The client goes on; the first call at the new address may be in doubt as well.
+        // The client continues. The first call from the new address may also be in doubt.
         let _ = client.call(to, "next");
         assert_eq!(client.call(to, "more").unwrap(), *b"more");
         assert_eq!(work.begun.load(Ordering::SeqCst), 1);
     }
 }
 
-/// A call that is begun, and by which engine.
+/// A call that is begun, and the number of the engine that executes it.
 type Begun = (JoinHandle<Result<(), CallError>>, usize);
 
 fn begin(
@@ -179,7 +180,7 @@ fn begin(
     (call, by.expect("one executes it"))
 }
 
-/// Begins a call at another engine than `home`, to which the client's address has changed.
+/// Begins a call at a different engine than `home`, because the client's address has changed.
 fn begin_elsewhere(
     home: usize,
     work: &Work,
@@ -211,11 +212,11 @@ fn no_call_runs_twice_if_a_client_returns_to_its_first_shard() {
             call.join().unwrap().unwrap();
         }
         let (call, _) = begin_elsewhere(home, &work, &sharded, (&client, &translator));
-        // Others make all shards look who left them.
+        // Other clients' packets make all shards look for clients that left.
         for _ in 0..20 {
             assert_eq!(Client::new().unwrap().call(sharded.local_addr(), "hi").unwrap(), *b"hi");
         }
-        // What its first shard still had of it ends there, under its old address.
+        // The first shard drops the rest of it under the old address.
         work.go.fetch_max(1, Ordering::SeqCst);
         until(|| sharded.engines().nth(home).unwrap().metrics().engine.requests_in_progress == 0);
         let begun = work.begun.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Messages of every size arrive whole, over every driver, with and without loss.
+//! Messages of every size arrive complete, over every driver, with and without loss.
 
 use std::thread;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const SIZES: [usize; 16] = [
     16 << 20,
 ];
 
-/// Echoes one message after the other between two inline engines on this thread.
+/// Echoes messages one after the other between two inline engines on this thread.
 fn echo_inline(network: &MemoryNetwork, sizes: &[usize]) -> (Engine, Engine) {
     let open = |at: &str| {
         let driver = network.driver(at.parse().unwrap()).unwrap();
@@ -88,7 +88,7 @@ fn lists_of_any_parts_arrive_as_one_message_in_both_directions() {
             let (front, back) = (bytes.slice(..size / 3), bytes.slice(size / 3..));
             request.reply([back, front]).unwrap();
         });
-        // Lengths from 1 to the longest, so that parts end anywhere in packets.
+        // The parts have lengths from 1 up to the longest, so that they end anywhere in packets.
         let (mut parts, mut rest, mut len) = (Vec::new(), whole.clone(), 1);
         while !rest.is_empty() {
             parts.push(rest.split_to(len.min(rest.len())));

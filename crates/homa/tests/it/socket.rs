@@ -77,7 +77,7 @@ fn a_private_call_is_only_received_by_its_id() {
     let call = a.send(b.local_addr(), b"secret".to_vec(), &options).unwrap();
     let (id, ..) = request(&b);
     b.reply(id, None, b"answer".to_vec()).unwrap();
-    // What comes later was sent later: by then the first response is here.
+    // This message was sent later. When it arrives, the first response has arrived, too.
     let second = a.send(b.local_addr(), b"second".to_vec(), &SendOptions::default()).unwrap();
     let (id, ..) = request(&b);
     b.reply(id, None, b"answer".to_vec()).unwrap();
@@ -121,7 +121,7 @@ fn an_aborted_call_ends_and_its_server_may_still_answer() {
         }
         other => panic!("{other:?}"),
     }
-    // The clients' cancellations arrive before what was sent after them.
+    // The clients' cancellations arrive before packets that they sent later.
     let third = a.send(b.local_addr(), vec![3], &SendOptions::default()).unwrap();
     let (id, _, bytes) = request(&b);
     assert_eq!(bytes, [3]);
@@ -166,7 +166,7 @@ fn a_drain_lets_waiting_threads_receive_their_responses() {
         let a = a.clone();
         move || a.drain(SOON)
     });
-    // No request will come: this one knows that the drain has begun.
+    // No request will come, because the thread has learned that the drain began.
     assert_eq!(for_requests.join().unwrap().unwrap_err(), ReceiveError::Closed);
     assert_eq!(a.try_receive(Wanted::Any).unwrap_err(), ReceiveError::WouldBlock);
     assert!(!readable(&a, NOW));
@@ -179,7 +179,7 @@ fn a_drain_lets_waiting_threads_receive_their_responses() {
         Err(error) => Err(error),
     });
     assert_eq!(ends[0], Ok((named, 100)));
-    // One of the others has the response; for the second nothing is left.
+    // One of the other threads gets the response. Nothing is left for the second thread.
     assert!(ends[1..].contains(&Ok((any, 100))), "{ends:?}");
     assert!(ends[1..].contains(&Err(ReceiveError::Closed)), "{ends:?}");
     drain.join().unwrap().unwrap();
@@ -213,7 +213,7 @@ fn many_threads_share_two_sockets_as_client_and_server() {
                         }
                     }
                 }
-                // Others may still wait for answers from here.
+                // Other sockets may still wait for responses from this one.
                 loop {
                     match here.receive(Wanted::Requests) {
                         Ok(SocketEvent::Request { id, bytes, .. }) => {

@@ -1,5 +1,5 @@
-//! A process that stood still finds answers in its sockets, and counts as silence of others only
-//! time in which it ran itself.
+//! A process that was stopped finds answers in its sockets. Only time in which it ran itself counts
+//! as silence of its peers.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use crate::alone::{is_alone, process_of, this_test};
 use crate::before::Before;
 use crate::common::{echo, message};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// The profiles that have a wire format, with the time after which a silent server is given up, if
-/// any, set to `timeout`.
+/// The profiles with a wire format. The timeout for silent servers, if the profile has one, is set
+/// to `timeout`.
 fn profiles(timeout: Duration) -> [(&'static str, Config); 3] {
     let timeout = proto::Duration::nanos(timeout.as_nanos() as u64);
     let paper = Config::default().protocol(proto::Config::sigcomm18(Rate::gbps(10)));
@@ -43,7 +43,7 @@ impl Gather for Nothing {
     }
 }
 
-/// Sends datagrams that mean nothing.
+/// Sends datagrams that are no packets.
 fn noise(from: &mut impl Driver, to: SocketAddr, count: usize) {
     let bytes = vec![0xee; 40];
     let train = Train {
@@ -61,7 +61,7 @@ fn noise(from: &mut impl Driver, to: SocketAddr, count: usize) {
     (0..count).for_each(|_| from.send(&outbox, &Nothing));
 }
 
-/// A first call: from here on the server knows who calls.
+/// Makes a first call, after which the server knows the client.
 fn introduce(client: &mut inline::Engine, server: &mut inline::Engine) {
     client.call(server.local_addr(), "hello", 1, &CallOptions::default()).unwrap();
     loop {
@@ -89,7 +89,7 @@ fn timers_wait_until_earlier_arrivals_are_read() {
         introduce(&mut client, &mut server);
         client.call(server.local_addr(), "ping", 7, &CallOptions::default()).unwrap();
         client.poll(Wait::No).unwrap();
-        // Before the answer lies more than a turn takes in.
+        // More datagrams than a turn receives arrive before the response.
         noise(&mut stranger, client.local_addr(), 3_000);
         while server.in_progress().1 == 0 || !server.poll(Wait::No).unwrap() {
             server.poll(Wait::No).unwrap();
@@ -97,7 +97,7 @@ fn timers_wait_until_earlier_arrivals_are_read() {
         let Some(Completion::Request { id, bytes, .. }) = server.next() else { panic!() };
         server.reply(id, bytes).unwrap();
         server.poll(Wait::No).unwrap();
-        // Nobody drives the client meanwhile.
+        // The client does not run meanwhile.
         thread::sleep(Duration::from_millis(150));
         let begun = Instant::now();
         let result = loop {
@@ -118,10 +118,10 @@ fn timers_run_while_packets_arrive_without_end() {
     let open = |at: &str| network.driver(at.parse().unwrap()).unwrap();
     let mut stranger = open("10.0.0.3:3");
     let driver = open("10.0.0.2:2");
-    // What is there at first is more than a turn takes in, too.
+    // At first there are also more datagrams than a turn receives.
     noise(&mut stranger, driver.local()[0], 4_000);
     let silent = open("10.0.0.1:1");
-    // There always is something in its socket.
+    // The socket never becomes empty.
     let hook = move |driver: &dyn Driver| noise(&mut stranger, driver.local()[0], 64);
     let flooded = Box::new(Before { driver, hook });
     let mut client = inline::Engine::with_driver(flooded, Config::default()).unwrap();
@@ -139,7 +139,7 @@ fn timers_run_while_packets_arrive_without_end() {
     assert!(client.metrics().protocol.resends_sent > 0);
 }
 
-/// Set in a process that is to be stopped: driver, profile and server.
+/// Set in the process that is stopped. It contains driver, profile and server.
 const STOPPED: &str = "HOMA_TEST_STOPPED";
 /// Longer than the client waits for a silent server.
 const STOP: Duration = Duration::from_millis(350);
@@ -157,7 +157,7 @@ fn config_of(profile: &str) -> Config {
     profiles(TIMEOUT).into_iter().find(|(name, _)| *name == profile).unwrap().1
 }
 
-/// The process that is stopped: 16 calls at a time until its input ends.
+/// Runs in the process that is stopped: makes 16 calls at a time until its input ends.
 fn call_until_told(job: &str) {
     let words: Vec<&str> = job.split(' ').collect();
     let [driver, profile, server] = words[..] else { panic!("{job}") };
@@ -188,7 +188,7 @@ fn call_until_told(job: &str) {
     println!("{} calls, {} failed {failures:?}", results.len(), failures.len());
 }
 
-/// Has a client stopped five times while it calls a server of this process.
+/// Stops a client five times while it calls a server in this process.
 fn stop_a_client(driver: &str) {
     for (profile, config) in profiles(TIMEOUT) {
         let server = open(driver, "127.0.0.1", &config);

@@ -1,11 +1,11 @@
-//! A server as a `tower` service, below layers of others.
+//! A server as a `tower` service below other layers.
 
 use std::time::Duration;
 
 use homa::{CallOptions, Config, Engine, Message, Server};
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,7 +18,7 @@ async fn a_server_is_a_service_that_is_ready_when_there_is_room() {
     let service = homa::tower::Server::new(client, at, CallOptions::deadline(GIVE_UP));
     let mut layered = ServiceBuilder::new().timeout(GIVE_UP).concurrency_limit(8).service(service);
     let first = ServiceExt::<&str>::ready(&mut layered).await.unwrap().call("one");
-    // As long as the first one is in progress there is no room, and the service waits for it.
+    // There is no capacity while the first request is in progress, so the service waits.
     let mut second = layered.clone();
     let calls = tokio::spawn(async move {
         let response = ServiceExt::<&str>::ready(&mut second).await.unwrap().call("two").await;

@@ -1,6 +1,7 @@
-//! Engines over AF_XDP, on veth pairs between network namespaces that the tests make.
+//! Engines over AF_XDP, on veth pairs between network namespaces that the tests create.
 //!
-//! They need the capabilities of root outside of user namespaces; elsewhere they say so.
+//! The tests need the capabilities of root outside of user namespaces. Without them they print a
+//! line and pass.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
@@ -19,7 +20,7 @@ use crate::alone::{process_of, this_test};
 use crate::common::{echo, message};
 use crate::hosts::Host;
 
-/// Only reached when something is broken.
+/// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
 const PORT: u16 = 4000;
@@ -33,7 +34,8 @@ struct Net {
 }
 
 impl Net {
-    /// `None`, after saying so, where none can be made here, or AF_XDP cannot be used.
+    /// Creates the hosts. `None` if the system allows no namespaces or AF_XDP cannot be used.
+    /// Prints the reason.
     fn new() -> Option<Self> {
         let has = Capabilities::of_this_process();
         if !has.has(Capabilities::SYS_ADMIN) || !has.has(Capabilities::NET_ADMIN) {
@@ -55,7 +57,7 @@ impl Net {
     }
 }
 
-/// How an engine reaches the network.
+/// A driver with which an engine uses the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Xdp,
@@ -63,8 +65,8 @@ enum Way {
 }
 
 impl Way {
-    /// Processes that other tests start have copies of descriptors for a moment: what was just
-    /// closed may be in use still.
+    /// Processes that other tests start have copies of descriptors for a moment. Therefore a port
+    /// that was just closed may still be in use.
     fn open(self, host: &Host, at: SocketAddr, config: &Config) -> Engine {
         let open = || match self {
             Self::Xdp => Engine::xdp(at, config.clone()),
@@ -83,8 +85,8 @@ impl Way {
     }
 }
 
-/// Echoes messages of these sizes, several times, between two ends; returns what client and server
-/// counted.
+/// Echoes messages of these sizes several times between two ends. Returns the metrics of client and
+/// server.
 fn converse(
     net: &Net,
     ways: [Way; 2],
@@ -94,7 +96,7 @@ fn converse(
 ) -> [Metrics; 2] {
     let server = ways[1].open(&net.server, SocketAddr::new(at, 0), config);
     let port = server.local_addr().port();
-    // Routes are looked up by who answers, too.
+    // The server also looks up routes in its own host.
     let served = net.server.run(|| echo(server.serve().unwrap()));
     let client = ways[0].open(&net.client, SocketAddr::new(from, 0), config);
     call_all(&net.client, &client, SocketAddr::new(to, port), sizes);
@@ -118,7 +120,7 @@ fn call_all(host: &Host, client: &Engine, to: SocketAddr, sizes: &[usize]) {
                 let answer = client.client().call_with(to, bytes.clone(), &options).unwrap();
                 assert!(*answer == *bytes, "{size} B came back changed");
             }
-            // The next hop is known by then.
+            // By then the next hop is known.
             thread::sleep(Duration::from_millis(6));
         }
     });
@@ -214,7 +216,7 @@ fn packets_are_as_large_as_a_frame_holds_without_a_setting() {
         let (from, to) = ips(v4);
         let ways = [Way::Xdp, Way::Xdp];
         for end in converse(&net, ways, (from, to, to), &[3_600; 10], &Config::default()) {
-            // But for the first, which are three packets of 1500 bytes.
+            // All but the first, which are three packets of 1500 bytes.
             let (packets, frames) = (end.protocol.data_sent, end.driver.frames_received);
             assert!((100..150).contains(&packets) && frames >= 90, "{packets}, {frames}");
         }
@@ -265,14 +267,15 @@ fn foreign_frames_pass_and_malformed_ones_are_counted() {
     net.server.ip("address add 10.8.0.9/24 dev far");
     let server = Way::Xdp.open(&net.server, SocketAddr::from((SERVER, PORT)), &Config::default());
     let served = echo(server.serve().unwrap());
-    // Somebody else's port.
+    // A port of another socket.
     let other = net.server.run(|| UdpSocket::bind((SERVER, PORT + 1)).unwrap());
     other.set_read_timeout(Some(GIVE_UP)).unwrap();
     let asks = net.client.run(|| UdpSocket::bind((CLIENT, 0)).unwrap());
     asks.send_to(b"hello", (SERVER, PORT + 1)).unwrap();
     let (length, from) = other.recv_from(&mut [0; 16]).unwrap();
     assert_eq!((length, from), (5, asks.local_addr().unwrap()));
-    // UDP that no system would deliver: a wrong checksum, lengths beyond the packet and too short.
+    // UDP packets that no system would deliver, because the checksum is wrong, or a length is too
+    // short or exceeds the packet.
     let raw = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
     let raw = raw.unwrap();
     for (length, checksum) in [(20_u16, 0x1234_u16), (2000, 0), (7, 0)] {
@@ -280,7 +283,7 @@ fn foreign_frames_pass_and_malformed_ones_are_counted() {
         udp.extend([1; 12]);
         raw.send_to(&udp, &SocketAddr::from((SERVER, 0)).into()).unwrap();
     }
-    // From another address of the server's own.
+    // Packets from another address that the server itself has.
     let raw = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255))));
     let header = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 8, 0, 9, 10, 8, 0, 2];
     let udp = [50_000_u16, PORT, 20, 0].map(u16::to_be_bytes).concat();
@@ -316,7 +319,7 @@ fn the_port_of_an_ended_server_is_free_after_address_changes() {
     other.set_read_timeout(Some(GIVE_UP)).unwrap();
     let client = Way::Udp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
     net.server.ip("address add 10.8.0.9/24 dev far");
-    // Until the new address is known to the driver.
+    // Waits until the driver knows the new address.
     let known = || server.metrics().driver.frames_malformed > 0;
     let raw =
         |kind| net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(kind))));
@@ -369,7 +372,7 @@ fn frames_of_an_interface_that_is_down_are_not_queued() {
         net.client.ip("link set near down");
         let (went, queued) = goes_in_a_frame();
         net.client.ip("link set near up");
-        // Otherwise the driver knew already, and left it to the system.
+        // Otherwise the driver already knew the address, and left the packet to the system.
         if went {
             return assert_eq!(queued, Some(0));
         }
@@ -381,7 +384,7 @@ fn no_frame_memory_is_lost_when_too_many_frames_arrive() {
     let Some(net) = Net::new() else { return };
     let at = SocketAddr::from((SERVER, PORT));
     let mut driver = net.server.run(|| <dyn Driver>::xdp(at, 1 << 16).unwrap());
-    // The system would leave checksums to a card, and such packets to itself.
+    // The system would leave checksums to a card, and keep such packets for itself.
     let sender = net.client.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(17))));
     let sender = sender.unwrap();
     let send = |payload: u16| {
@@ -397,7 +400,7 @@ fn no_frame_memory_is_lost_when_too_many_frames_arrive() {
             }
         }
     };
-    // The first packet waits for the neighbour to be found.
+    // The first packet waits until the next hop is resolved.
     send(0);
     thread::sleep(Duration::from_millis(50));
     let (_, mut before) = drain();
@@ -430,7 +433,7 @@ fn only_one_engine_can_use_an_interface() {
     Way::Xdp.open(&net.client, SocketAddr::from((CLIENT, 0)), &Config::default());
 }
 
-/// Set in the process that is to die, and in the one without privileges.
+/// Set in the process that is killed, and in the process without privileges.
 const CHILD: &str = "HOMA_TEST_XDP_CHILD";
 
 fn child(host: &Host, user: Option<u32>) -> std::io::Result<Child> {
@@ -444,7 +447,7 @@ fn child(host: &Host, user: Option<u32>) -> std::io::Result<Child> {
     })
 }
 
-/// What `ip` says of the client's interface.
+/// Returns the output of `ip` about the client's interface.
 fn link(net: &Net) -> String {
     let shown = net.client.run(|| Command::new("ip").args(["link", "show", "near"]).output());
     String::from_utf8_lossy(&shown.unwrap().stdout).into_owned()
@@ -468,7 +471,7 @@ fn a_process_that_is_killed_leaves_nothing_attached() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The kernel takes the program away when the last of the process is gone.
+    // The kernel removes the program when the last descriptor of the process is closed.
     while link(&net).contains("xdp") {
         assert!(begun.elapsed() < GIVE_UP, "{}", link(&net));
         thread::sleep(PAUSE);
@@ -486,7 +489,7 @@ fn without_the_privilege_the_error_lists_what_is_missing() {
         return;
     }
     let Some(net) = Net::new() else { return };
-    // Others may not be allowed to read the folder of the test.
+    // Other users may be unable to read the folder of the test.
     let Ok(child) = child(&net.client, Some(65_534)) else {
         return skip::test("a folder of tests that every user can read");
     };

@@ -222,7 +222,7 @@ impl RawIpDriver {
         let fd = self.sockets[socket].as_raw_fd();
         self.arrived.clear();
         // If a batch contains only packets for other ports, another is received, up to the end of
-        // what was in the queue at first. Otherwise timers would run before the packets behind them
+        // the queue as it was at first. Otherwise timers would run before the packets behind them
         // are seen.
         let (mut batches, mut unseen) = (0, u64::MAX);
         while unseen > 0 {

@@ -1,5 +1,5 @@
-//! The raw IP driver against the real kernel, over loopback. Without the privilege these tests say
-//! so and pass; `tests/raw_ip.rs` gives itself the privilege.
+//! Tests of the raw IP driver with the real kernel over loopback. Without CAP_NET_RAW they print a
+//! line and pass. `tests/it/raw_ip.rs` runs with the privilege in a network namespace.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
@@ -30,7 +30,8 @@ fn open(at: &str) -> Option<RawIpDriver> {
     }
 }
 
-/// A header of 28 bytes between two ports and `payload` bytes of a message, `count` times.
+/// Fills an outbox with `count` packets: a header of 28 bytes between two ports, and `payload`
+/// bytes of a message.
 fn outbox(
     from: u16,
     to: SocketAddr,
@@ -69,7 +70,8 @@ fn outbox(
     (outbox, message)
 }
 
-/// Waits for `count` packets; their payloads joined, and the last one's sender and number.
+/// Waits for `count` packets. Returns their joined payloads, and the sender and number of the last
+/// packet.
 fn collect(driver: &mut RawIpDriver, count: usize) -> (Vec<u8>, SocketAddr, usize) {
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut last = None;
@@ -111,7 +113,7 @@ fn packets_have_the_class_of_their_trains() {
         let (Some(mut a), Some(b)) = (open(ip), open(ip)) else { return };
         let socket = &b.handles()[0];
         control::ask_for_class(socket);
-        // Packets of other tests arrive there, too; over IPv4 behind a header.
+        // Packets of other tests arrive there, too. Over IPv4 they start with an IP header.
         let (from, len) = (a.local()[0].port(), 28 + 10);
         let is_ours = |packet: &[u8]| {
             let start = packet.len().checked_sub(len);
@@ -161,7 +163,7 @@ fn a_socket_at_every_address_has_both_families_and_many_ports() {
 #[test]
 fn a_socket_receives_at_a_new_port_if_its_filter_is_refused() {
     let (Some(mut a), Some(mut b)) = (open("[::1]:0"), open("[::1]:0")) else { return };
-    // Fills the memory that the kernel grants to options of the socket.
+    // Fills the memory that the kernel allows for options of the socket.
     let options = UdpSocket::from(b.first_handle().try_clone_to_owned().unwrap());
     let group = |n: u16| Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x146, n);
     let refused = (0..u16::MAX).find(|&n| options.join_multicast_v6(&group(n), 1).is_err());
@@ -178,14 +180,14 @@ fn tcp_in_disguise_is_received_and_other_tcp_is_not() {
     let to = driver.local()[0];
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_TCP) };
-    // SAFETY: just created, owned by nobody else.
+    // SAFETY: just created, and owned by nothing else.
     let tcp = UdpSocket::from(unsafe {
         <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd)
     });
     let mut packet = [0; 29];
     packet[..2].copy_from_slice(&7777u16.to_be_bytes());
     packet[2..4].copy_from_slice(&to.port().to_be_bytes());
-    // A plain reset of a connection, and one that is a Homa packet.
+    // First a plain reset of a connection, then a reset that is a Homa packet.
     for (flags, urgent, payload) in [(4, 0, 1), (6, 0xb97d, 2)] {
         packet[12] = 0x50;
         packet[13] = flags;
@@ -222,7 +224,8 @@ fn engines_speak_the_kernels_profile_and_know_each_others_ports() {
             }
         };
         assert!(response == *request);
-        // 28 packets of 1424 bytes (1404 under IPv6) and a rest reach 40,000 bytes exactly.
+        // 28 packets of 1424 bytes (1404 over IPv6) and a shorter packet add up to exactly 40,000
+        // bytes.
         let per_packet = if client.local_addr().is_ipv4() { 1424u32 } else { 1404 };
         let packets = 40_000u32.div_ceil(per_packet) + 60_000u32.div_ceil(per_packet);
         assert_eq!(client.metrics().protocol.data_sent, u64::from(packets));

@@ -30,7 +30,7 @@ const QUOTED: usize = 256;
 pub struct IcmpReport {
     /// The packet's destination; the port is 0 on raw sockets.
     pub to: SocketAddr,
-    /// What is missing there. `None` if the report is about something else, such as the size of
+    /// The host, port or protocol that the report says is missing. `None` if the report is about something else, such as the size of
     /// packets or a lost fragment, or does not come from the network.
     pub what: Option<Missing>,
     /// Set if the packet was too large for the path: see [`TooBig::mtu`].

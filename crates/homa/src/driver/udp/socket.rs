@@ -131,7 +131,7 @@ pub fn speaks_ipv4(fd: RawFd) -> bool {
 pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
     let size = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
     // The first option needs a privilege, and the second is limited by the system's maximum: accept
-    // what is granted.
+    // the size that the kernel grants.
     if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
         set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
     }

@@ -1,4 +1,4 @@
-//! The UDP driver against the real kernel, over loopback.
+//! Tests of the UDP driver with the real kernel over loopback.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn train(
     (outbox, message, expected)
 }
 
-/// Receives until `len` bytes have arrived; also returns the number of trains.
+/// Receives until `len` bytes have arrived. Also returns the number of trains.
 fn collect(driver: &mut UdpDriver, len: usize) -> (Vec<u8>, usize) {
     let (mut bytes, mut trains) = (Vec::new(), 0);
     while bytes.len() < len {
@@ -130,14 +130,15 @@ fn without_offload_the_same_datagrams_arrive_one_by_one() {
 #[test]
 fn refused_segmentation_falls_back_to_single_datagrams() {
     let (mut a, mut b) = pair("127.0.0.1");
-    // More segments than any kernel takes (UDP_MAX_SEGMENTS is 64 or 128): EINVAL.
+    // No kernel takes that many segments, because UDP_MAX_SEGMENTS is 64 or 128. The call fails
+    // with EINVAL.
     let (outbox, message, expected) = train(b.local()[0], 0, 300, 10);
     a.send(&outbox, &message);
     let (bytes, _) = collect(&mut b, expected.len());
     assert!(bytes == expected);
     assert_eq!(a.counters().offload_fallbacks, 1);
     assert_eq!(a.counters().datagrams_sent, 300);
-    // The kernel splits the next one again.
+    // The kernel splits the next train again.
     let (outbox, message, expected) = train(b.local()[0], 0, 40, 150);
     a.send(&outbox, &message);
     assert_eq!(collect(&mut b, expected.len()).1, 1);
@@ -147,11 +148,11 @@ fn refused_segmentation_falls_back_to_single_datagrams() {
 fn an_error_without_its_report_does_not_lose_the_next_packet() {
     let (_, mut b) = pair("127.0.0.1");
     let (outbox, message, expected) = train(b.local()[0], 0, 2, 100);
-    // Without IP_RECVERR a report is only the socket's error.
+    // Without IP_RECVERR a report only sets the socket's error.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     socket.connect(closed).unwrap();
-    socket.send(b"nobody is there").unwrap();
+    socket.send(b"to a closed port").unwrap();
     let mut batch = SendBatch::default();
     let (mut reports, mut counters) = (IcmpReports::default(), DriverCounters::default());
     batch.fill(&outbox.trains, &outbox, &message, false, (false, 0));
@@ -167,7 +168,7 @@ fn an_error_without_its_report_does_not_lose_the_next_packet() {
 fn a_train_that_cannot_be_cut_costs_the_others_nothing() {
     let (mut a, mut b) = pair("127.0.0.1");
     let (mut outbox, message, expected) = train(b.local()[0], 0, 40, 150);
-    // A client claimed to be at port 0: no packet can be sent there.
+    // A client seems to send from port 0, to which no packet can be sent.
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let refused = Train { to: nowhere, ..outbox.trains[0].clone() };
     outbox.trains.insert(0, refused);
@@ -276,7 +277,7 @@ fn a_report_during_a_batch_is_read_and_does_not_wake_pollers() {
         let (mut outbox, message, expected) = train(b.local()[0], 0, 1, 10);
         let first = Train { to: dead, ..outbox.trains[0].clone() };
         outbox.trains.insert(0, first);
-        // The kernel stops at the second train, and swallows the report of the first.
+        // The kernel stops at the second train, and drops the report about the first.
         a.send(&outbox, &message);
         assert_eq!(collect(&mut b, expected.len()).0, expected, "{ip}");
         a.receive(false);
@@ -287,7 +288,7 @@ fn a_report_during_a_batch_is_read_and_does_not_wake_pollers() {
         );
         assert_eq!(a.counters().trains_refused, 0);
         let ready = wait(&a.handles(), None, Some(Duration::ZERO)).unwrap();
-        assert!(!ready, "{ip}: whoever polls would spin");
+        assert!(!ready, "{ip}: poll would not block");
     }
 }
 
@@ -316,7 +317,7 @@ fn an_overflowing_receive_queue_is_counted() {
     for _ in 0..200 {
         a.send(&outbox, &message);
     }
-    // The kernel reports losses with the next datagrams that fit.
+    // The kernel reports losses along with the next datagrams that fit.
     while b.receive(true) > 0 {}
     a.send(&outbox, &message);
     wait(&b.handles(), None, Some(Duration::from_secs(5))).unwrap();
@@ -341,7 +342,7 @@ fn each_link_sends_from_its_socket_and_the_first_receives() {
         }
         assert_eq!(a.link_sockets[0].senders().count(), 3);
         assert_eq!(a.queued(LinkId(5)), Some(0));
-        // From many ports: a group of sockets would spread them.
+        // The datagrams come from many ports, which a group of sockets would spread.
         let to = SocketAddr::new(ip.parse().unwrap(), port);
         for _ in 0..50 {
             let (mut b, _) = pair(ip);
@@ -410,14 +411,14 @@ fn a_datagram_that_reaches_the_wrong_shard_is_dropped() {
     let at = "127.0.0.1:0".parse().unwrap();
     let steering = Steering::new(4, 7 << 32);
     let mut group = UdpDriver::group(at, 1 << 20, steering).unwrap();
-    // As if the sockets were renumbered.
+    // This has the same effect as renumbering the sockets.
     Steering::new(4, 9 << 32).attach(group[0].first_handle().as_raw_fd()).unwrap();
     let senders: Vec<_> = (0..64).map(|_| UdpSocket::bind(at).unwrap()).collect();
     let to = group[0].local()[0];
     senders.iter().for_each(|sender| assert_eq!(sender.send_to(b"hello", to).unwrap(), 5));
     let (mut kept, mut dropped) = (0, 0);
     for (number, driver) in group.iter_mut().enumerate() {
-        // Loopback delivers at once. An empty batch may have been one of others' datagrams.
+        // Loopback delivers at once. A batch can be empty because it took datagrams of other tests.
         for _ in 0..64 {
             for index in 0..driver.receive(true) {
                 let from = driver.received(index).from;

@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_frame_with_any_byte_changed_or_cut_off_is_refused() {
         for v4 in [true, false] {
-            let whole = frame(v4, b"a payload of an odd length, of which");
+            let whole = frame(v4, b"a payload with an odd number of bytes");
             for end in 0..whole.len() {
                 assert_eq!(read(&whole[..end], 7), None, "{end} bytes");
             }

@@ -231,6 +231,6 @@ mod tests {
         assert_eq!(here.others, 6_000);
         drop((again, here));
         drop(b.link(Some(4), 0));
-        assert_eq!(b.group.links.lock().unwrap().len(), 1, "interfaces that nobody uses are gone");
+        assert_eq!(b.group.links.lock().unwrap().len(), 1, "unused interfaces are removed");
     }
 }

@@ -94,7 +94,7 @@ mod tests {
         let deferred =
             Deferred { wakes: wakers.map(WakeTarget::Task).into(), ..Deferred::default() };
         let result = panic::catch_unwind(AssertUnwindSafe(|| deferred.run()));
-        assert!(result.is_err(), "nobody hears of the panic");
+        assert!(result.is_err(), "the panic is lost");
         thread::park();
     }
 }

@@ -5,7 +5,7 @@
 //! * more has left than the clock expected, so the clock is slow. The queue that it expected is
 //!   gone, and its rate grows, by more each time in a row;
 //! * less has left than the clock expected, by more than the time since the last query explains, so
-//!   the clock is fast, and its queue is set to what is still queued;
+//!   the clock is fast, and its queue is set to the bytes still queued;
 //! * some bytes that were queued at each query are still queued at the next. The link was never
 //!   idle, and the bytes that left in this time are its rate.
 //!

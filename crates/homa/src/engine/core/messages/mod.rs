@@ -107,10 +107,10 @@ impl IncomingMessage {
     #[inline]
     fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
         let Some(offset) = offset.checked_sub(self.lent) else {
-            debug_assert!(false, "what was lent had arrived");
+            debug_assert!(false, "the lent bytes had arrived");
             return 0;
         };
-        // The reservation covers what was lent, too.
+        // The reservation covers the lent bytes, too.
         let addresses = if self.lent == 0 { addresses } else { 0 };
         let taken = self.make_room(offset + payload.len(), self.total - self.lent, addresses);
         self.copy(offset, payload);

@@ -1,4 +1,4 @@
-//! Bytes of messages in any order, and the memory that they take.
+//! Tests of messages whose bytes arrive in any order, and of the memory that they take.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn pieces_in_any_order_become_the_message() {
     let message: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
     for stride in [1usize, 7, 33, 69] {
         let mut messages = Messages::new(1 << 20);
-        // 100 pieces; every stride is coprime to 100.
+        // There are 100 pieces, and every stride is coprime to 100.
         for step in 0..100 {
             let offset = step * stride % 100 * 1000;
             let piece = &message[offset..offset + 1000];
@@ -21,7 +21,7 @@ fn pieces_in_any_order_become_the_message() {
     }
 }
 
-/// Memory that a message makes us write to, bytes.
+/// Returns how many bytes of memory a message has made us write.
 fn written(messages: &Messages) -> usize {
     let MessageSlot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
     incoming.bytes.len() + incoming.ahead.values().map(Vec::len).sum::<usize>()
@@ -35,7 +35,7 @@ fn a_message_grows_with_arrived_bytes_in_any_order() {
         messages.place(place(first, 1400, TOTAL), &[1; 1400]);
         let MessageSlot::Incoming(incoming) = &messages.slots[3] else { panic!("not incoming") };
         assert!(incoming.bytes.capacity() <= GROWTH * 1400, "{first}");
-        // 30 more far apart, then the rest in order.
+        // 30 more pieces arrive far apart, and then the rest in order.
         let far = |n: u32| n * 500_000 + 50_000;
         for n in 0..30 {
             messages.place(place(far(n), 1, TOTAL), &[2]);
@@ -75,7 +75,7 @@ fn a_long_message_is_moved_once_and_its_addresses_are_counted() {
         }
         assert!(moves <= most, "{id}: {moves} moves");
     }
-    // The second found no addresses left, and arrived all the same.
+    // The second message got no addresses, and still arrived completely.
     assert_eq!(messages.addresses, 0);
     assert_eq!(messages.take(MessageId(4)).0.len(), TOTAL as usize);
     assert_eq!(messages.addresses, 0);

@@ -1,4 +1,4 @@
-//! The table of peers: how many there are at most, and the size of packets to each.
+//! Tests of the table of peers: its limit, and the size of packets to each peer.
 
 use super::*;
 use crate::driver::raw_ip::route_mtu;
@@ -40,7 +40,7 @@ fn a_call_finds_room_despite_recent_senders() {
         found
     };
     assert!((0..=MAX).all(|n| find(n).is_some()));
-    assert!(peers.count().1 > 0, "somebody was forgotten");
+    assert!(peers.count().1 > 0, "no peer was forgotten");
 }
 
 #[test]
@@ -81,16 +81,16 @@ fn over_raw_ip_a_host_is_one_peer_with_the_modules_payload() {
     assert_eq!((find("127.0.0.1:32768"), find("[::1]:4001")), (v4, v6));
     let known: Vec<PeerId> = peers.known("127.0.0.1:4001".parse().unwrap()).collect();
     assert_eq!(known, [v4]);
-    // Whoever sends a packet causes no system call; a message to them does.
+    // Receiving a packet from a peer causes no system call. Sending it a message does.
     let asked = |peers: &Peers| [v4, v6].map(|id| peers.get(id).unwrap().measured);
     assert_eq!(asked(&peers), [None, None]);
     peers.measure(v6, 7, &mut endpoint);
     assert_eq!(asked(&peers), [None, Some(7)]);
     let payload = |id| peers.get(id).unwrap().datagram - DATA_LEN;
-    assert_eq!((payload(v4), payload(v6)), (1424, 1404), "what a route takes is tried first");
+    assert_eq!((payload(v4), payload(v6)), (1424, 1404), "the route's MTU is tried first");
 }
 
-/// The MTU of the route to each address, by its port.
+/// Returns the MTU of the route to an address, chosen by its port.
 fn by_port(to: SocketAddr) -> Option<u16> {
     Some(to.port()).filter(|&mtu| mtu > 0)
 }
@@ -103,7 +103,9 @@ fn a_route_limits_probes_and_an_unknown_one_is_asked_again() {
         (9000, 9000, 1500, 9000),
         (9000, 65_535, 1500, 9000),
         (9000, 4000, 1500, 4000),
-        // A narrow route may be that of a link which widens, but not beyond Ethernet's unseen.
+        // If the route's MTU is small, that may be because of a link which is later given a larger
+        // MTU. Packets grow with it, but not beyond Ethernet's MTU, which the test never saw
+        // confirmed.
         (9000, 1300, 1300, 1500),
         (9000, 68, 576, 1500),
         (1500, 9000, 1500, 1500),
@@ -115,7 +117,7 @@ fn a_route_limits_probes_and_an_unknown_one_is_asked_again() {
         let narrows = peers.measure(id, 1, &mut endpoint);
         assert_eq!(narrows, mtu < largest.min(1500), "{largest} {route}");
         assert_eq!(peers.path(id), Some(PathInfo { address: to, mtu, max }));
-        // Whoever sends nothing that fills a packet has no use for larger ones.
+        // A peer to which no message fills a packet needs no larger packets.
         let full = u32::from(mtu) - 28;
         assert_eq!(peers.wider(id, full), None);
         assert_eq!(peers.wider(id, full + 1).is_some(), mtu < max);
@@ -148,12 +150,12 @@ fn a_host_with_many_ports_leaves_places_to_others() {
     let busy = (1..=2 * MAX as u16).filter(|&n| begins(port(n), true)).count();
     assert!((400..=501).contains(&busy), "{busy} places are one host's");
     assert!((0..400).all(|n| begins(address(n), false)), "the others are for others");
-    // Nobody else's place is one host's, however many ports it has.
+    // One host takes at most its own share of the table, however many ports it uses.
     assert!((1..=2 * MAX as u16).all(|n| !begins(port(10_000 + n), false)));
     assert!((0..400).all(|n| begins(address(n), false)));
 }
 
-/// A peer begins a request.
+/// Receives the first half of a request from a peer.
 fn half_a_request(endpoint: &mut Endpoint, peer: PeerId, id: u64) {
     use homa_proto::{Body, Data, MessageId, Packet, RpcId, Span};
     let body = Body::Data(Data {

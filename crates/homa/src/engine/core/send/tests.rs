@@ -1,4 +1,4 @@
-//! What packets become: datagrams, trains, and pieces of messages.
+//! Tests of how packets become datagrams, trains, and pieces of messages.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use homa_proto::{Config, Rate, Receipt, Request, RpcId, Submit};
 use super::*;
 use crate::driver::Gather;
 
-/// Requests of 100 B to `a`, 100 B to `b` and 300 B to `a`, whose server wants the last at a
-/// lower level (`b` has not said what it wants); returns the trains they become.
+/// Sends requests of 100 B to `a`, 100 B to `b`, and 300 B to `a`. The server at `a` asks for the
+/// last at a lower level. `b` has not said which level it wants. Returns the trains.
 fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
     let mut endpoint =
         Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
@@ -62,8 +62,8 @@ fn packets_share_a_datagram_but_keep_their_priority_if_slow() {
     assert_eq!(trains(true), [(a, 7, two), (b, 6, one)]);
 }
 
-/// The pieces of the trains that a request becomes whose bytes are these parts; checks that they
-/// are its bytes, and that what lies in the message was not copied.
+/// Sends a request in packets with these parts of its bytes. Returns the pieces of its trains.
+/// Checks their bytes, and that bytes in the message's memory were not copied.
 fn pieces(encapsulation: Encapsulation, parts: &[Bytes]) -> Vec<TrainPiece> {
     let whole = parts.concat();
     let mut endpoint =
@@ -115,7 +115,7 @@ fn pieces(encapsulation: Encapsulation, parts: &[Bytes]) -> Vec<TrainPiece> {
     outbox.pieces.clone()
 }
 
-/// The message's bytes in a datagram.
+/// Returns the message's bytes in a datagram.
 fn payload(encapsulation: Encapsulation, bytes: &[u8]) -> Vec<u8> {
     match encapsulation {
         Encapsulation::Datagram => {
@@ -142,7 +142,7 @@ fn lists_are_sent_in_place_unless_parts_are_many_and_small() {
             many.iter().all(|piece| matches!(piece, TrainPiece::Buffered(_))),
             "{encapsulation:?}"
         );
-        // Shorter than a packet that is worth it.
+        // The packets are too short for gathering to pay off.
         pieces(encapsulation, &[part(10, 1), part(20, 2)]);
     }
 }

@@ -153,7 +153,7 @@ impl LinkBudgets {
         }
     }
 
-    /// Updates the rates that changed. A link of which nothing is known any more keeps its number,
+    /// Updates the rates that changed. A link whose interface is gone keeps its number,
     /// because messages in progress use it.
     fn renew(&mut self, endpoint: &mut Endpoint) {
         for at in 0..self.links.len() {

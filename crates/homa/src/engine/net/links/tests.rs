@@ -1,4 +1,4 @@
-//! Budgets of several links over a protocol that has something for each, in virtual time.
+//! Tests of the budgets of several links in virtual time. The protocol has packets for each link.
 
 use super::*;
 
@@ -8,8 +8,8 @@ use netlink_packet_route::link::LinkMessage;
 const SLOW: Rate = Rate::mbps(1);
 const FAST: Rate = Rate::gbps(10);
 
-/// An engine's budgets for interfaces 1, 2, … of these rates, and one peer behind each,
-/// numbered alike; links are numbered from 0.
+/// Creates an engine's budgets for interfaces 1, 2, … with these rates. Behind each interface is
+/// one peer with the same number. Links are numbered from 0.
 fn links(rates: &[LinkRate]) -> (LinkBudgets, Endpoint) {
     budgets_of(rates, &Config::default())
 }
@@ -44,7 +44,7 @@ fn send(endpoint: &mut Endpoint, peer: u32, length: u32) {
     endpoint.submit(Time(1), one_way).unwrap();
 }
 
-/// A short call to peer 1.
+/// Starts a short call to peer 1.
 fn request(endpoint: &mut Endpoint) {
     let request = homa_proto::Request {
         peer: PeerId(1),
@@ -59,7 +59,7 @@ fn request(endpoint: &mut Endpoint) {
     endpoint.submit(Time(1), Submit::Request(request)).unwrap();
 }
 
-/// Sends what has room at `now`; returns how many packets left to each peer.
+/// Sends the packets for which there is budget at `now`. Returns how many left to each peer.
 fn transmit(links: &mut LinkBudgets, endpoint: &mut Endpoint, now: Time, sent: &mut [u32]) {
     while let Some(budget) = links.send_budget(now, endpoint, Links::NONE, |_| None) {
         let mut left = budget.bytes;
@@ -76,12 +76,12 @@ fn transmit(links: &mut LinkBudgets, endpoint: &mut Endpoint, now: Time, sent: &
 fn a_full_link_holds_back_no_packet_of_another() {
     let (mut links, mut endpoint) = links(&[LinkRate::Known(SLOW), LinkRate::Known(FAST)]);
     for _ in 0..100 {
-        // The shortest messages, all by the slow link.
+        // The shortest messages all leave by the slow link.
         send(&mut endpoint, 1, 2_800);
         send(&mut endpoint, 2, 5_600);
     }
     let (mut sent, mut now) = ([0; 3], Time(1_000));
-    // 400 full packets are half a millisecond's worth of the fast link.
+    // 400 full packets keep the fast link busy for half a millisecond.
     while now < Time(1_000_000) {
         transmit(&mut links, &mut endpoint, now, &mut sent);
         let wake = links.wake(&endpoint, Links::NONE).expect("the slow link is full");
@@ -92,8 +92,8 @@ fn a_full_link_holds_back_no_packet_of_another() {
     assert!((1..=3).contains(&sent[1]), "{} packets of 12 ms each", sent[1]);
 }
 
-/// Packets that each of several engines of a group sends in a millisecond of the fast link while
-/// the first `busy` have something to send.
+/// Returns how many packets each engine of a group sends in a millisecond of the fast link if the
+/// first `busy` engines have something to send.
 fn sent_by_group(engines: usize, busy: usize) -> Vec<u32> {
     let opened = ShardGroup::all(engines).map(|shard_group| {
         let config = Config::default();
@@ -129,7 +129,7 @@ fn shards_share_a_link_while_they_send_and_one_alone_has_all() {
     }
 }
 
-/// A message arrives from peer 1.
+/// Receives a message from peer 1.
 fn arrive(endpoint: &mut Endpoint, length: u32) {
     let (_, mut sender) = links(&[LinkRate::Known(FAST)]);
     send(&mut sender, 1, length);
@@ -179,7 +179,7 @@ fn control_packets_wait_for_no_link() {
     request(&mut endpoint);
     let mut sent = [0; 2];
     transmit(&mut links, &mut endpoint, Time(1), &mut sent);
-    // No answer: a RESEND is due, and the link is full of another message.
+    // No response arrived, so a RESEND is due while another message fills the link.
     let mut now = Time(1);
     while endpoint.waiting_control() == 0 {
         now = endpoint.deadline().expect("a response is owed");
@@ -244,7 +244,7 @@ fn a_queue_of_one_link_of_unknown_rate_slows_no_other() {
         send(&mut endpoint, 1, 2_800);
         send(&mut endpoint, 2, 5_600);
     }
-    // All that leaves by the first stays there; the second takes it at once.
+    // Everything sent by the first link stays queued there. The second link sends at once.
     let (mut sent, mut below) = ([0; 3], 0);
     let mut now = Time(1_000);
     while now < Time(1_000_000) {
@@ -273,11 +273,11 @@ fn only_control_packets_leave_by_a_link_with_a_backlog() {
     send(&mut endpoint, 1, 2_800);
     let backlogged = Links::only(LinkId(0));
     assert!(links.send_budget(Time(1), &endpoint, backlogged, |_| None).is_none());
-    assert_eq!(links.wake(&endpoint, backlogged), None, "nothing to wake for but what is held");
+    assert_eq!(links.wake(&endpoint, backlogged), None, "only the backlog needs a wake-up");
     send(&mut endpoint, 2, 2_800);
     let budget = links.send_budget(Time(1), &endpoint, backlogged, |_| None);
     assert!(budget.is_some_and(|budget| budget.link == LinkId(1)));
-    // No answer to a call: a RESEND is due.
+    // No response arrived, so a RESEND is due.
     request(&mut endpoint);
     while endpoint.transmit(Time(1)).is_some() {}
     let mut now = Time(1);

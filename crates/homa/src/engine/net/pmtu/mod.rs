@@ -5,7 +5,7 @@
 //! looks at the bytes after the packet. Ids are random, so an answer cannot be forged by a host
 //! that does not see our packets.
 //!
-//! A RESEND or RPC_UNKNOWN about an RPC in progress shows loss. If any such packet counted, anybody
+//! A RESEND or RPC_UNKNOWN about an RPC in progress shows loss. If any such packet counted, any host
 //! could make us send large packets to third parties. A RESEND that we send counts, too: if many
 //! messages share a datagram, the datagrams of the peer may be the ones that are lost.
 
@@ -19,7 +19,7 @@ use homa_proto::{Body, Endpoint, Packet, PeerId, RpcId, Time};
 pub use path::PathProbe;
 use path::{Path, PathChanges};
 
-/// What is known about the path to a peer.
+/// The state of the path to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
     /// The peer's address.

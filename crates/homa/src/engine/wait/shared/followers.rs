@@ -201,10 +201,10 @@ mod tests {
         let mut followers = Followers::default();
         let leaves = followers.join();
         assert!(leaves.leave());
-        assert!(followers.choose().is_none(), "who has left does not lead");
+        assert!(followers.choose().is_none(), "a follower that left does not lead");
         let leads = followers.join();
         assert_eq!(followers.choose().map(|next| next.id()), Some(thread::current().id()));
-        assert!(leads.is_used() && !leads.leave(), "who leads does not just leave");
+        assert!(leads.is_used() && !leads.leave(), "a leader cannot leave as a follower");
         assert!(followers.choose().is_none());
     }
 

@@ -142,7 +142,7 @@ impl Drop for Access<'_> {
 }
 
 impl Access<'_> {
-    /// Releases the lock, then wakes waiters and drops what was collected.
+    /// Releases the lock, then wakes waiters and drops the payloads that were collected.
     fn release(&mut self) {
         if self.guard.is_none() {
             return;

@@ -193,7 +193,7 @@ impl Path {
             self.try_larger_soon(now);
             self.finish(now);
         } else if probed.is_some() {
-            // Exactly the reported size is tried next, if it is larger than what is known to pass.
+            // Exactly the reported size is tried next, if it is larger than any that passed.
             self.too_big = mtu + 1;
             match mtu > self.mtu {
                 true => self.begin(now, mtu),

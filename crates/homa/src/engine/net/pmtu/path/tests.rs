@@ -1,9 +1,9 @@
-//! Paths in time: packets that are answered or not, and what becomes of their size.
+//! Tests of the state of a path over time: packets are answered or lost, and their size follows.
 
 use super::*;
 
-/// Follows a path through time: packets of up to `passes` bytes are answered at once, and the
-/// short ones if the peer is `alive`. Returns the time at the end.
+/// Simulates a path from `now` on. Packets of up to `passes` bytes are answered at once. Short
+/// packets are answered if the peer is `alive`. Returns the time at the end.
 fn follow(
     path: &mut Path,
     changes: &mut PathChanges,
@@ -63,7 +63,7 @@ fn larger_packets_are_sent_once_one_was_answered_and_no_earlier() {
         let now = follow(&mut path, &mut changes, seconds(1), half, passes, true);
         assert!((least..=passes).contains(&path.mtu()), "{passes}: {}", path.mtu());
         assert_eq!(changes.lowered, 0, "{passes}");
-        // Where it is a black hole, that is not forgotten, and tried again ever more seldom.
+        // If the path is a black hole, it stays one, and is probed at longer and longer intervals.
         assert_eq!(path.is_settled(now + CONFIRMED), passes == 9000);
         let hour = now + Duration::secs(3600);
         let (mut now, mut tried) = (now, 0);
@@ -85,7 +85,7 @@ fn larger_packets_are_tried_for_the_sake_of_long_messages_only() {
     path.try_larger(seconds(1));
     let second = seconds(2);
     follow(&mut path, &mut changes, seconds(1), second, 1500, true);
-    // RPCs go on, but none has a message that fills a packet.
+    // RPCs continue, but no message fills a packet.
     path.wanted = false;
     let (mut now, mut probes) = (second, 0);
     while now < seconds(1000) {
@@ -103,7 +103,7 @@ fn the_largest_probed_size_follows_the_route() {
     path.wanted(9000);
     follow(&mut path, &mut changes, seconds(1), seconds(4), 9000, true);
     assert_eq!(path.mtu(), 9000);
-    // Nothing is lowered on the route's word.
+    // The MTU of the route alone lowers nothing.
     path.wanted(1500);
     assert_eq!(path.mtu(), 9000);
     assert!(path.is_settled(seconds(5)));
@@ -118,7 +118,7 @@ fn if_jumbo_frames_vanish_ethernet_frames_replace_them() {
     assert_eq!((path.mtu(), changes.black_holes), (1500, 1));
     let mut end = follow(&mut path, &mut changes, fell, seconds(3), 1500, true);
     assert_eq!((path.mtu(), changes.black_holes), (1500, 1));
-    // It heals, and narrows to less.
+    // The path recovers, and later passes less than before.
     end = follow(&mut path, &mut changes, end, end + RAISE_MAX, 9000, true);
     assert_eq!(path.mtu(), 9000);
     path.lost(end);
@@ -146,7 +146,7 @@ fn silence_and_single_losses_lower_nothing() {
     path.lost(seconds(1));
     follow(&mut path, &mut changes, seconds(1), seconds(2), 1500, false);
     path.lost(seconds(2));
-    // The first two attempts are lost.
+    // The first two probes are lost.
     let mut now = seconds(2);
     for attempt in 1..=3 {
         let probe = path.poll(now, true, &mut changes).expect("an attempt");
@@ -165,7 +165,7 @@ fn an_unused_low_path_costs_nothing_and_is_raised_when_used() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1400, 1500), PathChanges::default());
     assert_eq!(path.due(), seconds(2));
     assert_eq!(path.poll(seconds(2), false, &mut changes), None);
-    assert_eq!(path.due(), Time::MAX, "nobody is looked for every second");
+    assert_eq!(path.due(), Time::MAX, "a settled path is not probed");
     assert!(path.wanted(1500) && !path.wanted(1500));
     assert!(path.due() <= seconds(9));
     assert_eq!(path.poll(seconds(9), true, &mut changes).map(|probe| probe.size), Some(1500));
@@ -189,8 +189,8 @@ fn loss_is_looked_into_now_and_then_only() {
 #[test]
 fn neither_loss_nor_silence_puts_larger_sizes_off() {
     let (mut path, mut changes) = (Path::new(seconds(1), true, 1300, 1500), PathChanges::default());
-    // Whoever answers is told of a loss every time that one is looked into. From 3 s on, there
-    // are answers to larger sizes, too; nobody answered before.
+    // A loss is reported at every answer while the path is being checked. From 3 s on, larger
+    // packets are answered, too. Before, none was answered.
     let (mut now, mut raised) = (seconds(1), None);
     while now < seconds(6) && raised.is_none() {
         path.lost(now);
@@ -213,7 +213,7 @@ fn a_report_lowers_the_size_but_not_below_the_floor() {
     assert_eq!((path.mtu(), changes.lowered), (1300, 1));
     path.too_big(seconds(1), 1400, &mut changes);
     assert_eq!(path.mtu(), 1300, "a report cannot raise");
-    // It is looked into, and turns out wrong.
+    // The path is checked, and the report proves wrong.
     for nonsense in [0, 68, 575] {
         path.too_big(seconds(1), nonsense, &mut changes);
         assert_eq!(path.mtu(), 1300, "{nonsense}");
