@@ -196,7 +196,7 @@ impl Peer {
     /// The cutoffs that the peer sent, if it did.
     #[inline]
     pub(crate) fn cutoffs(&self) -> Option<&[u32; LEVELS]> {
-        self.has_cutoffs.then(|| &self.cold.cutoffs)
+        self.has_cutoffs.then_some(&self.cold.cutoffs)
     }
 
     /// Version of the peer's cutoffs, to echo in DATA.

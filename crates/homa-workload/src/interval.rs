@@ -5,8 +5,8 @@
 //! ends are order statistics, it is exact, and it holds only when values say nothing about each
 //! other.
 //!
-//! Latencies in one run do: a busy period delays all messages in it, and thousands of values may hold
-//! no more news than a hundred. [`correlated`] therefore measures how much the share of values
+//! Latencies in one run do: a busy period delays all messages in it, and thousands of values may
+//! hold no more news than a hundred. [`correlated`] therefore measures how much the share of values
 //! above the percentile wanders between batches of consecutive values, and turns that wandering
 //! into order statistics (the interval of R. Woodruff, JASA 1952, with the variance from batch
 //! means). Its caveat: a batch must be long against the correlation. What lasts longer than a

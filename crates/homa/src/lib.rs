@@ -43,8 +43,9 @@
 //!   independent: one that is lost or long does not delay the next.
 //! * **Peer**: an address and a UDP port, so each process of a host is one peer. There is no
 //!   set-up, because any peer can be called at any time.
-//! * **Priority**: the class in which a packet leaves. Applications do not set it: the protocol derives
-//!   it from the bytes that a message still has to send. [`PriorityMap`] chooses the DSCP classes.
+//! * **Priority**: the class in which a packet leaves. Applications do not set it: the protocol
+//!   derives it from the bytes that a message still has to send. [`PriorityMap`] chooses the DSCP
+//!   classes.
 //! * **Engine**: the sockets, timers, and memory behind clients and servers. [`Client::new`] and
 //!   [`Server::bind`] open one; share it with [`Engine::client`] and [`Engine::serve`].
 //!

@@ -1,6 +1,6 @@
-//! The integration tests of the program `homa`, in one program: each costs a build, a link and disk.
-//! Apart are `captures` and `raw_ip`, which have no test harness: they move the whole process into
-//! networks of its own, for which it must have a single thread.
+//! The integration tests of the program `homa`, in one program because each costs a build, a link
+//! and disk. `captures` and `raw_ip` are separate and have no test harness: they move the whole
+//! process into other network namespaces, for which it must have a single thread.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -20,6 +20,7 @@ mod folders;
 mod json;
 mod lab;
 mod mistakes;
+mod numbers;
 mod pages;
 mod pcap;
 mod servers;

@@ -51,7 +51,7 @@ fn in_a_network_of_its_own() {
     assert!(report.contains("1 passed"), "no test of this name: {report}");
 }
 
-/// Waits for a child. If the child does not end in time, kills it and returns the state of its threads.
+/// Waits for a child. If it does not end in time, kills it and returns the state of its threads.
 fn stuck(child: &mut Child) -> Option<String> {
     let end = Instant::now() + GIVE_UP;
     while child.try_wait().unwrap().is_none() {

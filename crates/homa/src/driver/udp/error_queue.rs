@@ -30,8 +30,9 @@ const QUOTED: usize = 256;
 pub struct IcmpReport {
     /// The packet's destination; the port is 0 on raw sockets.
     pub to: SocketAddr,
-    /// The host, port or protocol that the report says is missing. `None` if the report is about something else, such as the size of
-    /// packets or a lost fragment, or does not come from the network.
+    /// The host, port or protocol that the report says is missing. `None` if the report is about
+    /// something else, such as the size of packets or a lost fragment, or does not come from the
+    /// network.
     pub what: Option<Missing>,
     /// Set if the packet was too large for the path: see [`TooBig::mtu`].
     pub too_big: Option<Option<u16>>,

@@ -125,7 +125,7 @@ impl<T: Copy> RingEnd<T> {
 
     /// The memory of the entry with a number.
     fn entry(&self, number: u32) -> NonNull<T> {
-        // SAFETY: the mask keeps the number below that of entries, and the memory holds all entries.
+        // SAFETY: the mask keeps the number below that of entries, and the memory holds them all.
         unsafe { self.entries.add((number & self.mask) as usize) }
     }
 }

@@ -7,6 +7,9 @@ use super::Core;
 use crate::driver::TooBig;
 use crate::engine::net::pmtu::PathProbe;
 
+/// A probe and the ports that it names.
+type PortedProbe = (PathProbe, (u16, u16));
+
 impl Core {
     /// Handles the network's reports about packets that were too large.
     pub(super) fn note_too_big(&mut self) {
@@ -81,11 +84,7 @@ impl Core {
     }
 
     /// Attends to one path. Returns a probe if one is due, with the ports that it names.
-    fn attend_path(
-        &mut self,
-        now: Time,
-        peer: PeerId,
-    ) -> Option<(PeerId, (PathProbe, (u16, u16)))> {
+    fn attend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, PortedProbe)> {
         let state = &mut self.state;
         let address = state.peers.path(peer).map(|info| info.address);
         let ports = || state.endpoint.ports_to(peer);

@@ -38,7 +38,7 @@ impl Core {
         self.state.endpoint.waiting_control() > 0
     }
 
-    /// True if a full batch of control packets waits. They should leave before more packets are read.
+    /// True if a full batch of control packets waits. They should leave before more are read.
     pub(super) fn has_control_backlog(&self) -> bool {
         self.state.endpoint.waiting_control() >= super::CONTROL_MAX
     }

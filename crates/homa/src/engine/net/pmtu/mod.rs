@@ -5,9 +5,9 @@
 //! looks at the bytes after the packet. Ids are random, so an answer cannot be forged by a host
 //! that does not see our packets.
 //!
-//! A RESEND or RPC_UNKNOWN about an RPC in progress shows loss. If any such packet counted, any host
-//! could make us send large packets to third parties. A RESEND that we send counts, too: if many
-//! messages share a datagram, the datagrams of the peer may be the ones that are lost.
+//! A RESEND or RPC_UNKNOWN about an RPC in progress shows loss. If any such packet counted, any
+//! host could make us send large packets to third parties. A RESEND that we send counts, too: if
+//! many messages share a datagram, the datagrams of the peer may be the ones that are lost.
 
 mod path;
 
