@@ -10,13 +10,13 @@ mod conversation;
 mod judge;
 mod live;
 mod packet;
-mod replay;
+mod player;
 mod stage;
 
 use conversation::{Conversation, FrameContent};
 use homa_proto::{PeerId, wire};
 use judge::{Judge, Standard};
-use replay::Replay;
+use player::Replay;
 use std::path::PathBuf;
 
 const LONGEST: usize = 600;
