@@ -177,7 +177,7 @@ fn a_second_engine_at_a_port_gets_an_error_with_advice() {
         let error = second.unwrap_err();
         assert!(matches!(error, OpenError::InUse { at: taken } if taken == at), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("clones of one engine's `Server`"), "{text}");
+        assert!(text.contains("with clones of one `Server`"), "{text}");
     }
     // Two threads accept at the same time, as its advice says.
     let threads: Vec<_> = (0..2)

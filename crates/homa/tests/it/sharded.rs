@@ -168,7 +168,7 @@ fn servers_are_opened_at_all_shards_or_at_one_without() {
     drop(servers.remove(0));
     let error = sharded.serve().unwrap_err();
     assert!(matches!(error, OpenError::Served { shard: 1, .. }), "{error:?}");
-    assert!(error.to_string().contains("`Engine::serve` of that shard"), "{error}");
+    assert!(error.to_string().contains("call `Engine::serve` on the shards"), "{error}");
     servers.push(sharded.engines().next().unwrap().serve().unwrap());
     servers.into_iter().for_each(|server| drop(echo(server)));
     for n in 0..16 {
