@@ -377,7 +377,7 @@ mod tests {
         let text = "[scenario.fabric]\nhost_link = \"10\"\n";
         assert_fault(text, 2, "scenario.fabric.host_link", &["10Gbps"]);
         let text = "[scenario]\nload = 0.8\n";
-        assert_fault(text, 2, "scenario.load", &["expected a table of keys and values"]);
+        assert_fault(text, 2, "scenario.load", &["a table of keys: write `load.fraction = 0.8`"]);
         let text = "[scenario.load]\nfraction = \"most\"\n";
         assert_fault(text, 2, "scenario.load.fraction", &["expected a number"]);
     }
@@ -387,7 +387,7 @@ mod tests {
         let nines = "9".repeat(300);
         let axis = format!("[axes]\n\"load.fraction\" = [0.5, {nines}.0]\n");
         let long = format!("[scenario]\nload = {{ fraction = {nines} }}\n");
-        for (text, part) in [(axis, "at most 100"), (long, "too large")] {
+        for (text, part) in [(axis, "below 10"), (long, "too large")] {
             let said = parse(&text).unwrap_err().to_string();
             assert!(said.contains(part) && said.len() < 200, "{said}");
         }

@@ -50,7 +50,7 @@ fn a_mistake_is_said_of_the_option_that_has_it() {
             ],
             "error: --set beside: `beside.options.levels`: only Homa schemes have priority levels",
         ),
-        (&["--load", "-0.5"], "'-0.5' for '--load <LOAD>': load is a share"),
+        (&["--load", "-0.5"], "'-0.5' for '--load <LOAD>': a load must be a share"),
         (&["--seed", "-1"], "'-1' for '--seed <S>': a seed is a number from 0"),
         (&["--messages", "1e6"], "'1e6' for '--messages <N>': is not a whole number: write it"),
         (&["--set", "fabric.shape=\"ring\""], "expected a table of keys and values"),

@@ -136,7 +136,7 @@ fn bench_peer_prints_a_line_that_repeats_it() {
     let words: Vec<&str> = repeat.expect("the line").split(' ').collect();
     let second = shown(&words);
     assert!(second.contains(repeat.expect("the line")), "{second}");
-    assert!(first.contains("idle, ") && !first.contains("the wire"), "{first}");
+    assert!(first.contains("idle round trip of ") && !first.contains("on the wire"), "{first}");
     server.terminate();
 }
 

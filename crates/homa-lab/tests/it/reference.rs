@@ -322,6 +322,8 @@ fn with_ledger() -> Stored {
     scenario.slowdown = SlowdownBy::Idle;
     let every = Span(1_000_000);
     scenario.probes = Some(Probes { from: 0, to: 1, every, bytes: 1_000, lost_after: None });
+    // The only profile of Homa whose degree of overcommitment is fixed.
+    scenario.scheme = "homa-sim".to_owned();
     scenario.measures = Measures {
         queues: true,
         priorities: true,
