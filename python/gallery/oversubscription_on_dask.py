@@ -8,9 +8,12 @@
 # %%
 import os
 
-from distributed import Client, LocalCluster
-
 import homa
+
+try:
+    from distributed import Client, LocalCluster
+except ImportError as missing:
+    raise ImportError("distributed is missing: pip install 'homa[dask]'") from missing
 
 MESSAGES = int(os.environ.get("GALLERY_MESSAGES", 100_000))
 SEEDS = int(os.environ.get("GALLERY_SEEDS", 3))
@@ -30,7 +33,7 @@ plan = {
         },
     },
     "axes": {
-        "scheme": ["homa-sim", "dctcp"],
+        "scheme": ["homa", "dctcp"],
         # Eight hosts below each TOR: one to four times as much as goes up.
         "fabric.shape.spines": [8, 4, 2],
     },

@@ -7,17 +7,17 @@
 //! received.
 //!
 //! ```
-//! use homa::socket::{Incoming, SendOptions, Socket, Wanted};
+//! use homa::socket::{SocketEvent, SendOptions, Socket, Wanted};
 //! use homa::Config;
 //!
 //! let a = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
 //! let b = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
 //! b.listen();
 //! let call = a.send(b.local_addr(), b"ping".to_vec(), &SendOptions::default())?;
-//! if let Ok(Incoming::Request { id, bytes, .. }) = b.receive(Wanted::Any) {
+//! if let Ok(SocketEvent::Request { id, bytes, .. }) = b.receive(Wanted::Any) {
 //!     b.reply(id, None, bytes)?;
 //! }
-//! let Ok(Incoming::Response { id, result, .. }) = a.receive(Wanted::Any) else { panic!() };
+//! let Ok(SocketEvent::Response { id, result, .. }) = a.receive(Wanted::Any) else { panic!() };
 //! assert_eq!((id, &result?[..]), (call, &b"ping"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -73,7 +73,7 @@ pub struct Counters {
     pub lost: u64,
 }
 
-/// A network of hosts; see the [module](self).
+/// A network of hosts; see the module header.
 pub struct Simulation<W: World> {
     net: Net<W>,
     application: W::App,

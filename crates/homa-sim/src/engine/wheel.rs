@@ -42,7 +42,7 @@ fn grow<E: Copy>(nodes: &mut Vec<Node<E>>, free: &mut u32, event: E) {
     nodes.push(Node { next: NONE, count: 0, after: [0; ROOM], events: [event; ROOM] });
 }
 
-/// The pending events; see the [module](self).
+/// The pending events; see the module header.
 #[derive(Debug)]
 pub struct Wheel<E> {
     active: Vec<DueEvent<E>>,

@@ -82,7 +82,7 @@ pub struct Tally {
     pub all_delivered_bytes: u64,
 }
 
-/// The application of a run; see the [module](self).
+/// The application of a run; see the module header.
 #[derive(Debug)]
 pub struct Generator {
     pattern: Pattern,

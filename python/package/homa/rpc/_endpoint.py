@@ -1,7 +1,7 @@
-"""What clients and servers share: the engine, watched by the event loop that it is used from.
+"""The common part of clients and servers: the engine, watched by the event loop that uses it.
 
-Futures are kept here and never in the compiled part, so that Python's collector sees the tasks that wait
-for whom; when all is forgotten, the engine's descriptors and thread go with it.
+Futures are kept here and never in the compiled part, so that Python's collector sees which tasks
+wait. When the last reference is gone, the engine's descriptors and thread end with it.
 """
 
 from __future__ import annotations
