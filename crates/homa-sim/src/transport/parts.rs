@@ -225,8 +225,8 @@ impl Ordered {
     }
 }
 
-/// MessageTimers of messages. A message may postpone its timer without an update here: there is at
-/// most one entry per message, which is checked when it comes up.
+/// Timers of messages. A message may postpone its timer without an update here: there is at most
+/// one entry per message, which is checked when it comes up.
 #[derive(Clone, Debug, Default)]
 pub struct MessageTimers(BinaryHeap<Reverse<(Time, Ref)>>);
 

@@ -145,9 +145,9 @@ pub struct PHost {
     ready: Ordered,
     /// Messages that may get tokens, ordered by packets missing.
     granting: Ordered,
-    /// MessageTimers of sources, to repeat an RTS.
+    /// Timers of sources, to repeat an RTS.
     rts_timers: MessageTimers,
-    /// MessageTimers of receivers, for downgraded messages and those that wait for missing packets.
+    /// Timers of receivers, for downgraded messages and those that wait for missing packets.
     timers: MessageTimers,
     pacer: PermitPacer,
     control: VecDeque<PHostPacket>,
