@@ -1,11 +1,9 @@
 //! Moves packets from a host's wire over links and through switches to the receiver.
 
 use crate::fabric::queue::{Admission, PortQueue, WaitingFrames};
-use crate::fabric::{
-    Alb, Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp,
-};
+use crate::fabric::{Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp};
 use crate::time::SimTime;
-use crate::topology::{Choices, HostId, NodeId, PortId};
+use crate::topology::{HostId, NodeId, PortId};
 use crate::transport::{Label, PacketMeta, Transport};
 
 use super::agenda::{NetEvent, Ticket};
@@ -18,14 +16,7 @@ impl<W: World> Net<W> {
     /// Offers the wire to the transport; true if it sent a packet. The wire must be free.
     #[inline]
     pub fn pull(&mut self, id: u32) -> bool {
-        let (packet, label) = if W::Queue::IS_COMBINED {
-            let Some(unpaused) = self.pull_unpaused(id) else { return false };
-            unpaused
-        } else {
-            let transport = &mut self.transports[id as usize];
-            let Some(packet) = transport.transmit(self.now.protocol()) else { return false };
-            (packet, transport.label(&packet))
-        };
+        let Some((packet, label)) = self.next_packet(id) else { return false };
         let Label { to, wire_bytes, priority, flow, .. } = label;
         let tag = W::Queue::tag(&label, HostId(id));
         let parcel = Parcel { packet, from: id };
@@ -36,14 +27,7 @@ impl<W: World> Net<W> {
         let what = u64::from(wire_bytes) << 40 | u64::from(label.marks().bits()) << 8;
         self.trace.mix(self.now, (id, to.0), what | u64::from(priority));
         self.trace.word(u64::from(flow));
-        if W::Queue::IS_COMBINED {
-            self.launch(id, slot);
-            return true;
-        }
-        let port = &mut self.ports[id as usize];
-        if let Some(at) = port.start(&mut self.flights.frames, slot, self.now) {
-            self.schedule(at, NetEvent::Arrival(id));
-        }
+        self.leave_host(id, slot);
         true
     }
 
@@ -67,9 +51,7 @@ impl<W: World> Net<W> {
             return None;
         }
         self.counters.packet_hops += 1;
-        if W::Queue::IS_COMBINED {
-            self.flights.frames[slot as usize].gap = port_index;
-        }
+        self.note_link(slot, port_index);
         let faulty = W::Fault::ACTIVE && self.faults.is_active();
         if faulty && !self.passes_faults(port_index, slot) {
             return None;
@@ -150,12 +132,9 @@ impl<W: World> Net<W> {
         NodeId(self.flights.frame(slot).next)
     }
 
-    /// A packet arrives at a switch (numbered from 0): choose an output port and queue it.
+    /// Routes a packet at an output-queued switch (numbered from 0) and queues it.
     #[inline]
     pub fn forward(&mut self, switch: u32, slot: u32) {
-        if W::Queue::IS_COMBINED {
-            return self.enter_input(slot);
-        }
         let Some(port) = self.choose_port(switch, slot) else {
             return self.lose(slot, LossCause::NoRoute);
         };
@@ -187,31 +166,6 @@ impl<W: World> Net<W> {
             (_, Forwarding::Adaptive(alb)) => self.adapt(switch, (choices, frame.priority()), alb),
         };
         Some(self.wiring.routes().port(choices, chosen))
-    }
-
-    /// Chooses one of several ports by their queue lengths (`fabric/alb.rs`).
-    #[inline(never)]
-    fn adapt(&mut self, switch: u32, (choices, level): (Choices, u8), alb: Alb) -> u32 {
-        if !W::Queue::IS_COMBINED {
-            // Ports are lazy, so their queues should be brought up to date before they are
-            // compared.
-            for chosen in 0..choices.count {
-                let port = self.wiring.routes().port(choices, chosen);
-                self.advance(port, false);
-            }
-        }
-        let Self { wiring, ports, levels, flights, cioq, .. } = self;
-        let drain = |chosen: u32| {
-            let port = wiring.routes().port(choices, chosen);
-            if W::Queue::IS_COMBINED {
-                return cioq.drain(port, level);
-            }
-            let (state, levels) = (&ports[port as usize], &levels[port as usize]);
-            let lists = (level..8).flat_map(|list| state.list(levels, &flights.frames, list));
-            lists.map(|slot| u32::from(flights.frame(slot).bytes)).sum()
-        };
-        let turn = &mut self.turns[switch as usize];
-        alb.choose(choices.count, drain, (&mut self.chooser, turn))
     }
 
     /// A packet arrives at an output port.

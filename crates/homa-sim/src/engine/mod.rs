@@ -23,6 +23,7 @@ mod preemption;
 mod prefetch;
 mod probe;
 mod run;
+mod switch_model;
 mod wheel;
 mod world;
 

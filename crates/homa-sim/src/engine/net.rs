@@ -3,7 +3,7 @@
 use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
 use crate::fabric::{
-    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, OutputPort, PortQueue,
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, OutputPort,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
@@ -212,14 +212,12 @@ impl<W: World> Net<W> {
                 return self.probe.rate_changed(self.now, port, rate);
             }
         };
-        if !works && W::Queue::IS_COMBINED {
-            self.clear_output(port.0);
-        } else if !works {
-            self.lose_waiting(port.0);
+        if !works {
+            self.clear_port(port.0);
         }
         self.ports[port.0 as usize].failed = !works;
-        if works && W::Queue::IS_COMBINED {
-            self.signal_again(port.0);
+        if works {
+            self.link_recovered(port.0);
         }
         self.alive[port.0 as usize] = works;
         self.wiring.reroute(&self.alive);

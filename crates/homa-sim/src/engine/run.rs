@@ -1,7 +1,6 @@
 //! The event loop, with one handler per kind of event.
 
 use crate::fabric::NONE;
-use crate::fabric::queue::PortQueue;
 use crate::time::SimTime;
 use crate::topology::{HostId, NodeId};
 use crate::transport::Transport;
@@ -98,7 +97,7 @@ impl<W: World> Simulation<W> {
     fn on_effect(&mut self, slot: u32, node: NodeId) {
         let net = &mut self.net;
         match node.0.checked_sub(net.wiring.hosts()) {
-            Some(switch) => net.forward(switch, slot),
+            Some(switch) => net.enter_switch(switch, slot),
             None => self.on_delivery(node.0, slot),
         }
     }
@@ -238,7 +237,7 @@ impl<W: World> Simulation<W> {
         }
         let net = &mut self.net;
         let busy_until = net.ports[id as usize].free_at;
-        let held = W::Queue::IS_COMBINED && net.holds_unpaused(id);
+        let held = net.card_has_packet(id);
         let (host, transport) = (&mut net.hosts[id as usize], &net.transports[id as usize]);
         let rearmed = host.rearm(net.now, transport.deadline());
         if busy_until > net.now && !host.wire_awaited && (held || transport.has_packet()) {
