@@ -36,6 +36,9 @@ impl Core {
         if !self.is_here() {
             return Err(CallError::Forked);
         }
+        if let Some(errno) = self.failed {
+            return Err(CallError::EngineFailed { errno });
+        }
         let now = self.tick();
         let mut request = Some(request);
         let result = self.try_call(now, socket, to, &mut request, options, cookie);

@@ -315,11 +315,14 @@ impl EngineState {
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
                     let timed_out = error == RpcError::DeadlineExceeded;
-                    self.ended(
-                        rpc,
-                        if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed },
-                    );
-                    let result = Err(CallError::from(error));
+                    let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
+                    let ended = self.ended(rpc, outcome);
+                    let silent = timed_out || error == RpcError::PeerUnreachable;
+                    let refusal = ended.filter(|_| silent).and_then(|(began, peer)| {
+                        let errno = self.peers.refusal_since(began, peer)?;
+                        Some(CallError::SendRefused { errno })
+                    });
+                    let result = Err(refusal.unwrap_or_else(|| error.into()));
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
@@ -386,13 +389,12 @@ impl EngineState {
         bytes
     }
 
-    /// An RPC ended; its peer is still in the table.
-    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) {
-        if let Some((peer, direction, nanos)) =
-            self.latencies.end(self.endpoint.now(), rpc, outcome)
-        {
-            self.peers.ended(peer, direction).add(nanos, outcome);
-        }
+    /// An RPC ended; its peer is still in the table. Returns when it began, and its peer.
+    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) -> Option<(Time, PeerId)> {
+        let now = self.endpoint.now();
+        let (peer, direction, nanos) = self.latencies.end(now, rpc, outcome)?;
+        self.peers.ended(peer, direction).add(nanos, outcome);
+        Some((Time(now.0.saturating_sub(nanos)), peer))
     }
 
     /// Drops a request whose deadline has passed, before it is started.
