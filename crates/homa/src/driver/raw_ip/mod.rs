@@ -222,7 +222,7 @@ impl RawIpDriver {
         let main = self.sockets[socket].as_raw_fd();
         let all = iter::once(main).chain(self.link_sockets[socket].senders());
         let meaning = |report: &IcmpReport| meaning(&self.local, report);
-        all.fold(false, |any, fd| self.reports.drain(fd, meaning) || any)
+        all.filter(|&fd| self.reports.drain(fd, meaning)).count() > 0
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {

@@ -254,7 +254,7 @@ impl UdpDriver {
     fn read_errors(&mut self, socket: usize) -> bool {
         let Some(main) = &self.sockets[socket] else { return false };
         let all = iter::once(main.as_raw_fd()).chain(self.link_sockets[socket].senders());
-        all.fold(false, |any, fd| self.reports.drain(fd, meaning) || any)
+        all.filter(|&fd| self.reports.drain(fd, meaning)).count() > 0
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
