@@ -151,8 +151,11 @@ impl OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The request has no bytes.
-    #[error("a message needs at least one byte: send a one-byte request instead of an empty one")]
+    /// The request has no bytes, and the profile (`linux` or `sigcomm18`) cannot send that.
+    #[error(
+        "a message needs at least one byte in this profile: send a one-byte request instead of an \
+         empty one"
+    )]
     EmptyMessage,
     /// The request is longer than our limit or, if known, the server's.
     #[error(
@@ -325,8 +328,11 @@ impl CallError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The response has no bytes.
-    #[error("a message needs at least one byte: send a one-byte reply instead of an empty one")]
+    /// The response has no bytes, and the profile (`linux` or `sigcomm18`) cannot send that.
+    #[error(
+        "a message needs at least one byte in this profile: send a one-byte reply instead of an \
+         empty one"
+    )]
     EmptyMessage,
     /// The response is longer than our limit or, if known, the client's.
     #[error("the reply has {length} bytes and the limit is {max}: split it or raise `max_message`")]

@@ -162,6 +162,8 @@ pub(crate) struct WirePolicy {
     pub again_as_asked: bool,
     /// Requests limit the unscheduled bytes of their responses (Homa §3.6).
     pub response_limits: bool,
+    /// DATA can say that its message has no bytes.
+    pub empty_messages: bool,
     /// Addresses are validated by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
     pub challenges: bool,
 }
@@ -206,6 +208,7 @@ static PAPER: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -258,6 +261,7 @@ static KERNEL: Policy = Policy {
         again_as_asked: true,
         // Older kernels leave anything in these bytes.
         response_limits: false,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -302,6 +306,7 @@ static USERS: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        empty_messages: true,
         challenges: true,
     },
 };

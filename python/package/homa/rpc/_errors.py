@@ -30,7 +30,7 @@ class Refused(CallError):
 
 
 class EmptyMessage(Refused, ValueError):
-    """The payload has no bytes: send one byte instead."""
+    """The payload has no bytes, which the profile cannot send. The profile used here can."""
 
 
 class MessageTooLong(Refused, ValueError):
@@ -154,7 +154,7 @@ class ReplyError(Error):
 
 
 class EmptyReply(ReplyError, ValueError):
-    """The answer has no bytes: send one byte instead."""
+    """The answer has no bytes, which the profile cannot send. The profile used here can."""
 
 
 class ReplyTooLong(ReplyError, ValueError):

@@ -226,6 +226,9 @@ impl EngineState {
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => {
                     self.messages.place(place, decoded.payload);
+                    if decoded.empty {
+                        self.messages.note_empty(place.message);
+                    }
                     if packets.has_request_extensions() {
                         self.messages.note(
                             place.message,
@@ -253,7 +256,12 @@ impl EngineState {
         decoded.packet.peer = peer;
         self.notice(now, &decoded.packet);
         match self.endpoint.receive(now, &decoded.packet) {
-            Receipt::Place(place) => self.messages.place(place, decoded.payload),
+            Receipt::Place(place) => {
+                self.messages.place(place, decoded.payload);
+                if decoded.empty {
+                    self.messages.note_empty(place.message);
+                }
+            }
             Receipt::Consumed | Receipt::Dropped(_) => {}
         }
         self.drain_events();
@@ -385,7 +393,8 @@ impl EngineState {
     /// The application accepts a request.
     pub fn accept(&mut self, request: QueuedRequest) -> Message {
         let QueuedRequest { bytes, account } = request;
-        self.endpoint.request_accepted(account, bytes.len() as u32);
+        // An empty message took one byte of padding.
+        self.endpoint.request_accepted(account, bytes.len().max(1) as u32);
         bytes
     }
 
