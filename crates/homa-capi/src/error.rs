@@ -55,6 +55,8 @@ impl From<CallError> for Error {
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,
             CallError::PortUnreachable => libc::ENOTCONN,
             CallError::Indeterminate => libc::ECONNRESET,
+            CallError::Abandoned => libc::ECONNABORTED,
+            CallError::Overloaded => libc::EBUSY,
             CallError::ShuttingDown => libc::ESHUTDOWN,
             CallError::Forked => libc::EBADF,
             _ => libc::EIO,

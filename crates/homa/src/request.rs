@@ -22,11 +22,12 @@ use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready;
 
-/// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, its
-/// client is told at once: the call ends with
-/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is retried if it is
-/// idempotent. The kernel module has no such message, so in its profile the client asks until it
-/// gives up.
+/// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, for
+/// example because its handler panics, its client is told at once, and the call ends with
+/// [`CallError::Abandoned`](crate::CallError::Abandoned). If the last reply was refused because it
+/// was too long, the error is
+/// [`CallError::ResponseTooLong`](crate::CallError::ResponseTooLong). The kernel module has no such
+/// message, so in its profile the client asks until it gives up.
 #[derive(Debug)]
 pub struct Request {
     engine: Engine,
@@ -164,7 +165,7 @@ impl Request {
             Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
                 if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.waiters.answered(rpc);
+                    access.answered(rpc);
                     access.submitted();
                     drop(access);
                     self.rpc = None;
@@ -301,8 +302,8 @@ impl Drop for Request {
         if let Some(rpc) = self.rpc.take()
             && let Some(mut access) = self.engine.here()
         {
-            access.waiters.answered(rpc);
-            access.core.cancel(rpc);
+            access.core.abandon(rpc);
+            access.answered(rpc);
             access.submitted();
             drop(access);
             self.span.record("outcome", "dropped");

@@ -14,6 +14,7 @@ mod hosts;
 #[path = "../common/net.rs"]
 mod net;
 
+mod abandoned;
 mod calls;
 mod closed_descriptor;
 mod deadlines;
@@ -32,6 +33,7 @@ mod metrics;
 mod metrics_http;
 mod networks;
 mod orphans;
+mod overload;
 mod paced;
 mod path_mtu;
 mod readable;
