@@ -1,5 +1,6 @@
-//! `cargo xtask book`: the documentation as a web site, by mdBook. Its summary names every page and
-//! every link leads somewhere, which is a test that needs no mdBook.
+//! `cargo xtask book`: the documentation as a web site, by mdBook. Its summary names every page,
+//! every link leads somewhere, and every file that the map or a decision names exists, which are
+//! tests that need no mdBook.
 //!
 //! Left out: the snippets. Those in Rust are documentation tests of the crate `homa`; those in
 //! Python and C are run by the tests of the program.
@@ -117,6 +118,40 @@ mod tests {
             }
         }
         assert!(lost.is_empty(), "links that lead nowhere:\n{}", lost.join("\n"));
+    }
+
+    /// Files and folders that a line names between backquotes. Words in capitals are placeholders.
+    fn named_files(line: &str) -> impl Iterator<Item = &str> {
+        let code = line.split('`').skip(1).step_by(2);
+        code.filter(|name| name.ends_with(".rs") || name.ends_with('/'))
+            .filter(|name| !name.contains(|c: char| "<*".contains(c) || c.is_uppercase() || c.is_whitespace()))
+    }
+
+    /// A rename that forgets the map leads every reader astray.
+    #[test]
+    fn files_that_the_map_and_decisions_name_exist() {
+        let root = crate::repository();
+        let mut all = vec![root.join("ARCHITECTURE.md")];
+        pages(&root.join("docs/decisions"), &mut all);
+        let mut bases = vec![root.to_owned(), root.join("crates")];
+        for entry in fs::read_dir(root.join("crates")).unwrap() {
+            bases.push(entry.unwrap().path().join("src"));
+        }
+        let mut lost = Vec::new();
+        for page in &all {
+            for line in fs::read_to_string(page).unwrap().lines() {
+                // A name may continue the folder that the line names before it.
+                let mut folders = bases.clone();
+                for name in named_files(line) {
+                    match folders.iter().map(|base| base.join(name)).find(|path| path.exists()) {
+                        Some(path) if path.is_dir() => folders.push(path),
+                        Some(_) => {}
+                        None => lost.push(format!("{}: {name}", page.display())),
+                    }
+                }
+            }
+        }
+        assert!(lost.is_empty(), "files that do not exist:\n{}", lost.join("\n"));
     }
 
     #[test]
