@@ -68,6 +68,7 @@ impl Hosts {
             account.peers -= 1;
             account.peers == 0
         });
+        // A host without peers cannot repay, and must not count as wasting for ever.
         if last {
             self.set_wasted(closed, 0);
         }
