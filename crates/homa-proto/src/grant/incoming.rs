@@ -1,5 +1,5 @@
-//! What it means for the totals, the memory and the scheduler that an incoming message begins,
-//! receives bytes, or ends.
+//! Updates of the totals, the memory and the scheduler if an incoming message begins, receives
+//! bytes, or ends.
 
 use super::memory::{release, reserve};
 use super::scheduler::SrptKey;

@@ -79,7 +79,7 @@ impl GrantState {
     }
 }
 
-/// What granting keeps of a peer.
+/// The grant state of a peer.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeerGrants {
