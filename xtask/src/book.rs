@@ -55,7 +55,7 @@ fn stage(root: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a page links to: targets of `[text](target)` outside code.
+/// The links of a page: targets of `[text](target)` outside code.
 #[cfg(test)]
 fn links(page: &str) -> Vec<String> {
     let (mut found, mut fenced) = (Vec::new(), false);
