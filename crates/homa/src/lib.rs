@@ -62,18 +62,18 @@
 //! [`Call::arrived`] and [`inline::Engine::read`].
 //!
 //! # Guarantees
-//! | guarantee | see |
-//! |---|---|
-//! | A call ends with a response or a typed error by its deadline (10 s by default). |
-//! [`CallError`], [`CallOptions`] | | Over UDP the deadline travels with the call: servers see the
-//! remaining time, skip expired requests, and pass the deadline on to the calls they make. |
-//! [`Request::remaining`], [`Request::client`] | | A request is executed at most once, unless the
-//! call is marked idempotent. The profiles of the kernel module and of the paper do not guarantee
-//! this. | [`CallOptions::idempotent`], [`Config::linux`] |
-//! | Dropping a call cancels it, also at the server. | [`Call`], [`Request::cancelled`] |
-//! | Overload is refused with a typed error instead of being queued without bound. |
-//! [`Client::ready`], [`Request::reply_async`] | | Input from a peer cannot cause a panic, or use
-//! more memory than the limits allow. | [`Config`] |
+//! * A call ends with a response or a typed error by its deadline, 10 s by default: [`CallError`],
+//!   [`CallOptions`].
+//! * Over UDP the deadline travels with the call. Servers see the remaining time, skip expired
+//!   requests, and pass the deadline on to the calls they make: [`Request::remaining`],
+//!   [`Request::client`].
+//! * A request is executed at most once, unless the call is marked idempotent. The profiles of the
+//!   kernel module and of the paper do not guarantee this: [`CallOptions::idempotent`],
+//!   [`Config::linux`].
+//! * Dropping a call cancels it, also at the server: [`Call`], [`Request::cancelled`].
+//! * Overload is refused with a typed error instead of being queued without bound:
+//!   [`Client::ready`], [`Request::reply_async`].
+//! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed
 //! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
