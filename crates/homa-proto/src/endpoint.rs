@@ -103,6 +103,10 @@ impl Endpoint {
                 self.cover(Some(rpc), EndpointInput::Cancel);
                 self.cancel(rpc)
             }
+            Submit::Refuse { rpc, reason } => {
+                self.cover(Some(rpc), EndpointInput::Cancel);
+                self.refuse_request(rpc, reason)
+            }
         }
     }
 
@@ -165,16 +169,16 @@ impl Endpoint {
                 Some(handle) => self.on_resend(now, handle, (offset, length), priority),
                 None => self.on_resend_unknown(now, packet),
             },
-            Body::RpcUnknown { remembered, no_server } => {
+            Body::RpcUnknown { remembered, no_server, reason } => {
                 let handle = known()?;
                 self.counters.unknowns_received += 1;
                 if packet.id.from_server() {
-                    self.on_unknown_at_client(now, handle, remembered, no_server);
+                    self.on_unknown_at_client(now, handle, (remembered, no_server), reason);
                 } else {
                     self.end_server_rpc(handle);
                 }
             }
-            Body::Busy => {
+            Body::Busy { .. } => {
                 let handle = known()?;
                 self.on_busy(now, handle);
             }

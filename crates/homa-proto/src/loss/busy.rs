@@ -108,7 +108,7 @@ impl Endpoint {
             return;
         }
         self.counters.busys_sent += 1;
-        self.queue_control(handle, Body::Busy);
+        self.queue_control(handle, Body::Busy { come_back: None });
     }
 
     /// BUSY: the sender is alive, and will send when shorter messages are done.

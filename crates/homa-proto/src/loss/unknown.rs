@@ -2,6 +2,7 @@
 //! RPC_UNKNOWN and say how far back the memory of executed RPCs reaches.
 
 use crate::address_validation::Execution;
+use crate::completion::replay_window::RefusalRecord;
 use crate::config::UnknownRpcReply;
 use crate::endpoint::Endpoint;
 use crate::packet::{Body, Packet, ResendLength};
@@ -24,6 +25,12 @@ impl Endpoint {
             }
             UnknownRpcReply::ResendRequest => return,
             UnknownRpcReply::RpcUnknown => {
+                if let Some(RefusalRecord::Reason(reason)) = self.refusal(packet) {
+                    self.counters.unknowns_sent += 1;
+                    let ports = (packet.local_port, packet.remote_port);
+                    let id = packet.id.server();
+                    return self.queue_control_to(packet.peer, ports, id, reason.answer());
+                }
                 let closed = !self.rpcs.is_listening(packet.local_port);
                 self.forget_departed_clients();
                 // A client whose address changed must identify itself before it can be told that
@@ -39,10 +46,16 @@ impl Endpoint {
                     self.refuse(now, packet);
                 }
                 let id = if for_server { packet.id.server() } else { packet.id.client() };
-                (id, Body::RpcUnknown { remembered, no_server })
+                (id, Body::RpcUnknown { remembered, no_server, reason: None })
             }
         };
         self.queue_control_to(packet.peer, (packet.local_port, packet.remote_port), id, body);
+    }
+
+    /// Why the request of a packet was refused before.
+    fn refusal(&self, packet: &Packet) -> Option<RefusalRecord> {
+        let peer = self.peer(packet.peer).filter(|_| !packet.id.from_server())?;
+        peer.cold.executed.refusal(packet.id)
     }
 
     /// The port of an RPC is closed: it is not executed later either, if the request arrives after
@@ -54,7 +67,7 @@ impl Endpoint {
                 self.remember_executed(now, packet.peer, packet.id);
             }
             if let Some(peer) = self.peer_mut(packet.peer) {
-                peer.cold.executed.refuse(packet.id);
+                peer.cold.executed.refuse(packet.id, RefusalRecord::NoServer);
             }
         }
     }
@@ -67,7 +80,7 @@ impl Endpoint {
             return None;
         }
         let executed = &self.peer(packet.peer)?.cold.executed;
-        let refused = closed && executed.is_refused(packet.id);
+        let refused = closed && executed.refusal(packet.id) == Some(RefusalRecord::NoServer);
         if self.execution(packet) == Execution::Executed && !refused {
             return Some(Duration::ZERO);
         }

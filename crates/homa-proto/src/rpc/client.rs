@@ -6,7 +6,7 @@ use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
 use crate::incast;
-use crate::packet::{Limits, Packet, PeerId, RpcId};
+use crate::packet::{Limits, Packet, PeerId, RefusalReason, RpcId};
 use crate::send::unscheduled::unscheduled_limit;
 use crate::units::{Duration, Time};
 
@@ -113,12 +113,14 @@ impl Endpoint {
         &mut self,
         now: Time,
         handle: RpcHandle,
-        remembered: Option<Duration>,
-        no_server: bool,
+        (remembered, no_server): (Option<Duration>, bool),
+        reason: Option<RefusalReason>,
     ) {
         match self.config.policy().loss.unknown {
             UnknownReaction::AtMostOnce => {
-                self.on_unknown_at_most_once(now, handle, remembered, no_server)
+                if !reason.is_some_and(|reason| self.fail_refused(handle, reason)) {
+                    self.on_unknown_at_most_once(now, handle, remembered, no_server);
+                }
             }
             // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}

@@ -1,7 +1,7 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::state::{EndedRpc, Rpc, RpcState, outgoing_message};
+use super::state::{Rpc, RpcState, outgoing_message};
 use crate::address_validation::Execution;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -81,22 +81,6 @@ impl Endpoint {
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         self.remember_executed(now, peer, id);
-    }
-
-    /// The application gave a request up: its client is told, so that it need not wait for its
-    /// timer. The request counts as executed, because the application saw it. Not if the profile's
-    /// clients would send it again; if the packet is lost, the client's RESEND asks for it.
-    pub(crate) fn tell_given_up(&mut self, ended: &EndedRpc) {
-        if !self.config.policy().completion.tells_given_up {
-            return;
-        }
-        self.remember_executed(self.now, ended.peer, ended.id);
-        if !self.may_answer() {
-            return;
-        }
-        self.counters.unknowns_sent += 1;
-        let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
-        self.queue_control_to(ended.peer, ended.ports, ended.id.server(), body);
     }
 
     pub(crate) fn submit_response(
