@@ -143,7 +143,7 @@ impl PeerLoss {
         core::mem::take(&mut self.resend_until) != Time::ZERO
     }
 
-    pub(super) const fn last_heard(&self) -> Time {
+    pub(crate) const fn last_heard(&self) -> Time {
         self.last_heard
     }
 
