@@ -2,7 +2,7 @@
 //! itself.
 
 use crate::address_validation::state::AddressValidation;
-use crate::completion::acks::{AckTimer, ExecutionMemory};
+use crate::completion::acks::{AckTimer, ExecutionMemory, RecentAcks};
 use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, EndpointInput};
@@ -46,6 +46,7 @@ pub struct Endpoint {
     pub(crate) links: LinkTable,
     pub(crate) timers: RpcTimers,
     pub(crate) acks: AckTimer,
+    pub(crate) recent_acks: RecentAcks,
     pub(crate) memory: ExecutionMemory,
     pub(crate) validation: AddressValidation,
 }
@@ -70,6 +71,7 @@ impl Endpoint {
             links: LinkTable::new(&config),
             timers: RpcTimers::new(),
             acks: AckTimer::NEW,
+            recent_acks: RecentAcks::default(),
             memory: ExecutionMemory::default(),
             validation: AddressValidation::new(random.next(), hash),
             levels,

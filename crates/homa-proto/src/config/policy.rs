@@ -141,6 +141,9 @@ pub(crate) struct CompletionPolicy {
     pub tells_given_up: bool,
     /// RPC_UNKNOWN says how far back the server remembers what it executed.
     pub tells_memory: bool,
+    /// For a moment after an ACK, a RESEND of its RPC is not answered by RPC_UNKNOWN, which the
+    /// kernel module logs as an error.
+    pub quiet_after_ack: bool,
 }
 
 /// Which packets and extensions may appear beyond those of Homa §3.
@@ -198,6 +201,7 @@ static PAPER: Policy = Policy {
         asks_while_sending: false,
         tells_given_up: false,
         tells_memory: false,
+        quiet_after_ack: false,
     },
     wire: WirePolicy {
         cutoffs: false,
@@ -249,6 +253,7 @@ static KERNEL: Policy = Policy {
         asks_while_sending: false,
         tells_given_up: false,
         tells_memory: false,
+        quiet_after_ack: true,
     },
     wire: WirePolicy {
         cutoffs: true,
@@ -294,6 +299,7 @@ static USERS: Policy = Policy {
         asks_while_sending: true,
         tells_given_up: true,
         tells_memory: true,
+        quiet_after_ack: false,
     },
     wire: WirePolicy {
         cutoffs: true,

@@ -22,6 +22,7 @@ impl Endpoint {
     ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
         if !one_way && !self.rpcs.is_listening(packet.local_port) {
+            self.answer_no_server(now, packet, data);
             return Err(DropReason::NoServer);
         }
         if data.message_length > self.config.max_message {
