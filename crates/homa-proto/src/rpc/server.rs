@@ -79,6 +79,7 @@ impl Endpoint {
     pub(crate) fn begin_service(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = RpcState::ServerInService;
+        rpc.loss.restart(now);
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         self.remember_executed(now, peer, id);

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod common;
+mod completion;
 mod credit;
 mod extremes;
 mod links;
@@ -9,6 +10,7 @@ mod neighbours;
 mod properties;
 mod replay;
 mod several_ports;
+mod silence;
 mod simulator;
 mod state_table;
 mod transcripts;
