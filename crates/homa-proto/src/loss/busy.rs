@@ -116,6 +116,7 @@ impl Endpoint {
         self.counters.busys_received += 1;
         if let Some(rpc) = self.rpcs.get_mut(handle) {
             rpc.loss.heard(now);
+            rpc.loss.set_server_absent(false);
         }
     }
 }

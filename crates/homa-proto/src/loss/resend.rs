@@ -3,7 +3,10 @@
 //!
 //! The decision is [`due`](super::due); this file gathers its arguments and acts.
 
-use super::due::{Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, resend_due, resend_timeout};
+use super::due::{
+    ABSENT_RETRY, Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, outstanding_for, resend_due,
+    resend_timeout,
+};
 use super::without_drift;
 use crate::config::Liveness;
 use crate::endpoint::Endpoint;
@@ -28,7 +31,8 @@ impl Endpoint {
             false => Duration::ZERO,
         };
         let is_request = rpc.state == RpcState::ServerIncoming;
-        Owed { is_request, usual: usual.unwrap_or_default(), transfer }
+        let server_absent = rpc.loss.is_server_absent();
+        Owed { is_request, usual: usual.unwrap_or_default(), transfer, server_absent }
     }
 
     fn path(&self, now: Time, peer: PeerId) -> Path {
@@ -117,10 +121,11 @@ impl Endpoint {
             return;
         }
         rpc.loss.asked(now);
-        let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
         let suspend = rpc.loss.resends() >= SUSPEND_AFTER && policy.suspends;
-        if let Some(peer) = self.peer_mut(peer) {
-            peer.loss.resent(until);
+        let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut);
+        if let Some(peer) = peer {
+            let unanswered = peer.cold.timing.count_round(now, peer.loss.last_heard());
+            peer.loss.resent(now + outstanding_for(unanswered, &self.config.loss, policy));
         }
         if suspend {
             self.suspend(handle);
@@ -136,6 +141,20 @@ impl Endpoint {
         if let (true, Some(at), Some(rpc)) = (ticks, last_resend, self.rpcs.get_mut(handle)) {
             rpc.loss.resent_at(at);
         }
+    }
+
+    /// The host of an idempotent call's peer said that no server is there: the call asks now and
+    /// then whether one is back, and other calls to the peer wait for the same answer.
+    pub(crate) fn await_server(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        rpc.loss.set_server_absent(true);
+        let peer = rpc.peer;
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.loss.heard(now);
+            // Not from now on, because any number of reports may arrive.
+            peer.loss.resent(peer.cold.timing.last_round() + ABSENT_RETRY);
+        }
+        self.arm(now, now + ABSENT_RETRY, handle);
     }
 
     /// Everything that was granted is here, so silence about this message means nothing.
