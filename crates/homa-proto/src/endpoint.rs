@@ -16,6 +16,7 @@ use crate::peer::Peer;
 use crate::priority::Levels;
 use crate::receive::Overflows;
 use crate::rpc::Rpc;
+use crate::rpc::room::ReturnTimes;
 use crate::rpc::table::RpcTable;
 use crate::send::control::{Control, ControlQueue};
 use crate::send::queues::SendQueue;
@@ -47,6 +48,7 @@ pub struct Endpoint {
     pub(crate) timers: RpcTimers,
     pub(crate) acks: AckTimer,
     pub(crate) recent_acks: RecentAcks,
+    pub(crate) return_times: ReturnTimes,
     pub(crate) memory: ExecutionMemory,
     pub(crate) validation: AddressValidation,
 }
@@ -72,6 +74,7 @@ impl Endpoint {
             timers: RpcTimers::new(),
             acks: AckTimer::NEW,
             recent_acks: RecentAcks::default(),
+            return_times: ReturnTimes::default(),
             memory: ExecutionMemory::default(),
             validation: AddressValidation::new(random.next(), hash),
             levels,
@@ -180,9 +183,9 @@ impl Endpoint {
                     self.end_server_rpc(handle);
                 }
             }
-            Body::Busy { .. } => {
+            Body::Busy { come_back } => {
                 let handle = known()?;
-                self.on_busy(now, handle);
+                self.on_busy(now, handle, come_back);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
                 // An attacker can name no RPC, or one that it began itself: only an RPC of a

@@ -165,6 +165,9 @@ pub(crate) struct WirePolicy {
     pub again_as_asked: bool,
     /// Requests limit the unscheduled bytes of their responses (Homa §3.6).
     pub response_limits: bool,
+    /// A request for which there is no room is answered by BUSY with a time to come back; otherwise
+    /// it is dropped.
+    pub come_back: bool,
     /// Addresses are validated by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
     pub challenges: bool,
 }
@@ -210,6 +213,7 @@ static PAPER: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        come_back: false,
         challenges: false,
     },
 };
@@ -263,6 +267,7 @@ static KERNEL: Policy = Policy {
         again_as_asked: true,
         // Older kernels leave anything in these bytes.
         response_limits: false,
+        come_back: false,
         challenges: false,
     },
 };
@@ -308,6 +313,7 @@ static USERS: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        come_back: true,
         challenges: true,
     },
 };

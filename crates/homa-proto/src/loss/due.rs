@@ -34,6 +34,8 @@ pub(super) struct Silence {
     pub since: Time,
     /// RESENDs since the last progress.
     pub resends: u16,
+    /// The peer has no room and asked not to be asked before this time.
+    pub rest_until: Time,
 }
 
 /// What the RPC waits for.
@@ -80,12 +82,7 @@ pub(super) enum Block {
 }
 
 /// How long an RPC may be silent before a RESEND is due.
-pub(super) fn resend_timeout(
-    resends: u16,
-    owed: &Owed,
-    config: &LossConfig,
-    policy: &LossPolicy,
-) -> Duration {
+fn resend_timeout(resends: u16, owed: &Owed, config: &LossConfig, policy: &LossPolicy) -> Duration {
     let mut timeout = config.resend_after;
     if owed.server_absent {
         return timeout.max(ABSENT_RETRY);
@@ -117,6 +114,19 @@ pub(super) fn outstanding_for(
     Duration(doubled).min(MAX_SILENT.max(first))
 }
 
+/// When a RESEND is due at the earliest.
+pub(super) fn due_at(
+    silence: &Silence,
+    owed: &Owed,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Time {
+    match silence.rest_until > silence.since {
+        true => silence.rest_until,
+        false => silence.since + resend_timeout(silence.resends, owed, config, policy),
+    }
+}
+
 /// Decides whether a RESEND is due.
 pub(super) fn resend_due(
     silence: &Silence,
@@ -126,7 +136,7 @@ pub(super) fn resend_due(
     policy: &LossPolicy,
 ) -> ResendDue {
     let now = silence.now;
-    let due = silence.since + resend_timeout(silence.resends, owed, config, policy);
+    let due = due_at(silence, owed, config, policy);
     if now < due {
         return ResendDue::At(due);
     }
@@ -173,7 +183,8 @@ mod tests {
         path: Path,
     ) -> ResendDue {
         let now = Time::ZERO + Duration::secs(10);
-        let silence = Silence { now, since: Time(now.0 - silent.0), resends };
+        let since = Time(now.0 - silent.0);
+        let silence = Silence { now, since, resends, rest_until: Time::ZERO };
         resend_due(&silence, &owed, &path, &config.loss, &config.profile.policy().loss)
     }
 

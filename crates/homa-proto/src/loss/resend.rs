@@ -4,8 +4,8 @@
 //! The decision is [`due`](super::due); this file gathers its arguments and acts.
 
 use super::due::{
-    ABSENT_RETRY, Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, outstanding_for, resend_due,
-    resend_timeout,
+    ABSENT_RETRY, Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, due_at, outstanding_for,
+    resend_due,
 };
 use super::without_drift;
 use crate::config::Liveness;
@@ -17,6 +17,13 @@ use crate::units::{Duration, Time};
 
 /// After this many RESENDs without DATA a message makes room for others.
 pub(crate) const SUSPEND_AFTER: u16 = 2;
+
+impl Silence {
+    fn of(now: Time, rpc: &Rpc) -> Self {
+        let (since, resends) = (rpc.loss.silent_since(), rpc.loss.resends());
+        Self { now, since, resends, rest_until: rpc.loss.rests_until() }
+    }
+}
 
 impl Endpoint {
     /// What the RPC waits for, and how long such a wait usually takes.
@@ -45,9 +52,8 @@ impl Endpoint {
 
     /// When silence of an RPC calls for a RESEND.
     pub(super) fn resend_at(&self, rpc: &Rpc) -> Time {
-        let loss = (&self.config.loss, &self.config.policy().loss);
-        let timeout = resend_timeout(rpc.loss.resends(), &self.owed(rpc), loss.0, loss.1);
-        rpc.loss.silent_since() + timeout
+        let (config, policy) = (&self.config.loss, &self.config.policy().loss);
+        due_at(&Silence::of(self.now, rpc), &self.owed(rpc), config, policy)
     }
 
     /// How long `bytes` to this host take on the link to a peer.
@@ -64,7 +70,7 @@ impl Endpoint {
         let stalls_at = self.suspend_if_stalled(now, handle);
         let rpc = self.rpcs.get(handle)?;
         let policy = &self.config.policy().loss;
-        let silence = Silence { now, since: rpc.loss.silent_since(), resends: rpc.loss.resends() };
+        let silence = Silence::of(now, rpc);
         let (owed, path) = (self.owed(rpc), self.path(now, rpc.peer));
         match resend_due(&silence, &owed, &path, &self.config.loss, policy) {
             ResendDue::At(at) => return Some(at.min(stalls_at)),
@@ -76,7 +82,7 @@ impl Endpoint {
             ResendDue::Blocked(_, until) => return Some(until),
             ResendDue::Now => {}
         }
-        let due = silence.since + resend_timeout(silence.resends, &owed, &self.config.loss, policy);
+        let due = due_at(&silence, &owed, &self.config.loss, policy);
         self.request_missing(now, handle);
         let rpc = self.rpcs.get_mut(handle)?;
         if policy.without_drift && rpc.loss.last_resend() == now {

@@ -28,6 +28,8 @@ pub(crate) struct RpcLoss {
     last_heard: Time,
     /// When the last RESEND or NEED_ACK was sent.
     last_resend: Time,
+    /// Until then the server asked not to be asked; in the past: it did not.
+    rest_until: Time,
 }
 
 impl RpcLoss {
@@ -39,6 +41,7 @@ impl RpcLoss {
             server_absent: false,
             last_heard: now,
             last_resend: now,
+            rest_until: Time::ZERO,
         }
     }
 
@@ -54,6 +57,12 @@ impl RpcLoss {
         self.last_heard = now;
         self.resend_count = 0;
         self.server_absent = false;
+        self.rest_until = Time::ZERO;
+    }
+
+    /// The server asked not to be asked before then.
+    pub(crate) fn rest_until(&mut self, until: Time) {
+        self.rest_until = until;
     }
 
     /// Whether the server's host said last that no server is there.
@@ -94,6 +103,11 @@ impl RpcLoss {
 
     pub(crate) const fn last_resend(&self) -> Time {
         self.last_resend
+    }
+
+    /// Until when the server asked not to be asked; in the past: it did not.
+    pub(super) const fn rests_until(&self) -> Time {
+        self.rest_until
     }
 
     /// Since when nothing was heard and nothing was asked.

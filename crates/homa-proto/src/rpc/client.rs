@@ -147,6 +147,7 @@ impl Endpoint {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
         rpc.loss.set_server_absent(false);
+        rpc.loss.rest_until(Time::ZERO);
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
         let begun = rpc.state != RpcState::ClientOutgoing;
         if covered && begun && rpc.loss.resends() < MAX_RESENDS_OF_LATE_COPY {

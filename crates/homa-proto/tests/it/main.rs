@@ -9,6 +9,7 @@ mod links;
 mod neighbours;
 mod properties;
 mod replay;
+mod room;
 mod several_ports;
 mod silence;
 mod simulator;
