@@ -161,7 +161,7 @@ impl Default for Config {
 impl Config {
     /// For peers that run the Linux kernel module (branch main), over
     /// [`Engine::raw_ip`](crate::Engine::raw_ip): its rules, timers, and eight levels. As the
-    /// module does, it gives up on a server after 100 ms of silence. One rule differs: a module's
+    /// module does, it gives up on a server after 110 ms of silence. One rule differs: a module's
     /// server asks for an acknowledgement forever, but ours asks less and less often, and stops
     /// after 2 s.
     pub fn linux() -> Self {

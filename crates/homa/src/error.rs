@@ -259,7 +259,7 @@ impl From<RpcError> for CallError {
             RpcError::DeadlineExceeded => Self::DeadlineExceeded,
             RpcError::Indeterminate => Self::Indeterminate,
             RpcError::RequestTooLong { max } => Self::RequestTooLong { max },
-            RpcError::ResponseTooLong { length } => Self::ResponseTooLong { length },
+            RpcError::ResponseTooLong { length, .. } => Self::ResponseTooLong { length },
             RpcError::HostUnreachable => Self::HostUnreachable,
             RpcError::ProtocolUnreachable => Self::ProtocolUnreachable,
             RpcError::PortUnreachable => Self::PortUnreachable,

@@ -110,6 +110,9 @@ impl Endpoint {
     pub(crate) fn on_acked(&mut self, peer: PeerId, id: RpcId) {
         let Some(handle) = self.find_server(peer, id) else { return };
         self.counters.acks_received += 1;
+        if self.config.policy().completion.quiet_after_ack {
+            self.recent_acks.add(self.now, peer, id);
+        }
         let answered = self.rpcs.get(handle).is_some_and(|rpc| rpc.out.exists());
         // An ACK of an RPC without a response cancels it.
         if !answered {

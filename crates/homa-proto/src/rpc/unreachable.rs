@@ -6,8 +6,9 @@
 //! that left in the same turn as a whole request that came back met the same host. Other calls are
 //! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
 //! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
-//! calls continue, because the server may be about to restart. The other profiles fail every call
-//! of the peer, as the kernel module does.
+//! calls continue, because the server may be about to restart. So do calls during which the peer
+//! was heard, if only its host or network is reported, because a path may fail for a moment. The
+//! other profiles fail every call of the peer, as the kernel module does.
 //!
 //! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
 //! the call's RESEND says so (UDP only; `client`).
@@ -81,8 +82,14 @@ impl Endpoint {
             let Some(rpc) = self.rpcs.get(handle) else { continue };
             if !rpc.state.is_client() {
                 self.end_server_rpc(handle);
-            } else if let Some(error) = self.verdict((handle, rpc), what, refused) {
-                self.fail(handle, error);
+                continue;
+            }
+            let idempotent = rpc.is_idempotent();
+            match self.verdict((handle, rpc), what, refused) {
+                Some(error) => self.fail(handle, error),
+                // The host itself answers, so it will say when a server is back.
+                None if idempotent && what != Unreachable::Host => self.await_server(now, handle),
+                None => {}
             }
         }
     }
@@ -99,7 +106,11 @@ impl Endpoint {
         if !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
-        if rpc.is_idempotent() {
+        // A router that has no way for a moment does not end what the peer works on: the deadline
+        // decides (RFC 1122 §4.2.3.9).
+        let last_heard = self.peer(rpc.peer).map_or(Time::ZERO, |peer| peer.loss.last_heard());
+        let answers = rpc.is_seen_by_peer() || last_heard > rpc.started();
+        if rpc.is_idempotent() || what == Unreachable::Host && answers {
             return None;
         }
         let validated =

@@ -85,7 +85,7 @@ pub fn encoded_len(body: &Body) -> usize {
         Body::Cutoffs { .. } => CUTOFFS_LEN,
         Body::Ack(_) | Body::Proof(_) => ACK_LEN,
         Body::RpcUnknown { .. }
-        | Body::Busy
+        | Body::Busy { .. }
         | Body::Freeze
         | Body::NeedAck
         | Body::Challenge { .. } => HEADER_LEN,
@@ -105,7 +105,7 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
         Body::RpcUnknown { .. } => {
             header::write(room::<HEADER_LEN>(out)?, packet, kind::RPC_UNKNOWN)
         }
-        Body::Busy => header::write(room::<HEADER_LEN>(out)?, packet, kind::BUSY),
+        Body::Busy { .. } => header::write(room::<HEADER_LEN>(out)?, packet, kind::BUSY),
         Body::Cutoffs { cutoffs, version, .. } => {
             cutoffs::encode(packet, cutoffs, *version, room(out)?);
         }
@@ -159,10 +159,10 @@ fn read<'a>(
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),
         kind::RPC_UNKNOWN => {
-            let &Extensions { remembered, no_server, .. } = extensions;
-            Ok(control(Body::RpcUnknown { remembered, no_server }))
+            let &Extensions { remembered, no_server, reason, .. } = extensions;
+            Ok(control(Body::RpcUnknown { remembered, no_server, reason }))
         }
-        kind::BUSY => Ok(control(Body::Busy)),
+        kind::BUSY => Ok(control(Body::Busy { come_back: extensions.come_back })),
         kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
         kind::FREEZE => Ok(control(Body::Freeze)),
         kind::NEED_ACK => Ok(control(match extensions.challenge {

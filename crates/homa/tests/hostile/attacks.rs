@@ -122,7 +122,7 @@ pub const OTHERS: [Attack; 3] = [
         packets: None,
         send: |hosts, n| {
             let cutoffs = Body::Cutoffs { cutoffs: [1; 8], version: n as u16, limits: None };
-            let unknown = Body::RpcUnknown { remembered: None, no_server: true };
+            let unknown = Body::RpcUnknown { remembered: None, no_server: true, reason: None };
             for body in [cutoffs, unknown, Body::Ack(Acks::default())] {
                 by_turns(hosts, n, &control(RpcId(invented(n)), body));
             }
