@@ -124,7 +124,9 @@ unsafe fn open(sockfd: c_int, flags: c_int, id: *const u64) -> Result<(Arc<Handl
 /// If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
 /// deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
 /// EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
-/// gone, and may or may not have executed the call), or the error given to homa_abort.
+/// gone, and may or may not have executed the call), EIO (the engine's descriptors were closed by
+/// mistake), the error with which the system refuses to send to that address (EACCES, EINVAL and
+/// others; the call was not executed), or the error given to homa_abort.
 ///
 /// If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
 /// with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.

@@ -150,6 +150,16 @@ pub enum RpcError {
     ProtocolUnreachable,
     /// Nothing listens at the port: the server's host (ICMP) or another engine there reported it.
     PortUnreachable,
+    /// Our own system refused to send the request; the call was not executed.
+    NotSent {
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The endpoint was ended with [`crate::Endpoint::fail_all`].
+    EndpointFailed {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 /// The packet of ours that an ICMP report quotes.
@@ -161,7 +171,7 @@ pub struct Quoted {
     pub data: bool,
 }
 
-/// What cannot be reached, according to an ICMP report.
+/// What cannot be reached, according to an ICMP report or to our own system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// The host of the peer.
@@ -170,6 +180,11 @@ pub enum Unreachable {
     Protocol,
     /// This port of the peer and no other.
     Port(u16),
+    /// Our own system refuses to send to the peer, and will refuse it again.
+    Refused {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 impl Unreachable {
@@ -179,6 +194,7 @@ impl Unreachable {
             Self::Host => RpcError::HostUnreachable,
             Self::Protocol => RpcError::ProtocolUnreachable,
             Self::Port(_) => RpcError::PortUnreachable,
+            Self::Refused { errno } => RpcError::NotSent { errno },
         }
     }
 }
@@ -439,4 +455,6 @@ explain!(RpcError {
     Self::HostUnreachable => "the server's host cannot be reached";
     Self::ProtocolUnreachable => "the server's host does not speak Homa";
     Self::PortUnreachable => "nothing listens at the server's address";
+    Self::NotSent { errno } => "the system refused to send the request (error {})", errno;
+    Self::EndpointFailed { errno } => "the system refuses to send and receive (error {})", errno;
 });

@@ -37,7 +37,7 @@
 //! ```
 //!
 //! # Concepts
-//! * **Message**: a sequence of bytes, at least one and by default at most 16 MiB. It is sent as a
+//! * **Message**: a sequence of bytes, by default at most 16 MiB; it may be empty. It is sent as a
 //!   [`Payload`] and received as a [`Message`], in both cases without a copy if possible.
 //! * **RPC**: a request message from a client and the response message of a server. RPCs are
 //!   independent: one that is lost or long does not delay the next.

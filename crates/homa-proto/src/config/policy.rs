@@ -168,6 +168,8 @@ pub(crate) struct WirePolicy {
     /// A request for which there is no room is answered by BUSY with a time to come back; otherwise
     /// it is dropped.
     pub come_back: bool,
+    /// DATA can say that its message has no bytes.
+    pub empty_messages: bool,
     /// Addresses are validated by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
     pub challenges: bool,
 }
@@ -214,6 +216,7 @@ static PAPER: Policy = Policy {
         again_as_asked: false,
         response_limits: true,
         come_back: false,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -268,6 +271,7 @@ static KERNEL: Policy = Policy {
         // Older kernels leave anything in these bytes.
         response_limits: false,
         come_back: false,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -314,6 +318,7 @@ static USERS: Policy = Policy {
         again_as_asked: false,
         response_limits: true,
         come_back: true,
+        empty_messages: true,
         challenges: true,
     },
 };

@@ -115,6 +115,56 @@ fn a_call_that_the_server_may_have_is_indeterminate() {
     }
 }
 
+/// RFC 1122 §4.2.3.9: such a report may be wrong a moment later.
+#[test]
+fn a_call_that_was_heard_outlives_a_report_about_the_host() {
+    for what in [Unreachable::Host, Unreachable::Refused { errno: 13 }] {
+        // The server sent a GRANT, BUSY, or a part of the response.
+        for (length, reply, silent_after) in [
+            (60_000, None, 200),
+            (100, Some((100, Duration::millis(20))), 10_000),
+            (100, Some((60_000, Duration::ZERO)), 20),
+        ] {
+            let (mut pair, id) = pair(users);
+            watch(&mut pair, &id, false);
+            pair.call(100, 2);
+            pair.run_for(Duration::millis(1));
+            pair.reply = reply;
+            pair.call(length, 1);
+            pair.run_for(Duration::micros(silent_after));
+            report(&mut pair, &id, what, DATA);
+            assert_eq!(failures(&pair), [], "{what:?}: {}", pair.transcript);
+        }
+    }
+}
+
+#[test]
+fn a_lasting_refusal_ends_calls_of_which_nothing_left() {
+    let (what, error) = (Unreachable::Refused { errno: 13 }, RpcError::NotSent { errno: 13 });
+    for config in [users, Config::linux] {
+        for (quoted, errors) in [(DATA, vec![error]), (CONTROL, vec![])] {
+            let (mut pair, id) = pair(config);
+            pair.call_idempotent(100, 1);
+            pair.run_for(Duration::micros(10));
+            report(&mut pair, &id, what, quoted);
+            assert_eq!(failures(&pair), errors, "{quoted:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_about_the_host_does_not_cancel_a_request_in_service() {
+    let (mut pair, _) = pair(users);
+    pair.lose = Box::new(|_, _, _| false);
+    pair.reply = None;
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(1));
+    let now = pair.now;
+    pair.ends[SERVER].unreachable(now, PeerId(0), Unreachable::Host, None);
+    pair.drain(SERVER);
+    assert!(matches!(pair.seen[SERVER][..], [Observed::Request(..)]), "{:?}", pair.seen[SERVER]);
+}
+
 #[test]
 fn a_request_that_never_left_whole_was_not_executed() {
     let (mut pair, id) = pair(users);

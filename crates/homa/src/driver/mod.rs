@@ -18,6 +18,7 @@ pub(crate) mod fork;
 mod link_sockets;
 pub mod memory;
 pub(crate) mod raw_ip;
+pub(crate) mod refusal;
 pub(crate) mod signals;
 pub(crate) mod udp;
 mod wait;
@@ -33,6 +34,7 @@ use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
 use crate::error::OpenError;
 use crate::metrics::DriverCounters;
+pub use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};
@@ -305,6 +307,12 @@ pub trait Driver: Send {
 
     /// The next report of a packet that was too big.
     fn too_big(&mut self) -> Option<TooBig> {
+        None
+    }
+
+    /// The next packet that the system refused to send for a reason other than these, or that it
+    /// refused to receive.
+    fn refusal(&mut self) -> Option<Refusal> {
         None
     }
 

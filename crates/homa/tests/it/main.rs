@@ -15,6 +15,7 @@ mod hosts;
 mod net;
 
 mod calls;
+mod closed_descriptor;
 mod deadlines;
 mod destructors;
 mod drain;
@@ -25,6 +26,7 @@ mod healthy;
 mod hostile_raw;
 mod jumbo;
 mod leaders;
+mod link_flap;
 mod metrics;
 #[cfg(feature = "metrics-http")]
 mod metrics_http;
@@ -33,6 +35,7 @@ mod orphans;
 mod paced;
 mod path_mtu;
 mod readable;
+mod refused;
 mod restart;
 mod room;
 mod sharded;

@@ -6,7 +6,7 @@ use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
 use super::{set_extension_length, write_header};
 use crate::packet::{Body, Limits, Packet, Proof, RefusalReason};
 use crate::units::Duration;
-use crate::wire::{self, EncodeError};
+use crate::wire::{self, DATA_LEN, EncodeError};
 
 /// Appends packets to a datagram in a buffer.
 ///
@@ -137,6 +137,14 @@ impl<'a> Writer<'a> {
             _ => {}
         }
         Ok(&mut self.out[payload_at..payload_at + payload])
+    }
+
+    /// Marks the DATA packet that was appended last, which has one byte: its message has no bytes.
+    pub fn mark_empty(&mut self) {
+        let packet = self.draft.end.checked_sub(DATA_LEN + 1);
+        let packet = packet.and_then(|at| self.out.get_mut(at..self.draft.end));
+        let marked = packet.map(wire::mark_empty);
+        debug_assert!(matches!(marked, Some(Ok(()))), "the last packet is such a DATA packet");
     }
 
     /// Bytes in the datagram so far.

@@ -71,6 +71,9 @@ pub(super) struct Overdue {
 impl Core {
     /// Sends, receives, and runs timers.
     pub(super) fn exchange(&mut self, effort: PollEffort) {
+        if self.failed.is_some() {
+            return;
+        }
         self.transmit();
         match effort {
             _ if self.arrivals.are_left() => {}

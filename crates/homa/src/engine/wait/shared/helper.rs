@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use super::{Lead, STANDBY, Shared};
+use super::{Access, Lead, STANDBY, Shared};
 
 impl Shared {
     /// Restarts after a panic. The panic, of a bug or of a task's waker, was reported when it
@@ -29,9 +29,19 @@ impl Shared {
                 return;
             }
             let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
+            if access.core.failed().is_some() {
+                if access.lead == Lead::Helper {
+                    access.lead = Lead::Vacant;
+                }
+                drop(access);
+                // Until the engine is closed.
+                thread::park();
+                continue;
+            }
             if access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called) {
                 access.lead = Lead::Helper;
-                while access.lead == Lead::Helper && !access.closing {
+                let runs = |access: &Access<'_>| !access.closing && access.core.failed().is_none();
+                while access.lead == Lead::Helper && runs(&access) {
                     access.lead_once(Lead::Helper, None);
                 }
                 drop(access);

@@ -22,6 +22,7 @@
 //!
 //! Left out: fairness between callers beyond the order of arrival.
 
+mod ending;
 mod followers;
 mod helper;
 
@@ -372,6 +373,9 @@ impl Access<'_> {
                         self.spin_policy.learn(found == WaitOutcome::Awake);
                     }
                 }
+                Err(error) if error.raw_os_error() == Some(libc::EBADF) => {
+                    self.core.fail(libc::EBADF);
+                }
                 // Only exhausted memory can cause this, so continue slowly.
                 Err(_) => self.unlocked(|| thread::sleep(STANDBY)),
             }
@@ -391,6 +395,7 @@ impl Access<'_> {
             state.asleep_until = None;
             state.core.turn(arrived);
             state.waiters.dispatch(&mut state.core);
+            state.end_if_failed();
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Vacant) {
             self.finish_closing();
