@@ -17,6 +17,7 @@ pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod link_sockets;
 pub mod memory;
+mod poller;
 pub(crate) mod raw_ip;
 pub(crate) mod signals;
 pub(crate) mod udp;
@@ -33,6 +34,9 @@ use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
 use crate::error::OpenError;
 use crate::metrics::DriverCounters;
+pub(crate) use poller::Poller;
+#[cfg(feature = "tokio")]
+pub(crate) use poller::register;
 #[cfg(test)]
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};
