@@ -34,6 +34,7 @@ mod networks;
 mod orphans;
 mod paced;
 mod path_mtu;
+mod reactor;
 mod readable;
 mod refused;
 mod restart;
@@ -43,6 +44,8 @@ mod sharded_moves;
 mod sizes;
 mod socket;
 mod standstill;
+#[cfg(feature = "tokio")]
+mod tokio_drives;
 #[cfg(feature = "tower")]
 mod tower;
 #[cfg(feature = "xdp")]
