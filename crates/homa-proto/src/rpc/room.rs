@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_come_back_one_after_the_other_and_later_while_nothing_is_accepted() {
+    fn clients_come_back_in_turn_and_later_if_nothing_is_accepted() {
         let mut times = ReturnTimes::default();
         let start = Time::ZERO + Duration::secs(1);
         let waits: [Duration; 3] = core::array::from_fn(|_| times.next(start));
