@@ -1,6 +1,7 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
 //! of style and structure, which are a test as well; `release` checks what a release promises;
-//! `fuzz` runs a fuzz target; `header` and `install-capi` make and install what C programs need.
+//! `fuzz` runs a fuzz target; `public-items` guards what users can name; `header` and
+//! `install-capi` make and install what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.
@@ -9,6 +10,7 @@
 mod book;
 mod fuzz;
 mod install;
+mod public_items;
 mod python;
 mod release;
 mod test;
@@ -19,7 +21,7 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: cargo xtask test | tidy | words [PATH…] | release --check | book | readme | header |
-                    fuzz TARGET | install-capi --prefix DIR
+                    public-items [--write] | fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
@@ -27,6 +29,7 @@ const USAGE: &str =
   release       with --check: build the Python wheel twice and compare (minutes)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
+  public-items  compare the documented items of the libraries with docs/public-items.txt
   header        write crates/homa-capi/include/homa.h anew
   fuzz          run a fuzz target, wire_decode or endpoint_ops, with this compiler
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
         ["release", "--check"] => release::check(repository()),
         ["header"] => write_by_test(repository(), "homa-capi", "header", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-cli", "numbers", "HOMA_WRITE_README"),
+        ["public-items"] => public_items::run(repository(), false),
+        ["public-items", "--write"] => public_items::run(repository(), true),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
         ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
         ["install-capi", "--debug", "--prefix", to] => {

@@ -2,9 +2,10 @@
 //! TCP.
 //!
 //! Not under the usual harness, because an ordinary user's namespaces can only be entered before
-//! the process has threads. Run as root, this runs all claims once more as an ordinary user. Where
-//! the kernel refuses namespaces the claims cannot be tried, and this says why and counts them as
-//! ignored.
+//! the process has threads. An ordinary user runs every claim. Root lets an ordinary user run them
+//! first, and then runs those whose code depends on privileges, or all of them if an ordinary user
+//! may not make namespaces here. If the kernel refuses namespaces to this user, the claims are
+//! counted as ignored, and the reason is printed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -39,27 +40,43 @@ use below::homa_keeps_two_packets_below_it;
 use held::tcp_is_held_near_a_drain_rate;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
-type Claim = (&'static str, fn(&Isolation) -> Outcome);
+/// A claim about the rack.
+struct Claim {
+    name: &'static str,
+    holds: fn(&Isolation) -> Outcome,
+    /// Whether privileges change what the rack does for it.
+    privileged: bool,
+}
+
+/// A claim whose code is the same for root and for an ordinary user.
+const fn claim(name: &'static str, holds: fn(&Isolation) -> Outcome) -> Claim {
+    Claim { name, holds, privileged: false }
+}
+
+/// A claim that root and an ordinary user reach by different system calls.
+const fn privileged(name: &'static str, holds: fn(&Isolation) -> Outcome) -> Claim {
+    Claim { name, holds, privileged: true }
+}
 
 const CLAIMS: &[Claim] = &[
-    ("every_host_has_a_network_of_its_own", every_host_has_a_network_of_its_own),
-    ("tcp_has_the_timer_that_the_rack_says", tcp_has_the_timer_that_the_rack_says),
-    ("no_frame_is_lost_or_early_on_idle_links", no_frame_is_lost_or_early_on_idle_links),
-    (
+    privileged("every_host_has_a_network_of_its_own", every_host_has_a_network_of_its_own),
+    privileged("tcp_has_the_timer_that_the_rack_says", tcp_has_the_timer_that_the_rack_says),
+    claim("no_frame_is_lost_or_early_on_idle_links", no_frame_is_lost_or_early_on_idle_links),
+    claim(
         "faults_on_request_do_not_fail_the_check_beforehand",
         faults_on_request_do_not_fail_the_check_beforehand,
     ),
-    ("a_socket_sees_its_own_queue_fall_frame_by_frame", a_socket_sees_its_own_queue),
-    ("homa_keeps_two_full_packets_below_it_at_most", homa_keeps_two_packets_below_it),
-    ("every_rpc_completes_over_every_transport", every_rpc_completes_over_every_transport),
-    ("rpcs_survive_loss_and_duplication", rpcs_survive_loss_and_duplication),
-    ("incast_completes_what_it_starts", incast_completes_what_it_starts),
-    ("tcp_heeds_the_marks_of_the_switch_if_it_asked_for_them", tcp_heeds_marks),
-    ("a_phantom_queue_on_a_host_holds_tcp_near_its_rate", tcp_is_held_near_a_drain_rate),
-    ("an_incast_without_bound_ends", an_incast_without_bound_ends),
-    ("rpcs_survive_a_link_that_fails_in_a_small_fabric", rpcs_survive_a_link_that_fails),
-    ("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),
-    ("a_rack_leaves_no_descriptor_behind", a_rack_leaves_no_descriptor_behind),
+    claim("a_socket_sees_its_own_queue_fall_frame_by_frame", a_socket_sees_its_own_queue),
+    claim("homa_keeps_two_full_packets_below_it_at_most", homa_keeps_two_packets_below_it),
+    claim("every_rpc_completes_over_every_transport", every_rpc_completes_over_every_transport),
+    claim("rpcs_survive_loss_and_duplication", rpcs_survive_loss_and_duplication),
+    claim("incast_completes_what_it_starts", incast_completes_what_it_starts),
+    claim("tcp_heeds_the_marks_of_the_switch_if_it_asked_for_them", tcp_heeds_marks),
+    privileged("a_phantom_queue_on_a_host_holds_tcp_near_its_rate", tcp_is_held_near_a_drain_rate),
+    claim("an_incast_without_bound_ends", an_incast_without_bound_ends),
+    claim("rpcs_survive_a_link_that_fails_in_a_small_fabric", rpcs_survive_a_link_that_fails),
+    privileged("a_failing_host_ends_the_run_with_its_reason", a_failing_host_ends_the_run),
+    privileged("a_rack_leaves_no_descriptor_behind", a_rack_leaves_no_descriptor_behind),
 ];
 
 const NOBODY: u32 = 65_534;
@@ -71,6 +88,8 @@ fn main() -> ExitCode {
     if !geteuid().is_root() && set_dumpable(false).is_err() {
         println!("rack, as an ordinary user: not as a program with capabilities");
     }
+    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    let by_user = geteuid().is_root().then(|| as_an_ordinary_user(filter.as_deref()));
     let inside = match isolate() {
         Ok(inside) => inside,
         Err(error) => {
@@ -81,16 +100,20 @@ fn main() -> ExitCode {
         }
     };
     let who = if inside.by_user_namespace() { "an ordinary user" } else { "root" };
-    let filter = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    let all = matches!(by_user, None | Some(ByUser::NotTried));
     let (mut passed, mut failed) = (0, 0);
-    for (name, claim) in CLAIMS {
-        if filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
+    for Claim { name, holds, privileged } in CLAIMS {
+        let wanted = filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+        if !wanted || !(all || *privileged) {
             continue;
         }
-        match claim(&inside) {
+        let begun = Instant::now();
+        let outcome = holds(&inside);
+        let seconds = begun.elapsed().as_secs_f64();
+        match outcome {
             Ok(()) => {
                 passed += 1;
-                println!("rack, as {who}: {name} ... ok");
+                println!("rack, as {who}: {name} ... ok ({seconds:.1} s)");
             }
             Err(error) => {
                 failed += 1;
@@ -98,10 +121,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    let as_root = result(passed, failed, 0);
-    // It prints its result itself.
-    let other_fails = !inside.by_user_namespace() && !holds_for_an_ordinary_user(filter);
-    if other_fails { ExitCode::FAILURE } else { as_root }
+    let here = result(passed, failed, 0);
+    if by_user == Some(ByUser::Failed) { ExitCode::FAILURE } else { here }
 }
 
 /// The last line of a test program as the usual harness prints it, by which tests are counted, and
@@ -129,16 +150,33 @@ fn ours(error: &TestbedError) -> bool {
     }
 }
 
-/// Runs this program again without root's rights.
-fn holds_for_an_ordinary_user(filter: Option<String>) -> bool {
-    let Ok(program) = std::env::current_exe() else { return true };
+/// What an ordinary user's run of all claims came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ByUser {
+    Held,
+    Failed,
+    /// An ordinary user may not make namespaces here.
+    NotTried,
+}
+
+/// Runs this program again without root's rights. That run prints its result itself.
+fn as_an_ordinary_user(filter: Option<&str>) -> ByUser {
+    let Ok(program) = std::env::current_exe() else { return ByUser::NotTried };
+    // In a process that ends at once, because namespaces are entered for good.
+    let mut tries = Command::new("unshare");
+    let tries = tries.args(["-Urn", "true"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    if !tries.status().is_ok_and(|status| status.success()) {
+        println!("rack, as an ordinary user: cannot be tried, because `unshare -Urn` fails");
+        return ByUser::NotTried;
+    }
     let mut again = Command::new(program);
     again.args(filter).uid(NOBODY).gid(NOBODY).current_dir("/");
     match again.status() {
-        Ok(status) => status.success(),
+        Ok(status) if status.success() => ByUser::Held,
+        Ok(_) => ByUser::Failed,
         Err(error) => {
             println!("rack, as an ordinary user: cannot be tried, {error}");
-            true
+            ByUser::NotTried
         }
     }
 }

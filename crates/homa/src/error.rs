@@ -112,6 +112,13 @@ pub enum OpenError {
     /// The engine is draining or has drained.
     #[error("the engine is shutting down: open another engine for new servers")]
     ShuttingDown,
+    /// An event loop drives the engine already.
+    #[error("an event loop already drives this engine: one is enough for all of its tasks")]
+    Driven,
+    /// The calling thread is in no tokio runtime.
+    #[cfg(feature = "tokio")]
+    #[error("there is no tokio runtime here: call this from a task, or after `Runtime::enter`")]
+    NoRuntime,
     /// The engine was opened before the process was forked.
     #[error("the engine was created before fork(): open a new one in the child")]
     Forked,

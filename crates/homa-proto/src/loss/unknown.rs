@@ -1,11 +1,12 @@
 //! RESEND of an RPC that we do not know (Homa §3.7; Linux §2.5): ask for the request, or answer
-//! RPC_UNKNOWN and say how far back the memory of executed RPCs reaches.
+//! RPC_UNKNOWN and say how far back the memory of executed RPCs reaches. If no server listens at
+//! the port, the DATA of a request is answered alike.
 
 use crate::address_validation::Execution;
 use crate::completion::replay_window::RefusalRecord;
 use crate::config::UnknownRpcReply;
 use crate::endpoint::Endpoint;
-use crate::packet::{Body, Packet, ResendLength};
+use crate::packet::{Body, Data, Packet, ResendLength};
 use crate::units::{Duration, Time};
 
 impl Endpoint {
@@ -16,40 +17,59 @@ impl Endpoint {
             return;
         }
         let for_server = !packet.id.from_server();
-        let (id, body) = match self.config.loss.unknown {
+        match self.config.loss.unknown {
             UnknownRpcReply::ResendRequest if for_server => {
                 self.counters.resends_sent += 1;
                 let length = ResendLength::Bytes(self.config.rtt_bytes);
                 let priority = self.levels.top();
-                (packet.id.server(), Body::Resend { offset: 0, length, priority })
+                let body = Body::Resend { offset: 0, length, priority };
+                self.answer(packet, body);
             }
-            UnknownRpcReply::ResendRequest => return,
-            UnknownRpcReply::RpcUnknown => {
-                if let Some(RefusalRecord::Reason(reason)) = self.refusal(packet) {
-                    self.counters.unknowns_sent += 1;
-                    let ports = (packet.local_port, packet.remote_port);
-                    let id = packet.id.server();
-                    return self.queue_control_to(packet.peer, ports, id, reason.answer());
-                }
-                let closed = !self.rpcs.is_listening(packet.local_port);
-                self.forget_departed_clients();
-                // A client whose address changed must identify itself before it can be told that
-                // nothing was executed.
-                if closed && for_server && self.may_have_moved(packet) {
-                    let ports = (packet.local_port, packet.remote_port);
-                    return self.challenge(now, packet.peer, ports);
-                }
-                self.counters.unknowns_sent += 1;
-                let remembered = self.memory_reaches(now, packet, closed);
-                let no_server = remembered.is_some() && closed;
-                if no_server {
-                    self.refuse(now, packet);
-                }
-                let id = if for_server { packet.id.server() } else { packet.id.client() };
-                (id, Body::RpcUnknown { remembered, no_server, reason: None })
-            }
-        };
-        self.queue_control_to(packet.peer, (packet.local_port, packet.remote_port), id, body);
+            UnknownRpcReply::ResendRequest => {}
+            // The RESEND was on its way when the client's ACK arrived.
+            UnknownRpcReply::RpcUnknown if self.was_just_acked(now, packet) => {}
+            UnknownRpcReply::RpcUnknown => self.answer_unknown(now, packet),
+        }
+    }
+
+    /// DATA of a request arrived for a port without a server. A client that showed that it receives
+    /// at its address is told at once, instead of after its RESEND; by then another server may
+    /// listen, which cannot tell that the request was not executed. One answer for each request.
+    pub(crate) fn answer_no_server(&mut self, now: Time, packet: &Packet, data: &Data) {
+        let tells = self.config.policy().completion.tells_memory;
+        let first = data.span.offset == 0 && self.is_validated(packet.peer);
+        if tells && first && !self.may_have_moved(packet) && self.may_answer() {
+            self.answer_unknown(now, packet);
+        }
+    }
+
+    fn answer_unknown(&mut self, now: Time, packet: &Packet) {
+        if let Some(RefusalRecord::Reason(reason)) = self.refusal(packet) {
+            self.counters.unknowns_sent += 1;
+            return self.answer(packet, reason.answer());
+        }
+        let closed = !self.rpcs.is_listening(packet.local_port);
+        self.forget_departed_clients();
+        // A client whose address changed must identify itself before it can be told that nothing
+        // was executed.
+        if closed && !packet.id.from_server() && self.may_have_moved(packet) {
+            let ports = (packet.local_port, packet.remote_port);
+            return self.challenge(now, packet.peer, ports);
+        }
+        self.counters.unknowns_sent += 1;
+        let remembered = self.memory_reaches(now, packet, closed);
+        let no_server = remembered.is_some() && closed;
+        if no_server {
+            self.refuse(now, packet);
+        }
+        self.answer(packet, Body::RpcUnknown { remembered, no_server, reason: None });
+    }
+
+    /// Queues an answer to a packet, about its RPC.
+    fn answer(&mut self, packet: &Packet, body: Body) {
+        let ports = (packet.local_port, packet.remote_port);
+        let id = if packet.id.from_server() { packet.id.client() } else { packet.id.server() };
+        self.queue_control_to(packet.peer, ports, id, body);
     }
 
     /// Why the request of a packet was refused before.

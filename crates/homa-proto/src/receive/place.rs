@@ -88,6 +88,7 @@ impl Endpoint {
             if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
             }
+            self.send_away(now, packet, data);
             return Err(DropReason::NoMemory);
         }
         let handle = match found {

@@ -146,6 +146,8 @@ impl Endpoint {
         if now >= rpc.deadline() {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
+        rpc.loss.set_server_absent(false);
+        rpc.loss.rest_until(Time::ZERO);
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
         let begun = rpc.state != RpcState::ClientOutgoing;
         if covered && begun && rpc.loss.resends() < MAX_RESENDS_OF_LATE_COPY {
@@ -158,6 +160,9 @@ impl Endpoint {
         if rpc.is_idempotent() && (no_server || !rpc.loss.awaits_answer() && !never_executed) {
             // No server listens, or it gave the request up. To send it again at once would be a
             // loop as fast as the network, so the timer does it.
+            if no_server {
+                self.await_server(now, handle);
+            }
             return;
         }
         if !rpc.is_idempotent() && (no_server || !never_executed) {

@@ -7,13 +7,12 @@
 //! that left in the same turn as a whole request that came back met the same host. Other calls are
 //! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
 //! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
-//! calls continue, because the server may be about to restart. The other profiles fail every call
-//! of the peer, as the kernel module does.
+//! calls continue, because the server may be about to restart. The other profiles fail every call of
+//! the peer, as the kernel module does.
 //!
 //! A report about the host or the network may be wrong a moment later, for example when a link comes
-//! back (RFC 1122 §4.2.3.9). If the server sent a packet about a call, such a report does not end
-//! that call, and never ends a request of a client: RESENDs show whether the peer is back, until the
-//! deadline. A refusal of our own system ends only calls of which nothing was sent.
+//! back (RFC 1122 §4.2.3.9). It does not end a call during which the peer was heard, and never ends
+//! a request of a client: RESENDs show whether the peer is back, until the deadline. A refusal of our own system ends only calls of which nothing was sent.
 //!
 //! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
 //! the call's RESEND says so (UDP only; `client`).
@@ -98,12 +97,18 @@ impl Endpoint {
             of_peer.filter(|(_, rpc)| concerns(rpc)).map(|(handle, _)| handle).collect();
         for handle in hit {
             let Some(rpc) = self.rpcs.get(handle) else { continue };
-            if rpc.state.is_client() {
-                if let Some(error) = self.verdict((handle, rpc), what, refused) {
-                    self.fail(handle, error);
+            if !rpc.state.is_client() {
+                if !may_pass {
+                    self.end_server_rpc(handle);
                 }
-            } else if !may_pass {
-                self.end_server_rpc(handle);
+                continue;
+            }
+            let idempotent = rpc.is_idempotent();
+            match self.verdict((handle, rpc), what, refused) {
+                Some(error) => self.fail(handle, error),
+                // The host itself answers, so it will say when a server is back.
+                None if idempotent && !may_pass => self.await_server(now, handle),
+                None => {}
             }
         }
     }
@@ -136,7 +141,11 @@ impl Endpoint {
         if rpc.is_idempotent() && !refusal {
             return None;
         }
-        if rpc.is_heard() && (refusal || what == Unreachable::Host) {
+        // A router that has no way for a moment does not end a call during which the peer was
+        // heard: the deadline decides (RFC 1122 §4.2.3.9).
+        let last_heard = self.peer(rpc.peer).map_or(Time::ZERO, |peer| peer.loss.last_heard());
+        let answers = rpc.is_heard() || last_heard > rpc.started();
+        if refusal && rpc.is_heard() || what == Unreachable::Host && answers {
             return None;
         }
         let validated =

@@ -17,6 +17,7 @@ pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod link_sockets;
 pub mod memory;
+mod poller;
 pub(crate) mod raw_ip;
 pub(crate) mod refusal;
 pub(crate) mod signals;
@@ -34,6 +35,9 @@ use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
 use crate::error::OpenError;
 use crate::metrics::DriverCounters;
+pub(crate) use poller::Poller;
+#[cfg(feature = "tokio")]
+pub(crate) use poller::register;
 pub use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use wait::wait;

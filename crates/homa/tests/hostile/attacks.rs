@@ -76,7 +76,7 @@ pub const PRESSURE: [Attack; 8] = [
         },
     },
     Attack {
-        name: "H. GRANTs about nothing, 10,000 a second",
+        name: "H. GRANTs that refer to no RPC, 10,000 a second",
         pause: TEN_THOUSAND_A_SECOND,
         packets: None,
         send: |hosts, n| {
@@ -111,13 +111,13 @@ pub const OTHERS: [Attack; 3] = [
         },
     },
     Attack {
-        name: "H. unproven epochs from one host",
+        name: "H. new epochs of clients that are not validated, from one host",
         pause: Duration::from_millis(2),
         packets: None,
         send: |hosts, n| hosts[9].send(&first(invented(n), 20, 20)),
     },
     Attack {
-        name: "J. CUTOFFS, RPC_UNKNOWN and ACK about nothing",
+        name: "J. CUTOFFS, RPC_UNKNOWN and ACK that refer to no RPC",
         pause: Duration::from_millis(2),
         packets: None,
         send: |hosts, n| {

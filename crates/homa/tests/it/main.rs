@@ -36,6 +36,7 @@ mod orphans;
 mod overload;
 mod paced;
 mod path_mtu;
+mod reactor;
 mod readable;
 mod refused;
 mod restart;
@@ -45,6 +46,8 @@ mod sharded_moves;
 mod sizes;
 mod socket;
 mod standstill;
+#[cfg(feature = "tokio")]
+mod tokio_drives;
 #[cfg(feature = "tower")]
 mod tower;
 #[cfg(feature = "xdp")]

@@ -33,7 +33,7 @@ class Client(Endpoint):
 
     Args:
         address: where calls leave from; by default any port, to IPv4 and IPv6.
-        deadline: seconds that calls have which do not say.
+        deadline: default deadline of a call, in seconds.
         max_message: bytes of the longest payload and answer (16 MiB).
         max_rpcs: calls in progress at a time.
         max_peers: servers remembered at a time (65,536).
@@ -83,13 +83,13 @@ class Client(Endpoint):
             to: the server; a name is looked up each time. If it has several addresses, the next is
                 called if the call to one was not executed.
             payload: anything with a contiguous buffer, which is read before anything is awaited.
-            deadline: seconds until the call ends with ``DeadlineExceeded``, a look-up included; the
-                server hears of it.
-            idempotent: it may be executed twice: then it is made again where the server lost it or
-                is not there, until the deadline.
-            trace: the W3C ``traceparent`` that the server's ``request.trace`` is to be.
-            on_behalf_of: a request whose deadline the call does not outlast, and whose trace it
-                belongs to.
+            deadline: seconds until the call ends with ``DeadlineExceeded``, including the look-up.
+                It travels to the server.
+            idempotent: the call may be executed more than once. If the server lost it or is not
+                there, it is retried until the deadline.
+            trace: the W3C ``traceparent`` that the server gets as ``request.trace``.
+            on_behalf_of: a request that this call serves. The call ends by the deadline of that
+                request at the latest, and belongs to its trace.
 
         Raises:
             CallError: one for each reason, with what to do next.

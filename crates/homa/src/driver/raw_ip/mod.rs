@@ -15,7 +15,7 @@
 //! that is open at the address answers (`orphans`). Otherwise a kernel server would ask a thousand
 //! times a second, forever. Other packets to such a port are not answered: each engine only knows
 //! its ports, and the host considers the packet delivered. A call to such a port therefore fails
-//! only after the silence that its profile allows (100 ms with `linux`), not at once.
+//! only after the silence that its profile allows (110 ms with `linux`), not at once.
 //!
 //! A response counts only if it comes from the address that was called. An id is not secret to
 //! hosts that can see packets, so they could otherwise answer in place of a server. A kernel server

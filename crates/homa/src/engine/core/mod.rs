@@ -157,6 +157,11 @@ impl Core {
         self.now
     }
 
+    /// The time of the last turn, or of a later look at the clock.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
     /// A time of the protocol on the system's clock; `None` for [`Time::MAX`].
     pub fn instant(&self, time: Time) -> Option<Instant> {
         self.clock.instant(time)

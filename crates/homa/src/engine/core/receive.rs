@@ -307,8 +307,9 @@ impl EngineState {
         None
     }
 
-    /// Control packets also show whether the path works.
+    /// Packets show that the peer is alive, and control packets also whether the path works.
     fn notice(&mut self, now: Time, packet: &Packet) {
+        self.paths.heard(packet.peer);
         if !matches!(packet.body, Body::Data(_))
             && let Some(path) = self.peers.path(packet.peer)
         {

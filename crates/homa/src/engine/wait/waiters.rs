@@ -8,7 +8,6 @@ mod requests;
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread::{Thread, ThreadId};
 
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle};
@@ -16,34 +15,11 @@ use homa_proto::{MessageKind, RpcHandle};
 use super::capacity::CapacityQueue;
 use super::mailbox::Mailbox;
 use super::slot::{CallOutcome, CallSlot};
+pub use super::wake_target::WakeTarget;
 use super::watch::RequestWatch;
 use crate::engine::core::{Core, EngineEvent, Partial};
 pub use requests::Accepted;
 use requests::{OpenRequest, RequestQueue, UnacceptedRequest};
-
-/// A thread or a task to be woken.
-#[derive(Debug)]
-pub enum WakeTarget {
-    /// A thread parked in a blocking operation.
-    Thread(Thread),
-    /// A task of an executor.
-    Task(Waker),
-}
-
-impl WakeTarget {
-    /// True for the thread with this id.
-    pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
-        matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
-    }
-
-    /// Wakes it.
-    pub fn wake(self) {
-        match self {
-            Self::Thread(thread) => thread.unpark(),
-            Self::Task(waker) => waker.wake(),
-        }
-    }
-}
 
 /// A registered call. The key is invalid after the call has ended or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +145,7 @@ impl Waiters {
         let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
         let before = call.waiting.replace(waiting);
-        self.tasks += usize::from(call.waiting.as_ref().is_some_and(is_task));
+        self.tasks += usize::from(call.waiting.as_ref().is_some_and(WakeTarget::is_task));
         self.drop_waker_later(before);
         true
     }
@@ -213,7 +189,7 @@ impl Waiters {
     pub fn wake_all(&mut self) {
         self.capacity.all(&mut self.to_wake);
         for waiting in self.queues.values_mut().flat_map(RequestQueue::take_acceptors) {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
     }
@@ -258,7 +234,7 @@ impl Waiters {
                     let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
                     call.slot.put(CallOutcome { result, lent });
                     if let Some(waiting) = call.waiting {
-                        self.tasks -= usize::from(is_task(&waiting));
+                        self.tasks -= usize::from(waiting.is_task());
                         self.to_wake.push(waiting);
                     }
                 }
@@ -275,7 +251,7 @@ impl Waiters {
                         if call.progress
                             && let Some(waiting) = call.waiting.take()
                         {
-                            self.tasks -= usize::from(is_task(&waiting));
+                            self.tasks -= usize::from(waiting.is_task());
                             self.to_wake.push(waiting);
                         }
                     }
@@ -307,9 +283,14 @@ impl Waiters {
         }
     }
 
+    /// Wakes a waiter after the lock is released.
+    pub fn wake_later(&mut self, waiting: WakeTarget) {
+        self.to_wake.push(waiting);
+    }
+
     /// True if a task will be woken, which may run code of the application.
     pub fn wakes_tasks(&self) -> bool {
-        self.to_wake.iter().any(is_task)
+        self.to_wake.iter().any(WakeTarget::is_task)
     }
 
     /// True if wakers must be dropped after the lock is released.
@@ -321,8 +302,4 @@ impl Waiters {
     pub fn deferred(&mut self) -> (&mut Vec<WakeTarget>, &mut Vec<Waker>) {
         (&mut self.to_wake, &mut self.wakers_to_drop)
     }
-}
-
-fn is_task(waiting: &WakeTarget) -> bool {
-    matches!(waiting, WakeTarget::Task(_))
 }

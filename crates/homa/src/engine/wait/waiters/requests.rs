@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use homa_proto::{RpcHandle, RpcId, Time};
 
-use super::{Waiters, WakeTarget, is_task};
+use super::{Waiters, WakeTarget};
 use crate::engine::core::{Core, QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
 use crate::engine::fairness::shedder::Shedder;
@@ -129,7 +129,7 @@ impl Waiters {
 
     pub(super) fn wake_acceptors(&mut self, queue: &mut RequestQueue) {
         for waiting in queue.take_acceptors() {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
     }
@@ -151,7 +151,7 @@ impl Waiters {
         if queue.has_next()
             && let Some((_, waiting)) = queue.acceptors.pop_back()
         {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
     }
@@ -202,11 +202,11 @@ impl Waiters {
     /// Registers a waiter for a request; returns a ticket for [`Self::stop_waiting`].
     pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
         self.next_ticket += 1;
-        self.tasks += usize::from(is_task(&waiting));
+        self.tasks += usize::from(waiting.is_task());
         if let Some(queue) = self.queues.get_mut(&port) {
             queue.acceptors.push_back((self.next_ticket, waiting));
         } else {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
         self.next_ticket
@@ -228,7 +228,7 @@ impl Waiters {
         if queue.has_next()
             && let Some((_, waiting)) = queue.acceptors.pop_back()
         {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
     }
