@@ -48,6 +48,7 @@ impl From<CallError> for Error {
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
             CallError::DeadlineExceeded
             | CallError::SendRefused { .. }
+            | CallError::RuntimeBlocked
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,
             CallError::EngineFailed { .. } => libc::EIO,

@@ -221,6 +221,15 @@ pub enum CallError {
     /// No response arrived before the deadline.
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]
     DeadlineExceeded,
+    /// No response arrived before the deadline, and the call blocked a thread of an async runtime
+    /// meanwhile (feature `tokio`). If the server, or what it waits for, is a task of that thread, it
+    /// could not run.
+    #[error(
+        "no response before the deadline, and the call blocked a thread of an async runtime, so that \
+         its tasks could not run, perhaps the server's: use `call_async` in async code, or \
+         `spawn_blocking`"
+    )]
+    RuntimeBlocked,
     /// No response arrived in time, and the system refused to send or receive packets meanwhile.
     /// The reason may have been temporary, so the call continued until its deadline. It may have
     /// been executed.

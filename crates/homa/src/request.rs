@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub struct Request {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
     span: Span,
+    /// Exists while the request is in progress, once it was asked for.
+    mark: OnceLock<Arc<()>>,
 }
 
 impl Request {
@@ -55,7 +58,8 @@ impl Request {
             trace = trace.map(tracing::field::display),
             outcome = Empty
         );
-        Self { engine, rpc: Some(rpc), from, bytes, until: context.until, deadline, trace, span }
+        let (rpc, until, mark) = (Some(rpc), context.until, OnceLock::new());
+        Self { engine, rpc, from, bytes, until, deadline, trace, span, mark }
     }
 
     /// The client's address.
@@ -105,6 +109,13 @@ impl Request {
     /// [`Client::on_behalf_of`].
     pub fn client(&self) -> Client {
         self.engine.client().on_behalf_of(self)
+    }
+
+    /// A mark that exists as long as this request is in progress; `None` if it is not one of
+    /// `engine`.
+    pub(crate) fn mark_of(&self, engine: &Engine) -> Option<Weak<()>> {
+        let mark = || Arc::downgrade(self.mark.get_or_init(Arc::default));
+        engine.is_sibling(&self.engine).then(mark)
     }
 
     /// True if the client cancelled the call or the deadline has passed, so that the work can stop.

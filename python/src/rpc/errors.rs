@@ -35,7 +35,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::TooManyPeers { max } => ("TooManyPeers", &[("max", max.into())]),
         CallError::AddressFamily { .. } => ("AddressFamily", &[]),
         CallError::Destination { .. } => ("Destination", &[]),
-        CallError::DeadlineExceeded => ("DeadlineExceeded", &[]),
+        CallError::DeadlineExceeded | CallError::RuntimeBlocked => ("DeadlineExceeded", &[]),
         CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
