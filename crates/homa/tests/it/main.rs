@@ -23,6 +23,7 @@ mod drain;
 mod egress;
 mod examples;
 mod full_queue;
+mod graceful;
 mod healthy;
 mod hostile_raw;
 mod jumbo;

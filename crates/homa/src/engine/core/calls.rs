@@ -16,6 +16,7 @@ use crate::payload::Payload;
 impl Core {
     /// Accepts requests at a local port.
     pub fn listen(&mut self, port: u16) {
+        self.served = true;
         self.state.endpoint.listen(port);
     }
 
