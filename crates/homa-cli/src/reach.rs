@@ -13,6 +13,9 @@ use homa::proto::{Body, Packet, PeerId, RpcId};
 /// How long an address may take to answer before the next one is tried.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// Bytes of the question: a host that is not known gets at most three times as many.
+const QUESTION: usize = 128;
+
 /// The addresses of `10.0.0.7:4000`, `[::1]:4000`, `[fe80::1%eth0]:4000` (an interface's name or
 /// number) or `name:4000`.
 pub fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
@@ -66,7 +69,7 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     };
     let mut bytes = [0; 1500];
     let length = datagram::encode(&question, 1, &mut bytes).map_err(io::Error::other)?;
-    socket.send(&bytes[..length])?;
+    socket.send(&bytes[..length.max(QUESTION)])?;
     // A host that refuses the port is reported as an error of the next system call.
     let Ok(length) = socket.recv(&mut bytes) else { return Ok(false) };
     let Ok(datagram) = datagram::decode(&bytes[..length]) else { return Ok(false) };

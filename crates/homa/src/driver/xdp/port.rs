@@ -13,8 +13,10 @@ use super::ring::{Consumer, Mapping, Producer};
 
 /// Space that the kernel keeps before each frame (XDP_PACKET_HEADROOM).
 const HEADROOM: u32 = 256;
-/// Most system calls to send one batch: the kernel takes 32 frames at a time.
+/// Most system calls to send one batch: some kernels copy at most 32 frames in each.
 const KICKS_MAX: u32 = 256;
+/// Option of AF_XDP (Linux 6.18): most frames that one system call copies.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// The size of a socket's memory.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +91,8 @@ impl QueuePort {
         ] {
             set(fd.as_fd(), ring, &frames)?;
         }
+        // Older kernels refuse it, and the others need a ring of 32 frames.
+        let _ = set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &frames);
         // SAFETY: as above.
         let mut layout: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
         get(fd.as_fd(), libc::XDP_MMAP_OFFSETS, &mut layout)?;

@@ -95,7 +95,7 @@ mod tests {
     fn busy(pace: u64) -> (Shedder, Time) {
         let (mut shedder, mut now) = (Shedder::default(), Time(1));
         for _ in 0..50 {
-            now = now + MS(pace);
+            now += MS(pace);
             shedder.taken(now, 10);
             shedder.answered(MS(pace));
         }
@@ -132,7 +132,7 @@ mod tests {
         let (mut shedder, mut now) = busy(100);
         assert!(!shedder.admits(now, 10, now + MS(1_000)));
         for _ in 0..40 {
-            now = now + MS(1);
+            now += MS(1);
             shedder.taken(now, 0);
             shedder.answered(MS(1));
         }
