@@ -13,8 +13,9 @@ use homa::proto::{Body, Packet, PeerId, RpcId};
 /// How long an address may take to answer before the next one is tried.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Bytes of the question: a host that is not known gets at most three times as many.
-const QUESTION: usize = 128;
+/// NEED_ACKs in the question: a host that is not known gets at most three times the bytes that it
+/// sent, and the answer to one is longer than that.
+const QUESTIONS: u64 = 3;
 
 /// The addresses of `10.0.0.7:4000`, `[::1]:4000`, `[fe80::1%eth0]:4000` (an interface's name or
 /// number) or `name:4000`.
@@ -59,22 +60,26 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     socket.set_read_timeout(Some(PATIENCE))?;
     let id = RpcId(u64::from(std::process::id()) << 1 | 1 << 63).server();
     let local_port = socket.local_addr()?.port();
-    let question = Packet {
-        peer: PeerId(0),
-        priority: 7,
-        local_port,
-        remote_port: address.port(),
-        id,
-        body: Body::NeedAck,
-    };
     let mut bytes = [0; 1500];
-    let length = datagram::encode(&question, 1, &mut bytes).map_err(io::Error::other)?;
-    socket.send(&bytes[..length.max(QUESTION)])?;
+    let mut questions = datagram::Writer::new(&mut bytes, 1).map_err(io::Error::other)?;
+    for n in 0..QUESTIONS {
+        let question = Packet {
+            peer: PeerId(0),
+            priority: 7,
+            local_port,
+            remote_port: address.port(),
+            id: RpcId(id.0 + 2 * n),
+            body: Body::NeedAck,
+        };
+        questions.push(&question).map_err(io::Error::other)?;
+    }
+    let length = questions.len();
+    socket.send(&bytes[..length])?;
     // A host that refuses the port is reported as an error of the next system call.
     let Ok(length) = socket.recv(&mut bytes) else { return Ok(false) };
     let Ok(datagram) = datagram::decode(&bytes[..length]) else { return Ok(false) };
     let mut packets = datagram.packets(PeerId(0), 0).filter_map(Result::ok);
-    Ok(packets.any(|decoded| decoded.packet.id == id.client()))
+    Ok(packets.any(|decoded| matches!(decoded.packet.body, Body::Ack(_))))
 }
 
 #[cfg(test)]
