@@ -232,9 +232,12 @@ def test_a_handler_that_raises_is_reported_and_the_server_goes_on(run):
             return bytes(LARGEST + 1)
 
         async with server, rpc.Client() as client:
-            for payload in [b"raise", b"nothing", b"too long"]:
-                with pytest.raises(rpc.Indeterminate):
-                    await client.call(server.address, payload)
+            for payload in [b"raise", b"nothing"]:
+                with pytest.raises(rpc.Abandoned):
+                    await client.call(server.address, payload, idempotent=True, deadline=LONGEST)
+            with pytest.raises(rpc.ResponseTooLong) as caught:
+                await client.call(server.address, b"too long")
+            assert (caught.value.length, caught.value.max) == (LARGEST + 1, LARGEST)
             assert await client.call(server.address, b"early") == b"early"
         kinds = [type(told["exception"]) for told in heard]
         assert kinds == [LookupError, TypeError, rpc.ReplyTooLong]
@@ -283,21 +286,28 @@ def test_a_smaller_server_refuses_what_is_too_long_for_it(run):
     run(main())
 
 
-def test_an_idempotent_call_is_made_again_where_a_handler_gave_up(run):
+def test_an_empty_payload_and_an_empty_answer_arrive(run):
     async def main():
-        asyncio.get_running_loop().set_exception_handler(lambda loop, told: None)
-        tried = 0
+        async with rpc.Server("127.0.0.1:0", echo) as server, rpc.Client() as client:
+            assert await client.call(server.address, b"") == b""
 
-        async def second_time(request):
-            nonlocal tried
-            tried += 1
-            if tried == 1:
-                raise LookupError("not yet")
-            return b"now"
+    run(main())
 
-        async with rpc.Server("127.0.0.1:0", second_time) as server, rpc.Client() as client:
-            answer = await client.call(server.address, b"x", deadline=LONGEST, idempotent=True)
-        assert (answer, tried) == (b"now", 2)
+
+def test_a_server_refuses_what_it_cannot_answer_in_time(run):
+    async def main():
+        async def slow(request):
+            await asyncio.sleep(0.005)
+            return b"done"
+
+        async with (
+            rpc.Server("127.0.0.1:0", slow, concurrency=1) as server,
+            rpc.Client() as client,
+        ):
+            calls = [client.call(server.address, b"x", deadline=0.3) for _ in range(300)]
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert any(isinstance(outcome, rpc.Overloaded) for outcome in ended), ended
+        assert b"done" in ended
 
     run(main())
 
@@ -394,7 +404,7 @@ def test_handlers_that_outlast_the_drain_are_cancelled(run):
                 await slow.begun.wait()
             assert slow.cancelled.is_set()
             await forever
-            with pytest.raises(rpc.Indeterminate):
+            with pytest.raises(rpc.Abandoned):
                 await call
 
     run(main())

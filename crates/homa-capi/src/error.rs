@@ -48,6 +48,7 @@ impl From<CallError> for Error {
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
             CallError::DeadlineExceeded
             | CallError::SendRefused { .. }
+            | CallError::RuntimeBlocked
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,
             CallError::EngineFailed { .. } => libc::EIO,
@@ -55,6 +56,8 @@ impl From<CallError> for Error {
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,
             CallError::PortUnreachable => libc::ENOTCONN,
             CallError::Indeterminate => libc::ECONNRESET,
+            CallError::Abandoned => libc::ECONNABORTED,
+            CallError::Overloaded => libc::EBUSY,
             CallError::ShuttingDown => libc::ESHUTDOWN,
             CallError::Forked => libc::EBADF,
             _ => libc::EIO,

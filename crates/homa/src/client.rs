@@ -1,6 +1,7 @@
 //! Calling servers, blocking or with futures.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Weak;
 use std::time::Instant;
 
 use homa_proto::wire::datagram::TraceContext;
@@ -25,10 +26,12 @@ pub struct Client {
 }
 
 /// What a client's calls inherit from the request on whose behalf they are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Inherited {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
+    /// The request's mark in progress, if it is one of this client's engine.
+    in_progress: Option<Weak<()>>,
 }
 
 impl Client {
@@ -52,7 +55,8 @@ impl Client {
     /// request's [deadline](Request::deadline), with [`CallError::DeadlineExceeded`]; if the
     /// deadline has passed, it is refused. The calls belong to the request's
     /// [trace](Request::trace_context), each as a child, unless their options name another.
-    /// [`Request::client`] returns such a client of the server's engine.
+    /// [`Request::client`] returns such a client of the server's engine. An engine that
+    /// [drains](Engine::drain) accepts such calls as long as its request is in progress.
     ///
     /// ```
     /// # use homa::{CallError, Client, Request};
@@ -66,20 +70,33 @@ impl Client {
     /// }
     /// ```
     pub fn on_behalf_of(&self, request: &Request) -> Self {
-        let inherited = Inherited { deadline: request.deadline(), trace: request.trace_context() };
+        let inherited = Inherited {
+            deadline: request.deadline(),
+            trace: request.trace_context(),
+            in_progress: request.mark_of(&self.engine),
+        };
         Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
     /// The options of a call, including what it inherits; `None` if the deadline has passed.
     fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
         let mut options = *options;
-        let Some(Inherited { deadline, trace }) = self.inherited else { return Some(options) };
+        let Some(Inherited { deadline, trace, .. }) = &self.inherited else {
+            return Some(options);
+        };
         if let Some(deadline) = deadline {
             let left = deadline.checked_duration_since(Instant::now())?;
             options.deadline = options.deadline.min(left);
         }
         options.trace = options.trace.or_else(|| trace.map(|trace| trace.child(random())));
         Some(options)
+    }
+
+    /// True if calls are made on behalf of a request in progress of the same engine, which waits for
+    /// it while it drains.
+    fn finishes_a_request(&self) -> bool {
+        let mark = self.inherited.as_ref().and_then(|inherited| inherited.in_progress.as_ref());
+        mark.is_some_and(|mark| mark.strong_count() > 0)
     }
 
     /// Waits until one more call, with a request of any length, would be accepted. If every call
@@ -112,7 +129,9 @@ impl Client {
         &self.engine
     }
 
-    /// Calls a server and blocks until the response arrives, with the default options (10 s).
+    /// Calls a server and blocks until the response arrives, with the default options (10 s). In async
+    /// code use [`Self::call_async`]: a task that blocks its thread may keep the server's task from
+    /// running ([`CallError::RuntimeBlocked`]).
     ///
     /// # Errors
     /// Each variant of [`CallError`] says what to do.
@@ -138,7 +157,12 @@ impl Client {
         report(started.and_then(|(running, shared, access)| {
             let result = access.block_on(running.key, &running.slot);
             shared.slots.put_back(running.slot);
-            result
+            match result {
+                Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
+                    Err(CallError::RuntimeBlocked)
+                }
+                result => result,
+            }
         }))
     }
 
@@ -183,7 +207,10 @@ impl Client {
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
         let mut access = shared.access();
-        access.takes_calls()?;
+        match access.takes_calls() {
+            Err(CallError::ShuttingDown) if self.finishes_a_request() => {}
+            taken => taken?,
+        }
         let key = access.waiters.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {
@@ -205,6 +232,14 @@ impl Client {
         access.submitted();
         Ok((RunningCall { key, slot }, shared, access))
     }
+}
+
+/// True on a thread of an async runtime, as far as it can be known (feature `tokio`).
+fn blocks_a_runtime() -> bool {
+    #[cfg(feature = "tokio")]
+    return tokio::runtime::Handle::try_current().is_ok();
+    #[cfg(not(feature = "tokio"))]
+    false
 }
 
 /// The span of a call (level debug). `rpc` is its id in the format of `homa pcap`.

@@ -263,7 +263,8 @@ pub struct CallOptions {
     pub deadline: Duration,
     /// The call may be executed more than once. If the server restarts or disappears, the call is
     /// retried until its deadline instead of failing with
-    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate). Without effect in the
+    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate). A call that the server refuses
+    /// with a reason, such as overload, is not retried. Without effect in the
     /// profiles of the kernel module and of the paper, in which any request may be executed more
     /// than once.
     pub idempotent: bool,

@@ -221,6 +221,15 @@ pub enum CallError {
     /// No response arrived before the deadline.
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]
     DeadlineExceeded,
+    /// No response arrived before the deadline, and the call blocked a thread of an async runtime
+    /// meanwhile (feature `tokio`). If the server, or what it waits for, is a task of that thread, it
+    /// could not run.
+    #[error(
+        "no response before the deadline, and the call blocked a thread of an async runtime, so that \
+         its tasks could not run, perhaps the server's: use `call_async` in async code, or \
+         `spawn_blocking`"
+    )]
+    RuntimeBlocked,
     /// No response arrived in time, and the system refused to send or receive packets meanwhile.
     /// The reason may have been temporary, so the call continued until its deadline. It may have
     /// been executed.
@@ -269,24 +278,44 @@ pub enum CallError {
     /// The server's host, or an engine there, reported that no server listens at the port.
     #[error("nothing listens at the server's port: check the port and that the server runs")]
     PortUnreachable,
-    /// The server lost the call, for example because it restarted, dropped it without an answer, or
-    /// is gone. It may or may not have executed the call.
+    /// The server lost the call, for example because it restarted, or is gone. It may or may not
+    /// have executed the call.
     #[error(
-        "the server is gone, or lost or dropped the call, which it may have executed: check the \
-         effect, or mark the call idempotent so that it is retried"
+        "the server is gone, or lost the call, which it may have executed: check the effect, or \
+         mark the call idempotent so that it is retried"
     )]
     Indeterminate,
+    /// The server's application ended the request without an answer: its handler panicked, raised,
+    /// or dropped it. A part of it may have been executed. It is not retried, even if it is
+    /// idempotent, because the handler would probably do the same again.
+    #[error(
+        "the server's handler ended without an answer (a panic, an exception, or a dropped \
+         request), perhaps after a part of the work: look at the server's log"
+    )]
+    Abandoned,
+    /// The server has more to do than it can do in time, and refused the call. The call was not
+    /// executed. It is not retried, even if it is idempotent, because that would add to the load.
+    #[error(
+        "the server is overloaded and did not execute the call: call again later, or call another \
+         server"
+    )]
+    Overloaded,
     /// The server reported that the request is longer than it accepts.
     #[error("the server accepts requests of at most {max} bytes: split the request")]
     RequestTooLong {
         /// The server's limit, bytes.
         max: u32,
     },
-    /// The response is longer than this side accepts.
-    #[error("the response has {length} bytes: raise `max_message` or ask for less")]
+    /// The response is longer than this side accepts or the server may send. The call was executed.
+    #[error(
+        "the response has {length} bytes and the limit is {max}: ask for less, or raise \
+         `max_message` at both sides"
+    )]
     ResponseTooLong {
-        /// Announced length, bytes.
+        /// Bytes in the response.
         length: u32,
+        /// The limit that it exceeds, the server's or ours, bytes.
+        max: u32,
     },
     /// The engine is draining or closed.
     #[error("the engine is shutting down: use another engine for new calls")]
@@ -307,7 +336,9 @@ impl From<RpcError> for CallError {
             RpcError::DeadlineExceeded => Self::DeadlineExceeded,
             RpcError::Indeterminate => Self::Indeterminate,
             RpcError::RequestTooLong { max } => Self::RequestTooLong { max },
-            RpcError::ResponseTooLong { length, .. } => Self::ResponseTooLong { length },
+            RpcError::ResponseTooLong { length, max } => Self::ResponseTooLong { length, max },
+            RpcError::Overloaded => Self::Overloaded,
+            RpcError::Abandoned => Self::Abandoned,
             RpcError::HostUnreachable => Self::HostUnreachable,
             RpcError::ProtocolUnreachable => Self::ProtocolUnreachable,
             RpcError::PortUnreachable => Self::PortUnreachable,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,12 @@ use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready;
 
-/// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, its
-/// client is told at once: the call ends with
-/// [`CallError::Indeterminate`](crate::CallError::Indeterminate), or is retried if it is
-/// idempotent. The kernel module has no such message, so in its profile the client asks until it
-/// gives up.
+/// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, for
+/// example because its handler panics, its client is told at once, and the call ends with
+/// [`CallError::Abandoned`](crate::CallError::Abandoned). If the last reply was refused because it
+/// was too long, the error is
+/// [`CallError::ResponseTooLong`](crate::CallError::ResponseTooLong). The kernel module has no such
+/// message, so in its profile the client asks until it gives up.
 #[derive(Debug)]
 pub struct Request {
     engine: Engine,
@@ -39,6 +41,8 @@ pub struct Request {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
     span: Span,
+    /// Exists while the request is in progress, once it was asked for.
+    mark: OnceLock<Arc<()>>,
 }
 
 impl Request {
@@ -54,7 +58,8 @@ impl Request {
             trace = trace.map(tracing::field::display),
             outcome = Empty
         );
-        Self { engine, rpc: Some(rpc), from, bytes, until: context.until, deadline, trace, span }
+        let (rpc, until, mark) = (Some(rpc), context.until, OnceLock::new());
+        Self { engine, rpc, from, bytes, until, deadline, trace, span, mark }
     }
 
     /// The client's address.
@@ -104,6 +109,13 @@ impl Request {
     /// [`Client::on_behalf_of`].
     pub fn client(&self) -> Client {
         self.engine.client().on_behalf_of(self)
+    }
+
+    /// A mark that exists as long as this request is in progress; `None` if it is not one of
+    /// `engine`.
+    pub(crate) fn mark_of(&self, engine: &Engine) -> Option<Weak<()>> {
+        let mark = || Arc::downgrade(self.mark.get_or_init(Arc::default));
+        engine.is_sibling(&self.engine).then(mark)
     }
 
     /// True if the client cancelled the call or the deadline has passed, so that the work can stop.
@@ -164,7 +176,7 @@ impl Request {
             Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
                 if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.waiters.answered(rpc);
+                    access.answered(rpc);
                     access.submitted();
                     drop(access);
                     self.rpc = None;
@@ -301,8 +313,8 @@ impl Drop for Request {
         if let Some(rpc) = self.rpc.take()
             && let Some(mut access) = self.engine.here()
         {
-            access.waiters.answered(rpc);
-            access.core.cancel(rpc);
+            access.core.abandon(rpc);
+            access.answered(rpc);
             access.submitted();
             drop(access);
             self.span.record("outcome", "dropped");

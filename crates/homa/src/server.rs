@@ -48,6 +48,25 @@ impl Server {
         self.0.local
     }
 
+    /// Limits the requests that are accepted and not answered yet, for all clones of this server, to
+    /// at least one. Others wait in the engine, which refuses those that it expects not to be
+    /// answered before their deadline ([`CallError::Overloaded`](crate::CallError::Overloaded)): a
+    /// server that starts a task for each request has no queue otherwise. Default: no limit.
+    ///
+    /// ```
+    /// # use homa::{Client, Server};
+    /// let server = Server::bind("127.0.0.1:0".parse()?)?.concurrency(64);
+    /// # let call = Client::new()?.call_async(server.local_addr(), "world");
+    /// # server.accept().unwrap().reply("hello")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn concurrency(self, most: usize) -> Self {
+        if let Some(mut access) = self.0.engine.here() {
+            access.waiters.limit_service(self.0.local.port(), most);
+        }
+        self
+    }
+
     /// Blocks until a request is available. Hosts of clients take turns, and the requests of one
     /// host keep their order of arrival. `None` once the server or the engine drains and no request
     /// is left.
@@ -61,7 +80,7 @@ impl Server {
             }
             match state.waiters.accept(port, &mut state.core) {
                 Some(arrived) => Some(Some(arrived)),
-                None if state.draining || state.waiters.is_draining(port) => Some(None),
+                None if state.ends(port) => Some(None),
                 None => {
                     let waiting = WakeTarget::Thread(thread::current());
                     ticket = Some(state.waiters.wait_for_request(port, waiting));
@@ -160,7 +179,7 @@ impl Future for Accept<'_> {
         }
         let state = &mut *access;
         let arrived = state.waiters.accept(port, &mut state.core);
-        if arrived.is_none() && !access.draining && !access.waiters.is_draining(port) {
+        if arrived.is_none() && !access.ends(port) {
             let waiting = WakeTarget::Task(context.waker().clone());
             let ticket = access.waiters.wait_for_request(port, waiting);
             access.need_leader();

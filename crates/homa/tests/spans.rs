@@ -155,7 +155,7 @@ fn a_request_has_a_span_from_its_accept_to_its_end() {
     assert_eq!((latest().handles, latest().entered), (1, 1));
     drop(entered);
     assert_over("dropped");
-    assert!(matches!(wait(call), Err(CallError::Indeterminate)));
+    assert!(matches!(wait(call), Err(CallError::Abandoned)));
 
     // The client gives up.
     let call = client.call_async(server.local_addr(), "never mind");

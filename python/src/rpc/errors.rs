@@ -35,7 +35,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::TooManyPeers { max } => ("TooManyPeers", &[("max", max.into())]),
         CallError::AddressFamily { .. } => ("AddressFamily", &[]),
         CallError::Destination { .. } => ("Destination", &[]),
-        CallError::DeadlineExceeded => ("DeadlineExceeded", &[]),
+        CallError::DeadlineExceeded | CallError::RuntimeBlocked => ("DeadlineExceeded", &[]),
         CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
@@ -45,7 +45,11 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::PortUnreachable => ("PortUnreachable", &[]),
         CallError::Indeterminate => ("Indeterminate", &[]),
         CallError::RequestTooLong { max } => ("RequestTooLong", &[("max", max.into())]),
-        CallError::ResponseTooLong { length } => ("ResponseTooLong", &[("length", length.into())]),
+        CallError::Abandoned => ("Abandoned", &[]),
+        CallError::Overloaded => ("Overloaded", &[]),
+        CallError::ResponseTooLong { length, max } => {
+            ("ResponseTooLong", &[("length", length.into()), ("max", max.into())])
+        }
         CallError::ShuttingDown => ("ShuttingDown", &[]),
         CallError::Forked => ("Forked", &[]),
         // Of later versions.

@@ -120,6 +120,8 @@ impl Driver {
                 "give the address and port that `homa serve` says it listens on".into()
             }
             CallError::Indeterminate => "see whether the server restarted, then call again".into(),
+            CallError::Overloaded => "call again later, or less often".into(),
+            CallError::Abandoned => "see what the server logged".into(),
             _ => "`--help` of this command lists what can be asked for".into(),
         }
     }

@@ -11,7 +11,7 @@ use crate::completion::replay_window::RefusalRecord;
 use crate::endpoint::Endpoint;
 use crate::event::{RpcError, RpcHandle, SubmitError, Submitted};
 use crate::packet::{Body, RefusalReason};
-use crate::units::Duration;
+use crate::units::{Duration, Time};
 
 impl RefusalReason {
     /// The answer to a request that was refused. The time that is remembered tells clients that do
@@ -47,6 +47,29 @@ impl Endpoint {
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
         self.tell_given_up(&ended, Some(reason));
+        Ok(Submitted { rpc: handle, message: None })
+    }
+
+    /// Application in, at the server: refuses a request that was not begun, because its server ends.
+    /// To its client, no server listens at the port. In other profiles it is a
+    /// [`Submit::Cancel`](crate::Submit::Cancel).
+    pub fn turn_away(&mut self, now: Time, handle: RpcHandle) -> Result<Submitted, SubmitError> {
+        self.begin(now);
+        if !self.config.policy().completion.tells_given_up || !self.suppresses_duplicates() {
+            return self.cancel(handle);
+        }
+        let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
+        self.counters.cancels += 1;
+        self.remember_executed(now, ended.peer, ended.id);
+        if let Some(peer) = self.peer_mut(ended.peer) {
+            peer.cold.executed.refuse(ended.id, RefusalRecord::NoServer);
+        }
+        if self.may_answer() {
+            self.counters.unknowns_sent += 1;
+            let remembered = Some(Duration::MAX);
+            let body = Body::RpcUnknown { remembered, no_server: true, reason: None };
+            self.queue_control_to(ended.peer, ended.ports, ended.id.server(), body);
+        }
         Ok(Submitted { rpc: handle, message: None })
     }
 

@@ -320,6 +320,10 @@ pub trait Driver: Send {
         None
     }
 
+    /// Makes the system refuse datagrams that arrive from now on, as if the sockets were closed.
+    /// Those that have arrived can still be received, and answers to them be sent.
+    fn refuse_arrivals(&mut self) {}
+
     /// Bytes of a link that were passed to the layers below and have not left, by their count;
     /// `None` if they do not report it. If links cannot be distinguished, the bytes of all links
     /// count.

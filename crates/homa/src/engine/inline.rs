@@ -266,10 +266,11 @@ impl Engine {
         self.core.reply(request.0, response.into()).map_err(|(error, _)| error)
     }
 
-    /// Drops a request without an answer. Its client is told at once, except in the profile of the
-    /// kernel module. False if the request had ended.
+    /// Drops a request without an answer. Its client is told at once ([`CallError::Abandoned`], or
+    /// [`CallError::ResponseTooLong`] after such a reply), except in the profile of the kernel
+    /// module. False if the request had ended.
     pub fn refuse(&mut self, request: RequestId) -> bool {
-        self.core.cancel(request.0)
+        self.core.abandon(request.0)
     }
 
     /// One full turn without sleeping: sends, receives, and runs timers. Call it from an outer
@@ -316,7 +317,10 @@ impl Engine {
             && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
-            self.left.push(LeftRequest { rpc, from, port, bytes, context });
+            match self.left.admits(self.core.time(), from, context.until) {
+                true => self.left.push(LeftRequest { rpc, from, port, bytes, context }),
+                false => self.core.shed(rpc, bytes),
+            }
         }
     }
 
@@ -370,7 +374,8 @@ impl Engine {
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let Some(ready) = self.core.next() else {
-                let request = if self.left.is_empty() { None } else { self.left.pop() }?;
+                let now = if self.left.is_empty() { None } else { Some(self.core.time()) }?;
+                let request = self.left.pop(now)?;
                 if self.core.is_late(&request.context) {
                     self.core.expire(request.rpc, request.bytes);
                     continue;

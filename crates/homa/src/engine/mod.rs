@@ -194,6 +194,11 @@ impl Engine {
         (0..self.group.engines.len()).map(|shard| Self { group: self.group.clone(), shard })
     }
 
+    /// True if both are one engine, or share an address.
+    pub(crate) fn is_sibling(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.group, &other.group)
+    }
+
     /// The engine that receives a peer's datagrams: calls to the peer must leave from it.
     pub(crate) fn towards(&self, peer: SocketAddr) -> Cow<'_, Self> {
         let shard = self.group.steering.map_or(self.shard, |to| to.shard_of(canonical(peer)));
@@ -258,7 +263,8 @@ impl Engine {
     }
 
     /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
-    /// are finished and acknowledged. `accept` still returns requests that were already received,
+    /// are finished and acknowledged. Calls on behalf of a request in progress
+    /// ([`Request::client`](crate::Request::client)) are still accepted. `accept` still returns requests that were already received,
     /// then `None`.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ counters! {
         pub calls_refused: u64,
         /// Requests that expired before they were accepted.
         pub requests_expired: u64,
+        /// Requests that were refused because they could not be answered in time: overload.
+        pub requests_shed: u64,
         /// Datagram extensions of an unknown type, which were skipped: the peer is newer.
         pub unknown_extensions: u64,
         /// Times that the pacer delayed packets because enough bytes were queued below.

@@ -193,13 +193,13 @@ fn a_request_dropped_without_an_answer_ends_the_call_at_once() {
     let to = server.local_addr();
     let call = client.client().call_async(to, "question");
     drop(serving.accept().unwrap());
-    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+    assert_eq!(block_on(call), Err(CallError::Abandoned));
 
     // No thread accepts this request.
     let call = client.client().call_async(to, "question");
     eventually(|| server.metrics().protocol.requests_delivered == 2);
     drop(serving);
-    assert_eq!(block_on(call), Err(CallError::Indeterminate));
+    assert_eq!(block_on(call), Err(CallError::PortUnreachable));
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use homa::driver::Driver;
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
-use homa::{CallOptions, Config, Engine};
+use homa::{CallError, CallOptions, Config, Engine};
 
 use crate::before::Before;
-use crate::common::{engine, message};
+use crate::common::{echo, engine, message};
 
 /// Runs `job` on a thread, and fails if it takes far too long. The limit counts ticks instead of
 /// time, because a machine that pauses the process pauses the ticks, too.
@@ -75,6 +75,52 @@ fn end_under_way(seed: u64) {
     }
     callers.into_iter().for_each(|caller| caller.join().expect("a caller ends"));
     acceptors.into_iter().for_each(|acceptor| acceptor.join().expect("an acceptor ends"));
+}
+
+/// A server that calls another one for its answer, through its engine.
+#[test]
+fn a_drain_lets_requests_in_progress_make_their_calls() {
+    let (back, front) =
+        (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
+    let serving = echo(back.serve().unwrap());
+    let accepting = front.serve().unwrap();
+    let client = engine("127.0.0.1", Config::default()).client();
+    let (to, backend) = (front.local_addr(), back.local_addr());
+    let call = thread::spawn(move || client.call(to, "question"));
+    let request = accepting.accept().unwrap();
+    let draining = front.clone();
+    let drained = thread::spawn(move || draining.drain(Duration::from_secs(60)));
+    let stranger = front.client();
+    while stranger.call(backend, "no request") != Err(CallError::ShuttingDown) {
+        thread::yield_now();
+    }
+    let outer = request.client();
+    let answer = outer.call(backend, "for the request").unwrap();
+    request.reply(answer.into_vec()).unwrap();
+    assert_eq!(call.join().unwrap().unwrap(), *b"for the request");
+    assert_eq!(drained.join().unwrap(), Ok(()));
+    assert_eq!(outer.call(backend, "too late"), Err(CallError::ShuttingDown));
+    back.drain(Duration::from_secs(60)).unwrap();
+    serving.join().unwrap();
+}
+
+/// The server is a task of the thread that the call blocks.
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn a_call_that_blocks_its_runtime_says_so() {
+    let server = engine("127.0.0.1", Config::default());
+    let serving = server.serve().unwrap();
+    tokio::spawn(async move {
+        while let Some(request) = serving.accept_async().await {
+            let _ = request.reply("done");
+        }
+    });
+    tokio::task::yield_now().await;
+    let client = engine("127.0.0.1", Config::default()).client();
+    let options = CallOptions::deadline(Duration::from_millis(100));
+    let blocked = client.call_with(server.local_addr(), "question", &options);
+    assert_eq!(blocked, Err(CallError::RuntimeBlocked));
+    assert_eq!(client.call_async(server.local_addr(), "question").await.unwrap(), *b"done");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod hosts;
 #[path = "../common/net.rs"]
 mod net;
 
+mod abandoned;
 mod calls;
 mod closed_descriptor;
 mod deadlines;
@@ -22,6 +23,7 @@ mod drain;
 mod egress;
 mod examples;
 mod full_queue;
+mod graceful;
 mod healthy;
 mod hostile_raw;
 mod jumbo;
@@ -32,6 +34,7 @@ mod metrics;
 mod metrics_http;
 mod networks;
 mod orphans;
+mod overload;
 mod paced;
 mod path_mtu;
 mod reactor;

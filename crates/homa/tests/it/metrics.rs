@@ -81,7 +81,7 @@ async fn rpcs_are_counted_by_direction_and_outcome_and_every_family_says_what_it
     }
     let call = client.call_async(at, "never answered");
     drop(server.accept_async().await);
-    assert_eq!(call.await, Err(CallError::Indeterminate));
+    assert_eq!(call.await, Err(CallError::Abandoned));
     let call = client.call_async(at, "never mind");
     let request = server.accept_async().await.unwrap();
     drop(call);

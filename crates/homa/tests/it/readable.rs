@@ -127,7 +127,7 @@ fn a_request_refused_while_arriving_ends_the_call() {
             break result;
         }
     };
-    assert_eq!((result.unwrap_err(), refused), (CallError::Indeterminate, 1));
+    assert_eq!((result.unwrap_err(), refused), (CallError::Abandoned, 1));
     assert_eq!(server.in_progress(), (0, 0));
 }
 

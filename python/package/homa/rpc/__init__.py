@@ -16,6 +16,7 @@ promised, and ``homa.rpc.Error`` what can go wrong.
 
 from ._client import Client
 from ._errors import (
+    Abandoned,
     AddressFamily,
     AddressInUse,
     Busy,
@@ -33,6 +34,7 @@ from ._errors import (
     MessageTooLong,
     NotSent,
     OpenError,
+    Overloaded,
     PortUnreachable,
     ProtocolUnreachable,
     Refused,
@@ -50,6 +52,7 @@ from ._errors import (
 from ._server import Request, Server
 
 __all__ = [
+    "Abandoned",
     "AddressFamily",
     "AddressInUse",
     "Busy",
@@ -68,6 +71,7 @@ __all__ = [
     "MessageTooLong",
     "NotSent",
     "OpenError",
+    "Overloaded",
     "PortUnreachable",
     "ProtocolUnreachable",
     "Refused",

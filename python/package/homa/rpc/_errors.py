@@ -69,6 +69,13 @@ class NotSent(Refused):
     errno: int
 
 
+class Overloaded(Refused):
+    """The server has more to do than it can do in time, and did not execute the call.
+
+    The call is not made again, even if it is idempotent: call later, or call another server.
+    """
+
+
 class Busy(Refused):
     """Too much at a time: wait for room with ``await client.ready()``, then call again."""
 
@@ -108,10 +115,16 @@ class SendRefused(DeadlineExceeded):
 
 
 class Indeterminate(CallError):
-    """The server is gone, or lost or gave up the call, which it may have executed.
+    """The server is gone, or lost the call, which it may have executed.
 
-    Also what the client sees of a handler that raised. Check what was done, or call with
-    ``idempotent=True`` to have it made again.
+    Check what was done, or call with ``idempotent=True`` to have it made again.
+    """
+
+
+class Abandoned(CallError):
+    """The server's handler raised, or ended without an answer, perhaps after a part of its work.
+
+    The call is not made again, even if it is idempotent: look at the server's log.
     """
 
 
@@ -132,9 +145,15 @@ class PortUnreachable(Unreachable):
 
 
 class ResponseTooLong(CallError):
-    """The answer has ``length`` bytes: raise ``max_message``, or ask for less."""
+    """The answer is longer than the client accepts or the server may send: ask for less.
+
+    Attributes:
+        length: bytes in the answer.
+        max: the limit that it exceeds, the server's or the client's ``max_message``.
+    """
 
     length: int
+    max: int
 
 
 class EngineFailed(CallError):

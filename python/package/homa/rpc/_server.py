@@ -62,13 +62,14 @@ class Server(Endpoint):
 
     ``await server.serve_forever()``, or ``async with server:``. What the handler returns is the
     answer. If it raises, the exception is passed to the loop's exception handler, the client's call
-    ends at once with ``Indeterminate``, and the server continues. If the client gave up or its
+    ends at once with ``Abandoned``, and the server continues. If the client gave up or its
     deadline has passed, the handler's task is cancelled.
 
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.
         handler: the coroutine function; or set it with ``@server.handler``.
-        concurrency: requests that are handled at a time; others wait in the engine.
+        concurrency: requests that are handled at a time. Others wait in the engine; those that could
+            not be answered before their deadline are refused (``Overloaded``).
         drain: seconds that those in progress have when the server ends; then they are cancelled.
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).

@@ -425,6 +425,13 @@ impl Driver for UdpDriver {
         }
     }
 
+    fn refuse_arrivals(&mut self) {
+        for (socket, local) in self.sockets.iter().zip(&self.local) {
+            // If it is refused, datagrams that arrive from now on are lost with the socket.
+            let _ = socket.as_ref().map(|socket| socket::accept_only_from(socket, *local));
+        }
+    }
+
     fn refusal(&mut self) -> Option<Refusal> {
         self.reports.refusal()
     }

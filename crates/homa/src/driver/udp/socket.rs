@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::address::SocketName;
@@ -120,6 +120,19 @@ fn bind(socket: &UdpSocket, at: SocketAddr) -> io::Result<()> {
     // SAFETY: the pointer is to a socket address of the given length that outlives the call.
     let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) };
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the system refuse what arrives from now on (ICMP port unreachable), as if the socket, bound
+/// to `local`, were closed: it is connected to itself, and a connected socket is not that of other
+/// senders.
+pub fn accept_only_from(socket: &UdpSocket, local: SocketAddr) -> io::Result<()> {
+    let mut itself = local;
+    match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => itself.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => itself.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    socket.connect(itself)
 }
 
 /// True for a socket at every IPv6 address that supports IPv4.

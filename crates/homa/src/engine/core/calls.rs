@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use homa_proto::{Request, RpcHandle, RpcId, Submit, Time};
+use homa_proto::{RefusalReason, Request, RpcHandle, RpcId, Submit, Time};
 
 use super::limits::Refusal;
 use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
@@ -16,6 +16,7 @@ use crate::payload::Payload;
 impl Core {
     /// Accepts requests at a local port.
     pub fn listen(&mut self, port: u16) {
+        self.served = true;
         self.state.endpoint.listen(port);
     }
 
@@ -135,6 +136,7 @@ impl Core {
             Ok(()) => {}
             Err(Refusal::Ever { max }) => {
                 let length = response.len();
+                self.state.too_long.insert(rpc, (length, max));
                 return Err((ReplyError::MessageTooLong { length, max }, response));
             }
             Err(Refusal::Now { held }) => {
@@ -143,8 +145,15 @@ impl Core {
         }
         let submitted = match self.state.endpoint.submit(now, Submit::Response { rpc, length }) {
             Ok(submitted) => submitted,
-            Err(error) => return Err((ReplyError::refused(error, response.len()), response)),
+            Err(error) => {
+                let error = ReplyError::refused(error, response.len());
+                if let ReplyError::MessageTooLong { length, max } = error {
+                    self.state.too_long.insert(rpc, (length, max));
+                }
+                return Err((error, response));
+            }
         };
+        self.state.too_long.remove(&rpc);
         match submitted.message {
             Some(message) => {
                 self.state.messages.insert(message, response, account, RequestContext::NONE);
@@ -157,16 +166,55 @@ impl Core {
         Ok(())
     }
 
-    /// Cancels a call, or drops a request without an answer. False if it had ended.
+    /// Cancels a call. False if it had ended.
     pub fn cancel(&mut self, rpc: RpcHandle) -> bool {
+        self.give_up(Submit::Cancel { rpc }, rpc)
+    }
+
+    /// Drops a request without an answer; its client is told why. False if it had ended.
+    pub fn abandon(&mut self, rpc: RpcHandle) -> bool {
+        let reason = match self.state.too_long.remove(&rpc) {
+            Some((length, max)) => {
+                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                RefusalReason::ResponseTooLong { length, max }
+            }
+            None => RefusalReason::Abandoned,
+        };
+        self.give_up(Submit::Refuse { rpc, reason }, rpc)
+    }
+
+    fn give_up(&mut self, how: Submit, rpc: RpcHandle) -> bool {
         let now = self.tick();
-        let result = self.state.endpoint.submit(now, Submit::Cancel { rpc });
+        let result = self.state.endpoint.submit(now, how);
         if result.is_ok() {
             let outcome = self.state.latencies.given_up(rpc);
             self.state.ended(rpc, outcome);
         }
         self.state.drain_events();
         result.is_ok()
+    }
+
+    /// Refuses a request that the application did not take, because it could not be answered in
+    /// time.
+    pub fn shed(&mut self, rpc: RpcHandle, request: QueuedRequest) {
+        self.accept_request(request);
+        self.state.counters.requests_shed += 1;
+        self.give_up(Submit::Refuse { rpc, reason: RefusalReason::Overloaded }, rpc);
+    }
+
+    /// Refuses a request that the application did not take, because its server ends.
+    pub fn turn_away(&mut self, rpc: RpcHandle, request: QueuedRequest) {
+        self.accept_request(request);
+        let now = self.tick();
+        if self.state.endpoint.turn_away(now, rpc).is_ok() {
+            self.state.ended(rpc, RpcOutcome::Dropped);
+        }
+        self.state.drain_events();
+    }
+
+    /// The present time.
+    pub fn time(&self) -> Time {
+        self.clock.now().max(self.now)
     }
 
     /// True if the deadline of a request has passed.

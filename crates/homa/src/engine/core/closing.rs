@@ -1,11 +1,15 @@
-//! Local addresses of servers that are gone. They are closed once no RPC uses them.
+//! Local addresses of servers that are gone. They are closed once no RPC uses them. And the last act
+//! of an engine: it answers what lies in its sockets.
 
 use std::net::SocketAddr;
 
 use homa_proto::RpcHandle;
 
-use super::Core;
+use super::{Core, EngineEvent};
 use crate::error::OpenError;
+
+/// Most batches that an engine reads before it closes.
+const LAST_BATCHES: usize = 4096;
 
 /// An address to be closed.
 #[derive(Debug)]
@@ -17,6 +21,30 @@ pub struct Closing {
 }
 
 impl Core {
+    /// Answers the requests that lie in the sockets of a server that ends: they are not executed.
+    /// Those that come later are answered by the system, with ICMP.
+    pub(super) fn answer_the_last(&mut self) {
+        if !self.served {
+            return;
+        }
+        let ports: Vec<u16> = self.driver.local().iter().map(SocketAddr::port).collect();
+        ports.into_iter().for_each(|port| self.unlisten(port));
+        self.driver.refuse_arrivals();
+        for _ in 0..LAST_BATCHES {
+            if !self.arrivals.are_left() && !self.receive_batch() {
+                break;
+            }
+            self.receive();
+            while let Some(event) = self.next() {
+                if let EngineEvent::Request { rpc, bytes, .. } = event {
+                    self.turn_away(rpc, bytes);
+                }
+            }
+            self.transmit();
+        }
+        self.transmit();
+    }
+
     /// Opens another local address, or reuses one that is waiting to be closed.
     pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
         let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());

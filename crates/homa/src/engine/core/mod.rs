@@ -81,11 +81,14 @@ pub struct Core {
     process: Process,
     /// Set once the system refuses the descriptors for good: the error number.
     failed: Option<i32>,
+    /// It has had a server.
+    served: bool,
 }
 
-/// An engine acknowledges before it closes. Otherwise a kernel server would send NEED_ACK forever,
-/// and our host would answer that no process is at the port, which ends the RPCs of its other
-/// processes.
+/// An engine acknowledges and answers before it closes. Otherwise a kernel server would send
+/// NEED_ACK forever, and our host would answer that no process is at the port, which ends the RPCs
+/// of its other processes. And a client whose request lies in a socket could not know that it was
+/// not executed.
 impl Drop for Core {
     fn drop(&mut self) {
         if self.failed.is_some() {
@@ -93,6 +96,7 @@ impl Drop for Core {
         } else if self.is_here() {
             self.flush_acks();
             self.transmit();
+            self.answer_the_last();
         }
     }
 }
@@ -134,6 +138,7 @@ impl Core {
             alarm: None,
             process: Process::this(),
             failed: None,
+            served: false,
         })
     }
 

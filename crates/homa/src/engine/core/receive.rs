@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
+use hashbrown::HashMap;
 use homa_proto::wire::datagram;
 use homa_proto::{
     Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
@@ -116,6 +117,8 @@ pub struct EngineState {
     pub counters: EngineCounters,
     /// Latency histograms.
     pub latencies: Latencies,
+    /// Requests whose reply was refused as too long: its bytes, and the limit.
+    pub too_long: HashMap<RpcHandle, (usize, u32)>,
 }
 
 impl EngineState {
@@ -141,6 +144,7 @@ impl EngineState {
             config,
             counters: EngineCounters::default(),
             latencies: Latencies::default(),
+            too_long: HashMap::new(),
         }
     }
 
@@ -335,6 +339,7 @@ impl EngineState {
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
+                    self.too_long.remove(&rpc);
                     self.ended(rpc, RpcOutcome::Cancelled);
                     self.ready.push_back(EngineEvent::Cancelled { rpc });
                 }

@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Receives another batch; false if there is none.
-    fn receive_batch(&mut self) -> bool {
+    pub(super) fn receive_batch(&mut self) -> bool {
         self.fetch(true);
         if self.arrivals.trains == 0 {
             return false;
@@ -156,7 +156,7 @@ impl Core {
 
     /// Processes arrivals until the application has enough to do: its answers to the first part can
     /// travel while it works on the next. Also stops if it is time to send.
-    fn receive(&mut self) {
+    pub(super) fn receive(&mut self) {
         self.state.links.refresh(self.now, &mut self.state.endpoint);
         let (calls, requests) = self.state.endpoint.rpcs();
         let enough = (calls.max(requests) / 2).clamp(READY_MIN, READY_MAX);

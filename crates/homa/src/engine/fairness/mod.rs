@@ -1,5 +1,6 @@
 //! Fairness between the hosts of peers: each has a share of scarce memory, and a turn in the queue
-//! of requests.
+//! of requests. And which requests are refused under overload.
 
 pub mod accounts;
 pub mod queue;
+pub mod shedder;

@@ -54,6 +54,18 @@ impl<T> FairQueue<T> {
         place
     }
 
+    /// About how many requests are taken before one that arrives now: hosts take turns.
+    pub fn ahead_of(&self, from: SocketAddr) -> usize {
+        let own = self.hosts.get(&host_of(from.ip())).map_or(0, |host| host.waiting as usize);
+        let turns = own.saturating_mul(self.hosts.len()).saturating_add(self.hosts.len());
+        turns.min(self.requests.len())
+    }
+
+    /// Number of waiting requests.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     /// The next request.
     pub fn first(&self) -> Option<&T> {
         self.requests.first_key_value().map(|(_, (_, request))| request)

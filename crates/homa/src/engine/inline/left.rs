@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use hashbrown::HashMap;
-use homa_proto::RpcHandle;
+use homa_proto::{RpcHandle, Time};
 
 use crate::engine::core::{QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
+use crate::engine::fairness::shedder::Shedder;
 
 /// Most requests that wait for their turn.
 pub const MAX_LEFT: usize = 4096;
@@ -17,6 +18,7 @@ pub struct LeftRequests {
     queue: FairQueue<LeftRequest>,
     /// Their places in the queue.
     places: HashMap<RpcHandle, Place>,
+    shedder: Shedder,
 }
 
 /// A request, with its port and client.
@@ -44,6 +46,11 @@ impl LeftRequests {
         self.places.is_empty()
     }
 
+    /// True if a request that arrives now can probably be answered by its deadline.
+    pub fn admits(&self, now: Time, from: SocketAddr, until: Time) -> bool {
+        self.shedder.admits(now, self.queue.ahead_of(from), until)
+    }
+
     /// Adds a request.
     pub fn push(&mut self, request: LeftRequest) {
         let rpc = request.rpc;
@@ -51,9 +58,10 @@ impl LeftRequests {
     }
 
     /// The next request, in turns of their clients' hosts.
-    pub fn pop(&mut self) -> Option<LeftRequest> {
+    pub fn pop(&mut self, now: Time) -> Option<LeftRequest> {
         let request = self.queue.pop()?;
         self.places.remove(&request.rpc);
+        self.shedder.taken(now, self.queue.len());
         Some(request)
     }
 

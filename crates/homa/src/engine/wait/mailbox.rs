@@ -22,6 +22,7 @@ use super::waiters::WakeTarget;
 use crate::driver::Waker;
 use crate::engine::core::{Core, EngineEvent, QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
+use crate::engine::fairness::shedder::Shedder;
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
 use crate::payload::Payload;
@@ -103,6 +104,8 @@ struct UnansweredRequest {
     until: Time,
     /// Its place in the queue of requests, if it is still there.
     place: Place,
+    /// When it was received.
+    taken: Option<Time>,
 }
 
 /// A request that was not received by a thread.
@@ -121,6 +124,7 @@ pub struct Mailbox {
     calls: HashMap<RpcHandle, SocketCall>,
     ended: BTreeMap<u64, RpcHandle>,
     requests: FairQueue<UnreceivedRequest>,
+    shedder: Shedder,
     open: HashMap<RpcHandle, UnansweredRequest>,
     next_order: u64,
     waiters: Vec<BlockedReceiver>,
@@ -150,6 +154,7 @@ impl Mailbox {
             calls: HashMap::new(),
             ended: BTreeMap::new(),
             requests: FairQueue::default(),
+            shedder: Shedder::default(),
             open: HashMap::new(),
             next_order: 0,
             waiters: Vec::new(),
@@ -212,14 +217,20 @@ impl Mailbox {
                 }
             }
             EngineEvent::Request { rpc, bytes, .. } if self.phase != MailboxPhase::Open => {
-                core.accept_request(bytes);
-                core.cancel(rpc);
+                core.turn_away(rpc, bytes);
             }
             EngineEvent::Request { rpc, from, bytes, context, .. } => {
-                let (order, until) = (self.next_order(), context.until);
+                let (ahead, until) = (self.requests.ahead_of(from), context.until);
+                if ahead > 0 && !self.shedder.admits(core.time(), ahead, until) {
+                    return core.shed(rpc, bytes);
+                }
+                let order = self.next_order();
                 let place =
                     self.requests.push(from, UnreceivedRequest { rpc, bytes, context, order });
-                self.open.insert(rpc, UnansweredRequest { from, cancelled: false, until, place });
+                self.open.insert(
+                    rpc,
+                    UnansweredRequest { from, cancelled: false, until, place, taken: None },
+                );
                 self.wake_one(wakes, |wanted| wanted.requests);
             }
             EngineEvent::Cancelled { rpc } => {
@@ -317,13 +328,29 @@ impl Mailbox {
         MailboxItem::Response(rpc, call)
     }
 
-    /// Drops expired requests at the head of the queue.
+    /// Drops requests at the head of the queue whose deadline has passed or is too near.
     fn drop_late(&mut self, core: &mut Core) {
-        while self.requests.first().is_some_and(|first| core.is_late(&first.context))
-            && let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop()
-        {
+        loop {
+            let (now, left) = (core.time(), self.requests.len().saturating_sub(1));
+            let first = self.requests.first().map(|first| first.context.until);
+            let late = first.is_some_and(|until| until <= now && until != Time::MAX);
+            let begins = first.is_none_or(|until| self.shedder.begins(now, left, until));
+            if !late && begins {
+                return;
+            }
+            let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop() else { return };
             self.open.remove(&rpc);
-            core.expire(rpc, bytes);
+            match late {
+                true => core.expire(rpc, bytes),
+                false => core.shed(rpc, bytes),
+            }
+        }
+    }
+
+    /// A request that was taken at a time was answered or dropped.
+    fn answered(&mut self, taken: Option<Time>, core: &Core) {
+        if let Some(at) = taken {
+            self.shedder.answered(core.time().since(at));
         }
     }
 
@@ -332,7 +359,10 @@ impl Mailbox {
             return MailboxItem::Nothing;
         };
         let bytes = core.accept_request(bytes);
-        let Some(open) = self.open.get(&rpc) else { return MailboxItem::Nothing };
+        let now = core.time();
+        self.shedder.taken(now, self.requests.len());
+        let Some(open) = self.open.get_mut(&rpc) else { return MailboxItem::Nothing };
+        open.taken = Some(now);
         let from = open.from;
         self.nudge(rpc, wakes);
         MailboxItem::Request(rpc, from, bytes, context)
@@ -384,7 +414,8 @@ impl Mailbox {
                 return Err(error);
             }
         }
-        self.open.remove(&rpc);
+        let taken = self.open.remove(&rpc).and_then(|open| open.taken);
+        self.answered(taken, core);
         Ok(())
     }
 
@@ -399,8 +430,9 @@ impl Mailbox {
     pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core) -> bool {
         let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains(o.place));
         if waits {
-            self.open.remove(&rpc);
-            core.cancel(rpc);
+            let taken = self.open.remove(&rpc).and_then(|open| open.taken);
+            self.answered(taken, core);
+            core.abandon(rpc);
         }
         waits
     }

@@ -4,23 +4,22 @@
 //! released, so the table only collects the waiters to wake. A call that ends is removed, and its
 //! result is stored in a [`CallSlot`], from which the caller takes it without the lock.
 
-use std::collections::VecDeque;
-use std::net::SocketAddr;
+mod requests;
+
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
 
 use hashbrown::HashMap;
-use homa_proto::{MessageKind, RpcHandle, RpcId};
+use homa_proto::{MessageKind, RpcHandle};
 
 use super::capacity::CapacityQueue;
 use super::mailbox::Mailbox;
 use super::slot::{CallOutcome, CallSlot};
 pub use super::wake_target::WakeTarget;
 use super::watch::RequestWatch;
-use crate::engine::core::{Core, EngineEvent, Partial, QueuedRequest, RequestContext};
-use crate::engine::fairness::queue::{FairQueue, Place};
-use crate::message::Message;
+use crate::engine::core::{Core, EngineEvent, Partial};
+pub use requests::Accepted;
+use requests::{OpenRequest, RequestQueue, UnacceptedRequest};
 
 /// A registered call. The key is invalid after the call has ended or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,61 +64,6 @@ pub enum ReadProgress {
     Partial(Partial),
     /// Nothing new is readable; the caller will be woken.
     Nothing,
-}
-
-/// A request that was not accepted.
-#[derive(Debug)]
-struct UnacceptedRequest {
-    rpc: RpcHandle,
-    from: SocketAddr,
-    bytes: QueuedRequest,
-    id: RpcId,
-    context: RequestContext,
-}
-
-/// A request that was accepted.
-#[derive(Debug)]
-pub struct Accepted {
-    /// The handle for the reply.
-    pub rpc: RpcHandle,
-    /// The client.
-    pub from: SocketAddr,
-    /// Its bytes.
-    pub bytes: Message,
-    /// Its id.
-    pub id: RpcId,
-    /// Its deadline and trace.
-    pub context: RequestContext,
-    /// The deadline on the system's clock.
-    pub deadline: Option<Instant>,
-}
-
-/// A request that was not answered.
-#[derive(Debug)]
-struct OpenRequest {
-    port: u16,
-    /// Its place in the port's queue, if it is still there.
-    place: Place,
-    /// The client gave up.
-    cancelled: bool,
-}
-
-#[derive(Debug, Default)]
-struct RequestQueue {
-    requests: FairQueue<UnacceptedRequest>,
-    /// No more requests will come.
-    draining: bool,
-    /// By ticket, so that a waiter that gives up can be removed.
-    acceptors: VecDeque<(u64, WakeTarget)>,
-}
-
-impl RequestQueue {
-    /// Wakes all acceptors; returns how many are tasks.
-    fn wake_acceptors(&mut self, to_wake: &mut Vec<WakeTarget>) -> usize {
-        let tasks = self.acceptors.iter().filter(|(_, waiting)| waiting.is_task()).count();
-        to_wake.extend(self.acceptors.drain(..).map(|(_, waiting)| waiting));
-        tasks
-    }
 }
 
 /// See the module's documentation.
@@ -241,120 +185,13 @@ impl Waiters {
         }
     }
 
-    /// Opens the queue of a server; false if the port has one.
-    pub fn open_queue(&mut self, port: u16) -> bool {
-        if self.queues.contains_key(&port) {
-            return false;
-        }
-        self.queues.insert(port, RequestQueue::default());
-        true
-    }
-
-    /// True from [`Self::open_queue`] to [`Self::close_queue`].
-    pub fn has_queue(&self, port: u16) -> bool {
-        self.queues.contains_key(&port)
-    }
-
-    /// Closes the queue of a server; clients of requests that were not accepted are told.
-    pub fn close_queue(&mut self, port: u16, core: &mut Core) {
-        let Some(mut queue) = self.queues.remove(&port) else { return };
-        self.tasks -= queue.wake_acceptors(&mut self.to_wake);
-        for request in queue.requests.into_requests() {
-            core.cancel(request.rpc);
-            core.accept_request(request.bytes);
-            self.open.remove(&request.rpc);
-        }
-    }
-
-    /// The next request at a port whose deadline has not passed.
-    pub fn accept(&mut self, port: u16, core: &mut Core) -> Option<Accepted> {
-        loop {
-            let request = self.queues.get_mut(&port)?.requests.pop()?;
-            if !core.is_late(&request.context) {
-                let UnacceptedRequest { rpc, from, bytes, id, context } = request;
-                let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
-                return Some(Accepted { rpc, from, bytes, id, context, deadline });
-            }
-            self.open.remove(&request.rpc);
-            core.expire(request.rpc, request.bytes);
-        }
-    }
-
-    /// A client gave up: a request that was not accepted leaves the queue.
-    fn cancelled(&mut self, rpc: RpcHandle, core: &mut Core) {
-        let Some(open) = self.open.get_mut(&rpc) else { return };
-        open.cancelled = true;
-        let (port, place) = (open.port, open.place);
-        self.watch.ended(rpc, &mut self.to_wake);
-        self.capacity.cancelled(rpc, &mut self.to_wake);
-        let queue = self.queues.get_mut(&port);
-        if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
-            core.accept_request(request.bytes);
-            self.open.remove(&rpc);
-        }
-    }
-
-    /// Registers a waiter for a request; returns a ticket for [`Self::stop_waiting`].
-    pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
-        self.next_ticket += 1;
-        self.tasks += usize::from(waiting.is_task());
-        if let Some(queue) = self.queues.get_mut(&port) {
-            queue.acceptors.push_back((self.next_ticket, waiting));
-        } else {
-            self.tasks -= usize::from(waiting.is_task());
-            self.to_wake.push(waiting);
-        }
-        self.next_ticket
-    }
-
-    /// Removes a waiter for requests that returned or gives up.
-    pub fn stop_waiting(&mut self, port: u16, ticket: u64) {
-        let Some(queue) = self.queues.get_mut(&port) else { return };
-        if let Some(at) = queue.acceptors.iter().position(|(other, _)| *other == ticket) {
-            let waiting = queue.acceptors.remove(at).map(|(_, waiting)| waiting);
-            self.drop_waker_later(waiting);
-        }
-    }
-
-    /// Passes a wake-up on if the waiter that got it will not use it.
-    pub fn nudge(&mut self, port: u16) {
-        let Some(queue) = self.queues.get_mut(&port) else { return };
-        if !queue.requests.is_empty()
-            && let Some((_, waiting)) = queue.acceptors.pop_back()
-        {
-            self.tasks -= usize::from(waiting.is_task());
-            self.to_wake.push(waiting);
-        }
-    }
-
     /// Wakes all waiters for requests or capacity.
     pub fn wake_all(&mut self) {
         self.capacity.all(&mut self.to_wake);
-        for queue in self.queues.values_mut() {
-            self.tasks -= queue.wake_acceptors(&mut self.to_wake);
+        for waiting in self.queues.values_mut().flat_map(RequestQueue::take_acceptors) {
+            self.tasks -= usize::from(waiting.is_task());
+            self.to_wake.push(waiting);
         }
-    }
-
-    /// No more requests will come at a port; wakes its waiters.
-    pub fn drain_queue(&mut self, port: u16) {
-        let Some(queue) = self.queues.get_mut(&port) else { return };
-        queue.draining = true;
-        self.tasks -= queue.wake_acceptors(&mut self.to_wake);
-    }
-
-    /// True if no more requests will come at a port.
-    pub fn is_draining(&self, port: u16) -> bool {
-        self.queues.get(&port).is_none_or(|queue| queue.draining)
-    }
-
-    /// A request was answered or given up.
-    pub fn answered(&mut self, rpc: RpcHandle) {
-        self.open.remove(&rpc);
-    }
-
-    /// True if the client of an unanswered request gave up.
-    pub fn is_cancelled(&self, rpc: RpcHandle) -> bool {
-        self.open.get(&rpc).is_some_and(|open| open.cancelled)
     }
 
     /// Waiters for capacity.
@@ -402,19 +239,8 @@ impl Waiters {
                     }
                 }
                 EngineEvent::Request { rpc, from, port, bytes, id, context } => {
-                    let Some(queue) = self.queues.get_mut(&port) else {
-                        core.accept_request(bytes);
-                        core.cancel(rpc);
-                        continue;
-                    };
-                    let arrived = UnacceptedRequest { rpc, from, bytes, id, context };
-                    let place = queue.requests.push(from, arrived);
-                    self.open.insert(rpc, OpenRequest { port, place, cancelled: false });
-                    // The last to come is the leader, if that is an acceptor: it needs no wake-up.
-                    if let Some((_, waiting)) = queue.acceptors.pop_back() {
-                        self.tasks -= usize::from(waiting.is_task());
-                        self.to_wake.push(waiting);
-                    }
+                    let request = UnacceptedRequest { rpc, from, bytes, id, context };
+                    self.arrived(port, request, core);
                 }
                 EngineEvent::Readable(partial) => {
                     // Requests are accepted whole.
