@@ -117,7 +117,15 @@ pub fn assignment(text: &str) -> Result<(String, Value), String> {
     if key.is_empty() || value.is_empty() {
         return Err("write it as key=value".into());
     }
-    Ok((key.to_owned(), parse_value(value)))
+    // Of a plan's numbers; as text, a larger one would be of the wrong kind.
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value).replace('_', "");
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match parse_value(value) {
+        Value::String(_) if is_whole && digits.parse::<i64>().is_err() => {
+            Err(format!("`{value}` is too large: whole numbers end at {}", i64::MAX))
+        }
+        read => Ok((key.to_owned(), read)),
+    }
 }
 
 fn parse_value(text: &str) -> Value {
@@ -186,6 +194,8 @@ mod tests {
         assert_eq!(assignment("fabric.host_link = 25Gbps").unwrap().1.as_str(), Some("25Gbps"));
         assert_eq!(assignment("options.cutoffs=[1, 2]").unwrap().1.as_array().unwrap().len(), 2);
         assert!(assignment("nonsense").is_err());
+        let large = assignment("seed=18446744073709551615").unwrap_err();
+        assert!(large.contains("whole numbers end at 9223372036854775807"), "{large}");
         assert!(assignment("=3").is_err());
     }
 

@@ -24,6 +24,7 @@ use super::Experiment;
 use super::network::ScenarioNetwork;
 use super::run::{ports_by_tier, seconds};
 use super::running::{AnySimulation, Measure};
+use super::tables;
 
 /// Idle times by (bytes, path).
 pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
@@ -202,10 +203,11 @@ pub(super) fn assemble(
     let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
+        size_table: tables::form(&demand.sizes),
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
-        warnings: network.warnings(),
+        warnings: network.warnings().into_iter().chain(tables::doubt(demand)).collect(),
         options: window.experiment.options.clone(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,

@@ -31,6 +31,7 @@ mod planned;
 mod run;
 mod running;
 mod start;
+mod tables;
 
 pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{

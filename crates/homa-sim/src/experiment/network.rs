@@ -329,7 +329,8 @@ fn wire(
 
 fn graph(file: &str) -> Result<NamedWiring, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let text =
+        homa_workload::text::read(file.as_ref()).map_err(|error| failed(error.to_string()))?;
     let graph = Graph::from_csv(&text).map_err(|error| failed(error.to_string()))?;
     let wiring = graph.wire();
     if wiring.hosts() < 2 {

@@ -34,7 +34,7 @@ pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,
 };
-pub use outcome::ScenarioOutcome;
+pub use outcome::{ScenarioOutcome, SizeTable};
 pub use transports::{
     NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
 };
