@@ -248,8 +248,6 @@ mod tests {
                 "options.mtu",
                 "options.rtt_bytes",
                 "options.unscheduled_bytes",
-                "options.ecn.threshold",
-                "options.phantom.threshold",
                 "options.phantom.uncounted",
                 "options.pacer.depth",
                 "options.nic.large_send",
@@ -316,6 +314,13 @@ mod tests {
         let sizes = ["16KiB", "64KB"].map(|size| Value::String(size.into()));
         for key in ["fabric.thresholds", "options.cutoffs", "options.tcp.size_classes"] {
             read(key, Value::Array(sizes.to_vec())).unwrap();
+        }
+        for key in ["options.ecn.threshold", "options.phantom.threshold"] {
+            for form in ["1500", "2KiB", "1.25 BDP", "2 BDP, at least 100KB", "8us"] {
+                assert_eq!(read(key, text(form)), Ok(()), "{key} = {form}");
+            }
+            let said = read(key, text("1.25 BPD")).unwrap_err();
+            assert!(said.contains("`1.25 BPD`") && said.contains("(1.25 BDP)"), "{said}");
         }
     }
 }

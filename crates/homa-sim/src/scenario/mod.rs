@@ -19,6 +19,7 @@ mod hull;
 mod nic;
 pub mod options;
 pub mod outcome;
+mod queue_bytes;
 mod reports;
 mod transports;
 pub mod units;
@@ -35,6 +36,7 @@ pub use options::{
     SlowdownBy, TcpOptions,
 };
 pub use outcome::{ScenarioOutcome, SizeTable};
+pub use queue_bytes::QueueBytes;
 pub use transports::{
     NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
 };
