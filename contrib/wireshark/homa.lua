@@ -18,6 +18,10 @@ local NAMES = {
   [0x10] = "DATA", [0x11] = "GRANT", [0x12] = "RESEND", [0x13] = "RPC_UNKNOWN", [0x14] = "BUSY",
   [0x15] = "CUTOFFS", [0x16] = "FREEZE", [0x17] = "NEED_ACK", [0x18] = "ACK",
 }
+-- The codes of the reason for which a request was refused.
+local REASONS = {
+  [1] = "overloaded", [2] = "abandoned", [3] = "response too long", [4] = "deadline passed",
+}
 -- Bytes that a packet of a type has at least; a RESEND may lack its priority.
 local LEAST = { [0x10] = 56, [0x11] = 33, [0x12] = 36, [0x15] = 62, [0x18] = 80 }
 local COMMON = 28
@@ -70,7 +74,7 @@ local f = {
   train_packets = ProtoField.uint32("homa.udp.train.packets", "Packets of the train"),
   extension = ProtoField.uint16("homa.udp.extension", "Extension", base.DEC,
     { [1] = "limits", [2] = "remembered", [3] = "deadline", [4] = "trace context",
-      [5] = "no server", [6] = "challenge", [7] = "proof" }),
+      [5] = "no server", [6] = "challenge", [7] = "proof", [8] = "reason", [9] = "come back" }),
   max_message = ProtoField.uint32("homa.max_message", "Longest message accepted"),
   max_unscheduled = ProtoField.uint32("homa.max_unscheduled", "Most unscheduled bytes accepted"),
   remembered = ProtoField.uint64("homa.remembered", "Nanoseconds remembered"),
@@ -81,6 +85,10 @@ local f = {
   epoch = ProtoField.uint32("homa.epoch", "Epoch of the client's ids", base.HEX),
   first_call = ProtoField.uint32("homa.first_call", "First counter in progress"),
   next_call = ProtoField.uint32("homa.next_call", "Next counter"),
+  reason = ProtoField.uint8("homa.reason", "Why the request was refused", base.DEC, REASONS),
+  response_length = ProtoField.uint32("homa.response_length", "Length of the refused response"),
+  response_limit = ProtoField.uint32("homa.response_limit", "Limit that it exceeds"),
+  come_back = ProtoField.uint32("homa.come_back", "Microseconds before which not to ask again"),
 }
 homa.fields = {}
 for _, field in pairs(f) do
@@ -256,11 +264,19 @@ local function unknown(p, said)
   if said.no_server then
     text = text .. " no server"
   end
+  return text .. (said.reason or "")
+end
+
+local function busy(_, said)
+  local text = "BUSY"
+  if said.come_back then
+    text = text .. string.format(" come back %d us", said.come_back)
+  end
   return text
 end
 
 local BODIES = {
-  [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x15] = cutoffs,
+  [0x10] = data, [0x11] = grant, [0x12] = resend, [0x13] = unknown, [0x14] = busy, [0x15] = cutoffs,
   [0x17] = need_ack, [0x18] = ack,
 }
 
@@ -341,7 +357,7 @@ end
 -- UDP ----------------------------------------------------------------------------------------
 
 -- The shortest value of each extension.
-local VALUES = { [1] = 8, [2] = 8, [3] = 4, [4] = 26, [6] = 16, [7] = 20 }
+local VALUES = { [1] = 8, [2] = 8, [3] = 4, [4] = 26, [6] = 16, [7] = 20, [8] = 1, [9] = 4 }
 
 -- The context of a trace as the header `traceparent` has it; empty for what names none.
 local function traceparent(range)
@@ -405,6 +421,22 @@ local function extensions(tvb, at, to, tree)
       item:add(f.next_call, next_call)
       said.proof = said.proof or string.format(" token %s epoch 0x%x calls %d..%d", hex(token),
         epoch:uint(), first:uint(), next_call:uint())
+    elseif kind == 8 then
+      local code = tvb(at + 4, 1):uint()
+      item:add(f.reason, tvb(at + 4, 1))
+      local reason = REASONS[code] and " " .. REASONS[code]
+      if code == 3 then
+        if length < 9 then
+          return nil
+        end
+        item:add(f.response_length, tvb(at + 5, 4))
+        item:add(f.response_limit, tvb(at + 9, 4))
+        reason = string.format(" response_length %d limit %d", tvb(at + 5, 4):uint(), tvb(at + 9, 4):uint())
+      end
+      said.reason = said.reason or reason
+    elseif kind == 9 then
+      item:add(f.come_back, tvb(at + 4, 4))
+      said.come_back = said.come_back or tvb(at + 4, 4):uint()
     end
     at = at + 4 + length
   end

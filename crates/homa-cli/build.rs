@@ -1,4 +1,4 @@
-//! What `homa --version` prints: the version, and in release builds the commit.
+//! The text of `homa --version`: the version, and in release builds the commit.
 //!
 //! A build of the same sources gives the same text. A packaged crate, or a copy without its
 //! repository, has the version alone; so have debug builds, which would otherwise be linked again
@@ -33,7 +33,7 @@ fn log_of_commits(folder: &Path) -> Option<String> {
     Path::new(&log).exists().then_some(log)
 }
 
-/// What git prints; `None` if there is no git, or it refuses.
+/// The output of git; `None` if there is no git, or it fails.
 fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;

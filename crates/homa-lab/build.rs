@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What decides the outcome of a simulation, beside the repository's `crates` folder.
+/// The crates that decide the outcome of a simulation.
 const MODEL: [&str; 3] = ["homa-proto", "homa-sim", "homa-workload"];
 
 fn main() -> io::Result<()> {

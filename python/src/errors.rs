@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 /// The name that a plan from a dictionary goes by.
 pub const DICTIONARY: &str = "the plan";
 
-/// What Python raises for an error.
+/// The Python exception for an error.
 pub fn raised(py: Python<'_>, error: LabError) -> PyErr {
     made(py, error).unwrap_or_else(|failure| failure)
 }

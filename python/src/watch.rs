@@ -21,7 +21,7 @@ impl Watch {
         Self { callback, stop: Arc::default(), failed: None }
     }
 
-    /// What the work has to heed.
+    /// The flag that stops the work.
     pub fn stop(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }

@@ -161,6 +161,62 @@ def test_the_interface_of_a_link_local_address_may_be_named():
     asyncio.run(main())
 
 
+def link_local():
+    """An address of this host that needs a scope, as sockets say it, or None."""
+    with open("/proc/net/if_inet6") as lines:
+        for line in lines:
+            digits, index, *_ = line.split()
+            if digits.startswith("fe80"):
+                host = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+                return (host, 0, 0, int(index, 16))
+    return None
+
+
+@pytest.mark.parametrize("more", [(), (0,), (0, 0)])
+def test_an_address_without_a_scope_is_taken_as_sockets_say_it(more):
+    async def main():
+        async with rpc.Server(("127.0.0.1", 0, *more), echo) as server, rpc.Client() as client:
+            port = int(server.address.rpartition(":")[2])
+            assert await client.call(("127.0.0.1", port, *more), b"here") == b"here"
+
+    asyncio.run(main())
+
+
+def test_the_scope_of_an_address_counts_for_servers_and_clients():
+    at = link_local()
+    if at is None:
+        pytest.skip("an interface with a link-local address")
+
+    async def main():
+        async with rpc.Server(at, echo) as server, rpc.Client() as client:
+            port = int(server.address.rpartition(":")[2])
+            host, _, flow, scope = at
+            assert await client.call((host, port, flow, scope), b"scoped") == b"scoped"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_the_addresses_of_a_name_are_called_in_turn(monkeypatch, idempotent):
+    def found(*_, **__):
+        kind = (socket.AF_INET, socket.SOCK_DGRAM, 17, "")
+        return [(*kind, (f"127.0.0.{last}", port)) for last in (3, 2, 1)]
+
+    async def main():
+        async with rpc.Client("127.0.0.1:0") as client:
+            async with rpc.Server("127.0.0.1:0", echo) as server:
+                nonlocal port
+                port = int(server.address.rpartition(":")[2])
+                monkeypatch.setattr(socket, "getaddrinfo", found)
+                call = client.call("several:1", b"x", idempotent=idempotent, deadline=60)
+                assert await call == b"x"
+            with pytest.raises(rpc.PortUnreachable):
+                await client.call("several:1", b"x", deadline=60)
+
+    port = 0
+    asyncio.run(main())
+
+
 class Busy(ThreadPoolExecutor):
     """asyncio looks names up in here: one thread, which does nothing else until it is told."""
 

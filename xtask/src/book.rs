@@ -1,18 +1,23 @@
-//! `cargo xtask book`: the documentation as a web site, by mdBook. Its summary names every page and
-//! every link leads somewhere, which is a test that needs no mdBook.
+//! `cargo xtask book`: the documentation as a web site, by mdBook. Its summary names every page,
+//! every link leads somewhere, and every file that the map or a decision names exists, which are
+//! tests that need no mdBook.
 //!
 //! Left out: the snippets. Those in Rust are documentation tests of the crate `homa`; those in
 //! Python and C are run by the tests of the program.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// Builds the site into `target/book`.
 pub fn run(root: &Path) -> ExitCode {
-    let to = root.join("target/book");
-    let built =
-        Command::new("mdbook").arg("build").arg(root.join("docs")).arg("-d").arg(&to).status();
-    match built {
+    let (source, to) = (root.join("target/book-source"), root.join("target/book"));
+    if let Err(error) = stage(root, &source) {
+        eprintln!("cannot copy the pages to {}: {error}", source.display());
+        return ExitCode::from(2);
+    }
+    match Command::new("mdbook").arg("build").arg(&source).arg("-d").arg(&to).status() {
         Ok(status) if status.success() => {
             println!("open {}", to.join("index.html").display());
             ExitCode::SUCCESS
@@ -25,7 +30,32 @@ pub fn run(root: &Path) -> ExitCode {
     }
 }
 
-/// What a page links to: targets of `[text](target)` outside code.
+/// Copies the pages to the folder `to`, with ARCHITECTURE.md among them. A link between it and a
+/// page of `docs` leads somewhere in the repository, for example on GitHub, and in the copy.
+fn stage(root: &Path, to: &Path) -> io::Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::create_dir_all(to)?;
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    fs::write(to.join("architecture.md"), map.replace("](docs/", "]("))?;
+    for path in crate::tidy::files(root)? {
+        let Some(name) = path.strip_prefix("docs/") else { continue };
+        let (from, copy) = (root.join(&path), to.join(name));
+        if let Some(folder) = copy.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        if name.ends_with(".md") {
+            let page = fs::read_to_string(from)?;
+            fs::write(copy, page.replace("../ARCHITECTURE.md", "architecture.md"))?;
+        } else {
+            fs::copy(from, copy)?;
+        }
+    }
+    Ok(())
+}
+
+/// The links of a page: targets of `[text](target)` outside code.
 #[cfg(test)]
 fn links(page: &str) -> Vec<String> {
     let (mut found, mut fenced) = (Vec::new(), false);
@@ -57,7 +87,6 @@ fn anchor(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::PathBuf;
 
     use super::*;
@@ -86,18 +115,16 @@ mod tests {
         for page in all.iter().filter(|page| **page != summary) {
             assert!(named.contains(page), "docs/SUMMARY.md lacks {}", page.display());
         }
-        for page in &named {
+        let map = docs.join("../ARCHITECTURE.md");
+        for page in named.iter().filter(|page| **page != map) {
             assert!(all.contains(page), "docs/SUMMARY.md names {}", page.display());
         }
     }
 
-    #[test]
-    fn every_link_of_a_page_leads_somewhere() {
-        let root = crate::repository();
-        let mut all = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-        pages(&root.join("docs"), &mut all);
+    /// The links of some pages that lead nowhere.
+    fn lost_links(pages: &[PathBuf]) -> Vec<String> {
         let mut lost = Vec::new();
-        for page in &all {
+        for page in pages {
             let text = fs::read_to_string(page).unwrap();
             let inside = |link: &String| !link.contains("://") && !link.starts_with("mailto:");
             for link in links(&text).into_iter().filter(inside) {
@@ -116,7 +143,63 @@ mod tests {
                 }
             }
         }
+        lost
+    }
+
+    #[test]
+    fn every_link_of_a_page_leads_somewhere() {
+        let root = crate::repository();
+        let mut all = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+        pages(&root.join("docs"), &mut all);
+        let lost = lost_links(&all);
         assert!(lost.is_empty(), "links that lead nowhere:\n{}", lost.join("\n"));
+    }
+
+    #[test]
+    fn every_link_of_the_book_stays_in_the_book() {
+        let copy = std::env::temp_dir().join(format!("book-{}", std::process::id()));
+        stage(crate::repository(), &copy).unwrap();
+        let mut all = Vec::new();
+        pages(&copy, &mut all);
+        let lost = lost_links(&all);
+        fs::remove_dir_all(&copy).unwrap();
+        assert!(all.iter().any(|page| page.ends_with("architecture.md")));
+        assert!(lost.is_empty(), "links that leave the book:\n{}", lost.join("\n"));
+    }
+
+    /// Files and folders that a line names between backquotes. Words in capitals are placeholders.
+    fn named_files(line: &str) -> impl Iterator<Item = &str> {
+        let code = line.split('`').skip(1).step_by(2);
+        code.filter(|name| name.ends_with(".rs") || name.ends_with('/')).filter(|name| {
+            !name.contains(|c: char| "<*".contains(c) || c.is_uppercase() || c.is_whitespace())
+        })
+    }
+
+    /// A rename that forgets the map leads every reader astray.
+    #[test]
+    fn files_that_the_map_and_decisions_name_exist() {
+        let root = crate::repository();
+        let mut all = vec![root.join("ARCHITECTURE.md")];
+        pages(&root.join("docs/decisions"), &mut all);
+        let mut bases = vec![root.to_owned(), root.join("crates")];
+        for entry in fs::read_dir(root.join("crates")).unwrap() {
+            bases.push(entry.unwrap().path().join("src"));
+        }
+        let mut lost = Vec::new();
+        for page in &all {
+            for line in fs::read_to_string(page).unwrap().lines() {
+                // A name may continue the folder that the line names before it.
+                let mut folders = bases.clone();
+                for name in named_files(line) {
+                    match folders.iter().map(|base| base.join(name)).find(|path| path.exists()) {
+                        Some(path) if path.is_dir() => folders.push(path),
+                        Some(_) => {}
+                        None => lost.push(format!("{}: {name}", page.display())),
+                    }
+                }
+            }
+        }
+        assert!(lost.is_empty(), "files that do not exist:\n{}", lost.join("\n"));
     }
 
     #[test]

@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn items_are_read_from_a_page_of_rustdoc() {
-        let page = "<li><a href=\"#structs\" title=\"Structs\">Structs</a></li><ul><li><a href=\"pacer/struct.Link.html\">pacer::Link</a></li>\
+        let page = "<li><a href=\"#structs\" title=\"Structs\">Structs</a></li>\
+                    <ul><li><a href=\"pacer/struct.Link.html\">pacer::Link</a></li>\
                     <li><a href=\"struct.Client.html\">Client</a></li></ul>";
         assert_eq!(items(page), ["Client (struct)", "pacer::Link (struct)"]);
     }

@@ -244,7 +244,8 @@ const char *homa_version(void);
  Never blocks. The request is copied, so the caller may reuse `request` at once. It is sent by a
  thread that waits in homa_recv, or by a thread of libhoma.
 
- Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or not the address
+ Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
+ "default", no port, or not the address
  of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
  some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
  */
@@ -272,7 +273,8 @@ int homa_sendv(int sockfd,
  `response`. Returns 0 if the client has given up meanwhile. The rest of the request that
  HOMA_RECV_PARTIAL kept is dropped.
 
- Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
+ Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
+ "default", or no request with this id
  and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
  EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
  waits.
@@ -330,7 +332,9 @@ int homa_abort(int sockfd, uint64_t id, int error);
  If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
  deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
  EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
- gone, and may or may not have executed the call), or the error given to homa_abort.
+ gone, and may or may not have executed the call), EIO (the engine's descriptors were closed by
+ mistake), the error with which the system refuses to send to that address (EACCES, EINVAL and
+ others; the call was not executed), or the error given to homa_abort.
 
  If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
  with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.

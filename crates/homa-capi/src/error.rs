@@ -46,7 +46,11 @@ impl From<CallError> for Error {
             CallError::TooManyCalls { .. } | CallError::SendMemoryFull { .. } => libc::EAGAIN,
             CallError::TooManyPeers { .. } => libc::ENOBUFS,
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
-            CallError::DeadlineExceeded | CallError::Unreachable => libc::ETIMEDOUT,
+            CallError::DeadlineExceeded
+            | CallError::SendRefused { .. }
+            | CallError::Unreachable => libc::ETIMEDOUT,
+            &CallError::NotSent { errno } => errno,
+            CallError::EngineFailed { .. } => libc::EIO,
             CallError::HostUnreachable => libc::EHOSTUNREACH,
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,
             CallError::PortUnreachable => libc::ENOTCONN,

@@ -54,7 +54,7 @@ pub struct homa_message {
 }
 
 /// A received message, or the error of a call.
-struct Arrived {
+struct Completed {
     id: u64,
     cookie: u64,
     from: SocketAddr,
@@ -63,12 +63,12 @@ struct Arrived {
     offset: usize,
 }
 
-fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
+fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Completed, Error> {
     let types = flags & (HOMA_RECV_REQUEST | HOMA_RECV_RESPONSE);
     if flags & HOMA_RECV_PARTIAL != 0
         && let Some(Rest { from, cookie, bytes, offset }) = handle.rest(id)
     {
-        return Ok(Arrived { id, cookie, from, result: Ok(bytes), offset });
+        return Ok(Completed { id, cookie, from, result: Ok(bytes), offset });
     }
     let named = if flags & (HOMA_RECV_RESPONSE | HOMA_RECV_PARTIAL) != 0 { id } else { 0 };
     let wanted = match (Id::from_number(named), types) {
@@ -84,11 +84,11 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Arrived, Error> {
     };
     Ok(match incoming {
         SocketEvent::Request { id, from, bytes, .. } => {
-            Arrived { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
+            Completed { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
         }
         SocketEvent::Response { id, from, cookie, result, .. } => {
             let result = result.map_err(Error::from);
-            Arrived { id: id.number(), cookie, from, result, offset: 0 }
+            Completed { id: id.number(), cookie, from, result, offset: 0 }
         }
     })
 }
@@ -124,7 +124,9 @@ unsafe fn open(sockfd: c_int, flags: c_int, id: *const u64) -> Result<(Arc<Handl
 /// If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
 /// deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
 /// EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
-/// gone, and may or may not have executed the call), or the error given to homa_abort.
+/// gone, and may or may not have executed the call), EIO (the engine's descriptors were closed by
+/// mistake), the error with which the system refuses to send to that address (EACCES, EINVAL and
+/// others; the call was not executed), or the error given to homa_abort.
 ///
 /// If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
 /// with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.

@@ -104,7 +104,8 @@ unsafe fn list<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Er
 /// Never blocks. The request is copied, so the caller may reuse `request` at once. It is sent by a
 /// thread that waits in homa_recv, or by a thread of libhoma.
 ///
-/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, no port, or not the address
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
+/// "default", no port, or not the address
 /// of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
 /// some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
 #[unsafe(no_mangle)]
@@ -196,7 +197,8 @@ unsafe fn send(
 /// `response`. Returns 0 if the client has given up meanwhile. The rest of the request that
 /// HOMA_RECV_PARTIAL kept is dropped.
 ///
-/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes, or no request with this id
+/// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
+/// "default", or no request with this id
 /// and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
 /// EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
 /// waits.

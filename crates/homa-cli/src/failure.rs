@@ -20,7 +20,7 @@ pub struct Failure {
     hint: String,
 }
 
-/// What every command returns.
+/// The result of every command.
 pub type Outcome = Result<Verdict, Failure>;
 
 impl Failure {

@@ -19,6 +19,7 @@ mod cpu;
 mod failure;
 mod micro;
 mod output;
+mod reach;
 mod values;
 
 use std::io::Write;

@@ -3,7 +3,7 @@
 //!
 //! An error says what to write and does not repeat the value, which clap names with the option.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use homa_sim::scenario::OfferedLoad;
 use homa_workload::rng::Rng;
 use homa_workload::sizes::{SizeDistribution, Workload};
 use homa_workload::units::Quantity;
+
+use crate::reach;
 
 fn read(quantity: Quantity, text: &str) -> Result<u64, String> {
     quantity.parse(text).map_err(|error| error.advice())
@@ -60,10 +62,10 @@ pub fn metres(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A length of a message, in bytes: at least one, because Homa cannot express an empty message.
+/// A length of a message, in bytes; it may be empty.
 pub fn message_bytes(text: &str) -> Result<u32, String> {
     let limit = 1u64 << 31;
-    match bytes(text)? {
+    match within::<u64>(Quantity::Bytes, 0..=u64::MAX)(text)? {
         n if n < limit => Ok(n as u32),
         _ => Err(format!("a message has fewer than {limit} bytes")),
     }
@@ -134,21 +136,32 @@ pub fn rate_of_calls(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The bytes of a message: at least one.
-pub fn message_text(text: &str) -> Result<String, String> {
-    match text.is_empty() {
-        true => Err("a message needs at least one byte".into()),
-        false => Ok(text.into()),
+/// The addresses of a name, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses(pub Vec<SocketAddr>);
+
+/// An address and port to listen at; all addresses of a name.
+pub fn addresses(text: &str) -> Result<Addresses, String> {
+    match reach::addresses(text) {
+        Ok(all) if all.is_empty() => Err(format!("the name in `{text}` has no address")),
+        Ok(all) => Ok(Addresses(all)),
+        Err(error) => Err(format!(
+            "{error}; write it as 10.0.0.7:4000, [::1]:4000, [fe80::1%eth0]:4000 or name:4000"
+        )),
     }
 }
 
-/// An address and port; names are looked up.
+/// An address and port; the first one of a name.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    let found = text.to_socket_addrs().map(|mut addresses| addresses.next());
-    match found {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(format!("the name in `{text}` has no address")),
-        Err(error) => Err(format!("{error}; write it as 10.0.0.7:4000, [::1]:4000 or name:4000")),
+    addresses(text).map(|all| all.0[0])
+}
+
+/// The address and port of a server; if a name has several addresses, one at which an engine
+/// answers.
+pub fn server(text: &str) -> Result<SocketAddr, String> {
+    match &addresses(text)?.0[..] {
+        [one] => Ok(*one),
+        several => Ok(reach::first_reached(several).unwrap_or(several[0])),
     }
 }
 

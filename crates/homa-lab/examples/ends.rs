@@ -1,9 +1,9 @@
-//! What shortest-remaining-first gives when one end of a message is loaded, or both: no packets,
-//! no protocol, messages as fluid. `ends WORKLOAD LOAD MESSAGES SEED` prints the 99th percentile of
-//! slowdown by message size for 144 hosts, once with the senders' links alone and once with the
-//! receivers' too, and then also as the mean of each receiver's own percentile, which is how the
-//! published curves were read. A check on Figure 10 that shares no code with the simulator; sizes
-//! below RTTbytes are beside the point, since a fluid has no frames to wait for.
+//! Shortest-remaining-first service if one end of a message is loaded, or both. Messages are a
+//! fluid, without packets and without a protocol. `ends WORKLOAD LOAD MESSAGES SEED` prints the
+//! 99th percentile of slowdown by message size for 144 hosts, once with the senders' links alone
+//! and once with the receivers' too, and then also as the mean of each receiver's own percentile,
+//! which is how the published curves were read. It checks Figure 10 without sharing code with the
+//! simulator. Sizes below RTTbytes do not matter here, because a fluid has no frames to wait for.
 
 use homa_workload::bins::SizeBins;
 use homa_workload::framing::Framing;

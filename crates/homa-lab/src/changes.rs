@@ -1,5 +1,5 @@
-//! What a caller changes in a plan, or simulates without one: the options of `homa sim`, and the
-//! keywords of `homa.simulate` in Python.
+//! Changes of a plan by its caller, and simulations without a plan: the options of `homa sim`, and
+//! the keywords of `homa.simulate` in Python.
 
 use homa_sim::scenario::Scenario;
 use toml::Value;

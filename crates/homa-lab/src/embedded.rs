@@ -1,3 +1,4 @@
-//! What the build script embeds: the plans of `repro/`, and the digest of the simulator's sources.
+//! Data that the build script embeds: the plans of `repro/`, and the digest of the simulator's
+//! sources.
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));

@@ -1,4 +1,4 @@
-//! What can go wrong in the laboratory, said so that the reader can mend it.
+//! Errors of the laboratory. Each says how to mend it.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub enum LabError {
     File {
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A folder for results holds a file that they would replace and that is not theirs.
@@ -48,7 +48,7 @@ pub enum LabError {
         /// How many.
         cells: usize,
     },
-    /// A task cannot be run by this program, or what came back is no result of it.
+    /// A task cannot be run by this program, or its result is not one.
     #[error("{0}")]
     Task(String),
     /// Stopped on request; finished results are kept.
@@ -60,7 +60,7 @@ pub enum LabError {
     /// An argument names nothing there is.
     #[error("unknown {what} `{name}`; {}", choice(name, known.iter().map(String::as_str)))]
     Unknown {
-        /// What kind of thing.
+        /// The kind of the thing.
         what: &'static str,
         /// The name given.
         name: String,

@@ -37,6 +37,7 @@ use crate::cell::Cell;
 use crate::changes::changed;
 use crate::document::Document;
 use crate::error::{LabError, PlanFault};
+use crate::options;
 use crate::refusal::Origin;
 use crate::settings::{Settings, label, related, unknown_scheme};
 
@@ -74,7 +75,8 @@ pub struct Plan {
     pub title: String,
     /// The simulations: the last axis varies fastest, then the seed.
     pub cells: Vec<Cell>,
-    /// The plan with every default written out; the same simulations again.
+    /// The plan with every default written out; the same simulations again. Options that schemes
+    /// choose themselves follow as comments.
     pub resolved: String,
 }
 
@@ -143,6 +145,7 @@ impl Plan {
         let resolved = Resolved { title: &file.title, seeds, scenario, axes, schemes };
         let resolved =
             toml::to_string(&resolved).map_err(|error| document.fault(&[], error.to_string()))?;
+        let resolved = resolved + &options::comment(&cells, seeds.len());
         Ok(Self { title: file.title, cells, resolved })
     }
 }
@@ -170,6 +173,7 @@ impl Plan {
             let key = fault.key.strip_prefix("scenario").unwrap_or(&fault.key);
             PlanFault { key: key.trim_start_matches('.').to_owned(), ..fault }
         })?;
+        let resolved = resolved + &options::comment(&cells, 1);
         Ok(Self { title: String::new(), cells, resolved })
     }
 }

@@ -14,7 +14,7 @@ use crate::error::PlanFault;
 use crate::plan::{Axis, choose};
 use crate::settings::{Settings, related};
 
-/// What a plan's simulations were made of.
+/// The sources of a plan's simulations.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub document: &'a Document,

@@ -24,7 +24,7 @@ fn axes(results: &[Stored]) -> Vec<String> {
     names
 }
 
-/// What sets a simulation apart: axes and seed.
+/// The columns that identify a simulation: axes and seed.
 fn add_place<'a>(
     table: &mut Table,
     names: &[String],

@@ -259,8 +259,8 @@ mod tests {
         ("count", &["stop.messages"]),
     ];
 
-    /// What the deserialiser says of a value at a key, which may name the kind of its table:
-    /// `traffic=incast.request_bytes`.
+    /// Deserialises a value at a key, which may name the kind of its table:
+    /// `traffic=incast.request_bytes`. Returns the error of the deserialiser.
     fn read(key: &str, value: Value) -> Result<(), String> {
         let (path, kind) = match key.split_once('=') {
             None => (key.to_owned(), None),

@@ -100,7 +100,7 @@ pub struct Progress {
     pub label: String,
 }
 
-/// What a worker says.
+/// A message of a worker.
 enum News {
     Step { job: usize, done: f64 },
     Finished { job: usize },
@@ -145,7 +145,8 @@ pub fn run(
     })
 }
 
-/// Hears of the jobs until all have ended, or the first fails. Returns those that were refused.
+/// Receives the results of the jobs until all have ended, or the first fails. Returns those that
+/// were refused.
 fn listen(
     heard: &mpsc::Receiver<News>,
     (keyed, mut progress): (&[(String, &Cell)], Progress),
@@ -241,7 +242,7 @@ pub fn keep(plan: &Plan, outcome: &ScenarioOutcome, store: &Store) -> Result<(),
     tabulate(store, &manifest)
 }
 
-/// What there is of a manifest's simulations, in its order.
+/// The stored simulations of a manifest, in its order.
 pub fn stored(store: &Store, manifest: &Manifest) -> Result<Vec<Stored>, LabError> {
     let there = manifest.cells.iter().filter(|listed| store.has(&listed.key));
     let read = |listed: &Listed| {

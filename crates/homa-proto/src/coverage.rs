@@ -46,7 +46,7 @@ impl EndpointInput {
             Body::Grant { .. } => Self::Grant,
             Body::Resend { .. } => Self::Resend,
             Body::RpcUnknown { .. } => Self::RpcUnknown,
-            Body::Busy => Self::Busy,
+            Body::Busy { .. } => Self::Busy,
             Body::Cutoffs { .. } => Self::Cutoffs,
             Body::Freeze => Self::Freeze,
             Body::NeedAck | Body::Challenge { .. } => Self::NeedAck,

@@ -2,7 +2,7 @@
 //! itself.
 
 use crate::address_validation::state::AddressValidation;
-use crate::completion::acks::{AckTimer, ExecutionMemory};
+use crate::completion::acks::{AckTimer, ExecutionMemory, RecentAcks};
 use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, EndpointInput};
@@ -16,6 +16,7 @@ use crate::peer::Peer;
 use crate::priority::Levels;
 use crate::receive::Overflows;
 use crate::rpc::Rpc;
+use crate::rpc::room::ReturnTimes;
 use crate::rpc::table::RpcTable;
 use crate::send::control::{Control, ControlQueue};
 use crate::send::queues::SendQueue;
@@ -46,6 +47,8 @@ pub struct Endpoint {
     pub(crate) links: LinkTable,
     pub(crate) timers: RpcTimers,
     pub(crate) acks: AckTimer,
+    pub(crate) recent_acks: RecentAcks,
+    pub(crate) return_times: ReturnTimes,
     pub(crate) memory: ExecutionMemory,
     pub(crate) validation: AddressValidation,
 }
@@ -70,6 +73,8 @@ impl Endpoint {
             links: LinkTable::new(&config),
             timers: RpcTimers::new(),
             acks: AckTimer::NEW,
+            recent_acks: RecentAcks::default(),
+            return_times: ReturnTimes::default(),
             memory: ExecutionMemory::default(),
             validation: AddressValidation::new(random.next(), hash),
             levels,
@@ -102,6 +107,10 @@ impl Endpoint {
             Submit::Cancel { rpc } => {
                 self.cover(Some(rpc), EndpointInput::Cancel);
                 self.cancel(rpc)
+            }
+            Submit::Refuse { rpc, reason } => {
+                self.cover(Some(rpc), EndpointInput::Cancel);
+                self.refuse_request(rpc, reason)
             }
         }
     }
@@ -165,18 +174,18 @@ impl Endpoint {
                 Some(handle) => self.on_resend(now, handle, (offset, length), priority),
                 None => self.on_resend_unknown(now, packet),
             },
-            Body::RpcUnknown { remembered, no_server } => {
+            Body::RpcUnknown { remembered, no_server, reason } => {
                 let handle = known()?;
                 self.counters.unknowns_received += 1;
                 if packet.id.from_server() {
-                    self.on_unknown_at_client(now, handle, remembered, no_server);
+                    self.on_unknown_at_client(now, handle, (remembered, no_server), reason);
                 } else {
                     self.end_server_rpc(handle);
                 }
             }
-            Body::Busy => {
+            Body::Busy { come_back } => {
                 let handle = known()?;
-                self.on_busy(now, handle);
+                self.on_busy(now, handle, come_back);
             }
             Body::Cutoffs { cutoffs, version, limits } => {
                 // An attacker can name no RPC, or one that it began itself: only an RPC of a

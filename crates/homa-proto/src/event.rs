@@ -1,6 +1,6 @@
 //! Submissions, receipts and events: the values between the environment and the endpoint.
 
-use crate::packet::{MessageId, PeerId, RpcId};
+use crate::packet::{MessageId, PeerId, RefusalReason, RpcId};
 use crate::units::Time;
 
 /// The application's name for an RPC. It is safe to keep: the handle of a finished RPC is refused
@@ -46,6 +46,15 @@ pub enum Submit {
         /// The RPC.
         rpc: RpcHandle,
     },
+    /// Give up a request as its server and tell its client why, which fails its call with the
+    /// error of that reason. Profiles other than `default`, and wires without extensions, have no
+    /// reasons: there it is a [`Submit::Cancel`].
+    Refuse {
+        /// The RPC, from [`Event::Delivered`].
+        rpc: RpcHandle,
+        /// Why.
+        reason: RefusalReason,
+    },
 }
 
 /// The parameters of a call.
@@ -70,7 +79,8 @@ pub struct Request {
     pub cookie: u64,
 }
 
-/// What an accepted submission is called. `message` is `None` for `Cancel`, and for nothing else.
+/// What an accepted submission is called. `message` is `None` for `Cancel` and `Refuse`, and for
+/// nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitted {
     /// The RPC.
@@ -109,7 +119,7 @@ pub enum RpcError {
     DeadlineExceeded,
     /// The server was silent for the profile's timeout.
     PeerUnreachable,
-    /// The server lost the RPC, its application gave it up, or it is no longer there; whether the
+    /// The server lost the RPC, gave it up without a reason, or is no longer there; whether the
     /// call was executed is unknown. It was not retried because it is not marked idempotent.
     Indeterminate,
     /// The request is longer than the server accepts.
@@ -117,11 +127,20 @@ pub enum RpcError {
         /// The server's limit in bytes.
         max: u32,
     },
-    /// The response is longer than this endpoint accepts.
+    /// The response is longer than this endpoint accepts, or than the server may send. The call was
+    /// executed.
     ResponseTooLong {
-        /// The length the server announced, in bytes.
+        /// The length of the response in bytes.
         length: u32,
+        /// The limit that it exceeds, bytes.
+        max: u32,
     },
+    /// The server has more to do than it can do in time and refused the call, which was not
+    /// executed. To call again at once would make the overload worse.
+    Overloaded,
+    /// The server's application ended the call without a response, for example because its handler
+    /// panicked. A part of it may have been executed.
+    Abandoned,
     /// The network reported that the server's host cannot be reached (ICMP). As for the next two,
     /// in profile `default` the call was not executed; if it may have been executed before the
     /// server crashed, the error is [`Self::Indeterminate`]. Idempotent calls continue until their
@@ -131,6 +150,16 @@ pub enum RpcError {
     ProtocolUnreachable,
     /// Nothing listens at the port: the server's host (ICMP) or another engine there reported it.
     PortUnreachable,
+    /// Our own system refused to send the request; the call was not executed.
+    NotSent {
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The endpoint was ended with [`crate::Endpoint::fail_all`].
+    EndpointFailed {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 /// The packet of ours that an ICMP report quotes.
@@ -142,7 +171,7 @@ pub struct Quoted {
     pub data: bool,
 }
 
-/// What cannot be reached, according to an ICMP report.
+/// What cannot be reached, according to an ICMP report or to our own system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// The host of the peer.
@@ -151,6 +180,11 @@ pub enum Unreachable {
     Protocol,
     /// This port of the peer and no other.
     Port(u16),
+    /// Our own system refuses to send to the peer, and will refuse it again.
+    Refused {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 impl Unreachable {
@@ -160,6 +194,7 @@ impl Unreachable {
             Self::Host => RpcError::HostUnreachable,
             Self::Protocol => RpcError::ProtocolUnreachable,
             Self::Port(_) => RpcError::PortUnreachable,
+            Self::Refused { errno } => RpcError::NotSent { errno },
         }
     }
 }
@@ -413,8 +448,13 @@ explain!(RpcError {
     Self::Indeterminate => "the server is gone, or lost or gave up the call; whether it was \
         executed is unknown: mark calls idempotent to have them retried";
     Self::RequestTooLong { max } => "the server accepts requests of at most {} bytes", max;
-    Self::ResponseTooLong { length } => "the response of {} bytes exceeds our limit", length;
+    Self::ResponseTooLong { length, max } =>
+        "the response of {} bytes exceeds the limit of {}", length, max;
+    Self::Overloaded => "the server is overloaded and did not execute the call: try again later";
+    Self::Abandoned => "the server's application ended the call without a response";
     Self::HostUnreachable => "the server's host cannot be reached";
     Self::ProtocolUnreachable => "the server's host does not speak Homa";
     Self::PortUnreachable => "nothing listens at the server's address";
+    Self::NotSent { errno } => "the system refused to send the request (error {})", errno;
+    Self::EndpointFailed { errno } => "the system refuses to send and receive (error {})", errno;
 });

@@ -146,7 +146,8 @@ pub use event::{
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links, SiblingShards};
 pub use packet::{
-    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, ResendLength, RpcId, Span,
+    AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, RefusalReason,
+    ResendLength, RpcId, Span,
 };
 pub use peer::PeerInfo;
 pub use units::{Duration, Rate, Time};

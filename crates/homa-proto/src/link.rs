@@ -54,7 +54,7 @@ impl Links {
     }
 }
 
-/// What the environment knows about a link.
+/// Properties of a link, as the environment knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Its rate; `None` if it is not known for sure.
@@ -80,8 +80,8 @@ impl LinkState {
     }
 }
 
-/// What the other endpoints of this host expect: engines at one address, one per core, share its
-/// links. Default: nothing.
+/// The bytes that the other endpoints of this host expect: engines at one address, one per core,
+/// share its links. Default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiblingShards {
     /// How many of them have [granted](crate::Endpoint::granted_outstanding) bytes that have not
@@ -105,7 +105,7 @@ pub(crate) struct LinkTable {
     first: LinkState,
     /// Links from 1 on.
     others: Vec<LinkState>,
-    /// What the other endpoints expect over all links.
+    /// The bytes that the other endpoints expect over all links.
     pub(crate) sibling_shards: SiblingShards,
 }
 

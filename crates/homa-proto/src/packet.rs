@@ -98,9 +98,15 @@ pub enum Body {
         remembered: Option<Duration>,
         /// No server listens at the port, and the request was not executed (UDP only).
         no_server: bool,
+        /// Why the server gave the request up (UDP only). `None`: not specified.
+        reason: Option<RefusalReason>,
     },
     /// The sender of the message is alive and will answer a RESEND later. Prevents timeouts.
-    Busy,
+    Busy {
+        /// The server has no room for the request, and asks not to be asked again before this time
+        /// has passed (UDP only). `None`: the bytes come when shorter messages are done.
+        come_back: Option<Duration>,
+    },
     /// New cutoffs for unscheduled priorities.
     Cutoffs {
         /// Largest message length for each level 0..=7; 0 means the level is not used for
@@ -127,6 +133,33 @@ pub enum Body {
     Ack(Acks),
     /// The client's answer to a challenge, with the same id (UDP only).
     Proof(Proof),
+}
+
+/// Why a server gives a request up: [`Submit::Refuse`](crate::Submit::Refuse).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// The server has more to do than it can do in time. The request was not executed.
+    Overloaded,
+    /// The application ended the request without a response, for example because its handler
+    /// panicked. A part of the request may have been executed.
+    Abandoned,
+    /// The response is longer than a limit of its server or its client. The request was executed.
+    ResponseTooLong {
+        /// Bytes in the response.
+        length: u32,
+        /// The limit that it exceeds, bytes.
+        max: u32,
+    },
+    /// The deadline passed before the application began the request. It was not executed.
+    DeadlinePassed,
+}
+
+impl RefusalReason {
+    /// True if no part of the request was executed.
+    pub const fn is_before_execution(self) -> bool {
+        matches!(self, Self::Overloaded | Self::DeadlinePassed)
+    }
 }
 
 /// The identity of a client that answers a challenge, and which of its requests can be in progress.

@@ -116,6 +116,6 @@ mod tests {
             let body = Body::Grant { offset: 1, priority: 0 };
             assert_eq!(framing.wire_bytes(&packet(body)), grant);
         }
-        assert_eq!(Headers::Ip146.wire_bytes(&packet(Body::Busy)), 86);
+        assert_eq!(Headers::Ip146.wire_bytes(&packet(Body::Busy { come_back: None })), 86);
     }
 }

@@ -29,7 +29,7 @@ pub enum TestbedError {
         what: String,
         /// The kernel's answer.
         source: io::Error,
-        /// What to do next.
+        /// Advice for the user.
         hint: &'static str,
     },
     /// A parameter makes no sense.
@@ -40,7 +40,7 @@ pub enum TestbedError {
     Transport {
         /// Index of the host.
         host: usize,
-        /// What it was doing.
+        /// The step that failed.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,

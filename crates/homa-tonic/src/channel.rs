@@ -143,8 +143,8 @@ impl Target {
     /// Begins an RPC. The engine sends it even if its future is not polled.
     pub(crate) fn start(&self, message: &[Bytes], limit: &Limit) -> homa::Call {
         let left = limit.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let options =
-            CallOptions { deadline: left.unwrap_or(SILENCE).min(SILENCE), ..limit.options };
+        let mut options = limit.options;
+        options.deadline = left.unwrap_or(SILENCE).min(SILENCE);
         self.client.call_async_with(self.to, message.to_vec(), &options)
     }
 

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::channel::HOLD;
 use crate::inbound::Pushed;
-use crate::server::BoxService;
+use crate::server::Layered;
 use crate::session;
 use crate::wire::{Answer, CallNumber, Malformed, Part, Request};
 
@@ -21,7 +21,7 @@ use crate::wire::{Answer, CallNumber, Malformed, Part, Request};
 const MOST_SESSIONS: usize = 65_536;
 
 /// Serves requests until the server drains. Dropping the future ends those in progress.
-pub(crate) async fn all(server: homa::Server, service: BoxService, timeout: Option<Duration>) {
+pub(crate) async fn all(server: homa::Server, service: Layered, timeout: Option<Duration>) {
     let sessions = Arc::new(Sessions::default());
     let mut tasks = JoinSet::new();
     while let Some(request) = server.accept_async().await {
@@ -34,7 +34,7 @@ pub(crate) async fn all(server: homa::Server, service: BoxService, timeout: Opti
 
 async fn one(
     mut request: homa::Request,
-    service: BoxService,
+    service: Layered,
     sessions: Arc<Sessions>,
     timeout: Option<Duration>,
 ) {

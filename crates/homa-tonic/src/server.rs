@@ -25,8 +25,10 @@ use crate::serve;
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// A service without its type.
-pub(crate) type BoxService =
-    BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
+type BoxService = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
+
+/// All services with the layers around them.
+pub(crate) type Layered = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
 
 /// Builds a server, as `tonic::transport::Server` does.
 #[derive(Clone, Debug)]
@@ -174,13 +176,9 @@ impl<L> Router<L> {
     {
         let Self { server: Server { layer, timeout, .. }, services } = self;
         let layered = layer.layer(Services(Arc::new(services)));
-        let layered = layered.map_result(|result: Result<http::Response<B>, S::Error>| {
-            Ok(match result {
-                Ok(response) => response.map(Body::new),
-                // A layer refused the request, for example because of its limit of concurrency.
-                Err(error) => Status::from_error(error.into()).into_http(),
-            })
-        });
+        let layered = layered
+            .map_response(|response: http::Response<B>| response.map(Body::new))
+            .map_err(Into::into);
         let draining = server.clone();
         let served = serve::all(server, BoxCloneSyncService::new(layered), timeout);
         tokio::pin!(served);

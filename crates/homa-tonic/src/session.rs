@@ -5,7 +5,6 @@
 //! client delays the service. A call whose client cancels an RPC, resets it, or asks nothing for
 //! ten minutes is dropped, with its service's future.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +19,12 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, sleep_until};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::Service;
 use tower::ServiceExt;
 
 use crate::channel::HOLD;
 use crate::inbound::InboundBody;
 use crate::serve::{Pull, Registration, Session, SessionKey, Sessions, first};
-use crate::server::BoxService;
+use crate::server::Layered;
 use crate::timeout;
 use crate::wire::{Answer, Open, Part};
 
@@ -36,7 +34,7 @@ const UNREAD: Duration = Duration::from_secs(600);
 
 /// Runs a call to its end.
 pub(crate) async fn run(
-    service: BoxService,
+    service: Layered,
     open: Open,
     request: homa::Request,
     sessions: Arc<Sessions>,
@@ -64,18 +62,18 @@ pub(crate) async fn run(
         pulls,
     };
     if call.session.takes_pushes() && !call.register() {
-        return call.refuse(request).await;
+        return refuse(request).await;
     }
     call.answer_all(request, window).await;
 }
 
 type Responding = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
 
-fn respond(service: BoxService, request: http::Request<Body>) -> Responding {
+fn respond(service: Layered, request: http::Request<Body>) -> Responding {
     Box::pin(async move {
-        let response: Result<_, Infallible> = service.oneshot(request).await;
-        let Ok(response) = response;
-        response
+        // A layer may refuse a request, for example because of its limit of concurrency.
+        let response = service.oneshot(request).await;
+        response.unwrap_or_else(|error| Status::from_error(error).into_http())
     })
 }
 
@@ -137,11 +135,6 @@ impl InProgress {
         self.registered.is_some()
     }
 
-    async fn refuse(&self, request: homa::Request) {
-        let status = Status::resource_exhausted("the server has too many streams in progress");
-        crate::serve::reply(request, ended(status, true)).await;
-    }
-
     /// Answers the opening, then pulls, until the response has ended.
     async fn answer_all(mut self, mut request: homa::Request, mut window: u32) {
         for pulled in 0.. {
@@ -157,7 +150,7 @@ impl InProgress {
             };
             let ends = part.end.is_some();
             if !ends && !self.register() {
-                return self.refuse(request).await;
+                return refuse(request).await;
             }
             if !send(request, part, headless).await || ends {
                 return;
@@ -191,6 +184,11 @@ impl InProgress {
             () = sleep_until(until.into()) => if until < hold { Step::Late } else { Step::Nothing },
         }
     }
+}
+
+async fn refuse(request: homa::Request) {
+    let status = Status::resource_exhausted("the server has too many streams in progress");
+    crate::serve::reply(request, ended(status, true)).await;
 }
 
 /// Sends a part of a response. False if the client is gone or the part was too long.

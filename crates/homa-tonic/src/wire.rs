@@ -128,10 +128,9 @@ pub struct Part {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To an open or a pull. A part without head, end and body means that there is nothing yet.
+    /// To an open or a pull. A part without head, end and body means that there is nothing yet; to a
+    /// push, that it was taken.
     Part(Part),
-    /// To a push: it was taken.
-    Taken,
     /// No call of this number is in progress: it has not arrived yet, or it has ended.
     Unknown,
     /// To a push: the service has not read the pushes before it; push it again.
@@ -231,7 +230,6 @@ impl Answer {
         head.put_u8(VERSION);
         let part = match self {
             Self::Part(part) => part,
-            Self::Taken => Part::default(),
             Self::Unknown => return Some(flags(head, UNKNOWN)),
             Self::Closed => return Some(flags(head, CLOSED)),
             Self::Later => return Some(flags(head, LATER)),
@@ -253,8 +251,7 @@ impl Answer {
         Some(message(head, body))
     }
 
-    /// Decodes the answer to an open or a pull. To a push, a part without anything means
-    /// [`Answer::Taken`].
+    /// Decodes a message of a server.
     pub fn decode(mut from: Bytes) -> Result<Self, Malformed> {
         let flags = version(&mut from)?;
         match flags {

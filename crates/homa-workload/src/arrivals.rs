@@ -26,7 +26,7 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
-/// What to offer.
+/// The load to offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     /// Number of hosts, at least 2.
@@ -148,9 +148,9 @@ impl Iterator for HostArrivals<'_> {
     }
 }
 
-/// What a schedule really puts on each host's uplink, as a share of its rate over `duration_ns`:
-/// its own requests and its responses to others. Differs from the load asked for by the luck of the
-/// draw.
+/// The load of a schedule on each host's uplink, as a share of its rate over `duration_ns`: its own
+/// requests and its responses to others. It differs from the load asked for because arrivals are
+/// random.
 pub fn offered_load(schedule: &[Vec<Arrival>], load: &Load, duration_ns: u64) -> Vec<f64> {
     let mut wire_bytes = vec![0u64; schedule.len()];
     for arrival in schedule.iter().flatten() {

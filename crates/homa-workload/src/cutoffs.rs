@@ -33,7 +33,7 @@ pub const fn configured(workload: &Workload) -> Option<Split> {
     Some(Split { scheduled_levels, cutoffs })
 }
 
-/// What a packet's bytes are attributed to, and so what the cutoffs are compared with.
+/// The size to which a packet's bytes are attributed, and with which cutoffs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutoffSize {
     /// The length of its message (Homa §3.4).
@@ -47,7 +47,7 @@ pub enum CutoffSize {
 pub struct CutoffRule {
     /// Levels for unscheduled bytes, at least 1: one more than there are cutoffs.
     pub unscheduled_levels: u8,
-    /// What the cutoffs are compared with.
+    /// The size that is compared with the cutoffs.
     pub by: CutoffSize,
     /// Message bytes that are sent without a grant.
     pub unscheduled_bytes: u32,

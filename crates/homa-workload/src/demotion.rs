@@ -128,7 +128,7 @@ fn candidates(sizes: &SizeDistribution, packet: u32) -> Vec<u32> {
     ends
 }
 
-/// What each candidate end knows.
+/// Sums up to each candidate end.
 struct Model {
     /// Share of messages beyond it, in bytes and in number: of those that end below.
     below: Vec<(f64, f64)>,
@@ -161,7 +161,7 @@ impl Model {
         model
     }
 
-    /// What messages that end in the level between two candidates add to the mean.
+    /// The part of the mean from messages that end in the level between two candidates.
     fn level(&self, from: usize, to: usize) -> f64 {
         let number = self.below[to].0 - self.below[from].0;
         let bytes = self.below[to].1 - self.below[from].1;

@@ -1,4 +1,4 @@
-//! What a message costs on the wire, header by header.
+//! The bytes of a message on the wire, header by header.
 //!
 //! Every frame pays Ethernet's 38 bytes (header 14, checksum 4, preamble 8, gap 12) and occupies at
 //! least 84; IP packets are at most 1500 bytes, IPv4 without options. A message starts a packet of

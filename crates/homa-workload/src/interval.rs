@@ -117,9 +117,9 @@ pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<GroupMean> {
     weighted_mean(&values.into_iter().map(|value| (1, value)).collect::<Vec<_>>())
 }
 
-/// What a counter gains per step, from its values at equal steps of time: the mean over
-/// [`BATCHES`] batches of consecutive steps, of fewer steps over these; the steps at the start
-/// that are too few for a batch are left out. `None` without a step.
+/// The mean increase of a counter per step, from its values at equal steps of time, over
+/// [`BATCHES`] batches of consecutive steps, or over the steps if there are fewer. Steps at the
+/// start that are too few for a batch are left out. `None` without a step.
 pub fn batch_means(counter: &[f64]) -> Option<GroupMean> {
     let steps = counter.len().checked_sub(1).filter(|steps| *steps > 0)?;
     let batches = steps.min(BATCHES);

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-/// What a number counts, which decides the units it may have.
+/// The kind of a number, which decides the units it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bits per second: `25Gbps`, `25G`, `100Mbit/s`, `64kbps`; case does not matter, except that
@@ -146,7 +146,7 @@ impl Quantity {
         }
     }
 
-    /// What a text of it looks like: `a rate: write it like 25G, ...`.
+    /// An example of its text, for errors: `a rate: write it like 25G, ...`.
     pub fn form(self) -> &'static str {
         match self {
             Self::Rate => "a rate: write it like 25Gbps, 25G, 100Mbps or 100Mbit/s",

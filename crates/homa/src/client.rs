@@ -183,9 +183,7 @@ impl Client {
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
         let mut access = shared.access();
-        if access.draining {
-            return Err(CallError::ShuttingDown);
-        }
+        access.takes_calls()?;
         let key = access.waiters.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {

@@ -9,15 +9,21 @@ use crate::PriorityMap;
 use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
 
-/// Parameters of an engine. Start from [`Config::default`] and change fields; each has a method of
-/// the same name. `max_message`, `max_rpcs`, `memory_budget`, and `readable_events` set the
-/// protocol's limits that users need first; other parameters of the protocol are in `protocol`.
+/// Parameters of an engine. Start from [`Config::default`] and call methods.
+///
+/// Users set these: limits (`max_message`, `max_rpcs`, `max_peers`, `memory_budget`,
+/// `send_memory`), the network (`link_rate`, `mtu`, `receive_buffer`, `priority_map`), and waiting
+/// (`spin`, `readable_events`). Each has a method. All other parameters of the protocol are in
+/// `protocol`, for studies.
 ///
 /// ```
-/// let config = homa::Config::default();
-/// let protocol = config.protocol.clone().readable_events(true);
-/// let config = config.protocol(protocol).mtu(9000).send_memory(64 << 20);
-/// let config = config.link_rate(homa::proto::Rate::gbps(10));
+/// use homa::proto::Rate;
+///
+/// let config = homa::Config::default().mtu(9000).send_memory(64 << 20).readable_events(true);
+/// let config = config.link_rate(Rate::gbps(10));
+/// // A parameter of the protocol: at most four messages are granted at a time.
+/// let protocol = config.protocol.clone().overcommitment(homa::proto::Overcommitment::Fixed(4));
+/// let config = config.protocol(protocol);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -108,7 +114,7 @@ fn users() -> homa_proto::Config {
     protocol
 }
 
-/// Limits of the protocol that users set first.
+/// Knobs whose values the protocol keeps.
 impl Config {
     /// Longest message that is sent or accepted, in bytes. Default: 16 MiB.
     pub fn max_message(mut self, bytes: u32) -> Self {
@@ -155,7 +161,7 @@ impl Default for Config {
 impl Config {
     /// For peers that run the Linux kernel module (branch main), over
     /// [`Engine::raw_ip`](crate::Engine::raw_ip): its rules, timers, and eight levels. As the
-    /// module does, it gives up on a server after 100 ms of silence. One rule differs: a module's
+    /// module does, it gives up on a server after 110 ms of silence. One rule differs: a module's
     /// server asks for an acknowledgement forever, but ours asks less and less often, and stops
     /// after 2 s.
     pub fn linux() -> Self {

@@ -112,6 +112,13 @@ pub enum OpenError {
     /// The engine is draining or has drained.
     #[error("the engine is shutting down: open another engine for new servers")]
     ShuttingDown,
+    /// An event loop drives the engine already.
+    #[error("an event loop already drives this engine: one is enough for all of its tasks")]
+    Driven,
+    /// The calling thread is in no tokio runtime.
+    #[cfg(feature = "tokio")]
+    #[error("there is no tokio runtime here: call this from a task, or after `Runtime::enter`")]
+    NoRuntime,
     /// The engine was opened before the process was forked.
     #[error("the engine was created before fork(): open a new one in the child")]
     Forked,
@@ -151,8 +158,11 @@ impl OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The request has no bytes.
-    #[error("a message needs at least one byte: send a one-byte request instead of an empty one")]
+    /// The request has no bytes, and the profile (`linux` or `sigcomm18`) cannot send that.
+    #[error(
+        "a message needs at least one byte in this profile: send a one-byte request instead of an \
+         empty one"
+    )]
     EmptyMessage,
     /// The request is longer than our limit or, if known, the server's.
     #[error(
@@ -211,6 +221,39 @@ pub enum CallError {
     /// No response arrived before the deadline.
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]
     DeadlineExceeded,
+    /// No response arrived in time, and the system refused to send or receive packets meanwhile.
+    /// The reason may have been temporary, so the call continued until its deadline. It may have
+    /// been executed.
+    #[error(
+        "no response in time, and the system refused to send or receive: {}; check packet filters, \
+         memory and the link's queue",
+        words(*.errno)
+    )]
+    SendRefused {
+        /// The last error number.
+        errno: i32,
+    },
+    /// The system refused to send the request, and will refuse it again. The call was not executed.
+    #[error(
+        "the request was not sent, because the system refuses to send to this address: {}; check \
+         the address, the routes and the engine's own address",
+        words(*.errno)
+    )]
+    NotSent {
+        /// The error number.
+        errno: i32,
+    },
+    /// The engine cannot send or receive any more, because the system refuses to use its descriptors
+    /// for good. A call in progress may have been executed.
+    #[error(
+        "the engine has ended, because the system refuses its descriptors: {}; look for code that \
+         closes descriptors of others (a double close), and open another engine",
+        words(*.errno)
+    )]
+    EngineFailed {
+        /// The error number.
+        errno: i32,
+    },
     /// The server did not answer.
     #[error("the server cannot be reached: check its address and that it runs")]
     Unreachable,
@@ -253,16 +296,23 @@ pub enum CallError {
     Forked,
 }
 
+/// The system's words for an error number.
+fn words(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
 impl From<RpcError> for CallError {
     fn from(error: RpcError) -> Self {
         match error {
             RpcError::DeadlineExceeded => Self::DeadlineExceeded,
             RpcError::Indeterminate => Self::Indeterminate,
             RpcError::RequestTooLong { max } => Self::RequestTooLong { max },
-            RpcError::ResponseTooLong { length } => Self::ResponseTooLong { length },
+            RpcError::ResponseTooLong { length, .. } => Self::ResponseTooLong { length },
             RpcError::HostUnreachable => Self::HostUnreachable,
             RpcError::ProtocolUnreachable => Self::ProtocolUnreachable,
             RpcError::PortUnreachable => Self::PortUnreachable,
+            RpcError::NotSent { errno } => Self::NotSent { errno },
+            RpcError::EndpointFailed { errno } => Self::EngineFailed { errno },
             // Reasons that later versions add also mean that no answer will come.
             _ => Self::Unreachable,
         }
@@ -285,8 +335,11 @@ impl CallError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The response has no bytes.
-    #[error("a message needs at least one byte: send a one-byte reply instead of an empty one")]
+    /// The response has no bytes, and the profile (`linux` or `sigcomm18`) cannot send that.
+    #[error(
+        "a message needs at least one byte in this profile: send a one-byte reply instead of an \
+         empty one"
+    )]
     EmptyMessage,
     /// The response is longer than our limit or, if known, the client's.
     #[error("the reply has {length} bytes and the limit is {max}: split it or raise `max_message`")]

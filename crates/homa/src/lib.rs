@@ -37,7 +37,7 @@
 //! ```
 //!
 //! # Concepts
-//! * **Message**: a sequence of bytes, at least one and by default at most 16 MiB. It is sent as a
+//! * **Message**: a sequence of bytes, by default at most 16 MiB; it may be empty. It is sent as a
 //!   [`Payload`] and received as a [`Message`], in both cases without a copy if possible.
 //! * **RPC**: a request message from a client and the response message of a server. RPCs are
 //!   independent: one that is lost or long does not delay the next.
@@ -49,31 +49,32 @@
 //! * **Engine**: the sockets, timers, and memory behind clients and servers. [`Client::new`] and
 //!   [`Server::bind`] open one; share it with [`Engine::client`] and [`Engine::serve`].
 //!
-//! # Four ways to drive it
+//! # Five ways to drive it
 //! | way | who drives the engine | for |
 //! |---|---|---|
 //! | [`Client::call`], [`Server::accept`] | the blocking threads | services with threads |
 //! | [`Client::call_async`], [`Server::accept_async`] | a helper thread | any async executor |
+//! | the same, with a [`Reactor`] | the event loop: tokio with feature `tokio` | async services |
 //! | [`inline::Engine`] | the caller's event loop | the lowest latency |
 //! | [`Socket`] | the blocking caller, otherwise a helper thread | sockets' style, poll loops, C |
 //!
-//! The first two can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
+//! The first three can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
 //! opens one engine per core at one address. A long message can be read while it arrives: see
 //! [`Call::arrived`] and [`inline::Engine::read`].
 //!
 //! # Guarantees
-//! | guarantee | see |
-//! |---|---|
-//! | A call ends with a response or a typed error by its deadline (10 s by default). |
-//! [`CallError`], [`CallOptions`] | | Over UDP the deadline travels with the call: servers see the
-//! remaining time, skip expired requests, and pass the deadline on to the calls they make. |
-//! [`Request::remaining`], [`Request::client`] | | A request is executed at most once, unless the
-//! call is marked idempotent. The profiles of the kernel module and of the paper do not guarantee
-//! this. | [`CallOptions::idempotent`], [`Config::linux`] |
-//! | Dropping a call cancels it, also at the server. | [`Call`], [`Request::cancelled`] |
-//! | Overload is refused with a typed error instead of being queued without bound. |
-//! [`Client::ready`], [`Request::reply_async`] | | Input from a peer cannot cause a panic, or use
-//! more memory than the limits allow. | [`Config`] |
+//! * A call ends with a response or a typed error by its deadline, 10 s by default: [`CallError`],
+//!   [`CallOptions`].
+//! * Over UDP the deadline travels with the call. Servers see the remaining time, skip expired
+//!   requests, and pass the deadline on to the calls they make: [`Request::remaining`],
+//!   [`Request::client`].
+//! * A request is executed at most once, unless the call is marked idempotent. The profiles of the
+//!   kernel module and of the paper do not guarantee this: [`CallOptions::idempotent`],
+//!   [`Config::linux`].
+//! * Dropping a call cancels it, also at the server: [`Call`], [`Request::cancelled`].
+//! * Overload is refused with a typed error instead of being queued without bound:
+//!   [`Client::ready`], [`Request::reply_async`].
+//! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed
 //! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
@@ -101,11 +102,14 @@ pub mod metrics;
 mod pacer;
 mod payload;
 mod priority_map;
+mod reactor;
 mod ready;
 mod request;
 mod server;
 mod sharded;
 pub mod socket;
+#[cfg(feature = "tokio")]
+mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
 
@@ -119,6 +123,7 @@ pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;
 pub use payload::Payload;
 pub use priority_map::PriorityMap;
+pub use reactor::{Driven, Reactor};
 pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
 pub use server::{Accept, Server};
@@ -128,7 +133,7 @@ pub use socket::Socket;
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/guide/service.md")]
+#[cfg_attr(feature = "tokio", doc = include_str!("../../../docs/guide/service.md"))]
 struct Pages;
 
 /// Handles can be sent to other threads and shared between them.
@@ -139,6 +144,7 @@ const _: () = {
     shared::<Client>();
     shared::<Server>();
     shared::<Sharded>();
+    sent::<Reactor>();
     sent::<Socket>();
     sent::<Call>();
     sent::<Accept<'_>>();

@@ -69,7 +69,7 @@ impl Payload {
         }
     }
 
-    /// True if there are no bytes: such a message is refused.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

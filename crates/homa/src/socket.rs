@@ -239,9 +239,7 @@ impl Socket {
         // Before the lock is taken: converting and dropping may run code of the caller.
         let (to, request) = (canonical(to), request.into());
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
-        if access.draining {
-            return Err(CallError::ShuttingDown);
-        }
+        access.takes_calls()?;
         let rpc = access.core.call(0, to, request, &options.call, 0)?;
         if let Some((mailbox, _)) = access.waiters.mailbox() {
             mailbox.started(rpc, SocketCall::new(to, options.cookie, options.private));

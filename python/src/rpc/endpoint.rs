@@ -78,10 +78,10 @@ impl Acceptor {
     }
 }
 
-/// What Python is told of a future: its outcome, or its number.
+/// The result of starting a future: its outcome, or its number.
 type Started<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// What goes by a number has ended with a result or an exception.
+/// The future with this number has ended, with a result or an exception.
 type Ended = (u64, Py<PyAny>);
 
 impl Endpoint {
@@ -89,7 +89,7 @@ impl Endpoint {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins what `make` says, or raises what it is refused for.
+    /// Begins the future of `make`, or raises its error.
     fn start<'py>(&self, py: Python<'py>, make: impl FnOnce(&Open) -> Future) -> Started<'py> {
         let started = self.open().as_mut().map(|open| {
             let future = make(open);
@@ -141,7 +141,7 @@ impl Endpoint {
         self.local.to_string()
     }
 
-    /// What the event loop watches: readable when `turn` has something to do.
+    /// The descriptor that the event loop watches. It is readable if `turn` has something to do.
     fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
         if self.process != std::process::id() {
             return Err(errors::call(py, &CallError::Forked));
@@ -240,15 +240,15 @@ impl Endpoint {
         self.forget(held.watch.unwrap_or(ENDPOINT));
     }
 
-    /// Ends what goes by a number, without an outcome: a call is cancelled.
+    /// Ends the future with a number, without an outcome: a call is cancelled.
     fn forget(&self, number: u64) {
         if let Some(open) = self.open().as_mut() {
             open.tasks.forget(number);
         }
     }
 
-    /// What has ended since the last turn, as numbers with a result or an exception, and at most
-    /// `room` requests.
+    /// The futures that have ended since the last turn, as numbers with a result or an exception,
+    /// and at most `room` requests.
     fn turn(&self, py: Python<'_>, room: usize) -> PyResult<(Vec<Ended>, Vec<Incoming>)> {
         let (mut ended, mut requests) = (Vec::new(), Vec::new());
         if let Some(Open { ring, tasks, acceptor, .. }) = self.open().as_mut() {

@@ -18,6 +18,11 @@ fn exception(py: Python<'_>, name: &str, text: String, figures: &[(&str, u64)]) 
     made().unwrap_or_else(|failure| failure)
 }
 
+/// An error number of the system.
+fn number(errno: i32) -> u64 {
+    errno.unsigned_abs().into()
+}
+
 /// What a call that brought no response raises.
 pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
     let (name, figures): (_, &[(&str, u64)]) = match *error {
@@ -31,6 +36,9 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::AddressFamily { .. } => ("AddressFamily", &[]),
         CallError::Destination { .. } => ("Destination", &[]),
         CallError::DeadlineExceeded => ("DeadlineExceeded", &[]),
+        CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
+        CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
+        CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
         CallError::Unreachable => ("Unreachable", &[]),
         CallError::HostUnreachable => ("HostUnreachable", &[]),
         CallError::ProtocolUnreachable => ("ProtocolUnreachable", &[]),

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::ring::{Ring, Ringer};
 use super::{buffer, errors};
 
-/// What waits for the endpoint as a whole, such as the next request.
+/// The number that stands for the endpoint as a whole, for example for its next request.
 pub const ENDPOINT: u64 = 0;
 
 /// How a future ended.
@@ -28,7 +28,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What Python is told: a message, or nothing.
+    /// The result in Python: a message, or nothing.
     pub fn result(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Called(Ok(message)) => Ok(buffer::lent(py, message)?.into_any().unbind()),
@@ -39,7 +39,7 @@ impl Outcome {
     }
 }
 
-/// What the endpoint waits for.
+/// A future that the endpoint polls.
 pub type Future = Pin<Box<dyn std::future::Future<Output = Outcome> + Send>>;
 
 struct Task {
@@ -73,7 +73,8 @@ impl Tasks {
         }
     }
 
-    /// One rang: its outcome, if it has ended. Those that were forgotten ring in vain.
+    /// Polls the future whose waker was called; returns its outcome if it has ended. A waker of a
+    /// forgotten future has no effect.
     pub fn go_on(&mut self, number: u64) -> Option<Outcome> {
         let task = self.running.get_mut(&number)?;
         let Poll::Ready(outcome) = task.future.as_mut().poll(&mut Context::from_waker(&task.waker))

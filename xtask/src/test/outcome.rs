@@ -1,4 +1,4 @@
-//! What a test program's output says: its totals, and why tests failed or were skipped.
+//! The results in a test program's output: its totals, and why tests failed or were skipped.
 //!
 //! Rust's harness counts a test that could not run here (`xtask/skip`) as passed; here it counts as
 //! skipped.

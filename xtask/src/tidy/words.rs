@@ -12,7 +12,7 @@ use std::process::Command;
 
 use super::Finding;
 
-/// What a pattern's count is compared with.
+/// The limit of a pattern's count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
     /// At most this many per 10,000 words.
@@ -220,7 +220,7 @@ pub fn check_subjects(root: &Path) -> Option<Vec<Finding>> {
     Some(wrong.collect())
 }
 
-/// What to do about a subject; `None` if it is `area: imperative` and short.
+/// Advice about a subject; `None` if it is `area: imperative` and short.
 fn subject_advice(subject: &str) -> Option<String> {
     let chars = subject.chars().count();
     if chars > MAX_SUBJECT {

@@ -33,8 +33,8 @@ impl Driver {
         }
     }
 
-    /// What `auto` stands for at a local address, with a word to the user if that is not what they
-    /// may have hoped for; any other as it is.
+    /// The driver that `auto` means at a local address, with a note to the user if AF_XDP cannot be
+    /// used. Any other driver is returned as it is.
     pub fn settle(self, at: SocketAddr) -> Self {
         if self != Self::Auto {
             return self;
@@ -73,7 +73,7 @@ impl Driver {
         explain(opened, hint)
     }
 
-    /// Who is spoken to decides the profile.
+    /// The kind of peer decides the profile.
     fn config(self) -> Config {
         match self {
             Self::Udp | Self::Xdp | Self::Auto => Config::default(),
@@ -108,7 +108,7 @@ impl Driver {
         Failure::new(error, hint)
     }
 
-    /// What to do when a call failed.
+    /// Advice after a failed call.
     pub fn hint(self, server: SocketAddr, error: &CallError, serve: &str) -> String {
         match error {
             CallError::DeadlineExceeded

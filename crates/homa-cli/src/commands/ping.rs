@@ -16,7 +16,7 @@ use crate::values;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The server, such as 10.0.0.7:4000.
-    #[arg(value_name = "ADDR", value_parser = values::address)]
+    #[arg(value_name = "ADDR", value_parser = values::server)]
     server: SocketAddr,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use homa::Server;
+use homa::metrics::Metrics;
 use homa::metrics::http::Exporter;
+use homa::{Engine, Server};
 
 use super::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -19,9 +20,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Arguments of `homa serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address and port to listen on; port 0 picks a free port and prints it.
-    #[arg(long, value_name = "ADDR", value_parser = values::address)]
-    bind: SocketAddr,
+    /// Address and port to listen on; port 0 picks a free port and prints it. If it is a name with
+    /// several addresses, all of them.
+    #[arg(long, value_name = "ADDR", value_parser = values::addresses)]
+    bind: values::Addresses,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
@@ -47,17 +49,10 @@ pub struct Args {
 /// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
 pub fn run(args: &Args) -> Outcome {
     let metrics = args.metrics.flatten().map(listen).transpose()?;
-    let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
-    let engine = args.driver.engine(args.bind, hint)?;
-    let mut servers = vec![engine.serve().hint("choose another port")?];
-    for n in 1..u16::from(args.ports) {
-        let mut at = servers[0].local_addr();
-        at.set_port(at.port().saturating_add(n));
-        servers.push(engine.serve_at(at).hint("choose other ports")?);
-    }
+    let (engines, servers) = open(args)?;
     servers.iter().for_each(|server| line(format!("listening on {}", server.local_addr())));
     // It ends last: requests that finish at the end are counted, too.
-    let exporter = metrics.map(|listener| Exporter::on(&engine, listener)).transpose();
+    let exporter = metrics.map(|listener| Exporter::of_all(&engines, listener)).transpose();
     let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
     if let Some(exporter) = &exporter {
         line(format!("metrics at http://{}/metrics", exporter.local_addr()));
@@ -72,15 +67,38 @@ pub fn run(args: &Args) -> Outcome {
     super::wait_for_the_end(None)
         .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
     eprintln!("finishing requests in progress");
-    if let Err(unfinished) = engine.drain(DRAIN) {
-        eprintln!("warning: {unfinished}");
+    for engine in &engines {
+        if let Err(unfinished) = engine.drain(DRAIN) {
+            eprintln!("warning: {unfinished}");
+        }
     }
     let answered: u64 = serving.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
     eprintln!("answered {answered} requests");
     if args.metrics == Some(None) {
-        line(engine.metrics().to_openmetrics().trim_end());
+        line(Metrics::of_all(&engines).to_openmetrics().trim_end());
     }
     Ok(Verdict::Passed)
+}
+
+/// Opens an engine at each address, and its servers.
+fn open(args: &Args) -> Result<(Vec<Engine>, Vec<Server>), Failure> {
+    let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
+    let (mut engines, mut servers) = (Vec::new(), Vec::new());
+    for &(mut at) in &args.bind.0 {
+        if at.port() == 0 {
+            // All addresses of a name get the port that was chosen for the first.
+            at.set_port(servers.first().map_or(0, |server: &Server| server.local_addr().port()));
+        }
+        let engine = args.driver.engine(at, hint)?;
+        servers.push(engine.serve().hint("choose another port")?);
+        for n in 1..u16::from(args.ports) {
+            let mut at = engine.local_addr();
+            at.set_port(at.port().saturating_add(n));
+            servers.push(engine.serve_at(at).hint("choose other ports")?);
+        }
+        engines.push(engine);
+    }
+    Ok((engines, servers))
 }
 
 /// Binds a TCP address for metrics; an error if another program has it.

@@ -58,7 +58,7 @@ struct SearchReport {
     failures: Vec<Failing>,
 }
 
-/// What only Homa's own swarm sees.
+/// Results that only Homa's own swarm has.
 #[derive(Debug, Serialize)]
 struct Inside {
     /// Scenarios with a hostile host.

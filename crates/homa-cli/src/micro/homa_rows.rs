@@ -22,7 +22,7 @@ use super::stats::{Tail, per_second};
 use super::tcp_batched::{CountedWindow, RateLoad};
 
 /// Ends a blocking echo server: shorter than any echo.
-const GOODBYE: &[u8] = b".";
+pub const GOODBYE: &[u8] = b".";
 
 /// What carries the packets of engines that are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! disturbance of the machine hits every row alike. Left out: load and mixed sizes, which the main
 //! job of `homa bench` measures.
 
+mod async_rows;
 mod echo;
 mod framing;
 mod homa_rows;
@@ -14,6 +15,8 @@ mod report;
 mod shards;
 mod stats;
 mod tcp_batched;
+#[cfg(feature = "tonic")]
+mod tonic_rows;
 
 use std::sync::Arc;
 use std::time::Duration;

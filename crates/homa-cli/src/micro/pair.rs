@@ -37,7 +37,7 @@ pub enum Side {
     Client = 1,
 }
 
-/// What a server's code is given.
+/// The arguments of a server's code.
 pub struct ServerSide {
     listening: mpsc::Sender<SocketAddr>,
     stop: Arc<AtomicBool>,

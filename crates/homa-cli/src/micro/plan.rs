@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use super::async_rows;
 use super::echo::{self, EchoWait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
@@ -13,6 +14,9 @@ use super::report::{EchoRow, MicroReport, RateRow, RivalRatio, ThroughputRow};
 use super::shards;
 use super::stats::{self, Tail};
 use super::tcp_batched::{self, RateLoad};
+#[cfg(feature = "tonic")]
+use super::tonic_rows;
+use crate::cpu::Usage;
 
 /// Sizes of the echo rows, bytes.
 const ECHO_SIZES: [usize; 2] = [100, 10_000];
@@ -24,6 +28,10 @@ const LARGE_OUTSTANDING: usize = 4;
 const XDP: &str = "homa-xdp";
 /// Homa's rows in which both sides poll.
 const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
+
+/// Homa's rows of services that are written with futures, and their rival.
+const TOKIO: &str = "homa-tokio";
+const TONIC: &str = "tonic";
 
 /// Rows of pairs of client and shard, each pair on a core: one, and two.
 const ONE_PAIR: &str = "homa-pair";
@@ -66,6 +74,28 @@ impl<T> MicroRow<T> {
     }
 }
 
+/// RPCs per second, and what each cost both sides together.
+struct Rate {
+    rpcs_per_s: f64,
+    cpu_us: f64,
+    sleeps: f64,
+}
+
+/// Adds the costs to a measurement of RPCs per second. The figure of the counted part of a round
+/// stands for all of it.
+fn with_costs(
+    measure: impl Fn(&Pair, Duration) -> io::Result<f64>,
+) -> impl Fn(&Pair, Duration) -> io::Result<Rate> {
+    move |pair, time| {
+        let before = Usage::now();
+        let rpcs_per_s = measure(pair, time)?;
+        let rpcs = (rpcs_per_s * time.as_secs_f64()).max(1.0);
+        let used = Usage::now().since(before);
+        let (cpu_us, sleeps) = (used.cpu.as_secs_f64() * 1e6 / rpcs, used.sleeps as f64 / rpcs);
+        Ok(Rate { rpcs_per_s, cpu_us, sleeps })
+    }
+}
+
 /// A row's figure beside that of its rival under the same load, if that was measured.
 fn beside<T>(
     rows: &[MicroRow<T>],
@@ -76,6 +106,8 @@ fn beside<T>(
         "homa-inline" => "raw-udp-spin",
         XDP if row.load.1 == 1 => "raw-udp-spin",
         "homa-blocking" => "raw-udp-blocking",
+        TOKIO if row.load.1 == 1 => "homa-blocking",
+        TOKIO => TONIC,
         "homa" | XDP if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
         "homa" | XDP => "tcp-batched",
         SHARDED => ONE_PAIR,
@@ -90,7 +122,7 @@ fn beside<T>(
 /// Every row of the report.
 pub struct Plan {
     echo: Vec<MicroRow<Tail>>,
-    rate: Vec<MicroRow<f64>>,
+    rate: Vec<MicroRow<Rate>>,
     throughput: Vec<MicroRow<f64>>,
 }
 
@@ -119,8 +151,9 @@ impl Plan {
 
     /// The rows' names, as [`Plan::keep_only`] reads them.
     pub fn names(&self) -> Vec<String> {
-        let rates = self.rate.iter().chain(&self.throughput).map(MicroRow::name);
-        self.echo.iter().map(MicroRow::name).chain(rates).collect()
+        let rates = self.rate.iter().map(MicroRow::name);
+        let throughputs = self.throughput.iter().map(MicroRow::name);
+        self.echo.iter().map(MicroRow::name).chain(rates).chain(throughputs).collect()
     }
 
     /// Number of rows.
@@ -139,7 +172,11 @@ impl Plan {
             row.round(pair, time)?;
             done();
         }
-        for row in self.rate.iter_mut().chain(&mut self.throughput) {
+        for row in &mut self.rate {
+            row.round(pair, time)?;
+            done();
+        }
+        for row in &mut self.throughput {
             row.round(pair, time)?;
             done();
         }
@@ -149,6 +186,7 @@ impl Plan {
     /// The medians.
     pub fn report(&self) -> MicroReport {
         let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        let thousandth = |value: f64| (value * 1000.0).round() / 1000.0;
         let echo = self.echo.iter().map(|row| EchoRow {
             path: row.who,
             bytes: row.load.0,
@@ -160,8 +198,10 @@ impl Plan {
             transport: row.who,
             peers: row.load.0,
             outstanding: row.load.1,
-            rpcs_per_s: row.median(|&rate| rate).round(),
-            beside: beside(&self.rate, row, |&rate| rate),
+            rpcs_per_s: row.median(|rate| rate.rpcs_per_s).round(),
+            cpu_us_per_rpc: thousandth(row.median(|rate| rate.cpu_us)),
+            sleeps_per_rpc: thousandth(row.median(|rate| rate.sleeps)),
+            beside: beside(&self.rate, row, |rate| rate.rpcs_per_s),
         });
         let throughput = self.throughput.iter().map(|row| ThroughputRow {
             transport: row.who,
@@ -194,33 +234,34 @@ fn echo_rows() -> Vec<MicroRow<Tail>> {
                 homa_rows::echo_blocking(p, sleep, bytes, time)
             }));
         }
+        rows.push(MicroRow::new(TOKIO, load, move |p, time| async_rows::echo(p, bytes, time)));
+        #[cfg(feature = "tonic")]
+        rows.push(MicroRow::new(TONIC, load, move |p, time| tonic_rows::echo(p, bytes, time)));
     }
     rows
 }
 
-fn rate_rows(w1: Arc<[u32]>) -> Vec<MicroRow<f64>> {
+fn rate_rows(w1: Arc<[u32]>) -> Vec<MicroRow<Rate>> {
     let small: Arc<[u32]> = Arc::new([100]);
     let mut rows = Vec::new();
     for (peers, outstanding, sizes) in [(1, 64, &small), (1, 256, &small), (64, 2, &w1)] {
         let load = RateLoad { peers, outstanding, sizes: Arc::clone(sizes) };
-        let shape = (peers, outstanding);
-        for (who, carrier) in HOMA {
+        type OfLoad = fn(&Pair, &RateLoad, Duration) -> io::Result<f64>;
+        let mut add = |who, measure: OfLoad| {
             let load = load.clone();
-            rows.push(MicroRow::new(who, shape, move |p, time| {
-                homa_rows::rate(p, carrier, &load, time)
-            }));
-        }
+            let measure = with_costs(move |pair, time| measure(pair, &load, time));
+            rows.push(MicroRow::new(who, (peers, outstanding), measure));
+        };
+        add("homa", |pair, load, time| homa_rows::rate(pair, Carrier::Udp, load, time));
+        add(XDP, |pair, load, time| homa_rows::rate(pair, Carrier::Xdp, load, time));
         if peers == 1 {
-            for (who, pairs) in [(ONE_PAIR, 1), (SHARDED, 2)] {
-                let load = load.clone();
-                rows.push(MicroRow::new(who, shape, move |p, time| {
-                    shards::rate(p, pairs, &load, time)
-                }));
-            }
+            add(ONE_PAIR, |pair, load, time| shards::rate(pair, 1, load, time));
+            add(SHARDED, |pair, load, time| shards::rate(pair, 2, load, time));
+            add(TOKIO, async_rows::rate);
+            #[cfg(feature = "tonic")]
+            add(TONIC, tonic_rows::rate);
         }
-        rows.push(MicroRow::new("tcp-batched", shape, move |p, time| {
-            tcp_batched::rate(p, &load, time)
-        }));
+        add("tcp-batched", tcp_batched::rate);
     }
     rows
 }

@@ -43,6 +43,10 @@ pub struct RateRow {
     pub outstanding: usize,
     /// Completed per second.
     pub rpcs_per_s: f64,
+    /// CPU time of both sides for one, microseconds.
+    pub cpu_us_per_rpc: f64,
+    /// How often a thread of either side went to sleep for one.
+    pub sleeps_per_rpc: f64,
     /// RivalRatio whom.
     #[serde(skip)]
     pub beside: Option<RivalRatio>,
@@ -103,7 +107,7 @@ impl MicroReport {
         line("One RPC at a time, veth between two namespaces, one core a side");
         line(
             "(homa-blocking sleeps like its rivals; homa-default looks for a while before it does; \
-             homa-xdp is homa-inline past the system's network stack)",
+             homa-xdp is homa-inline past the system's network stack; homa-tokio awaits)",
         );
         let table = TextTable::new(&[
             left("path", 18),
@@ -131,13 +135,16 @@ impl MicroReport {
         line("\nSmall RPCs per second (one peer: 100 B; 64 peers: sizes of W1)");
         line(
             "(homa-pair: both sides on one core; homa-sharded: two such pairs, a core each, whose \
-             servers share an address)",
+             servers share an address; homa-tokio: a service written with futures; CPU time and sleeps \
+             of threads are for one RPC, both sides together)",
         );
         let table = TextTable::new(&[
             left("transport", 18),
             right("peers", 7),
             right("in progress", 8),
             right("RPC/s", 10),
+            right("CPU us", 7),
+            right("sleeps", 7),
             left("beside", 10),
         ]);
         line(table.head());
@@ -147,6 +154,8 @@ impl MicroReport {
                 row.peers.to_string(),
                 row.outstanding.to_string(),
                 format!("{:.3} M", row.rpcs_per_s / 1e6),
+                format!("{:.2}", row.cpu_us_per_rpc),
+                format!("{:.3}", row.sleeps_per_rpc),
                 ratio(row.beside),
             ]));
         }

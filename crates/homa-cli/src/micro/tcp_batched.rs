@@ -47,6 +47,13 @@ impl CountedWindow {
         Self { from: now + time / 5, until: now + time }
     }
 
+    /// Looks at the clock when an RPC has completed: 1 if it counts, 0 if it does not, `None` if the
+    /// round has ended.
+    pub fn look(&self) -> Option<u64> {
+        let now = Instant::now();
+        (now < self.until).then(|| u64::from(now >= self.from))
+    }
+
     /// The length of the counted part.
     pub fn length(&self) -> Duration {
         self.until - self.from
@@ -54,8 +61,8 @@ impl CountedWindow {
 }
 
 /// One thread per side: no hop between threads, as on the other side of the comparison.
-fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_io().build()
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }
 
 /// RPCs per second of `load`.

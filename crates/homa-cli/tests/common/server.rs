@@ -18,8 +18,13 @@ pub struct Server {
 impl Server {
     /// Serves at a free port of loopback.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::at("127.0.0.1:0", arguments)
+    }
+
+    /// Serves at an address.
+    pub fn at(bind: &str, arguments: &[&str]) -> Self {
         let mut command = program();
-        command.args(["serve", "--bind", "127.0.0.1:0"]).args(arguments);
+        command.args(["serve", "--bind", bind]).args(arguments);
         let mut process =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let stdout = BufReader::new(process.stdout.take().expect("piped"));

@@ -1,7 +1,7 @@
 //! `homa serve` with the commands that talk to it, on loopback.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::common::{code, document, homa, keys, stderr};
@@ -23,6 +23,42 @@ fn a_call_brings_back_what_the_server_echoes() {
     let end = server.terminate();
     assert_eq!(code(&end), 0, "{}", stderr(&end));
     assert!(stderr(&end).contains("answered 22 requests"), "{}", stderr(&end));
+}
+
+#[test]
+fn an_empty_request_is_answered() {
+    let server = Server::start(&[]);
+    for request in [["--size", "0"], ["--data", ""]] {
+        let output = homa(&[&["call", &server.address], &request[..]].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert!(stderr(&output).contains("8 B in"), "the answer to 0 bytes: {}", stderr(&output));
+    }
+    server.terminate();
+}
+
+#[test]
+fn all_addresses_of_a_name_are_served_and_tried() {
+    let mut expected: Vec<_> = ("localhost", 0).to_socket_addrs().expect("a name").collect();
+    expected.sort_unstable();
+    expected.dedup();
+    let mut server = Server::at("localhost:0", &["--echo"]);
+    let port = server.address.rsplit(':').next().expect("a port").to_owned();
+    for _ in 1..expected.len() {
+        let next = server.line("listening on ");
+        assert!(next != server.address && next.ends_with(&format!(":{port}")), "{next}");
+    }
+    let name = format!("localhost:{port}");
+    let output = homa(&["call", &name]);
+    assert_eq!((code(&output), &output.stdout[..]), (0, &b"hello"[..]), "{}", stderr(&output));
+    assert_eq!(code(&homa(&["ping", &name, "--count", "1"])), 0);
+    server.terminate();
+    // A server at the last of them.
+    let at = expected.last().expect("an address").to_string();
+    let server = Server::at(&at, &["--echo"]);
+    let port = server.address.rsplit(':').next().expect("a port");
+    let output = homa(&["call", &format!("localhost:{port}")]);
+    assert_eq!((code(&output), &output.stdout[..]), (0, &b"hello"[..]), "{}", stderr(&output));
+    server.terminate();
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn place(series: &Series, point: &Point) -> f64 {
     }
 }
 
-/// What the rows of a series are.
+/// The kind of the rows of a series.
 const fn mark(mark: Mark) -> &'static str {
     match mark {
         Mark::Published => "published",

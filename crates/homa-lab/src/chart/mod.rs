@@ -44,7 +44,7 @@ pub enum Mode {
 /// One of two axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it counts, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
     /// How values become places.
     pub scale: Scale,

@@ -87,7 +87,7 @@ pub(super) fn reproductions(title: &str, manifest: &Manifest, list: &[Reproducti
     page(title, &body)
 }
 
-/// What the names in legends and columns stand for.
+/// The meanings of the names in legends and columns.
 fn schemes(list: &[Reproduction]) -> String {
     let used = |name: &str| list.iter().any(|one| one.variants.iter().any(|v| v == name));
     let mut out = String::from("<ul class=\"soft\">\n");

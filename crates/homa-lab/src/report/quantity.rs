@@ -1,5 +1,5 @@
-//! What a figure shows of each simulation: a metric, or a percentile that `measures.groups` asked
-//! for.
+//! The quantity that a figure shows of each simulation: a metric, or a percentile of
+//! `measures.groups`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::repro::metric::{Metric, Rank};
 use crate::repro::tolerance::Measured;
 use crate::store::Stored;
 
-/// What can be drawn against an axis.
+/// A quantity that can be drawn against an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Quantity {
     /// Any metric of a reproduction.
@@ -55,7 +55,7 @@ impl Quantity {
         }
     }
 
-    /// What a reader calls it.
+    /// Its name in figures.
     pub(super) fn title(&self) -> String {
         let rank = |rank: &Rank| match rank {
             Rank::P50 => "median",

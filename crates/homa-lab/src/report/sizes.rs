@@ -15,7 +15,7 @@ use crate::store::Stored;
 
 /// Simulations that share a figure, by curve; each curve has the simulations of all seeds.
 struct Panel<'a> {
-    /// What sets it apart.
+    /// Its name, which differs from that of the others.
     name: String,
     /// By place of the curve.
     curves: BTreeMap<usize, Vec<&'a Stored>>,
@@ -109,7 +109,7 @@ impl<'a> Panels<'a> {
         charts
     }
 
-    /// Bytes of messages under way as time goes by, of the first seed.
+    /// Bytes of messages in flight over time, of the first seed.
     pub fn backlogs(&self) -> Vec<Chart> {
         let chart = |panel: &Panel<'a>| {
             let curves = self.curves(panel).filter_map(|(name, all)| {

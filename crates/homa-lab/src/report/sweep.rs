@@ -13,6 +13,7 @@ use super::varied::{Run, Varied};
 use super::versus::{Drawn, LEAST_SEEDS, View, draw, levels};
 use crate::chart::{Chart, escaped};
 use crate::error::LabError;
+use crate::options::of_results;
 use crate::repro::metric::Metric;
 use crate::store::{Manifest, PLAN_FILE, REPRO_FILE, Store, Stored};
 
@@ -68,6 +69,7 @@ pub(super) fn page(
             &kind("Use of priority levels", levels(&runs, &varied, view.x), (FIGURES / 2, false));
     }
     body += &table(&simulations, &Varied::of(&simulations));
+    body += &options(&simulations);
     body += &plan(store)?;
     Ok(super::html::page(&title, &body))
 }
@@ -313,6 +315,23 @@ fn table(runs: &[Run], varied: &Varied) -> String {
         let _ = writeln!(out, "<tr>{cells}</tr>");
     }
     out + "</table></div></details>\n"
+}
+
+/// The options with which each scheme ran.
+fn options(simulations: &[Run]) -> String {
+    let mut ran = Vec::new();
+    for (_, stored) in simulations {
+        let (outcome, label) = (&stored.outcome, stored.cell.label());
+        for kind in &outcome.kinds {
+            ran.push((&*kind.scheme, label.clone(), &kind.options));
+        }
+        ran.push((&*outcome.scheme, label, &outcome.options));
+    }
+    format!(
+        "<details><summary>Options of the schemes, defaults included</summary><pre>{}</pre>\
+         </details>\n",
+        escaped(&of_results(ran.into_iter()))
+    )
 }
 
 /// The request. A reproduction that was interrupted has its record instead of a plan.

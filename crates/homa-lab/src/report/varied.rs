@@ -1,4 +1,4 @@
-//! What the simulations of a folder differ in, and what they have in common.
+//! The differences between the simulations of a folder, and the values that they share.
 
 use homa_sim::scenario::Traffic;
 
@@ -14,7 +14,7 @@ pub(super) type Run = (Listed, Stored);
 pub(super) struct Dimension {
     /// Its path in the scenario, as the plan has it.
     pub path: String,
-    /// What a reader calls it, with its unit.
+    /// Its name in figures, with its unit.
     pub title: String,
     /// Its values as the plan writes them: ascending if they are numbers, otherwise in the order of
     /// the plan.
@@ -45,12 +45,12 @@ impl Dimension {
     }
 }
 
-/// What varies, and what does not.
+/// The keys that vary, and those that do not.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Varied {
-    /// What varies, in the plan's order.
+    /// The keys that vary, in the plan's order.
     pub dimensions: Vec<Dimension>,
-    /// What all have in common, in words.
+    /// The values that all share, in words.
     pub constants: Vec<String>,
     /// Seeds of the combination that has most.
     pub seeds: usize,
@@ -146,7 +146,7 @@ fn title(path: &str, paths: &[&str]) -> String {
     }
 }
 
-/// What else all simulations share, beside the axes.
+/// Other values that all simulations share, in addition to the axes.
 fn in_common(runs: &[Run], paths: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     let mut add = |key: &str, read: &dyn Fn(&Stored) -> Option<String>| {

@@ -11,7 +11,7 @@ use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series};
 use crate::error::LabError;
 use crate::repro::tolerance::Measured;
 
-/// What spans less than this share of itself is said rather than drawn.
+/// A quantity that varies by less than this share is stated instead of drawn.
 const FLAT: f64 = 0.01;
 
 /// Less of a common axis than this is too little to see anything.
@@ -59,7 +59,7 @@ fn lines(all: &[Dimension], x: usize) -> Option<usize> {
     others.min_by_key(|&at| (!all[at].is_scheme(), all[at].values.len()))
 }
 
-/// What became of a quantity.
+/// A quantity as it was drawn or stated.
 #[derive(Default)]
 pub(super) struct Drawn {
     /// Its figures.
@@ -133,7 +133,7 @@ pub(super) fn draw(
     Some(drawn)
 }
 
-/// What hardly varies, in words.
+/// A quantity that hardly varies, in words.
 fn flat(samples: &[Sample]) -> Option<String> {
     let (low, high) = ends(samples.iter())?;
     let is_flat = high - low <= FLAT * high.abs().max(low.abs());
@@ -143,7 +143,7 @@ fn flat(samples: &[Sample]) -> Option<String> {
     })
 }
 
-/// What sets a figure apart from those beside it.
+/// The name of a figure, which differs from those of the other figures.
 fn facet_name(varied: &Varied, facets: &[usize], facet: &[usize]) -> String {
     let named = facets.iter().zip(facet);
     let names: Vec<String> = named.map(|(&at, &value)| varied.dimensions[at].name(value)).collect();

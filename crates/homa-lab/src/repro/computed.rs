@@ -58,12 +58,12 @@ pub enum Computed {
     Headroom(u8, u8),
 }
 
-/// What DeTail's rules give for its link and its round trips.
+/// Results of DeTail's rules for its link and its round trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfDetail {
     /// Time until a pause takes effect.
     ReactionUs,
-    /// What comes meanwhile.
+    /// Bytes that arrive until a pause takes effect.
     ReactionBytes,
     /// The greatest threshold that is safe.
     SafePause,
@@ -81,7 +81,7 @@ pub enum OfDetail {
     SequentialNormal,
 }
 
-/// What the rule of Homa §3.4 makes of a workload.
+/// Results of the rule of Homa §3.4 for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfWorkload {
     /// Unscheduled levels.

@@ -1,4 +1,4 @@
-//! What is read from an outcome to be compared: one short name per number.
+//! The numbers of an outcome that can be compared, each with a short name.
 //!
 //! | name | reads | unit |
 //! |---|---|---|
@@ -134,7 +134,7 @@ pub enum Metric {
     ResponseRate,
     /// The same with headers.
     ResponseWireRate,
-    /// What holds at the highest value of the run's axis that passes, no lower one failing.
+    /// A number at the highest value of the run's axis that passes, if no lower one fails.
     Limit(AtLimit),
     /// Follows from rules.
     Computed(Computed),

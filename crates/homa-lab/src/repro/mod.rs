@@ -121,9 +121,9 @@ pub struct Reproduction {
     pub family: String,
     /// Processor time of its simulations, those that other figures read, too.
     pub cpu_seconds: f64,
-    /// What a quick look may take.
+    /// Processor time that a quick look may take.
     pub budget_seconds: Option<f64>,
-    /// What the figure shows.
+    /// The title of the figure.
     pub title: String,
     /// Where it was published.
     pub source: String,
@@ -195,7 +195,7 @@ impl Reproduction {
     }
 }
 
-/// What was asked for.
+/// The options of the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct How {
     /// Figures and rows as [`select`] was given them; none: all.

@@ -149,7 +149,7 @@ fn bars(plan: &ReproPlan, figure: &Figure) -> Result<(), (&'static str, String)>
     }
 }
 
-/// What a slowdown figure reads has to be a percentile; an error names the key.
+/// Checks that a slowdown figure reads percentiles; an error names the key.
 fn reading(figure: &Figure) -> Result<(), (&'static str, String)> {
     let slowdown = figure.kind == FigureKind::Slowdown;
     let p99 = match &figure.metric {

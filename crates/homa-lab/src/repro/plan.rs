@@ -76,7 +76,7 @@ pub struct ReproPlan {
     pub family: String,
     /// The first two dash-separated parts of its rows' ids.
     pub id: String,
-    /// What the figure shows.
+    /// The title of the figure.
     pub title: String,
     /// Publication, and the source of its values.
     pub source: String,
@@ -116,7 +116,7 @@ pub struct Run {
     pub name: String,
     /// As readers see it; absent: the name.
     pub title: Option<String>,
-    /// What it begins with.
+    /// The scenario before changes.
     pub base: Scenario,
     /// Changes of the scenario, one after the other.
     pub set: Vec<Table>,
@@ -128,7 +128,7 @@ pub struct Run {
     pub quick_seeds: Option<Vec<u64>>,
     /// Schemes, when not the plan's.
     pub variants: Option<Vec<String>>,
-    /// What varies.
+    /// The key that varies.
     pub axis: Option<Axis>,
     /// Place among the file's runs; `None` for those of a shared set.
     pub place: Option<usize>,
@@ -177,7 +177,7 @@ pub struct Check {
     pub variant: Option<String>,
     /// The value of the run's axis.
     pub at: Option<f64>,
-    /// What it is compared with.
+    /// The other side of the comparison.
     pub compare: Compare,
     /// The numbers.
     pub points: Vec<Point>,
@@ -196,7 +196,7 @@ impl Check {
     }
 }
 
-/// What a check makes of the number it reads.
+/// The use that a check makes of the number it reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compare {
     /// The number itself.
@@ -209,7 +209,7 @@ pub enum Compare {
     Ordering(Vec<Side>),
 }
 
-/// What a check reads to compare with.
+/// The other side of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
     /// The run.
@@ -237,7 +237,7 @@ pub enum Class {
 pub struct Point {
     /// The metric that is read.
     pub metric: Metric,
-    /// What readers see beside the metric.
+    /// A label beside the metric.
     pub label: Option<String>,
     /// The published value; absent: only reported.
     pub published: Option<f64>,

@@ -1,5 +1,5 @@
-//! What a reproduction simulated, written beside its results as `repro.toml`: the command, and each
-//! simulation with every default written out. `homa sweep` refuses it: it is no plan.
+//! The record of a reproduction, written beside its results as `repro.toml`: the command, and each
+//! simulation with every default written out. It is not a plan, so `homa sweep` refuses it.
 
 use serde::Serialize;
 use toml::Table;

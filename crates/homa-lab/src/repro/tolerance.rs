@@ -140,8 +140,8 @@ impl Measured {
     }
 
     /// The mean of several seeds, with Student's interval between them; one seed keeps its own.
-    /// What a seed cannot bound, the spread between seeds does not: a percentile of too few values
-    /// is wrong in all of them alike.
+    /// If one seed cannot bound a percentile, neither can the spread between seeds, because a
+    /// percentile of too few values is wrong in the same way for each of them.
     pub fn pooled(seeds: &[Self]) -> Option<Self> {
         let count = seeds.len() as f64;
         match seeds {
@@ -171,7 +171,7 @@ impl Measured {
     }
 }
 
-/// What a comparison decides: true, false, or `None` when the interval straddles a limit.
+/// The verdict of a comparison: true, false, or `None` if the interval contains a limit.
 pub fn judge(measured: Measured, published: f64, tolerance: Tolerance) -> Option<bool> {
     let (low, high) = tolerance.limits(published);
     if measured.low >= low && measured.high <= high {

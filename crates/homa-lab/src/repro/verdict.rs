@@ -17,7 +17,7 @@ use crate::store::{Store, Stored};
 pub struct Check {
     /// Its name, which no other number of the plan has: `homa-fig10-w2-homa p99@50`.
     pub metric: String,
-    /// What readers see.
+    /// The label in tables.
     pub label: String,
     /// The row's id.
     pub row: String,
@@ -25,7 +25,7 @@ pub struct Check {
     pub class: Class,
     /// The published value.
     pub published: Option<f64>,
-    /// What the compared scheme gave.
+    /// The number of the compared scheme.
     pub measured: Option<f64>,
     /// The 95 % confidence interval; absent ends are unbounded.
     pub interval: [Option<f64>; 2],
@@ -43,7 +43,8 @@ pub struct Check {
     /// An ordering: the verdict says whether each side is below the next.
     #[serde(default)]
     pub ordering: bool,
-    /// What the other schemes of the plan's runs gave; of an ordering, the sides after the first.
+    /// The numbers of the other schemes of the plan's runs. For an ordering, those of the sides
+    /// after the first.
     pub others: Vec<(String, Option<f64>)>,
 }
 
@@ -170,7 +171,7 @@ pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
     named.map(|((row, point), name)| check(plan, results, (row, point), name, quick)).collect()
 }
 
-/// What a point of a row gives under a scheme: of an ordering, what its first side gives.
+/// The number of a point of a row under a scheme; for an ordering, that of its first side.
 pub fn measure(
     plan: &ReproPlan,
     results: &Results,
@@ -204,7 +205,7 @@ pub fn measure(
     }
 }
 
-/// What one side of a comparison gives.
+/// The number of one side of a comparison.
 fn of_side(
     plan: &ReproPlan,
     results: &Results,
@@ -342,7 +343,7 @@ fn said(of: &str, counts: &[u64]) -> Option<String> {
     (!named.is_empty()).then(|| format!("{of}: {}", named.join(", ")))
 }
 
-/// What sets a side apart.
+/// The name of a side, which differs from those of the others.
 fn name_of(side: &Side) -> String {
     side.variant.clone().unwrap_or_else(|| side.run.clone())
 }

@@ -44,7 +44,7 @@ impl Endpoint {
                 self.validation.clients.get(handle).map(|client| client.epoch.execution(counter));
             return match known.flatten() {
                 Some(true) => Execution::Executed,
-                _ if peer.cold.executed.is_refused(packet.id) => Execution::Executed,
+                _ if peer.cold.executed.refusal(packet.id).is_some() => Execution::Executed,
                 Some(false) => Execution::Fresh,
                 None => Execution::Unvalidated,
             };
@@ -52,7 +52,7 @@ impl Endpoint {
         match peer.cold.executed.execution(packet.id) {
             Some(true) => Execution::Executed,
             Some(false) => Execution::Fresh,
-            None if peer.cold.executed.is_refused(packet.id) => Execution::Executed,
+            None if peer.cold.executed.refusal(packet.id).is_some() => Execution::Executed,
             None => Execution::Unvalidated,
         }
     }

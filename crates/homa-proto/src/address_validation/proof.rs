@@ -124,7 +124,8 @@ impl Endpoint {
         if identified && !admitted {
             // It may have been executed before this server restarted.
             self.counters.unknowns_sent += 1;
-            let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
+            let remembered = Some(Duration::ZERO);
+            let body = Body::RpcUnknown { remembered, no_server: false, reason: None };
             self.queue_control(handle, body);
         }
         self.counters.unvalidated_requests_dropped += 1;

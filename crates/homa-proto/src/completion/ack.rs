@@ -11,6 +11,7 @@ use crate::units::Time;
 impl Endpoint {
     /// Client: the response of an RPC is complete, so its server may forget it.
     pub(crate) fn acknowledge(&mut self, ended: &EndedRpc) {
+        // Homa §3.8: the server forgot the RPC with its last packet.
         if self.config.completion == Completion::AtLeastOnce {
             return;
         }
@@ -69,12 +70,14 @@ impl Endpoint {
             return;
         }
         match handle {
+            // The response is incomplete, so the server must keep it.
             Some(handle) => {
                 self.request_missing_off_schedule(now, handle);
                 if self.config.policy().completion.repeats_grant {
                     self.repeat_grant(handle);
                 }
             }
+            // Complete, cancelled, or of an earlier process: the server may forget it.
             None => {
                 let acks = self.peer_mut(packet.peer).map(|p| p.take_acks()).unwrap_or_default();
                 let ports = (packet.local_port, packet.remote_port);
@@ -107,6 +110,9 @@ impl Endpoint {
     pub(crate) fn on_acked(&mut self, peer: PeerId, id: RpcId) {
         let Some(handle) = self.find_server(peer, id) else { return };
         self.counters.acks_received += 1;
+        if self.config.policy().completion.quiet_after_ack {
+            self.recent_acks.add(self.now, peer, id);
+        }
         let answered = self.rpcs.get(handle).is_some_and(|rpc| rpc.out.exists());
         // An ACK of an RPC without a response cancels it.
         if !answered {

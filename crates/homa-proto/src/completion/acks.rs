@@ -1,12 +1,18 @@
-//! ACKs that wait for a DATA packet to carry them, and the memory of executed RPCs.
+//! ACKs that wait for a DATA packet to carry them, the RPCs that were acknowledged last, and the
+//! memory of executed RPCs.
 
-use crate::packet::{AckEntry, Acks, PeerId};
+use crate::endpoint::Endpoint;
+use crate::packet::{AckEntry, Acks, Packet, PeerId, RpcId};
 use crate::units::{Duration, Time};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// How long more ACKs than a packet holds wait: well before a server asks for them.
 const ACK_DELAY: Duration = Duration::millis(5);
+/// For how long after an ACK a RESEND of its RPC gets no answer.
+const QUIET_AFTER_ACK: Duration = Duration::millis(10);
+/// Most RPCs that are remembered for that. A RESEND of an unknown RPC looks at all of them.
+const MAX_RECENT: usize = 1_024;
 /// Most NEED_ACKs to one peer in a millisecond. The answer to each brings all ACKs that wait, and
 /// asking for thousands of RPCs would keep a busy peer from answering.
 const MAX_NEED_ACKS: u16 = 16;
@@ -122,6 +128,40 @@ impl NeedAckBudget {
         let left = self.sent < MAX_NEED_ACKS;
         self.sent += u16::from(left);
         left
+    }
+}
+
+/// RPCs that were acknowledged a moment ago. Their clients may have sent a RESEND before the
+/// response arrived; the kernel module logs an answer of RPC_UNKNOWN as an error.
+#[derive(Debug, Default)]
+pub(crate) struct RecentAcks {
+    /// Oldest first, at most [`MAX_RECENT`].
+    acked: VecDeque<(Time, PeerId, RpcId)>,
+}
+
+impl RecentAcks {
+    /// An RPC is acknowledged now.
+    pub(super) fn add(&mut self, now: Time, peer: PeerId, id: RpcId) {
+        let past = |&&(at, ..): &&(Time, PeerId, RpcId)| now.since(at) >= QUIET_AFTER_ACK;
+        let over = self.acked.iter().take_while(past).count();
+        let most = MAX_RECENT - 1;
+        self.acked.drain(..over.max(self.acked.len().saturating_sub(most)));
+        self.acked.push_back((now, peer, id));
+    }
+
+    /// True if an RPC was acknowledged within [`QUIET_AFTER_ACK`].
+    fn contains(&self, now: Time, peer: PeerId, id: RpcId) -> bool {
+        let recent = self.acked.iter().rev();
+        let mut recent = recent.take_while(|(at, ..)| now.since(*at) < QUIET_AFTER_ACK);
+        recent.any(|&(_, of, acked)| (of, acked) == (peer, id))
+    }
+}
+
+impl Endpoint {
+    /// True if the request that a packet is about was acknowledged a moment ago, and the profile
+    /// keeps quiet about it.
+    pub(crate) fn was_just_acked(&self, now: Time, packet: &Packet) -> bool {
+        !packet.id.from_server() && self.recent_acks.contains(now, packet.peer, packet.id)
     }
 }
 

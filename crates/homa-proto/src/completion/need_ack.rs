@@ -21,6 +21,7 @@ impl Endpoint {
     pub(crate) fn message_sent(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         match (rpc.state, self.config.completion) {
+            // No packet will ever name this RPC again (Homa §3.8).
             (RpcState::OneWayOutgoing, _)
             | (RpcState::ServerOutgoing | RpcState::ServerSent, Completion::AtLeastOnce) => {
                 self.forget(handle);
@@ -61,6 +62,7 @@ impl Endpoint {
             return Some(due);
         }
         let asked_at = if policy.loss.without_drift { without_drift(due, now) } else { now };
+        // A limit was reached, which says nothing about the client: it is not counted as asked.
         if !self.queue_need_ack(handle) {
             return Some(now + need_ack_interval.max(RETRY));
         }
@@ -79,6 +81,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut) else {
             return false;
         };
+        // The answer to one NEED_ACK carries the ACKs of several RPCs.
         if !peer.cold.need_acks.take(tick) {
             return false;
         }

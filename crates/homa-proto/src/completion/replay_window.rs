@@ -13,7 +13,7 @@
 //! the environment closes to make room for another, and the stalest of a peer's client epochs when
 //! it begins a fifth ([`EPOCHS`]). Answers to RESENDs admit it from then on.
 
-use crate::packet::RpcId;
+use crate::packet::{RefusalReason, RpcId};
 use crate::rpc::split;
 use crate::units::Time;
 use alloc::collections::VecDeque;
@@ -31,7 +31,7 @@ const EPOCHS: usize = 4;
 /// [`CROWDED`].
 pub(crate) const MAX_ENTRIES: usize = 1 << 20;
 const CROWDED: usize = 16;
-/// RPCs of a peer that are known to be refused and were not executed; older ones count as executed.
+/// RPCs of a peer that are known to be refused; older ones count as executed.
 const MAX_REFUSED: usize = 64;
 /// Entries checked one by one, newest first, before a binary search.
 const NEAR: usize = 8;
@@ -188,13 +188,22 @@ impl ClientEpoch {
     }
 }
 
+/// Why a request will not be executed (again).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalRecord {
+    /// No server listened at its port: it was not executed.
+    NoServer,
+    /// The server's application gave this reason.
+    Reason(RefusalReason),
+}
+
 /// The executed RPCs of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayWindow {
     /// Most recently used last.
     epochs: Vec<ClientEpoch>,
-    /// RPCs among them that were never executed and never will be, the latest last.
-    refused: VecDeque<RpcId>,
+    /// RPCs among them that were refused, the latest last.
+    refused: VecDeque<(RpcId, RefusalRecord)>,
     /// Nothing executed since this time was forgotten.
     since: Time,
 }
@@ -214,18 +223,18 @@ impl ReplayWindow {
         self.since = now;
     }
 
-    /// An RPC that was just recorded by [`ReplayWindow::insert`] for the first time was not
-    /// executed: it is refused for ever.
-    pub(crate) fn refuse(&mut self, id: RpcId) {
+    /// An RPC that was just recorded by [`ReplayWindow::insert`] for the first time is refused for
+    /// ever.
+    pub(crate) fn refuse(&mut self, id: RpcId, why: RefusalRecord) {
         if self.refused.len() == MAX_REFUSED {
             self.refused.pop_front();
         }
-        self.refused.push_back(id);
+        self.refused.push_back((id, why));
     }
 
-    /// True if an RPC was certainly not executed.
-    pub(crate) fn is_refused(&self, id: RpcId) -> bool {
-        self.refused.contains(&id)
+    /// Why an RPC was refused, if it was one of the last.
+    pub(crate) fn refusal(&self, id: RpcId) -> Option<RefusalRecord> {
+        self.refused.iter().find(|(refused, _)| *refused == id).map(|(_, why)| *why)
     }
 
     pub(crate) fn contains(&self, id: RpcId) -> bool {

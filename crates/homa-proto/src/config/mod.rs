@@ -196,6 +196,14 @@ pub struct ValidConfig {
     policy: &'static Policy,
 }
 
+impl Config {
+    /// True if a message without bytes can be sent: as one byte of padding, which its DATA marks
+    /// ([`crate::wire::mark_empty`]). The endpoint sees that byte.
+    pub const fn carries_empty_messages(&self) -> bool {
+        self.profile.policy().wire.empty_messages
+    }
+}
+
 impl ValidConfig {
     /// The values that the profile fixes.
     #[inline(always)]

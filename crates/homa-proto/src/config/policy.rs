@@ -141,6 +141,9 @@ pub(crate) struct CompletionPolicy {
     pub tells_given_up: bool,
     /// RPC_UNKNOWN says how far back the server remembers what it executed.
     pub tells_memory: bool,
+    /// For a moment after an ACK, a RESEND of its RPC is not answered by RPC_UNKNOWN, which the
+    /// kernel module logs as an error.
+    pub quiet_after_ack: bool,
 }
 
 /// Which packets and extensions may appear beyond those of Homa §3.
@@ -162,6 +165,11 @@ pub(crate) struct WirePolicy {
     pub again_as_asked: bool,
     /// Requests limit the unscheduled bytes of their responses (Homa §3.6).
     pub response_limits: bool,
+    /// A request for which there is no room is answered by BUSY with a time to come back; otherwise
+    /// it is dropped.
+    pub come_back: bool,
+    /// DATA can say that its message has no bytes.
+    pub empty_messages: bool,
     /// Addresses are validated by CHALLENGE and its answer; otherwise by NEED_ACK and ACK.
     pub challenges: bool,
 }
@@ -198,6 +206,7 @@ static PAPER: Policy = Policy {
         asks_while_sending: false,
         tells_given_up: false,
         tells_memory: false,
+        quiet_after_ack: false,
     },
     wire: WirePolicy {
         cutoffs: false,
@@ -206,6 +215,8 @@ static PAPER: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        come_back: false,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -249,6 +260,7 @@ static KERNEL: Policy = Policy {
         asks_while_sending: false,
         tells_given_up: false,
         tells_memory: false,
+        quiet_after_ack: true,
     },
     wire: WirePolicy {
         cutoffs: true,
@@ -258,6 +270,8 @@ static KERNEL: Policy = Policy {
         again_as_asked: true,
         // Older kernels leave anything in these bytes.
         response_limits: false,
+        come_back: false,
+        empty_messages: false,
         challenges: false,
     },
 };
@@ -294,6 +308,7 @@ static USERS: Policy = Policy {
         asks_while_sending: true,
         tells_given_up: true,
         tells_memory: true,
+        quiet_after_ack: false,
     },
     wire: WirePolicy {
         cutoffs: true,
@@ -302,6 +317,8 @@ static USERS: Policy = Policy {
         cutoffs_after_data: false,
         again_as_asked: false,
         response_limits: true,
+        come_back: true,
+        empty_messages: true,
         challenges: true,
     },
 };

@@ -92,6 +92,7 @@ impl Endpoint {
         loop {
             self.grants.starved = false;
             if self.grants.scheduler.is_unlimited() {
+                // Every message is active already, so no grant makes another one active.
                 let all: Vec<RpcHandle> = self.grants.scheduler.by_age().collect();
                 return all.into_iter().for_each(|handle| self.grant_message(handle));
             }
@@ -172,6 +173,7 @@ impl Endpoint {
         let policy = self.config.policy();
         let first = self.grants.scheduler.rank(handle) == Some(0);
         let Some(rpc) = self.rpcs.get(handle) else { return 0 };
+        // Its host holds its share of the memory, and the application will free some of it.
         let waits = rpc.state == RpcState::ServerIncoming && self.is_withheld(rpc.peer);
         let may_exceed = self.grants.may_exceed(rpc.state);
         let memory = if waits { 0 } else { self.grants.left() };
@@ -207,6 +209,7 @@ impl Endpoint {
         }
         inc.grant.granted += extra;
         self.grants.charge_grant(inc, before);
+        // Bytes that arrived ahead of their grant have memory already.
         if inc.grant.granted > inc.grant.reserved {
             let (of, more) = ((rpc.peer, false), inc.grant.granted - inc.grant.reserved);
             reserve(&mut self.grants, &mut self.peers, of, more);
@@ -218,6 +221,7 @@ impl Endpoint {
         let remaining = Self::remaining(&policy.grants, inc);
         inc.grant.scheduled = !full;
         let host = Self::host_of(&self.peers, rpc.peer);
+        // It leaves the active messages, but its last bytes still fill the window (see `window`).
         if full {
             self.grants.finishing += u64::from(inc.outstanding());
             self.grants.scheduler.remove(old, host);
@@ -244,6 +248,7 @@ impl Endpoint {
             return None;
         }
         let (from, granted) = (inc.grant.grant_sent, inc.grant.granted);
+        // A repeated GRANT allows no new byte whose arrival could be timed.
         if granted > from {
             let expected = self.grants.expected;
             inc.start_rtt_probe(from, now, || expected.saturating_sub((granted - from).into()));
@@ -266,6 +271,7 @@ impl Endpoint {
         let rpc = self.rpcs.get_mut(handle).ok_or(DropReason::UnknownRpc)?;
         match rpc.state {
             RpcState::ClientOutgoing | RpcState::ServerOutgoing | RpcState::OneWayOutgoing => {}
+            // A late copy: all bytes have left.
             RpcState::ClientIncoming | RpcState::ServerSent => return Err(DropReason::AlreadySent),
             // The request ran before, and this is for the response of that time.
             RpcState::ServerIncoming | RpcState::ServerInService if !runs_once => {

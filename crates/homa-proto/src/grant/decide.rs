@@ -21,7 +21,7 @@ pub(super) struct MessageGrant {
 /// The window of a message, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GrantRoom {
-    /// Bytes that may be outstanding.
+    /// Bytes that may be outstanding: RTTbytes in the paper.
     pub size: u32,
     /// How many of them are not.
     pub free: u32,
@@ -49,11 +49,14 @@ pub(super) fn decide(
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
+    // The paper grants as far as the window allows. The transport Basic of Homa Figure 8 grants
+    // some packets further, and profile `default` several packets at a time.
     let (ahead, least) = match granting {
         Granting::Ahead { packets } => (u32::from(packets) * window.packet, 0),
         Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * window.packet),
         Granting::PerSender => (0, 0),
     };
+    // Homa §3.3: extend the grant until a whole window is outstanding, or the message is granted.
     let left = message.length - message.granted;
     let wanted = if window.free == 0 { 0 } else { window.free.saturating_add(ahead).min(left) };
     // More than half of the window is outstanding, so the sender has enough to do.
@@ -61,6 +64,7 @@ pub(super) fn decide(
     if wanted == 0 || can_wait {
         return Decision::Wait;
     }
+    // The sender would answer a GRANT for less with a short packet.
     let worthwhile = if window.partial { 1 } else { wanted.min(window.packet) };
     let bound = bound();
     let allowed = match bound < u64::from(worthwhile) {

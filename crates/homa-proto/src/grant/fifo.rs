@@ -16,6 +16,7 @@ impl Endpoint {
         if permille == 0 || self.now < self.grants.fifo_due {
             return;
         }
+        // A share of the link by time needs the rate of the link.
         let Some(rate) = self.config.link_rate else { return };
         let share = Rate((rate.0 / 1000 * permille).max(1));
         let interval = share.time_for(increment.into());

@@ -1,4 +1,5 @@
-//! What the peers of one host hold together, and which grants they wasted.
+//! The memory and requests that the peers of one host hold together, and the grants that they
+//! wasted.
 //!
 //! SRPT believes announced lengths, so a host that announces messages, is granted them and falls
 //! silent takes the place of others until that is noticed. Grants that it did not use count as
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 /// A host has no more than this to repay, because it may share its address with others (NAT).
 const MAX_WASTED: u32 = 1 << 20;
 
-/// What one host holds.
+/// The account of one host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostAccount {
     /// Memory for incoming messages.
@@ -68,12 +69,13 @@ impl Hosts {
             account.peers -= 1;
             account.peers == 0
         });
+        // A host without peers cannot repay, and must not count as wasting for ever.
         if last {
             self.set_wasted(closed, 0);
         }
     }
 
-    /// What the host of a peer holds; if hosts have no accounts, what the peer does.
+    /// The account of a peer's host; if hosts have no accounts, one of the peer alone.
     pub(super) fn of(&self, peer: &Peer) -> HostAccount {
         let grants = &peer.cold.grants;
         let (memory, wasted_grants) = (grants.memory, grants.wasted_grants);

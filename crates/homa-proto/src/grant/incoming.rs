@@ -1,5 +1,5 @@
-//! What it means for the totals, the memory and the scheduler that an incoming message begins,
-//! receives bytes, or ends.
+//! Updates of the totals, the memory and the scheduler if an incoming message begins, receives
+//! bytes, or ends.
 
 use super::memory::{release, reserve};
 use super::scheduler::SrptKey;
@@ -42,6 +42,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.inc = Some(inc);
         reserve(&mut self.grants, &mut self.peers, (peer, unvalidated), reserved);
+        // It counts against the quota of unvalidated senders, because the address may be spoofed.
         if unvalidated {
             self.validation.charge(reserved);
         }
@@ -83,6 +84,7 @@ impl Endpoint {
         grants.hosts.repay(&mut self.peers, &mut grants.scheduler, new);
         let policy = &self.config.policy().grants;
         let Some(inc) = &rpc.inc else { return };
+        // Arrivals change the order only if it counts unreceived bytes (Linux §2.4).
         if inc.grant.scheduled && policy.remaining == RemainingBytes::Unreceived {
             let new = Self::srpt_key(policy, handle, inc);
             let old = SrptKey { remaining: inc.bytes.length() - received, ..new };
@@ -126,6 +128,7 @@ impl Endpoint {
             self.grants.expected += u64::from(inc.outstanding());
             reserved = inc.grant.reserved;
         }
+        // Its memory moves from the quota of unvalidated senders to its host.
         self.validation.release(reserved);
         release(&mut self.grants, &mut self.peers, (peer, true), reserved);
         reserve(&mut self.grants, &mut self.peers, (peer, false), reserved);

@@ -16,7 +16,7 @@ impl Endpoint {
         self.links.sibling_shards = sibling_shards;
     }
 
-    /// What other endpoints of this host expect, as set last.
+    /// The bytes that other endpoints of this host expect, as set last.
     pub fn sibling_shards(&self) -> SiblingShards {
         self.links.sibling_shards
     }

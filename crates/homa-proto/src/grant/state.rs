@@ -71,14 +71,15 @@ impl GrantState {
         self.scheduled
     }
 
-    /// Enough new bytes arrived that the message has not stalled.
+    /// Enough new bytes arrived that the message has not stalled. Small pieces are not enough: with
+    /// them a sender could keep a grant that it does not use.
     #[inline]
     pub(crate) fn note_progress(&mut self, now: Time) {
         self.progress = now;
     }
 }
 
-/// What granting keeps of a peer.
+/// The grant state of a peer.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct PeerGrants {

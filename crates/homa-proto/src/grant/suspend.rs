@@ -26,6 +26,8 @@ impl Endpoint {
             return;
         };
         inc.grant.scheduled = true;
+        // In profile `default` a message counts from its first grant on, because anyone can
+        // announce one.
         if !matches!(self.config.window, GrantWindow::RttBytesShared { .. }) {
             inc.grant.window_counted = true;
             self.grants.granted += u64::from(inc.outstanding());
@@ -71,6 +73,7 @@ impl Endpoint {
     /// announced bytes: an announcement must not decide how long others wait.
     pub(crate) fn suspend_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
         let loss = &self.config.loss;
+        // In the other profiles only RESENDs without an answer suspend a message.
         let Some(rpc) = self.rpcs.get(handle).filter(|_| loss.one_resend_per_peer) else {
             return Time::MAX;
         };

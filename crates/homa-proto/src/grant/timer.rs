@@ -23,6 +23,7 @@ impl Endpoint {
     /// DATA of a sender arrived, or its timer fired (`host`), or other messages became active, or
     /// memory became free.
     pub(crate) fn grant_senders(&mut self, host: Option<u32>) {
+        // Grants were withheld for want of memory, which may be free by now.
         if core::mem::take(&mut self.grants.starved) {
             (0..MAX_ACTIVE).for_each(|rank| {
                 if let Some(host) = self.grants.scheduler.host_at(rank) {
@@ -53,6 +54,7 @@ impl Endpoint {
         if paced && next.level <= timer.level {
             return;
         }
+        // The window is full, so the next DATA packet, not a timer, leads to a grant.
         if !self.has_window(handle) {
             self.grants.scheduler.set_timer(host, GrantTimer::default());
             return;
@@ -63,6 +65,7 @@ impl Endpoint {
         }
         self.send_grant(handle, next.wire_bytes);
         let more = self.grants.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
+        // The next packet may be granted when this one has left, if there is anything to grant.
         let until = match self.config.link_rate {
             Some(rate) if more => self.now + rate.time_for(u64::from(next.wire_bytes)),
             _ => Time::MAX,

@@ -52,6 +52,7 @@ impl Endpoint {
     /// Bytes of one message that may be outstanding.
     pub(super) fn window(&self, peer: PeerId) -> u32 {
         match self.config.window {
+            // Linux §2.4: the more messages are active, the less each may have outstanding.
             GrantWindow::Shared { max_incoming } => {
                 let most = max_incoming / self.links.sibling_shards.granting_with_us();
                 most / (self.grants.scheduler.active_len() as u32 + 1)
@@ -91,6 +92,7 @@ impl Endpoint {
             GrantWindow::Shared { max_incoming } => {
                 (u64::from(max_incoming) / shared_by).saturating_sub(self.grants.granted)
             }
+            // Homa §3.5: the degree times RTTbytes is the most that a switch port has to buffer.
             GrantWindow::RttBytesShared { max_incoming } => {
                 let all = (self.degree() as u64).saturating_mul(u64::from(window));
                 let all = (all / u64::from(self.config.sharing)).min(max_incoming.into());

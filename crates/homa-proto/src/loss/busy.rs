@@ -6,9 +6,10 @@ use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::link::Links;
 use crate::packet::{Body, ResendLength};
+use crate::rpc::room::MOST;
 use crate::rpc::{Rpc, RpcState};
 use crate::send::PacketSizes;
-use crate::units::Time;
+use crate::units::{Duration, Time};
 
 impl Endpoint {
     /// A RESEND for a message of an RPC that we know.
@@ -108,14 +109,18 @@ impl Endpoint {
             return;
         }
         self.counters.busys_sent += 1;
-        self.queue_control(handle, Body::Busy);
+        self.queue_control(handle, Body::Busy { come_back: None });
     }
 
-    /// BUSY: the sender is alive, and will send when shorter messages are done.
-    pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle) {
+    /// BUSY: the sender is alive, and will send when shorter messages are done. Or it has no room
+    /// for our request, and is asked again after `come_back`.
+    pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle, come_back: Option<Duration>) {
         self.counters.busys_received += 1;
-        if let Some(rpc) = self.rpcs.get_mut(handle) {
-            rpc.loss.heard(now);
-        }
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        rpc.loss.heard(now);
+        rpc.loss.set_server_absent(false);
+        let sent_away = rpc.state == RpcState::ClientOutgoing;
+        let time = come_back.filter(|_| sent_away).unwrap_or_default();
+        rpc.loss.rest_until(now + time.min(MOST));
     }
 }

@@ -3,7 +3,10 @@
 //!
 //! The paper has one constant timeout of a few milliseconds. Profile `default` adapts it to how
 //! long the peer usually takes and backs off exponentially, because a server that is slow with
-//! everything lost nothing, and RESENDs would keep it slow. Both functions are pure.
+//! everything lost nothing, and RESENDs would keep it slow. While nothing at all is heard of a
+//! peer, the interval between RESENDs to it doubles up to [`MAX_SILENT`] (RFC 8085 §3.1.1), and any
+//! packet of it ends that. If the peer's host says that no server is there, an idempotent call asks
+//! at a constant interval whether one is back. All functions are pure.
 
 use crate::config::{LossConfig, LossPolicy};
 use crate::units::{Duration, Time};
@@ -13,6 +16,11 @@ pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
 /// Longest timeout after backoff, and its exponent.
 pub(super) const MAX_TIMEOUT: Duration = Duration::millis(250);
 const MAX_BACKOFF: u16 = 5;
+/// Longest time between RESENDs to a peer of which nothing is heard.
+const MAX_SILENT: Duration = Duration::secs(2);
+/// Time between RESENDs of a call whose server is not there, as its host said. That is often
+/// enough for a server that restarts, and each is answered.
+pub(super) const ABSENT_RETRY: Duration = Duration::millis(20);
 /// The same for an incomplete request. Its source address may be spoofed, so it gets few packets;
 /// a client that is alive asks for its response itself.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::millis(2_500);
@@ -26,6 +34,8 @@ pub(super) struct Silence {
     pub since: Time,
     /// RESENDs since the last progress.
     pub resends: u16,
+    /// The peer has no room and asked not to be asked before this time.
+    pub rest_until: Time,
 }
 
 /// What the RPC waits for.
@@ -37,6 +47,8 @@ pub(super) struct Owed {
     pub usual: Duration,
     /// How long the link needs for all bytes that are outstanding, from all peers.
     pub transfer: Duration,
+    /// The host of the peer said that no server is there: see [`ABSENT_RETRY`].
+    pub server_absent: bool,
 }
 
 /// What the way to the peer is like.
@@ -70,13 +82,11 @@ pub(super) enum Block {
 }
 
 /// How long an RPC may be silent before a RESEND is due.
-pub(super) fn resend_timeout(
-    resends: u16,
-    owed: &Owed,
-    config: &LossConfig,
-    policy: &LossPolicy,
-) -> Duration {
+fn resend_timeout(resends: u16, owed: &Owed, config: &LossConfig, policy: &LossPolicy) -> Duration {
     let mut timeout = config.resend_after;
+    if owed.server_absent {
+        return timeout.max(ABSENT_RETRY);
+    }
     if policy.adaptive_timeout {
         let (backoff, most) = match owed.is_request {
             true => (MAX_REQUEST_BACKOFF, MAX_REQUEST_TIMEOUT),
@@ -89,6 +99,34 @@ pub(super) fn resend_timeout(
     if config.scale_with_bytes { timeout + owed.transfer } else { timeout }
 }
 
+/// For how long a RESEND to a peer counts as outstanding if nothing is heard: `unanswered` is the
+/// number of rounds of RESENDs before it since the peer was heard.
+pub(super) fn outstanding_for(
+    unanswered: u8,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Duration {
+    let first = config.resend_after;
+    if !policy.adaptive_timeout {
+        return first;
+    }
+    let doubled = first.0.saturating_mul(1 << unanswered.min(16));
+    Duration(doubled).min(MAX_SILENT.max(first))
+}
+
+/// When a RESEND is due at the earliest.
+pub(super) fn due_at(
+    silence: &Silence,
+    owed: &Owed,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Time {
+    match silence.rest_until > silence.since {
+        true => silence.rest_until,
+        false => silence.since + resend_timeout(silence.resends, owed, config, policy),
+    }
+}
+
 /// Decides whether a RESEND is due.
 pub(super) fn resend_due(
     silence: &Silence,
@@ -98,7 +136,7 @@ pub(super) fn resend_due(
     policy: &LossPolicy,
 ) -> ResendDue {
     let now = silence.now;
-    let due = silence.since + resend_timeout(silence.resends, owed, config, policy);
+    let due = due_at(silence, owed, config, policy);
     if now < due {
         return ResendDue::At(due);
     }
@@ -114,7 +152,10 @@ pub(super) fn resend_due(
     }
     if config.one_resend_per_peer && now < path.resend_until {
         // In case the peer stays silent: the longer that lasts, the later.
-        let later = now + Duration(waited.0 / 2).min(MAX_TIMEOUT);
+        let later = match owed.server_absent {
+            true => now,
+            false => now + Duration(waited.0 / 2).min(MAX_TIMEOUT),
+        };
         return ResendDue::Blocked(Block::PeerAsked, path.resend_until.max(later));
     }
     ResendDue::Now
@@ -125,10 +166,12 @@ mod tests {
     use super::*;
     use crate::config::{Config, Profile};
     use crate::units::Rate;
+    use std::vec::Vec;
 
     const MS: fn(u64) -> Duration = Duration::millis;
     const OPEN: Path = Path { queue_full: false, downlink_full: false, resend_until: Time::ZERO };
-    const REST: Owed = Owed { is_request: false, usual: MS_0, transfer: MS_0 };
+    const REST: Owed =
+        Owed { is_request: false, usual: MS_0, transfer: MS_0, server_absent: false };
     const MS_0: Duration = Duration::ZERO;
 
     /// The decision of a profile for an RPC that was silent for `silent`.
@@ -140,7 +183,8 @@ mod tests {
         path: Path,
     ) -> ResendDue {
         let now = Time::ZERO + Duration::secs(10);
-        let silence = Silence { now, since: Time(now.0 - silent.0), resends };
+        let since = Time(now.0 - silent.0);
+        let silence = Silence { now, since, resends, rest_until: Time::ZERO };
         resend_due(&silence, &owed, &path, &config.loss, &config.profile.policy().loss)
     }
 
@@ -176,9 +220,23 @@ mod tests {
             (100, timeout(0, usual(900))),
             (2_500, timeout(9, request)),
             (12, timeout(0, Owed { transfer: MS(7), ..REST })),
+            (20, timeout(9, Owed { server_absent: true, ..usual(80) })),
         ] {
             assert_eq!(want, got.as_millis(), "{got:?}");
         }
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_less_and_less_often() {
+        let interval = |config: &Config, unanswered| {
+            let policy = &config.profile.policy().loss;
+            outstanding_for(unanswered, &config.loss, policy).as_millis()
+        };
+        let users = Config::for_users(Rate::gbps(10));
+        let intervals: Vec<u64> = (0..11).map(|n| interval(&users, n)).collect();
+        assert_eq!(intervals, [5, 10, 20, 40, 80, 160, 320, 640, 1_280, 2_000, 2_000]);
+        assert_eq!(interval(&users, u8::MAX), 2_000);
+        assert_eq!(interval(&Config::linux(), 9), 5, "as the kernel module");
     }
 
     #[test]

@@ -13,7 +13,14 @@
 //! | `state` | the state of an RPC, a peer and the endpoint |
 //!
 //! Silence is time without DATA, GRANT or BUSY of an RPC while something is owed to us: it does not
-//! count while everything granted has arrived, or while we have bytes to send.
+//! count while everything granted has arrived, or while we have bytes to send. No other packet ends
+//! it. With profile `linux`, an RPC is given up at `now` if
+//!
+//! ```text
+//! now - max(last DATA, last GRANT, last BUSY, last time at which nothing was owed) >= 110 ms
+//! ```
+//!
+//! which is the module's rule: 100 ticks of 1 ms and the latency of its timer, so 102 to 112 ms.
 
 mod busy;
 pub(crate) mod downlink;

@@ -3,7 +3,10 @@
 //!
 //! The decision is [`due`](super::due); this file gathers its arguments and acts.
 
-use super::due::{Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, resend_due, resend_timeout};
+use super::due::{
+    ABSENT_RETRY, Block, MAX_LEARNED, Owed, Path, ResendDue, Silence, due_at, outstanding_for,
+    resend_due,
+};
 use super::without_drift;
 use crate::config::Liveness;
 use crate::endpoint::Endpoint;
@@ -14,6 +17,13 @@ use crate::units::{Duration, Time};
 
 /// After this many RESENDs without DATA a message makes room for others.
 pub(crate) const SUSPEND_AFTER: u16 = 2;
+
+impl Silence {
+    fn of(now: Time, rpc: &Rpc) -> Self {
+        let (since, resends) = (rpc.loss.silent_since(), rpc.loss.resends());
+        Self { now, since, resends, rest_until: rpc.loss.rests_until() }
+    }
+}
 
 impl Endpoint {
     /// What the RPC waits for, and how long such a wait usually takes.
@@ -28,7 +38,8 @@ impl Endpoint {
             false => Duration::ZERO,
         };
         let is_request = rpc.state == RpcState::ServerIncoming;
-        Owed { is_request, usual: usual.unwrap_or_default(), transfer }
+        let server_absent = rpc.loss.is_server_absent();
+        Owed { is_request, usual: usual.unwrap_or_default(), transfer, server_absent }
     }
 
     fn path(&self, now: Time, peer: PeerId) -> Path {
@@ -41,9 +52,8 @@ impl Endpoint {
 
     /// When silence of an RPC calls for a RESEND.
     pub(super) fn resend_at(&self, rpc: &Rpc) -> Time {
-        let loss = (&self.config.loss, &self.config.policy().loss);
-        let timeout = resend_timeout(rpc.loss.resends(), &self.owed(rpc), loss.0, loss.1);
-        rpc.loss.silent_since() + timeout
+        let (config, policy) = (&self.config.loss, &self.config.policy().loss);
+        due_at(&Silence::of(self.now, rpc), &self.owed(rpc), config, policy)
     }
 
     /// How long `bytes` to this host take on the link to a peer.
@@ -60,7 +70,7 @@ impl Endpoint {
         let stalls_at = self.suspend_if_stalled(now, handle);
         let rpc = self.rpcs.get(handle)?;
         let policy = &self.config.policy().loss;
-        let silence = Silence { now, since: rpc.loss.silent_since(), resends: rpc.loss.resends() };
+        let silence = Silence::of(now, rpc);
         let (owed, path) = (self.owed(rpc), self.path(now, rpc.peer));
         match resend_due(&silence, &owed, &path, &self.config.loss, policy) {
             ResendDue::At(at) => return Some(at.min(stalls_at)),
@@ -72,7 +82,7 @@ impl Endpoint {
             ResendDue::Blocked(_, until) => return Some(until),
             ResendDue::Now => {}
         }
-        let due = silence.since + resend_timeout(silence.resends, &owed, &self.config.loss, policy);
+        let due = due_at(&silence, &owed, &self.config.loss, policy);
         self.request_missing(now, handle);
         let rpc = self.rpcs.get_mut(handle)?;
         if policy.without_drift && rpc.loss.last_resend() == now {
@@ -117,10 +127,11 @@ impl Endpoint {
             return;
         }
         rpc.loss.asked(now);
-        let (peer, until) = (rpc.peer, now + self.config.loss.resend_after);
         let suspend = rpc.loss.resends() >= SUSPEND_AFTER && policy.suspends;
-        if let Some(peer) = self.peer_mut(peer) {
-            peer.loss.resent(until);
+        let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut);
+        if let Some(peer) = peer {
+            let unanswered = peer.cold.timing.count_round(now, peer.loss.last_heard());
+            peer.loss.resent(now + outstanding_for(unanswered, &self.config.loss, policy));
         }
         if suspend {
             self.suspend(handle);
@@ -136,6 +147,20 @@ impl Endpoint {
         if let (true, Some(at), Some(rpc)) = (ticks, last_resend, self.rpcs.get_mut(handle)) {
             rpc.loss.resent_at(at);
         }
+    }
+
+    /// The host of an idempotent call's peer said that no server is there: the call asks now and
+    /// then whether one is back, and other calls to the peer wait for the same answer.
+    pub(crate) fn await_server(&mut self, now: Time, handle: RpcHandle) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        rpc.loss.set_server_absent(true);
+        let peer = rpc.peer;
+        if let Some(peer) = self.peer_mut(peer) {
+            peer.loss.heard(now);
+            // Not from now on, because any number of reports may arrive.
+            peer.loss.resent(peer.cold.timing.last_round() + ABSENT_RETRY);
+        }
+        self.arm(now, now + ABSENT_RETRY, handle);
     }
 
     /// Everything that was granted is here, so silence about this message means nothing.

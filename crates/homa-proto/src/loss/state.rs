@@ -21,11 +21,15 @@ pub(crate) struct RpcLoss {
     resends_queued: bool,
     /// In its peer's resend queue.
     in_resend_queue: bool,
+    /// At the client: the server's host said last that no server is there.
+    server_absent: bool,
     /// When the peer last showed that it works on this RPC (DATA, GRANT or BUSY), or when something
     /// was owed to us for the first time since.
     last_heard: Time,
     /// When the last RESEND or NEED_ACK was sent.
     last_resend: Time,
+    /// Until then the server asked not to be asked; in the past: it did not.
+    rest_until: Time,
 }
 
 impl RpcLoss {
@@ -34,8 +38,10 @@ impl RpcLoss {
             resend_count: 0,
             resends_queued: false,
             in_resend_queue: false,
+            server_absent: false,
             last_heard: now,
             last_resend: now,
+            rest_until: Time::ZERO,
         }
     }
 
@@ -50,6 +56,22 @@ impl RpcLoss {
     pub(crate) fn progressed(&mut self, now: Time) {
         self.last_heard = now;
         self.resend_count = 0;
+        self.server_absent = false;
+        self.rest_until = Time::ZERO;
+    }
+
+    /// The server asked not to be asked before then.
+    pub(crate) fn rest_until(&mut self, until: Time) {
+        self.rest_until = until;
+    }
+
+    /// Whether the server's host said last that no server is there.
+    pub(crate) fn set_server_absent(&mut self, absent: bool) {
+        self.server_absent = absent;
+    }
+
+    pub(super) const fn is_server_absent(&self) -> bool {
+        self.server_absent
     }
 
     /// The RPC waits for something else from now on, for example for an ACK of its response.
@@ -81,6 +103,11 @@ impl RpcLoss {
 
     pub(crate) const fn last_resend(&self) -> Time {
         self.last_resend
+    }
+
+    /// Until when the server asked not to be asked; in the past: it did not.
+    pub(super) const fn rests_until(&self) -> Time {
+        self.rest_until
     }
 
     /// Since when nothing was heard and nothing was asked.
@@ -143,7 +170,7 @@ impl PeerLoss {
         core::mem::take(&mut self.resend_until) != Time::ZERO
     }
 
-    pub(super) const fn last_heard(&self) -> Time {
+    pub(crate) const fn last_heard(&self) -> Time {
         self.last_heard
     }
 
@@ -155,7 +182,7 @@ impl PeerLoss {
         self.resend_until != Time::ZERO
     }
 
-    /// A RESEND was sent that counts as outstanding until `until`.
+    /// A RESEND was sent that counts as outstanding until `until`, unless the peer is heard.
     pub(super) fn resent(&mut self, until: Time) {
         self.resend_until = until;
     }
@@ -175,10 +202,26 @@ pub(crate) struct PeerTiming {
     data_gap: SmoothedTime,
     /// Time from the last byte of a request to the first byte of its response.
     response_time: SmoothedTime,
+    /// When the last round of RESENDs to the peer was sent, and how many were since it was heard.
+    last_round: Time,
+    rounds: u8,
     pub(super) resend_queue: VecDeque<RpcHandle>,
 }
 
 impl PeerTiming {
+    /// When the last round of RESENDs to the peer was sent.
+    pub(super) const fn last_round(&self) -> Time {
+        self.last_round
+    }
+
+    /// A round of RESENDs is sent to a peer that was last heard at `last_heard`; returns how many
+    /// before it nothing was heard after.
+    pub(super) fn count_round(&mut self, now: Time, last_heard: Time) -> u8 {
+        let unanswered = if last_heard > self.last_round { 0 } else { self.rounds };
+        (self.last_round, self.rounds) = (now, unanswered.saturating_add(1));
+        unanswered
+    }
+
     /// DATA of a message arrived `gap` after the last sign of life.
     #[inline]
     pub(crate) fn note_data_gap(&mut self, gap: Duration) {

@@ -13,6 +13,10 @@ use crate::units::{Duration, Time};
 const RESPONSE_SILENCE: Duration = Duration::secs(10);
 /// Nothing is due for an RPC in service; look again now and then.
 const IDLE_CHECK: Duration = Duration::millis(200);
+/// An RPC in service for so long has its client asked whether it is there, and again at growing
+/// intervals: after 1, 2, 4, … s, at most this many doublings apart.
+const SERVICE_PROBE: Duration = Duration::secs(1);
+const MAX_PROBE_BACKOFF: u16 = 5;
 /// Most doublings of the interval between NEED_ACKs for a response that gets no grants.
 const MAX_BACKOFF: u16 = 5;
 
@@ -58,7 +62,7 @@ impl Endpoint {
             RpcState::ServerIncoming | RpcState::OneWayIncoming => {
                 self.check_receiving(now, handle)
             }
-            RpcState::ServerInService => Some(now + IDLE_CHECK),
+            RpcState::ServerInService => self.check_serving(now, handle),
             RpcState::ServerOutgoing => self.check_responding(now, handle),
             RpcState::ServerSent => self.check_sent(now, handle),
             RpcState::OneWayOutgoing => None,
@@ -113,6 +117,29 @@ impl Endpoint {
             return Some(now + self.config.loss.resend_after);
         }
         self.resend_if_due(now, handle)
+    }
+
+    /// Nothing is sent about an RPC in service, so nothing else shows that its client ended. If the
+    /// client knows the RPC, NEED_ACK costs a RESEND and BUSY; if it is another process, it answers
+    /// with an ACK; and if its port is closed, its host says so.
+    fn check_serving(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
+        if !self.config.policy().completion.asks_while_sending {
+            return Some(now + IDLE_CHECK);
+        }
+        let rpc = self.rpcs.get(handle)?;
+        let wait = match rpc.loss.resends().checked_sub(1) {
+            None => SERVICE_PROBE,
+            Some(asked) => Duration(SERVICE_PROBE.0 << asked.min(MAX_PROBE_BACKOFF)),
+        };
+        let due = rpc.loss.last_resend() + wait;
+        if now < due {
+            return Some(due);
+        }
+        if !self.queue_need_ack(handle) {
+            return Some(now + IDLE_CHECK);
+        }
+        self.rpcs.get_mut(handle)?.loss.asked(now);
+        Some(now + SERVICE_PROBE)
     }
 
     fn check_responding(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {

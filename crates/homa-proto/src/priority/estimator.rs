@@ -94,6 +94,7 @@ impl Estimator {
         let mut seen = 0;
         for (b, &bytes) in self.unscheduled.iter().enumerate() {
             seen += bytes;
+            // Homa Figure 4: a level ends when it and those above carry their part of the bytes.
             while level > lowest
                 && seen * u64::from(unscheduled)
                     >= in_messages * (usize::from(levels) - level) as u64
@@ -102,6 +103,7 @@ impl Estimator {
                 level -= 1;
             }
         }
+        // The lowest unscheduled level takes the messages that are longer than any cutoff.
         cutoffs[lowest] = NO_LIMIT;
         self.fade();
         cutoffs

@@ -39,6 +39,7 @@ impl Overflows {
     /// The buffer overflowed.
     pub(super) fn record(&mut self, now: Time) {
         let halvings = self.halvings(now);
+        // Packets that are dropped together are one overflow.
         if halvings == 0 || now.since(self.last) >= TOGETHER {
             *self = Self { halvings: (halvings + 1).min(MOST), last: now };
         }

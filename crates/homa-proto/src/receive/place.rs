@@ -88,6 +88,7 @@ impl Endpoint {
             if self.config.policy().grants.waits_for_memory {
                 self.wait_for_memory(now, packet, data, found, first)?;
             }
+            self.send_away(now, packet, data);
             return Err(DropReason::NoMemory);
         }
         let handle = match found {
@@ -233,7 +234,8 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(DropReason::UnknownRpc) };
         if length > self.config.max_message {
             if rpc.state.is_client() {
-                self.fail(handle, RpcError::ResponseTooLong { length });
+                let max = self.config.max_message;
+                self.fail(handle, RpcError::ResponseTooLong { length, max });
             } else {
                 // A request that waited for memory announces another length now.
                 self.end_server_rpc(handle);

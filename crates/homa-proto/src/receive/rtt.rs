@@ -184,6 +184,7 @@ pub(crate) struct SmoothedTime {
 
 impl SmoothedTime {
     pub(crate) fn sample(&mut self, time: Duration) {
+        // The first sample (RFC 6298 §2.2).
         if self.mean == 0 {
             *self = Self { mean: time.0, deviation: time.0 / 2 };
             return;

@@ -6,7 +6,7 @@ use crate::config::{LEVELS, UnknownReaction};
 use crate::endpoint::Endpoint;
 use crate::event::{DropReason, Event, Request, RpcError, RpcHandle, SubmitError, Submitted};
 use crate::incast;
-use crate::packet::{Limits, Packet, PeerId, RpcId};
+use crate::packet::{Limits, Packet, PeerId, RefusalReason, RpcId};
 use crate::send::unscheduled::unscheduled_limit;
 use crate::units::{Duration, Time};
 
@@ -113,12 +113,14 @@ impl Endpoint {
         &mut self,
         now: Time,
         handle: RpcHandle,
-        remembered: Option<Duration>,
-        no_server: bool,
+        (remembered, no_server): (Option<Duration>, bool),
+        reason: Option<RefusalReason>,
     ) {
         match self.config.policy().loss.unknown {
             UnknownReaction::AtMostOnce => {
-                self.on_unknown_at_most_once(now, handle, remembered, no_server)
+                if !reason.is_some_and(|reason| self.fail_refused(handle, reason)) {
+                    self.on_unknown_at_most_once(now, handle, remembered, no_server);
+                }
             }
             // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
@@ -144,6 +146,8 @@ impl Endpoint {
         if now >= rpc.deadline() {
             return self.fail(handle, RpcError::DeadlineExceeded);
         }
+        rpc.loss.set_server_absent(false);
+        rpc.loss.rest_until(Time::ZERO);
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
         let begun = rpc.state != RpcState::ClientOutgoing;
         if covered && begun && rpc.loss.resends() < MAX_RESENDS_OF_LATE_COPY {
@@ -156,6 +160,9 @@ impl Endpoint {
         if rpc.is_idempotent() && (no_server || !rpc.loss.awaits_answer() && !never_executed) {
             // No server listens, or it gave the request up. To send it again at once would be a
             // loop as fast as the network, so the timer does it.
+            if no_server {
+                self.await_server(now, handle);
+            }
             return;
         }
         if !rpc.is_idempotent() && (no_server || !never_executed) {

@@ -45,7 +45,7 @@ impl Endpoint {
         match ended.state {
             RpcState::ClientOutgoing | RpcState::ClientIncoming => self.tell_cancelled(&ended),
             RpcState::ServerIncoming | RpcState::ServerInService | RpcState::ServerOutgoing => {
-                self.tell_given_up(&ended);
+                self.tell_given_up(&ended, None);
             }
             // The response may yet arrive whole.
             RpcState::ServerSent | RpcState::OneWayOutgoing | RpcState::OneWayIncoming => {}

@@ -8,13 +8,17 @@
 //! ```
 //! The unit of sending, granting, priority and loss detection is the message; this folder only ties
 //! two together: `state` and `table` hold RPCs, `client` and `server` are the two roles, `end` is
-//! how an RPC ends, and `unreachable` is what ICMP reports prove.
+//! how an RPC ends, `refusal` is how a server's application ends it with a reason, `room` is what
+//! the client of a request is told for which there is no room, and `unreachable` is what ICMP
+//! reports prove.
 
 mod by_id;
 mod client;
 mod end;
 mod id;
 mod peers;
+mod refusal;
+pub(crate) mod room;
 mod server;
 pub(crate) mod state;
 pub(crate) mod table;

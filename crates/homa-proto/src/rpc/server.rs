@@ -1,7 +1,7 @@
 //! The server's side of an RPC (Homa §3.1): a request creates its state, the application answers,
 //! and the response is sent like any other message.
 
-use super::state::{EndedRpc, Rpc, RpcState, outgoing_message};
+use super::state::{Rpc, RpcState, outgoing_message};
 use crate::address_validation::Execution;
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -22,6 +22,7 @@ impl Endpoint {
     ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
         if !one_way && !self.rpcs.is_listening(packet.local_port) {
+            self.answer_no_server(now, packet, data);
             return Err(DropReason::NoServer);
         }
         if data.message_length > self.config.max_message {
@@ -42,12 +43,14 @@ impl Endpoint {
         }
         // Bounds memory, and what a flood of requests can take.
         if self.rpcs.servers() >= self.config.max_rpcs as usize {
+            self.send_away(now, packet, data);
             return Err(DropReason::TooManyRpcs);
         }
         let left = self.config.max_rpcs as usize - self.rpcs.servers();
         let served = self.requests_of_host(packet.peer);
         // A host that has more than is left for all others gets no more.
         if !unvalidated && served.is_some_and(|served| served >= left) {
+            self.send_away(now, packet, data);
             return Err(DropReason::TooManyOfPeer);
         }
         let state = if one_way { RpcState::OneWayIncoming } else { RpcState::ServerIncoming };
@@ -55,6 +58,7 @@ impl Endpoint {
         let limit = data.incast.filter(|_| self.config.policy().wire.response_limits);
         let rpc = Rpc::new(now, state, packet.id.client(), packet.peer, ports);
         let handle = self.rpcs.insert_server(rpc.with_request(limit, unvalidated));
+        self.return_times.note_room();
         if let Some(peer) = self.peer_mut(packet.peer) {
             peer.begin_rpc(false);
             peer.note_recent_rpc(handle);
@@ -78,25 +82,10 @@ impl Endpoint {
     pub(crate) fn begin_service(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = RpcState::ServerInService;
+        rpc.loss.restart(now);
         let (peer, id) = (rpc.peer, rpc.id);
         self.counters.requests_delivered += 1;
         self.remember_executed(now, peer, id);
-    }
-
-    /// The application gave a request up: its client is told, so that it need not wait for its
-    /// timer. The request counts as executed, because the application saw it. Not if the profile's
-    /// clients would send it again; if the packet is lost, the client's RESEND asks for it.
-    pub(crate) fn tell_given_up(&mut self, ended: &EndedRpc) {
-        if !self.config.policy().completion.tells_given_up {
-            return;
-        }
-        self.remember_executed(self.now, ended.peer, ended.id);
-        if !self.may_answer() {
-            return;
-        }
-        self.counters.unknowns_sent += 1;
-        let body = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
-        self.queue_control_to(ended.peer, ended.ports, ended.id.server(), body);
     }
 
     pub(crate) fn submit_response(

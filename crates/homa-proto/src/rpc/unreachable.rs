@@ -1,4 +1,5 @@
-//! ICMP reports that something of a peer cannot be reached, and what they prove.
+//! ICMP reports that something of a peer cannot be reached, refusals of our own system, and what
+//! they prove.
 //!
 //! A packet that came back proves nothing about earlier ones: the server may have executed a call
 //! and crashed since. In profile `default` (at most once, Homa §3.8), a call was certainly not
@@ -6,8 +7,12 @@
 //! that left in the same turn as a whole request that came back met the same host. Other calls are
 //! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
 //! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
-//! calls continue, because the server may be about to restart. The other profiles fail every call
-//! of the peer, as the kernel module does.
+//! calls continue, because the server may be about to restart. The other profiles fail every call of
+//! the peer, as the kernel module does.
+//!
+//! A report about the host or the network may be wrong a moment later, for example when a link comes
+//! back (RFC 1122 §4.2.3.9). It does not end a call during which the peer was heard, and never ends
+//! a request of a client: RESENDs show whether the peer is back, until the deadline. A refusal of our own system ends only calls of which nothing was sent.
 //!
 //! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
 //! the call's RESEND says so (UDP only; `client`).
@@ -27,12 +32,23 @@ struct Refused {
     at: Option<Time>,
 }
 
+impl Unreachable {
+    const fn is_refusal(self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+}
+
 impl Rpc {
     /// True if no byte of the request was sent more than once.
     const fn is_sent_once(&self) -> bool {
         matches!(self.state, RpcState::ClientOutgoing)
             && !self.is_seen_by_peer()
             && !self.is_restarted()
+    }
+
+    /// True if the server sent a packet about this call.
+    const fn is_heard(&self) -> bool {
+        self.is_seen_by_peer() || matches!(self.state, RpcState::ClientIncoming)
     }
 
     /// True if the server may have the whole request.
@@ -70,6 +86,8 @@ impl Endpoint {
             let at = (rpc.out.length <= packet).then_some(rpc.request_sent());
             refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
+        let verifies = self.config.policy().loss.verifies_unreachable;
+        let may_pass = what.is_refusal() || (verifies && what == Unreachable::Host);
         let count = self.peer(peer).map_or(0, |peer| peer.rpcs() as usize);
         // Reports can be forged, so they cost nothing if the peer has no RPCs.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
@@ -80,9 +98,29 @@ impl Endpoint {
         for handle in hit {
             let Some(rpc) = self.rpcs.get(handle) else { continue };
             if !rpc.state.is_client() {
-                self.end_server_rpc(handle);
-            } else if let Some(error) = self.verdict((handle, rpc), what, refused) {
-                self.fail(handle, error);
+                if !may_pass {
+                    self.end_server_rpc(handle);
+                }
+                continue;
+            }
+            let idempotent = rpc.is_idempotent();
+            match self.verdict((handle, rpc), what, refused) {
+                Some(error) => self.fail(handle, error),
+                // The host itself answers, so it will say when a server is back.
+                None if idempotent && !may_pass => self.await_server(now, handle),
+                None => {}
+            }
+        }
+    }
+
+    /// Environment in: nothing can be sent or received any more. Every call fails with
+    /// [`RpcError::EndpointFailed`], and every request of others is cancelled.
+    pub fn fail_all(&mut self, errno: i32) {
+        let all: Vec<RpcHandle> = self.rpcs.iter().map(|(handle, _)| handle).collect();
+        for handle in all {
+            match self.rpcs.get(handle).is_some_and(|rpc| rpc.state.is_client()) {
+                true => self.fail(handle, RpcError::EndpointFailed { errno }),
+                false => self.end_server_rpc(handle),
             }
         }
     }
@@ -96,10 +134,18 @@ impl Endpoint {
         refused: Option<Refused>,
     ) -> Option<RpcError> {
         // The kernel module's rule: the peer is gone, so its calls fail.
-        if !self.config.policy().loss.verifies_unreachable {
+        let refusal = what.is_refusal();
+        if !refusal && !self.config.policy().loss.verifies_unreachable {
             return Some(what.error());
         }
-        if rpc.is_idempotent() {
+        if rpc.is_idempotent() && !refusal {
+            return None;
+        }
+        // A router that has no way for a moment does not end a call during which the peer was
+        // heard: the deadline decides (RFC 1122 §4.2.3.9).
+        let last_heard = self.peer(rpc.peer).map_or(Time::ZERO, |peer| peer.loss.last_heard());
+        let answers = rpc.is_heard() || last_heard > rpc.started();
+        if refusal && rpc.is_heard() || what == Unreachable::Host && answers {
             return None;
         }
         let validated =
@@ -109,7 +155,7 @@ impl Endpoint {
         if came_back || !rpc.may_be_executed() {
             return Some(what.error());
         }
-        let waits = rpc.is_sent_once() && rpc.loss.resends() == 0;
+        let waits = refusal || (rpc.is_sent_once() && rpc.loss.resends() == 0);
         (!waits).then_some(RpcError::Indeterminate)
     }
 }

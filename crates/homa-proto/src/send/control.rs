@@ -63,7 +63,7 @@ impl ControlQueue {
         Some(control)
     }
 
-    /// What leaves next, for prefetching.
+    /// The next packet to leave, for prefetching.
     #[inline]
     pub(crate) fn front(&self) -> Option<&Control> {
         self.queue.front()

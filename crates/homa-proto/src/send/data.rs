@@ -101,12 +101,15 @@ fn level(
     out: &OutgoingMessage,
     (start, retransmit): (u32, bool),
 ) -> u8 {
+    // The RESEND names the level of what it asks for.
     if retransmit {
         return out.resend_priority;
     }
+    // Scheduled: the level of the GRANT that allowed this byte.
     if start >= out.unscheduled {
         return out.levels.at(start).min(levels.top());
     }
+    // Unscheduled: by the receiver's cutoffs.
     let length = match rule {
         UnscheduledLevel::MessageLength => out.length,
         UnscheduledLevel::BytesLeft => out.length - start,

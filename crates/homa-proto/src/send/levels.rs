@@ -21,6 +21,7 @@ impl GrantedLevels {
 
     /// Bytes up to `end` have `level`; those up to `sent` need none any more.
     pub(crate) fn push(&mut self, sent: u32, end: u32, level: u8) {
+        // All bytes of the first run have left.
         while self.last > 0 && self.ends[0] <= sent {
             self.ends.rotate_left(1);
             self.levels.rotate_left(1);
@@ -28,6 +29,7 @@ impl GrantedLevels {
         }
         let last = usize::from(self.last);
         let done = self.ends[last] <= sent;
+        // A run of the same level grows. So does the last run if there is no room for another.
         if !done && self.levels[last] != level && last + 1 < RUNS {
             self.last += 1;
         }

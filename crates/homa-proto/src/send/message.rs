@@ -147,10 +147,12 @@ impl OutgoingMessage {
     pub(crate) fn grant(&mut self, offset: u32, level: u8, rule: GrantedLevel) {
         let offset = offset.min(self.length);
         match rule {
+            // The kernel module: a GRANT sets the level of all bytes that have not left.
             GrantedLevel::AllUnsent => self.levels = GrantedLevels::all(level),
             GrantedLevel::OwnBytes if offset > self.granted => {
                 self.levels.push(self.sent, offset, level);
             }
+            // A GRANT that a later one overtook allows nothing new.
             GrantedLevel::OwnBytes => {}
         }
         self.granted = self.granted.max(offset);

@@ -43,6 +43,11 @@ impl Endpoint {
         self.find_client(peer, id).or_else(|| self.find_server(peer, id.client())).is_some()
     }
 
+    /// When any packet of a peer last arrived; [`Time::ZERO`]: never.
+    pub fn last_heard(&self, peer: PeerId) -> Time {
+        self.peer(peer).map_or(Time::ZERO, |peer| peer.loss.last_heard())
+    }
+
     /// The ports, ours and the peer's, of any RPC in progress with the peer.
     pub fn ports_to(&self, peer: PeerId) -> Option<(u16, u16)> {
         self.peer(peer).filter(|peer| peer.rpcs() > 0)?;

@@ -20,9 +20,9 @@ impl Endpoint {
         if before == link || known.rpcs() == 0 {
             return;
         }
-        let under_way = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
-        let under_way: Vec<_> = under_way.map(|(handle, _)| handle).collect();
-        for handle in under_way {
+        let in_progress = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer);
+        let in_progress: Vec<_> = in_progress.map(|(handle, _)| handle).collect();
+        for handle in in_progress {
             if let Some(rpc) = self.rpcs.get_mut(handle) {
                 self.send_queue.reroute(handle, &mut rpc.out, link);
             }

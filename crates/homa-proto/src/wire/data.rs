@@ -8,7 +8,8 @@
 //! | 44..46 | piggybacked acknowledgement: the server's port |
 //! | 46..48 | version of the receiver's cutoffs that the sender used |
 //! | 48 | 1 if retransmitted |
-//! | 49 | bit 0: incast flag (Homa §3.6; ours, a pad byte of the kernel module) |
+//! | 49 | bit 0: incast flag (Homa §3.6; ours, a pad byte of the kernel module); bit 1: the message is
+//! empty, and its one byte is padding (ours) |
 //! | 50..52 | with the incast flag: most unscheduled bytes of the response (ours, as above) |
 //! | 52..56 | segment offset: place of the payload in the message |
 //! | 56.. | payload |
@@ -35,13 +36,14 @@ const ACK_ID: Be64<36> = Be64;
 const ACK_SERVER_PORT: Be16<44> = Be16;
 const CUTOFF_VERSION: Be16<46> = Be16;
 const RETRANSMIT: Byte<48> = Byte;
-const INCAST_FLAG: Byte<49> = Byte;
+const FLAGS: Byte<49> = Byte;
 const INCAST_LIMIT: Be16<50> = Be16;
 const SEGMENT_OFFSET: Be32<52> = Be32;
 
 /// Segment offset −1: the offset is in the common header's sequence.
 const IN_SEQUENCE: u32 = u32::MAX;
 const INCAST: u8 = 1;
+const EMPTY: u8 = 2;
 
 #[inline(always)]
 pub(super) fn encode(packet: &Packet, data: &Data, out: &mut [u8; DATA_LEN]) {
@@ -55,7 +57,7 @@ pub(super) fn encode(packet: &Packet, data: &Data, out: &mut [u8; DATA_LEN]) {
     CUTOFF_VERSION.set(out, data.cutoff_version);
     RETRANSMIT.set(out, u8::from(data.retransmit));
     if let Some(limit) = data.incast {
-        INCAST_FLAG.set(out, INCAST);
+        FLAGS.set(out, INCAST);
         INCAST_LIMIT.set(out, limit);
     }
     SEGMENT_OFFSET.set(out, data.span.offset);
@@ -84,9 +86,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Data, &[u8]), DropReason> {
         ack: AckEntry::read(ACK_ID.get(packet), ACK_SERVER_PORT.get(packet)),
         cutoff_version: CUTOFF_VERSION.get(packet),
         retransmit: RETRANSMIT.get(packet) != 0,
-        incast: (INCAST_FLAG.get(packet) & INCAST != 0).then(|| INCAST_LIMIT.get(packet)),
+        incast: (FLAGS.get(packet) & INCAST != 0).then(|| INCAST_LIMIT.get(packet)),
     };
     Ok((data, payload))
+}
+
+pub(super) fn mark_empty(out: &mut [u8; DATA_LEN]) {
+    FLAGS.set(out, FLAGS.get(out) | EMPTY);
+}
+
+/// True for DATA that is marked so.
+#[inline(always)]
+pub(super) fn is_marked_empty(bytes: &[u8]) -> bool {
+    bytes.first_chunk::<DATA_LEN>().is_some_and(|packet| FLAGS.get(packet) & EMPTY != 0)
 }
 
 impl AckEntry {

@@ -45,6 +45,15 @@ pub struct Decoded<'a> {
     pub packet: Packet,
     /// The message's bytes of a DATA packet; empty for every other type.
     pub payload: &'a [u8],
+    /// The message of a DATA packet has no bytes: its one byte is padding.
+    pub empty: bool,
+}
+
+/// Marks a DATA packet that holds the only byte of its message: the message has no bytes. `header`
+/// is the packet as [`encode`] wrote it.
+pub fn mark_empty(header: &mut [u8]) -> Result<(), EncodeError> {
+    data::mark_empty(room(header)?);
+    Ok(())
 }
 
 /// Why a packet was not written. No byte was written.
@@ -85,7 +94,7 @@ pub fn encoded_len(body: &Body) -> usize {
         Body::Cutoffs { .. } => CUTOFFS_LEN,
         Body::Ack(_) | Body::Proof(_) => ACK_LEN,
         Body::RpcUnknown { .. }
-        | Body::Busy
+        | Body::Busy { .. }
         | Body::Freeze
         | Body::NeedAck
         | Body::Challenge { .. } => HEADER_LEN,
@@ -105,7 +114,7 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
         Body::RpcUnknown { .. } => {
             header::write(room::<HEADER_LEN>(out)?, packet, kind::RPC_UNKNOWN)
         }
-        Body::Busy => header::write(room::<HEADER_LEN>(out)?, packet, kind::BUSY),
+        Body::Busy { .. } => header::write(room::<HEADER_LEN>(out)?, packet, kind::BUSY),
         Body::Cutoffs { cutoffs, version, .. } => {
             cutoffs::encode(packet, cutoffs, *version, room(out)?);
         }
@@ -147,6 +156,7 @@ fn read<'a>(
             body,
         },
         payload,
+        empty: false,
     };
     let control = |body| decoded(body, &[]);
     match header::KIND.get(head) {
@@ -155,14 +165,17 @@ fn read<'a>(
         kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
             Err(DropReason::NoServer)
         }
-        kind::DATA => data::decode(bytes).map(|(data, payload)| decoded(Body::Data(data), payload)),
+        kind::DATA => data::decode(bytes).map(|(data, payload)| Decoded {
+            empty: data.message_length == 1 && data::is_marked_empty(bytes),
+            ..decoded(Body::Data(data), payload)
+        }),
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),
         kind::RPC_UNKNOWN => {
-            let &Extensions { remembered, no_server, .. } = extensions;
-            Ok(control(Body::RpcUnknown { remembered, no_server }))
+            let &Extensions { remembered, no_server, reason, .. } = extensions;
+            Ok(control(Body::RpcUnknown { remembered, no_server, reason }))
         }
-        kind::BUSY => Ok(control(Body::Busy)),
+        kind::BUSY => Ok(control(Body::Busy { come_back: extensions.come_back })),
         kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
         kind::FREEZE => Ok(control(Body::Freeze)),
         kind::NEED_ACK => Ok(control(match extensions.challenge {

@@ -3,7 +3,7 @@
 //! Fields have the kernel module's names. Numbers are decimal, except ids, which are hexadecimal
 //! because that shows their halves (random epoch, counter).
 
-use crate::packet::{Acks, Body, Data, Packet, Proof, ResendLength};
+use crate::packet::{Acks, Body, Data, Packet, Proof, RefusalReason, ResendLength};
 use core::fmt;
 
 /// A packet that we send: `SOURCE > DESTINATION`, level, id, body.
@@ -53,14 +53,18 @@ impl fmt::Display for Pretty<'_> {
                 let end = u64::from(*offset) + u64::from(*length);
                 write!(f, "RESEND {offset}..{end} at P{priority}")
             }
-            Body::RpcUnknown { remembered, no_server } => {
+            Body::RpcUnknown { remembered, no_server, reason } => {
                 f.write_str("RPC_UNKNOWN")?;
                 if let Some(time) = remembered {
                     write!(f, " remembered {} us", time.0 / 1_000)?;
                 }
-                f.write_str(if *no_server { " no server" } else { "" })
+                f.write_str(if *no_server { " no server" } else { "" })?;
+                reason.map_or(Ok(()), |reason| write_reason(f, reason))
             }
-            Body::Busy => f.write_str("BUSY"),
+            Body::Busy { come_back } => {
+                f.write_str("BUSY")?;
+                come_back.map_or(Ok(()), |time| write!(f, " come back {} us", time.0 / 1_000))
+            }
             Body::Cutoffs { cutoffs, version, limits } => {
                 write!(f, "CUTOFFS {version} {cutoffs:?}")?;
                 if let Some(limits) = limits {
@@ -96,6 +100,17 @@ fn write_data(f: &mut fmt::Formatter<'_>, data: &Data) -> fmt::Result {
         write!(f, " incast {limit}")?;
     }
     Ok(())
+}
+
+fn write_reason(f: &mut fmt::Formatter<'_>, reason: RefusalReason) -> fmt::Result {
+    match reason {
+        RefusalReason::Overloaded => f.write_str(" overloaded"),
+        RefusalReason::Abandoned => f.write_str(" abandoned"),
+        RefusalReason::ResponseTooLong { length, max } => {
+            write!(f, " response_length {length} limit {max}")
+        }
+        RefusalReason::DeadlinePassed => f.write_str(" deadline passed"),
+    }
 }
 
 fn write_acks(f: &mut fmt::Formatter<'_>, acks: &Acks) -> fmt::Result {

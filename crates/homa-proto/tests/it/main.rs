@@ -2,13 +2,16 @@
 
 mod bounds;
 mod common;
+mod completion;
 mod credit;
 mod extremes;
 mod links;
 mod neighbours;
 mod properties;
 mod replay;
+mod room;
 mod several_ports;
+mod silence;
 mod simulator;
 mod state_table;
 mod transcripts;

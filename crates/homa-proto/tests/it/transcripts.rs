@@ -1,6 +1,9 @@
 //! Exchanges between two endpoints as text that reads like the paper's figures.
 
-use homa_proto::{Body, Config, Duration, IncastConfig, Overcommitment, Rate, RpcError, Submit};
+use homa_proto::{
+    Body, Config, Duration, IncastConfig, Overcommitment, Rate, RefusalReason, Request, RpcError,
+    Submit,
+};
 
 use crate::common::{CLIENT, ClientAndServer, Observed, SERVER};
 
@@ -160,6 +163,39 @@ fn a_server_that_gives_a_call_up_says_so_at_once() {
 }
 
 #[test]
+fn a_refused_call_fails_with_the_servers_reason() {
+    let long = RefusalReason::ResponseTooLong { length: 90_000, max: 50_000 };
+    for (reason, error) in [
+        (RefusalReason::Overloaded, RpcError::Overloaded),
+        (RefusalReason::Abandoned, RpcError::Abandoned),
+        (RefusalReason::DeadlinePassed, RpcError::DeadlineExceeded),
+        (long, RpcError::ResponseTooLong { length: 90_000, max: 50_000 }),
+    ] {
+        for (lost, idempotent) in [(0, false), (0, true), (2, false), (2, true)] {
+            let mut pair = users();
+            pair.reply = None;
+            let request = Request { idempotent, ..pair.request(5_000, 1) };
+            pair.submit(CLIENT, Submit::Request(request));
+            pair.run_for(Duration::millis(3));
+            let Some(&Observed::Request(rpc, _)) = pair.seen[SERVER].first() else { panic!() };
+            let mut lose = lost;
+            pair.lose = Box::new(move |_, packet, _| {
+                let unknown = matches!(packet.body, Body::RpcUnknown { .. }) && lose > 0;
+                lose -= u32::from(unknown);
+                unknown
+            });
+            pair.submit(SERVER, Submit::Refuse { rpc, reason });
+            pair.run_for(Duration::millis(if lost > 0 { 100 } else { 1 }));
+            // Whether the first answers are lost or not, and it is not called again.
+            let told = [Observed::Failed(1, error)];
+            assert_eq!((&pair.seen[CLIENT][..], pair.executions()), (&told[..], 1));
+            pair.run_for(Duration::millis(60));
+            pair.assert_clean();
+        }
+    }
+}
+
+#[test]
 fn many_lost_requests_are_found_one_round_trip_after_the_other() {
     let mut pair = users();
     pair.lose = Box::new(|from, _, n| from == CLIENT && n <= 100);
@@ -288,7 +324,7 @@ fn a_too_long_response_fails_the_call_that_asked_for_it() {
     pair.reply = Some((100_000, Duration::micros(1)));
     pair.call(100, 1);
     pair.run_for(Duration::millis(60));
-    let error = RpcError::ResponseTooLong { length: 100_000 };
+    let error = RpcError::ResponseTooLong { length: 100_000, max: 5_000 };
     assert_eq!(pair.seen[CLIENT], [Observed::Failed(1, error)]);
     pair.run_for(Duration::secs(3));
     pair.assert_clean();

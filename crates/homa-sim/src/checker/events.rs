@@ -34,7 +34,9 @@ impl Checker {
             (Submit::Response { rpc, length }, Ok(submitted)) => {
                 self.on_response(at, (*rpc, *length), submitted);
             }
-            (Submit::Cancel { rpc }, Ok(_)) => self.on_cancel(at, *rpc),
+            (Submit::Cancel { rpc } | Submit::Refuse { rpc, .. }, Ok(_)) => {
+                self.on_cancel(at, *rpc)
+            }
             (Submit::OneWay { .. }, Ok(_)) => {}
         }
     }
@@ -311,7 +313,7 @@ impl Checker {
                 self.promises.indeterminate && !call.idempotent && lost
             }
             RpcError::RequestTooLong { max } => call.request_bytes > max.max(max_message),
-            RpcError::ResponseTooLong { length } => length > max_message,
+            RpcError::ResponseTooLong { length, .. } => length > max_message,
             _ => false,
         };
         self.require(justified, at, "failures are justified", || {

@@ -210,7 +210,9 @@ impl MessageChecker {
                 }
                 (cookie, None)
             }
-            Submit::Cancel { rpc } => return self.cancel((now, host), rpc),
+            Submit::Cancel { rpc } | Submit::Refuse { rpc, .. } => {
+                return self.cancel((now, host), rpc);
+            }
         };
         if let Some((to, bytes, deadline)) = entry {
             let (runs, response, refused, end) = (0, None, false, End::Open);

@@ -40,7 +40,7 @@ pub use messages::{MessageChecker, MessagePromises};
 use record::HostRecord;
 pub use record::{CallEnding, CallRecord};
 
-/// What a profile guarantees its users in the circumstances of a run.
+/// The guarantees of a profile in the circumstances of a run.
 #[derive(Clone, Debug)]
 pub struct Promises {
     /// A request may run again even if its call is not marked idempotent.

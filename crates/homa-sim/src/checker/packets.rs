@@ -103,7 +103,7 @@ impl Checker {
         }
         let alive = match packet.body {
             Body::Data(_) => matches!(receipt, Receipt::Place(_)),
-            Body::Grant { .. } | Body::Busy => matches!(receipt, Receipt::Consumed),
+            Body::Grant { .. } | Body::Busy { .. } => matches!(receipt, Receipt::Consumed),
             _ => false,
         };
         if alive && packet.id.from_server() {

@@ -197,7 +197,7 @@ impl Transport for OneShot {
                     local_port: request.local_port,
                     remote_port: request.remote_port,
                     id: RpcId(u64::from(fresh) * 2),
-                    body: Body::Busy,
+                    body: Body::Busy { come_back: None },
                 };
                 Ok(self.send(rpc, to, request.length, Some(request)))
             }

@@ -188,7 +188,7 @@ fn one_rpc_unknown_allows_one_new_id() {
         let packet = Packet { peer, priority: 7, local_port, remote_port, id: RpcId(id), body };
         let label = Label::new(HostId(1), 600);
         Probe::<Homa>::transmitted(&mut checker, SimTime(2), client, 0, &packet, &label);
-        let body = Body::RpcUnknown { remembered: None, no_server: false };
+        let body = Body::RpcUnknown { remembered: None, no_server: false, reason: None };
         let answer = Packet { peer: PeerId(0), id: RpcId(id).server(), body, ..packet };
         if !retransmit {
             let consumed = Receipt::Consumed;
@@ -212,7 +212,7 @@ fn one_rpc_unknown_allows_one_new_id() {
 fn silence_is_demanded_if_expected() {
     let mut checker = Checker::new(2, promises());
     checker.expect_quiet(SimTime(10));
-    let body = Body::Busy;
+    let body = Body::Busy { come_back: None };
     let id = RpcId(2);
     let peer = PeerId(1);
     let packet = Packet { peer, priority: 7, local_port: 1, remote_port: 2, id, body };

@@ -23,7 +23,7 @@ pub trait World {
 /// The packet type of a world's transport.
 pub type PacketOf<W> = <<W as World>::Host as Transport>::Packet;
 
-/// What the queues of a world store per packet.
+/// The data that the queues of a world store per packet.
 pub type TagOf<W> = <<W as World>::Queue as PortQueue>::Tag;
 
 impl<T, Q, A, P, F> World for (T, Q, A, P, F)

@@ -206,6 +206,7 @@ pub(super) fn assemble(
         messages: tally.delivered,
         seed: scenario.seed,
         warnings: network.warnings(),
+        options: window.experiment.options.clone(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
         cpu_seconds: window.cpu_seconds,
@@ -300,15 +301,20 @@ fn kinds(
     generator: &Generator,
     ideal: &dyn Fn(u32, u32) -> Alone,
 ) -> Vec<KindOutcome> {
-    let Experiment { scenario, network, beside, .. } = window.experiment;
+    let Experiment { scenario, network, beside, options, .. } = window.experiment;
     let Some(beside) = beside else { return Vec::new() };
     let of = |kind: u8| {
         let hosts = (0..network.wiring.hosts()).filter(|host| beside.kinds.of(*host) == kind);
         let received: f64 = hosts.map(|h| window.sent(network.wiring.downlink(HostId(h)))).sum();
         let hosts = beside.kinds.count(kind);
         let latencies = generator.latencies.of_class(kind);
+        let (scheme, options) = match kind {
+            0 => (&*scenario.scheme, options),
+            _ => (beside.scheme, &beside.options),
+        };
         KindOutcome {
-            scheme: if kind == 0 { &scenario.scheme } else { beside.scheme }.to_owned(),
+            scheme: scheme.to_owned(),
+            options: options.clone(),
             beside: kind == 1,
             hosts,
             messages: latencies.count(),

@@ -7,7 +7,7 @@
 
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
-use crate::scenario::{Basis, Scenario, ScenarioError, Shape};
+use crate::scenario::{Basis, Scenario, ScenarioError, SchemeOptions, Shape};
 use crate::scheme::{HostConfig, SwitchQueue, ecn_queue};
 use crate::topology::HostId;
 use crate::traffic::Kinds;
@@ -25,6 +25,8 @@ pub(super) struct SecondHosts {
     pub kinds: Kinds,
     /// Configuration of its hosts.
     pub hosts: HostConfig,
+    /// Its options, all written out.
+    pub options: SchemeOptions,
 }
 
 /// Which hosts run which scheme, if there are two.

@@ -5,7 +5,7 @@
 //! time. Under `best` it sends only first frames, because the time of a first frame in an idle
 //! network does not depend on the scheme, and the rest of the message is assumed to follow at the
 //! rate of the slowest link of the path. A scheme that starts slowly is therefore not excused
-//! (pFabric §5.2, pHost §4.1, PIAS §5). `best-acked` adds the time of the last acknowledgement,
+//! (pFabric §5.2, PIAS §5). `best-acked` adds the time of the last acknowledgement,
 //! sent alone, to the latency and to the best time, because the completion times in these papers
 //! end when the sender receives it.
 

@@ -34,10 +34,11 @@ mod start;
 
 pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{
-    Observers, Physics, Replay, RunProgress, Trace, replay, run, run_sampled, run_watched, validate,
+    Observers, Physics, Replay, RunProgress, Trace, replay, resolved, run, run_sampled,
+    run_watched, validate,
 };
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, SchemeOptions};
 use crate::scheme::{HostConfig, SwitchQueue};
 
 pub(crate) use start::{Start, Started};
@@ -53,6 +54,8 @@ struct Experiment<'a> {
     network: &'a ScenarioNetwork,
     demand: &'a Demand,
     hosts: &'a HostConfig,
+    /// The options of these hosts and their ports, all written out.
+    options: &'a SchemeOptions,
     /// The hosts that run a second scheme, if there are any.
     beside: Option<&'a SecondHosts>,
     queue: SwitchQueue,

@@ -12,6 +12,7 @@ use super::network::ScenarioNetwork;
 /// See the module's description.
 pub(super) struct Parts {
     hosts: HostConfig,
+    options: SchemeOptions,
     beside: Option<SecondHosts>,
     queue: SwitchQueue,
 }
@@ -43,13 +44,24 @@ pub(super) fn configure(
         let what = format!("RPCs under {}, which supports one-way messages only", row.name);
         return Err(ScenarioError::Unsupported { what });
     }
-    let environment = Environment {
+    row.configure(&environment(network, demand), options)
+}
+
+fn environment<'a>(network: &ScenarioNetwork, demand: &'a Demand) -> Environment<'a> {
+    Environment {
         link: network.link,
         rtt_bytes: network.rtt_bytes,
         workload: &demand.workload,
         sizes: &demand.sizes,
-    };
-    row.configure(&environment, options)
+    }
+}
+
+/// The options that a row runs with, all written out.
+pub(super) fn resolve(
+    options: &SchemeOptions,
+    (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
+) -> Result<SchemeOptions, ScenarioError> {
+    row.resolved(&environment(network, demand), options)
 }
 
 impl Parts {
@@ -58,20 +70,32 @@ impl Parts {
         (first, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
     ) -> Result<Self, ScenarioError> {
         let hosts = configure(&scenario.options, (first, network, demand))?;
+        let options = resolve(&scenario.options, (first, network, demand))?;
         let queue = first.queue(&scenario.options)?;
-        let Some(given) = &scenario.beside else { return Ok(Self { hosts, beside: None, queue }) };
+        let Some(given) = &scenario.beside else {
+            return Ok(Self { hosts, options, beside: None, queue });
+        };
         let Some(kinds) = demand.kinds() else {
             let must = "be \"all-to-all\" if there is a second scheme (`beside`)";
             return Err(ScenarioError::field("traffic.pattern", must));
         };
         let second = second_row(&given.scheme)?;
-        let of_second = configure(&given.options, (second, network, demand));
-        let of_second = of_second.and_then(|hosts| Ok((hosts, second.queue(&given.options)?)));
-        let (other, other_queue) = of_second.map_err(beside::of_beside)?;
-        let beside = SecondHosts { scheme: second.name, kinds, hosts: other };
+        let parts = (second, network, demand);
+        let of_second = configure(&given.options, parts).and_then(|hosts| {
+            Ok((hosts, second.queue(&given.options)?, resolve(&given.options, parts)?))
+        });
+        let (other, other_queue, other_options) = of_second.map_err(beside::of_beside)?;
+        let beside =
+            SecondHosts { scheme: second.name, kinds, hosts: other, options: other_options };
         beside.check(&hosts, [queue, other_queue])?;
         let queue = beside::queue(queue, other_queue)?;
-        Ok(Self { hosts, beside: Some(beside), queue })
+        Ok(Self { hosts, options, beside: Some(beside), queue })
+    }
+
+    /// The schemes of the hosts, and their options, all written out.
+    pub fn into_options(self, scheme: &str) -> Vec<(String, SchemeOptions)> {
+        let second = self.beside.map(|beside| (beside.scheme.to_owned(), beside.options));
+        [(scheme.to_owned(), self.options)].into_iter().chain(second).collect()
     }
 
     /// The experiment with these parts. Refuses hosts, queues and networks that do not fit
@@ -82,9 +106,9 @@ impl Parts {
         network: &'a ScenarioNetwork,
         demand: &'a Demand,
     ) -> Result<Experiment<'a>, ScenarioError> {
-        let Self { hosts, beside, queue } = self;
-        let beside = beside.as_ref();
-        let experiment = Experiment { scenario, network, demand, hosts, beside, queue: *queue };
+        let Self { hosts, options, beside, queue } = self;
+        let (beside, queue) = (beside.as_ref(), *queue);
+        let experiment = Experiment { scenario, network, demand, hosts, options, beside, queue };
         experiment.check_parts()?;
         Ok(experiment)
     }

@@ -12,7 +12,9 @@ use crate::measure::latency::Sample;
 use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
-use crate::scenario::{Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, TrafficEnding};
+use crate::scenario::{
+    Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, SchemeOptions, TrafficEnding,
+};
 use crate::scheme::Scheme;
 use crate::time::{LinkRate, SimTime};
 use crate::topology::{HostId, PortId, Tier};
@@ -160,6 +162,18 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     experiment.journeys()?;
     experiment.wasted()?;
     demand.pattern(scenario, &network, experiment.hosts.framing()).map(|_| ())
+}
+
+/// The scheme of a scenario, then that of `beside` if there is one, each with its options: those
+/// that the scenario sets and, for all others, the defaults on this network. A scenario that sets
+/// all of them is the same simulation.
+pub fn resolved(scenario: &Scenario) -> Result<Vec<(String, SchemeOptions)>, ScenarioError> {
+    check(scenario)?;
+    let row = parts::row(&scenario.scheme)?;
+    let network = ScenarioNetwork::new(scenario, row)?;
+    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let parts = Parts::new(scenario, (row, &network, &demand))?;
+    Ok(parts.into_options(&scenario.scheme))
 }
 
 /// Receives reports of progress; if it returns an error, the run ends.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::demand::Basis;
-use super::options::SlowdownBy;
+use super::options::{SchemeOptions, SlowdownBy};
 pub use super::reports::{
     FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, LinkUse, NicReport, Pauses,
     ProbeDelays, Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
@@ -28,6 +28,9 @@ pub struct ScenarioOutcome {
     /// Settings of the scenario that are probably mistakes, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The scheme's options as it ran, with all defaults written out.
+    #[serde(default)]
+    pub options: SchemeOptions,
     /// Sixteen hexadecimal digits. Two runs have the same hash if the same packets moved at the
     /// same times.
     pub trace_hash: String,

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::options::SchemeOptions;
 use super::outcome::Slowdown;
 
 /// The latency of one message. Sender and number identify it, and they are the same under every
@@ -25,6 +26,9 @@ pub struct FlowTime {
 pub struct KindOutcome {
     /// Name of the scheme.
     pub scheme: String,
+    /// Its options as it ran, with all defaults written out.
+    #[serde(default)]
+    pub options: SchemeOptions,
     /// Whether it is the scheme of `beside`.
     pub beside: bool,
     /// Number of hosts that run it.

@@ -5,7 +5,7 @@ use homa_proto::Duration;
 
 use crate::fabric::cioq::pfc::{PfcThresholds, ResponseTime};
 use crate::fabric::{CioqConfig, PfcConfig};
-use crate::scenario::{Buffer, ScenarioError, SchemeOptions, SwitchKind, SwitchOptions};
+use crate::scenario::{Buffer, ScenarioError, SchemeOptions, Span, SwitchKind, SwitchOptions};
 use crate::time::SimDuration;
 use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
@@ -147,6 +147,19 @@ pub fn switch(
         pfc.frame = mtu + 38;
     }
     Ok(config)
+}
+
+/// The options of switches with this configuration. Thresholds and reaction times that follow each
+/// link are left out, because no single number replaces them.
+pub fn switch_options(config: CioqConfig, given: &SchemeOptions) -> SwitchOptions {
+    let given = given.switch.unwrap_or_default();
+    SwitchOptions {
+        speedup: Some(config.speedup),
+        lookup: Some(Span(config.lookup.0)),
+        virtual_outputs: Some(config.virtual_outputs),
+        priorities: config.pfc.map(|pfc| pfc.priorities),
+        ..given
+    }
 }
 
 /// The same switches with the memory that `fabric.buffer` gives to each side of a port.

@@ -69,6 +69,17 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError>;
 
+    /// The same options with every one of these hosts written out, whether a plan sets it or it has
+    /// its default in this environment. A scenario with these options is the same simulation.
+    fn resolved(
+        &self,
+        _nic: Nic,
+        _environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        Ok(options.clone())
+    }
+
     /// Sets some of these options at random, for scenarios of the swarm.
     fn draw_options(&self, _rng: &mut Rng, _options: &mut SchemeOptions) {}
 

@@ -99,6 +99,45 @@ fn time(span: Span) -> Duration {
     Duration(span.0 / 1_000)
 }
 
+/// The options with which the NIC of a row has this pacer.
+pub fn pacer_options(nic: Nic, pacer: Option<PacerConfig>) -> Option<PacerOptions> {
+    let span = |time: Duration| Some(Span(time.0 * 1_000));
+    match (pacer, nic) {
+        (None, Nic::Pull) => None,
+        (None, Nic::Pacer) => {
+            Some(PacerOptions { enabled: Some(false), ..PacerOptions::default() })
+        }
+        (Some(pacer), _) => Some(PacerOptions {
+            enabled: Some(true),
+            period: span(pacer.period),
+            gain: Some(pacer.gain),
+            beta: Some(pacer.backlog_gain),
+            probability: Some(pacer.probability),
+            expiry: span(pacer.expiry),
+            depth: Some(pacer.depth),
+            tick: span(pacer.tick.unwrap_or(Duration::ZERO)),
+        }),
+    }
+}
+
+/// The same options of a NIC with the parameters that they leave to their defaults.
+pub fn nic_options(options: NicOptions) -> NicOptions {
+    let queue = options.send_queue.unwrap_or(SegmentationConfig::LINUX.queue);
+    let span = |time: Duration| Some(Span(time.0 * 1_000));
+    let cost = |given: Option<Span>, paper| given.or(span(paper));
+    let paper = CpuConfig::PAPER;
+    NicOptions {
+        send_queue: options.large_send.map(|_| queue),
+        cpu: options.cpu.map(|cpu| CpuOptions {
+            interrupt: cost(cpu.interrupt, paper.interrupt),
+            frame: cost(cpu.frame, paper.frame),
+            delivery: cost(cpu.delivery, paper.delivery),
+            send: cost(cpu.send, paper.send),
+        }),
+        ..options
+    }
+}
+
 /// The features of a NIC besides pacing.
 pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError> {
     let Some(options) = options else { return Ok(NicConfig::default()) };
@@ -218,6 +257,28 @@ pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, Scenar
         uncounted: options.uncounted.unwrap_or(paper.uncounted),
     };
     Ok(options.enabled.unwrap_or(true).then_some(config))
+}
+
+/// The options with which a row's ports have this phantom queue, or none.
+pub fn phantom_options(phantom: Option<PhantomConfig>) -> PhantomOptions {
+    let Some(config) = phantom else {
+        return PhantomOptions { enabled: Some(false), ..PhantomOptions::default() };
+    };
+    PhantomOptions {
+        enabled: Some(true),
+        drain: Some(f64::from(config.drain_ppm) / 1e6),
+        threshold: Some(config.threshold),
+        order: Some(match config.order {
+            PhantomOrder::CompareThenAdd => PhantomOrderName::CompareThenAdd,
+            PhantomOrder::AddThenCompare => PhantomOrderName::AddThenCompare,
+        }),
+        place: Some(match config.place {
+            PhantomPlace::Series => PhantomPlaceName::Series,
+            PhantomPlace::Parallel => PhantomPlaceName::Parallel,
+        }),
+        tick: Some(config.tick.map_or(Span(0), |tick| Span(tick.0))),
+        uncounted: Some(config.uncounted),
+    }
 }
 
 #[cfg(test)]

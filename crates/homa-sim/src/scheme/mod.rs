@@ -133,13 +133,16 @@ impl Environment<'_> {
     }
 }
 
+/// Bytes of a full IP packet, unless a plan sets another size.
+const MTU: u32 = 1_500;
+
 /// Data packets of `mtu` bytes including 40 bytes of headers, and control packets of these headers
 /// alone, in Ethernet frames unless `bare`.
 fn plain_format(
     (mtu, bare): (Option<u32>, Option<bool>),
     field: &'static str,
 ) -> Result<WireFormat, ScenarioError> {
-    let mtu = mtu.unwrap_or(1_500);
+    let mtu = mtu.unwrap_or(MTU);
     if !(100..=9_000).contains(&mtu) {
         return Err(ScenarioError::field(field, "be 100 to 9000 bytes"));
     }
@@ -192,6 +195,29 @@ impl Scheme {
     ) -> Result<HostConfig, ScenarioError> {
         unfit::check(self, environment, options)?;
         self.host.configure(self.nic, environment, options)
+    }
+
+    /// The same options with every option of the scheme written out: those of hosts, NICs and
+    /// ports, whether a plan sets them or they have their defaults in this environment. A scenario
+    /// with these options is the same simulation.
+    pub(crate) fn resolved(
+        &self,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let mut resolved = self.host.resolved(self.nic, environment, options)?;
+        match self.queue(options)? {
+            SwitchQueue::Strict | SwitchQueue::PriorityDrop | SwitchQueue::Trimming(_) => {}
+            SwitchQueue::Ecn(ecn) => resolved.ecn = Some(ecn),
+            SwitchQueue::Phantom(ecn, phantom) => {
+                resolved.ecn = ecn;
+                resolved.phantom = Some(hull::phantom_options(phantom));
+            }
+            SwitchQueue::Combined(config) => {
+                resolved.switch = Some(detail::switch_options(config, options));
+            }
+        }
+        Ok(resolved)
     }
 
     /// Whether one-way messages that the network loses are retransmitted. Those of Homa are not,

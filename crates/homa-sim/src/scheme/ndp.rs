@@ -14,7 +14,7 @@ use crate::topology::PortSpec;
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::parts::WireFormat;
 
-use super::{Environment, HostConfig, HostKind, HostScheme, Nic, SwitchQueue, plain_format};
+use super::{Environment, HostConfig, HostKind, HostScheme, MTU, Nic, SwitchQueue, plain_format};
 
 /// Full packets that can wait at a port (NDP §3.1).
 const QUEUE: u32 = 8;
@@ -41,6 +41,24 @@ impl HostKind for NdpHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn resolved(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let config = configure(environment, options)?;
+        let given = options.ndp.unwrap_or_default();
+        let ndp = NdpOptions {
+            mtu: given.mtu.or(Some(MTU)),
+            initial_window: Some(config.initial_window),
+            queue_packets: given.queue_packets.or(Some(QUEUE)),
+            timeout: Some(Span(config.timeout.0 * 1_000)),
+            avoid_bad_paths: Some(config.avoid_bad_paths),
+        };
+        Ok(SchemeOptions { ndp: Some(ndp), ..options.clone() })
     }
 
     fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {

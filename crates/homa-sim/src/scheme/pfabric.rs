@@ -13,7 +13,7 @@ use crate::scenario::{PFabricOptions, Scenario, ScenarioError, SchemeOptions, Sp
 use crate::transport::parts::WireFormat;
 use crate::transport::pfabric::{PFabric, PFabricConfig};
 
-use super::{Environment, HostConfig, HostKind, HostScheme, Nic, SwitchQueue, plain_format};
+use super::{Environment, HostConfig, HostKind, HostScheme, MTU, Nic, SwitchQueue, plain_format};
 
 /// Hosts that run [`crate::transport::pfabric`].
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,26 @@ impl HostKind for PFabricHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn resolved(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let config = configure(environment, options)?;
+        let given = options.pfabric.unwrap_or_default();
+        let pfabric = PFabricOptions {
+            mtu: given.mtu.or(Some(MTU)),
+            bare: given.bare.or(Some(false)),
+            initial_window: Some(config.initial_window),
+            max_window: Some(config.max_window),
+            queue_packets: Some(queue_packets(environment.rtt_bytes, options)?),
+            timeout: Some(Span(config.timeout.0 * 1_000)),
+            probe_after: Some(config.probe_after),
+        };
+        Ok(SchemeOptions { pfabric: Some(pfabric), ..options.clone() })
     }
 
     fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {

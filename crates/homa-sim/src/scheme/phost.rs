@@ -13,7 +13,7 @@ use crate::scenario::{PHostFirst, PHostOptions, ScenarioError, SchemeOptions};
 use crate::transport::parts::WireFormat;
 use crate::transport::phost::{PHost, PHostConfig, PHostLevels};
 
-use super::{Environment, HostConfig, HostKind, HostScheme, Nic, plain_format};
+use super::{Environment, HostConfig, HostKind, HostScheme, MTU, Nic, plain_format};
 
 /// Hosts that run [`crate::transport::phost`].
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +30,14 @@ impl HostKind for PHostHosts {
         &["options.phost"]
     }
 
-    /// Three bandwidth-delay products by default, which are the 36 KB of pHost §4.1 in its network.
     fn memory(
         &self,
         options: &SchemeOptions,
         rtt_bytes: u32,
     ) -> Result<Option<u64>, ScenarioError> {
-        let wire = wire(options)?;
-        let given = options.phost.and_then(|phost| phost.queue_packets);
-        let packets = given.unwrap_or(3 * rtt_bytes.div_ceil(wire.full()).max(1));
         // The packet in service counts, too.
-        Ok(Some((u64::from(packets) + 1) * u64::from(wire.full())))
+        let packets = u64::from(queue_packets(rtt_bytes, options)?) + 1;
+        Ok(Some(packets * u64::from(wire(options)?.full())))
     }
 
     fn configure(
@@ -50,6 +47,30 @@ impl HostKind for PHostHosts {
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
         Ok(Box::new(configure(environment, options)?))
+    }
+
+    fn resolved(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let config = configure(environment, options)?;
+        let given = options.phost.unwrap_or_default();
+        let packet_times = |tenths: u32| Some(f64::from(tenths) / 10.0);
+        let phost = PHostOptions {
+            mtu: given.mtu.or(Some(MTU)),
+            bare: given.bare.or(Some(false)),
+            free_tokens: Some(config.free_tokens),
+            free_for_long: Some(config.free_for_long),
+            window: Some(config.window),
+            downgrade: packet_times(config.downgrade),
+            expiry: packet_times(config.expiry),
+            resend: packet_times(config.resend),
+            first: given.first.or(Some(PHostFirst::Blind)),
+            queue_packets: Some(queue_packets(environment.rtt_bytes, options)?),
+        };
+        Ok(SchemeOptions { phost: Some(phost), ..options.clone() })
     }
 
     fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
@@ -107,6 +128,14 @@ fn configure(
             Some(PHostFirst::All) => PHostLevels::One,
         },
     })
+}
+
+/// Packets that can wait at a port besides the one in service: by default three bandwidth-delay
+/// products, which are the 36 KB of pHost §4.1 in its network.
+fn queue_packets(rtt_bytes: u32, options: &SchemeOptions) -> Result<u32, ScenarioError> {
+    let full = wire(options)?.full();
+    let given = options.phost.and_then(|phost| phost.queue_packets);
+    Ok(given.unwrap_or(3 * rtt_bytes.div_ceil(full).max(1)))
 }
 
 fn wire(options: &SchemeOptions) -> Result<WireFormat, ScenarioError> {

@@ -77,6 +77,23 @@ impl HostKind for TcpHosts {
         Ok(Box::new(ConfiguredTcp { tcp, nic }))
     }
 
+    fn resolved(
+        &self,
+        nic: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let config = configure(self.build, environment, options)?;
+        let card = hull::nic(nic, environment, options)?;
+        let tcp = TcpOptions { source_ecn: card.mark_above, ..tcp_options(&config) };
+        Ok(SchemeOptions {
+            tcp: Some(tcp),
+            pacer: hull::pacer_options(nic, card.pacer),
+            nic: options.nic.map(hull::nic_options),
+            ..options.clone()
+        })
+    }
+
     fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
         let connections = rng.maybe(&[0, 1, 2, 5]);
         let pick = rng.maybe(&[PickName::Random, PickName::Idle]);
@@ -248,6 +265,48 @@ pub fn configure(
         apply(&mut config, changes)?;
     }
     Ok(Arc::new(config))
+}
+
+/// The options with which a row becomes this configuration, except for `source_ecn`.
+fn tcp_options(config: &TcpConfig) -> TcpOptions {
+    let span = |time: Duration| Some(Span(time.0 * 1_000));
+    let (connections, pick) = match config.connections {
+        ConnectionPolicy::PerMessage => (0, None),
+        ConnectionPolicy::Pool { size, pick: Pick::Random } => (size, Some(PickName::Random)),
+        ConnectionPolicy::Pool { size, pick: Pick::Idle } => (size, Some(PickName::Idle)),
+    };
+    let (size_classes, demotion) = match &config.priorities {
+        Priorities::One(_) => (None, None),
+        Priorities::Size(bytes) => (Some(bytes.clone()), None),
+        Priorities::Sent(bytes) => (None, Some(bytes.clone())),
+    };
+    TcpOptions {
+        algorithm: Some(match config.algorithm {
+            Algorithm::NewReno => AlgorithmName::NewReno,
+            Algorithm::Cubic => AlgorithmName::Cubic,
+            Algorithm::Dctcp { .. } => AlgorithmName::Dctcp,
+        }),
+        ecn: Some(config.ecn),
+        mtu: Some(config.mtu),
+        initial_rto: span(config.rto.initial),
+        min_rto: span(config.rto.min),
+        max_rto: span(config.rto.max),
+        rto_granularity: span(config.rto.granularity),
+        delayed_ack: span(config.longest_ack_delay()),
+        window: Some(config.flight_limit()),
+        initial_window: Some(config.initial_window),
+        connections: Some(connections),
+        pick,
+        handshake: Some(config.handshake),
+        idle_restart: Some(config.idle_restart),
+        fast_retransmit: Some(config.recovery.fast_retransmit),
+        sack: Some(config.recovery.sack),
+        rack: Some(config.recovery.rack),
+        timestamps: Some(config.timestamps),
+        size_classes,
+        source_ecn: None,
+        demotion,
+    }
 }
 
 /// Applies changes of the RTO and of delayed acknowledgements.

@@ -300,8 +300,12 @@ impl Attacker {
                 let offset = if length == ResendLength::All { 0 } else { offset };
                 Body::Resend { offset, length, priority }
             }
-            3 => Body::RpcUnknown { remembered: self.duration(), no_server: self.rng.chance(0.2) },
-            4 => Body::Busy,
+            3 => Body::RpcUnknown {
+                remembered: self.duration(),
+                no_server: self.rng.chance(0.2),
+                reason: None,
+            },
+            4 => Body::Busy { come_back: None },
             5 => self.cutoffs(),
             6 => Body::NeedAck,
             _ => self.acks(id),

@@ -1,4 +1,4 @@
-//! What a scenario's profile guarantees its users, given the scenario's faults.
+//! The guarantees of a scenario's profile, given the scenario's faults.
 //!
 //! A call must meet its deadline if the deadline is later than [`Promises::healthy_from`]. By then
 //! the last fault is over, and there was time to do everything that was asked for twice, one thing

@@ -1,4 +1,4 @@
-//! What a host of the swarm runs: the protocol or, at the hostile host of some scenarios, an
+//! The program of a host of the swarm: the protocol or, at the hostile host of some scenarios, an
 //! attacker.
 //!
 //! A packet of the hostile host claims in [`Packet::peer`] whom it is from, and honest hosts
@@ -11,7 +11,7 @@ use crate::transport::{Homa, Label, PacketMeta, Transport};
 
 use super::hostile::Attacker;
 
-/// What a host of the swarm runs.
+/// The program of a host of the swarm.
 #[derive(Debug)]
 pub enum SwarmHost {
     /// The protocol, and the hostile host's number if there is one.

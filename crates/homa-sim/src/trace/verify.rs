@@ -90,7 +90,7 @@ pub struct Verifier {
     limit: Option<u64>,
     /// Time of the latest event.
     now: u64,
-    /// What the next event must be, departures apart.
+    /// The next event that must occur, except for departures.
     owed: Option<Owed>,
     /// By port: wire bytes waiting.
     queued: Vec<u64>,

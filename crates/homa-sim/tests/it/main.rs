@@ -16,6 +16,7 @@ mod links;
 mod overcommitment;
 mod preemption;
 mod receiving_links;
+mod resolved;
 mod rivals;
 mod starvation;
 mod workflows;

@@ -53,7 +53,7 @@ fn exchange(pair: &VethPair, tos: libc::c_int) -> Result<Vec<u8>, TestbedError> 
     })
 }
 
-/// What the queue saw, and what arrived.
+/// Runs packets through the queue. Returns its counters and the packets that arrived.
 fn run(
     pair: &VethPair,
     (place, hook): (HookPoint, Attach),

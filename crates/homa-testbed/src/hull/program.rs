@@ -53,7 +53,7 @@ const SEGMENT_HEADERS: i32 = 14 + 20 + 32;
 /// Times that the exchange is tried before the last one wins.
 const TRIES: usize = 8;
 
-/// What the map holds at first.
+/// The initial content of the map.
 pub(crate) fn initial(
     (drain_bps, threshold_bytes): (u64, u32),
     (interface, place, namespace): (u32, u64, u64),

@@ -10,7 +10,7 @@ use super::open::HostLoad;
 use crate::sys;
 use crate::transport::RackRpc;
 
-/// What to keep going.
+/// The calls of a closed loop.
 pub(crate) struct ClosedLoop {
     pub(crate) outstanding: usize,
     pub(crate) request_bytes: u32,

@@ -20,7 +20,7 @@ pub(crate) const LOOK_NS: u64 = 2_000_000;
 /// RPCs per peer and their size in the warm-up: enough to open the windows of a pool of eight.
 const WARM_RPCS: usize = 8;
 const WARM_BYTES: u32 = 65_536;
-/// What a transport may take to answer in the warm-up and on the idle rack.
+/// Longest time that a transport may take to answer in the warm-up and on the idle rack.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A host with its transport.
@@ -47,7 +47,7 @@ pub(crate) struct HostGroup<'a> {
     pub(crate) pauses: Pauses,
     /// Time spent looking for work when there was none.
     pub(crate) spun: Duration,
-    /// What the process held under load.
+    /// Memory of the process under load.
     pub(crate) memory: Option<Memory>,
 }
 

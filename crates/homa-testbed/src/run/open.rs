@@ -11,7 +11,7 @@ use crate::memory::MemoryWatch;
 use crate::sys;
 use crate::transport::RackRpc;
 
-/// What a load phase brought one host.
+/// The results of a load phase at one host.
 #[derive(Default)]
 pub(crate) struct HostLoad {
     pub(crate) offered: usize,

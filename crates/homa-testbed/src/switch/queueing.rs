@@ -1,5 +1,5 @@
-//! What waited at a port: what arriving frames found, and how long a frame would have waited at any
-//! time.
+//! Queueing at a port: the bytes that arriving frames found, and how long a frame would have waited
+//! at any time.
 //!
 //! The probes are looks at the port every millisecond: nothing is sent, so that they delay nothing,
 //! and they see what a frame of the lowest level would, the rest of the frame in service included.

@@ -18,7 +18,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// What to add to a CLOCK_REALTIME stamp of the kernel to get CLOCK_MONOTONIC, nanoseconds.
+/// The difference from a CLOCK_REALTIME stamp of the kernel to CLOCK_MONOTONIC, nanoseconds.
 pub(crate) fn realtime_to_monotonic() -> i64 {
     let before = clock_ns(libc::CLOCK_MONOTONIC);
     let real = clock_ns(libc::CLOCK_REALTIME);
@@ -275,7 +275,7 @@ pub(crate) struct Readiness {
     fd: OwnedFd,
 }
 
-/// What a socket is watched for, and what it is ready for.
+/// The events for which a socket is watched, or for which it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     /// Watch for room to write besides data to read.
@@ -296,7 +296,7 @@ impl Readiness {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes what a socket is watched for.
+    /// Changes the events for which a socket is watched.
     pub(crate) fn change(&self, fd: BorrowedFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }

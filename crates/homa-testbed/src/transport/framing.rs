@@ -15,12 +15,12 @@ use std::io::{self, IoSlice, Write};
 /// Length of the header.
 pub(crate) const HEADER: usize = 16;
 const RESPONSE: u32 = u32::MAX;
-/// What bodies are made of.
+/// The bytes of bodies.
 static FILL: [u8; 65_536] = [0x5a; 65_536];
 /// Slices per system call.
 const SLICES: usize = 32;
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Which RPC.

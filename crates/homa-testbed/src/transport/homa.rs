@@ -63,7 +63,8 @@ impl HomaTransport {
     }
 }
 
-/// Takes what an engine has for its host, and answers. Yields how many requests there were.
+/// Takes the completions and requests of a host's engine, and answers. Yields the number of
+/// requests.
 fn answer(engine: &mut Engine, done: &mut Vec<Done>) -> u64 {
     let mut served = 0;
     while let Some(completion) = engine.next() {

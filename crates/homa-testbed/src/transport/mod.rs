@@ -72,7 +72,7 @@ pub trait RpcTransport {
     fn served(&self) -> u64;
 }
 
-/// What can be chosen about a transport beside its name.
+/// Options of a transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportOptions<'a> {
     /// The kernel's name of TCP's congestion control.
@@ -183,7 +183,7 @@ impl Transport {
         }
     }
 
-    /// Whether its hosts ask switches to mark congestion and heed the marks.
+    /// Whether its hosts ask switches to mark congestion, and react to the marks.
     pub fn heeds_marks(self) -> bool {
         matches!(self, Self::TcpEcn | Self::Dctcp)
     }

@@ -248,7 +248,7 @@ impl TcpTransport {
         }
     }
 
-    /// Writes what waits, and watches for room exactly while something still waits.
+    /// Writes the bytes that wait, and watches for room as long as some still wait.
     fn write(&mut self, index: usize) -> io::Result<()> {
         let Connection { stream, writer, interest, .. } = &mut self.connections[index];
         if !writer.is_empty() {

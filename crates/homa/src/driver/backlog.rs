@@ -5,6 +5,8 @@
 //! one link delays no train of another. The engine packs only control packets for a link that has a
 //! backlog; those are tried at once, and join the backlog if they are refused, too.
 
+use std::net::SocketAddr;
+
 use homa_proto::LinkId;
 
 use super::{DriverCounters, Full, Gather, LinkBacklog, Outbox, Train, TrainPiece};
@@ -54,8 +56,8 @@ impl LinkBatch {
     }
 
     /// Removes the trains before `first`, and the first `offset` bytes of that train, because they
-    /// were sent. Returns how many trains were dropped.
-    fn shorten(&mut self, (first, offset, full): (usize, usize, Full)) -> usize {
+    /// were sent. Returns the destination of a train that was dropped.
+    fn shorten(&mut self, (first, offset, full): (usize, usize, Full)) -> Option<SocketAddr> {
         let Outbox { pieces, trains, .. } = &mut self.outbox;
         trains.drain(..first);
         if let Some(train) = trains.first_mut() {
@@ -66,12 +68,11 @@ impl LinkBatch {
         }
         let stuck = full == Full::Device && (first, offset) == (0, 0);
         self.attempts = if stuck { self.attempts + 1 } else { 0 };
-        let given_up = usize::from(self.attempts >= ATTEMPTS_MAX);
-        if given_up > 0 {
-            trains.remove(0);
-            self.attempts = 0;
+        if self.attempts < ATTEMPTS_MAX {
+            return None;
         }
-        given_up
+        self.attempts = 0;
+        Some(trains.remove(0).to)
     }
 }
 
@@ -125,22 +126,22 @@ impl Backlog {
         Some(self.batches.swap_remove(at))
     }
 
-    /// Puts back what was not sent: see [`LinkBatch::shorten`]. Returns how many trains were
-    /// dropped.
+    /// Puts back what was not sent: see [`LinkBatch::shorten`]. Returns the destination of a train
+    /// that was dropped.
     pub fn put_back(
         &mut self,
         link: LinkId,
         mut batch: LinkBatch,
         stopped: Option<(usize, usize, Full)>,
-    ) -> u64 {
-        let Some(stopped) = stopped else { return 0 };
+    ) -> Option<SocketAddr> {
+        let stopped = stopped?;
         let given_up = batch.shorten(stopped);
         let bytes: usize = batch.outbox.trains.iter().map(|train| train.len).sum();
         if bytes > 0 {
             self.links.push(LinkBacklog { link, bytes, socket: stopped.2.socket() });
             self.batches.push(batch);
         }
-        given_up as u64
+        given_up
     }
 }
 
@@ -153,6 +154,9 @@ pub trait Sockets {
         outbox: &Outbox,
         messages: &dyn Gather,
     ) -> Result<(), (usize, usize, Full)>;
+
+    /// The queue of a device never took a packet for `to`.
+    fn note_full_device(&mut self, to: SocketAddr);
 
     /// The backlog and the counters.
     fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters);
@@ -172,7 +176,10 @@ pub trait Sockets {
         let outbox = batch.outbox();
         let stopped = self.send_all(&outbox.trains, outbox, &NoMessages).err();
         let (backlog, counters) = self.backlog_mut();
-        counters.trains_refused += backlog.put_back(link, batch, stopped);
+        if let Some(to) = backlog.put_back(link, batch, stopped) {
+            counters.trains_refused += 1;
+            self.note_full_device(to);
+        }
     }
 }
 

@@ -17,7 +17,9 @@ pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod link_sockets;
 pub mod memory;
+mod poller;
 pub(crate) mod raw_ip;
+pub(crate) mod refusal;
 pub(crate) mod signals;
 pub(crate) mod udp;
 mod wait;
@@ -33,6 +35,10 @@ use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
 
 use crate::error::OpenError;
 use crate::metrics::DriverCounters;
+pub(crate) use poller::Poller;
+#[cfg(feature = "tokio")]
+pub(crate) use poller::register;
+pub use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};
@@ -305,6 +311,12 @@ pub trait Driver: Send {
 
     /// The next report of a packet that was too big.
     fn too_big(&mut self) -> Option<TooBig> {
+        None
+    }
+
+    /// The next packet that the system refused to send for a reason other than these, or that it
+    /// refused to receive.
+    fn refusal(&mut self) -> Option<Refusal> {
         None
     }
 

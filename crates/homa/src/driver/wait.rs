@@ -2,12 +2,25 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Interrupts a sleeping thread, with an event counter of the kernel.
 #[derive(Debug)]
-pub struct Waker(File);
+pub struct Waker(ManuallyDrop<File>);
+
+/// If the application closed the counter by mistake, it is not closed again.
+impl Drop for Waker {
+    fn drop(&mut self) {
+        // SAFETY: the call takes no pointers.
+        let open = unsafe { libc::fcntl(self.handle(), libc::F_GETFD) } >= 0;
+        if open {
+            // SAFETY: the file is not used after this, because its owner is dropped.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
 
 impl Waker {
     /// A waker that was not used.
@@ -18,18 +31,19 @@ impl Waker {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `fd` was just created, is valid, and has no other owner.
-        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Self(ManuallyDrop::new(file)))
     }
 
     /// Wakes the sleeper, or prevents its next sleep.
     pub fn wake(&self) {
         // A full counter means that a wake-up is already pending.
-        let _ = (&self.0).write(&1u64.to_ne_bytes());
+        let _ = (&*self.0).write(&1u64.to_ne_bytes());
     }
 
     /// Clears earlier wake-ups.
     pub fn reset(&self) {
-        let _ = (&self.0).read(&mut [0; 8]);
+        let _ = (&*self.0).read(&mut [0; 8]);
     }
 
     /// The descriptor that becomes readable.
@@ -56,6 +70,9 @@ pub fn wait(
 
 /// Sleeps until one of `handles` is readable or has an error, the socket `full` is writable,
 /// `waker` was used, a signal arrives, or `timeout` has passed; true if something is there.
+///
+/// # Errors
+/// EBADF if one of them was closed.
 pub fn wait_or_writable(
     handles: &[RawFd],
     full: Option<RawFd>,
@@ -96,6 +113,10 @@ pub fn wait_or_writable(
             return Err(error);
         }
     }
+    // Otherwise a closed descriptor would always look ready.
+    if n > 0 && polled.iter().any(|slot| slot.revents & libc::POLLNVAL != 0) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     Ok(n > 0)
 }
 
@@ -111,6 +132,6 @@ mod tests {
         wait(&[], Some(&waker), None).unwrap();
         waker.reset();
         let mut pending = [0; 8];
-        assert!((&waker.0).read(&mut pending).is_err(), "reset took every wake-up");
+        assert!((&*waker.0).read(&mut pending).is_err(), "reset took every wake-up");
     }
 }

@@ -28,17 +28,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod left;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
-use super::core::{Core, EngineEvent, QueuedRequest, RequestContext, canonical};
-use super::fairness::queue::{FairQueue, Place};
+use super::core::{Core, EngineEvent, canonical};
 use super::net::shard_group::ShardGroup;
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
@@ -49,6 +49,7 @@ use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
 use crate::sharded;
+use left::{LeftRequest, LeftRequests, MAX_LEFT};
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,47 +143,6 @@ pub struct Engine {
     core: Core,
     handles: Vec<RawFd>,
     left: LeftRequests,
-}
-
-/// Most requests that wait for their turn.
-const MAX_LEFT: usize = 4096;
-
-/// Requests that the application did not take before the next turn.
-#[derive(Default)]
-struct LeftRequests {
-    queue: FairQueue<LeftRequest>,
-    /// Their places in the queue.
-    places: HashMap<RpcHandle, Place>,
-}
-
-/// A request, with its port and client.
-struct LeftRequest {
-    rpc: RpcHandle,
-    from: SocketAddr,
-    port: u16,
-    bytes: QueuedRequest,
-    context: RequestContext,
-}
-
-impl LeftRequests {
-    fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    fn push(&mut self, request: LeftRequest) {
-        let rpc = request.rpc;
-        self.places.insert(rpc, self.queue.push(request.from, request));
-    }
-
-    fn pop(&mut self) -> Option<LeftRequest> {
-        let request = self.queue.pop()?;
-        self.places.remove(&request.rpc);
-        Some(request)
-    }
-
-    fn remove(&mut self, rpc: RpcHandle) -> Option<LeftRequest> {
-        self.queue.remove(self.places.remove(&rpc)?)
-    }
 }
 
 impl Engine {
@@ -338,10 +298,21 @@ impl Engine {
         self.core.has_ready() || !self.left.is_empty()
     }
 
+    /// True if [`Self::next`] has something; an error if nothing is left and nothing will come.
+    fn ready(&mut self) -> io::Result<bool> {
+        match self.core.failed() {
+            Some(errno) if !self.has_ready() => Err(io::Error::from_raw_os_error(errno)),
+            _ => Ok(self.has_ready()),
+        }
+    }
+
     /// Queues the requests that the application did not take.
     fn set_aside(&mut self) {
+        if self.core.failed().is_some() {
+            self.handles.clear();
+        }
         while self.core.has_ready()
-            && self.left.places.len() < MAX_LEFT
+            && self.left.len() < MAX_LEFT
             && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
@@ -358,13 +329,14 @@ impl Engine {
         self.set_aside();
         self.core.spin();
         if self.has_ready() || how_long == Wait::No {
-            return Ok(self.has_ready());
+            return self.ready();
         }
         let until = match how_long {
             Wait::For(time) => Instant::now().checked_add(time),
             Wait::Forever | Wait::No => None,
         };
         while !self.has_ready() {
+            self.ready()?;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 break;
@@ -372,8 +344,17 @@ impl Engine {
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
             let full = self.core.full_socket();
-            let arrived = !sleeps || wait_or_writable(&self.handles, full, None, timeout)?;
-            self.core.turn(arrived);
+            let arrived = match sleeps {
+                true => wait_or_writable(&self.handles, full, None, timeout),
+                false => Ok(true),
+            };
+            match arrived {
+                Ok(arrived) => self.core.turn(arrived),
+                Err(error) if error.raw_os_error() == Some(libc::EBADF) => {
+                    self.core.fail(libc::EBADF);
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(self.has_ready())
     }

@@ -313,6 +313,12 @@ impl Engine {
         self.shared().map(Shared::access)
     }
 
+    /// The engine's common part and its process; `None` in such a child.
+    pub(crate) fn shared_by(&self) -> Option<(&Arc<Shared>, Process)> {
+        let owner = self.owner();
+        owner.process.is_this().then_some((&owner.shared, owner.process))
+    }
+
     /// The parts that need no lock; `None` in such a child.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         self.owner().shared()

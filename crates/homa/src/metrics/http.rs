@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::Metrics;
 use crate::engine::Engine;
 
 /// Time limit for a client's request, and again for the response.
@@ -64,10 +65,15 @@ impl Exporter {
 
     /// Uses a listener that is already bound.
     pub fn on(engine: &Engine, listener: TcpListener) -> io::Result<Self> {
+        Self::of_all(std::slice::from_ref(engine), listener)
+    }
+
+    /// The same for the sums of several engines of this host.
+    pub fn of_all(engines: &[Engine], listener: TcpListener) -> io::Result<Self> {
         let (at, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
-        let (engine, until) = (engine.clone(), Arc::clone(&ends));
+        let (engines, until) = (Arc::from(engines), Arc::clone(&ends));
         let builder = thread::Builder::new().name("homa metrics".into());
-        let thread = builder.spawn(move || answer(&listener, &engine, &until))?;
+        let thread = builder.spawn(move || answer(&listener, &engines, &until))?;
         Ok(Self { at, ends, thread: Some(thread) })
     }
 
@@ -95,8 +101,8 @@ impl Drop for Exporter {
     }
 }
 
-/// Answers with the metrics of `engine` until the exporter is dropped.
-fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
+/// Answers with the metrics of `engines` until the exporter is dropped.
+fn answer(listener: &TcpListener, engines: &Arc<[Engine]>, ends: &AtomicBool) {
     // One reference more for each request in progress.
     let places = Arc::new(());
     loop {
@@ -111,23 +117,23 @@ fn answer(listener: &TcpListener, engine: &Engine, ends: &AtomicBool) {
         if Arc::strong_count(&places) > MOST {
             continue;
         }
-        let (engine, place) = (engine.clone(), Arc::clone(&places));
+        let (engines, place) = (Arc::clone(engines), Arc::clone(&places));
         // If no thread can be started, the connection is closed. It is not an error if the client
         // disconnects.
         let _ = thread::Builder::new().spawn(move || {
-            let _ = exchange(stream, &engine);
+            let _ = exchange(stream, &engines);
             drop(place);
         });
     }
 }
 
 /// Handles one request.
-fn exchange(mut stream: TcpStream, engine: &Engine) -> io::Result<()> {
+fn exchange(mut stream: TcpStream, engines: &[Engine]) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let head = head(&mut stream, until);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let (status, kind, text) = match head {
-        Ok(head) => respond(&head, || engine.metrics().to_openmetrics()),
+        Ok(head) => respond(&head, || Metrics::of_all(engines).to_openmetrics()),
         Err(error) => refused(error)?,
     };
     let length = text.len();

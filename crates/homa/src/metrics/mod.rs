@@ -11,6 +11,8 @@ use std::fmt::{Display, Write};
 
 use homa_proto::{Counters, Rate};
 
+use crate::engine::Engine;
+
 pub use latency::{Direction, Histogram, Latency, PeerLatency, RpcOutcome};
 pub(crate) use latency::{EndedRpcs, Latencies, busiest};
 
@@ -179,6 +181,13 @@ const GAUGES: [&str; 4] =
     ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
 
 impl Metrics {
+    /// The sums of several engines of this host that have different peers.
+    pub fn of_all(engines: &[Engine]) -> Self {
+        let mut all = Self::default();
+        engines.iter().for_each(|engine| all.add(engine.metrics()));
+        all
+    }
+
     /// Adds the metrics of another engine of the same host that has other peers.
     pub(crate) fn add(&mut self, other: Self) {
         self.protocol.add(&other.protocol);

@@ -34,8 +34,15 @@ fn server() -> Engine {
 fn an_unvalidated_sender_gets_at_most_three_times_its_bytes() {
     let all = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
     let grant = Body::Grant { offset: 16 << 20, priority: 7 };
-    let unknown = Body::RpcUnknown { remembered: None, no_server: false };
-    let bodies = [grant, all, Body::NeedAck, Body::Busy, unknown, Body::Ack(Acks::default())];
+    let unknown = Body::RpcUnknown { remembered: None, no_server: false, reason: None };
+    let bodies = [
+        grant,
+        all,
+        Body::NeedAck,
+        Body::Busy { come_back: None },
+        unknown,
+        Body::Ack(Acks::default()),
+    ];
     let requests: [(usize, u32); 5] =
         [(1, 1), (56, 56), (1, 100_000), (1, 16 << 20), (1_400, 2_000)];
     for (len, total) in requests {

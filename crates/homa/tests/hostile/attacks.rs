@@ -76,7 +76,7 @@ pub const PRESSURE: [Attack; 8] = [
         },
     },
     Attack {
-        name: "H. GRANTs about nothing, 10,000 a second",
+        name: "H. GRANTs that refer to no RPC, 10,000 a second",
         pause: TEN_THOUSAND_A_SECOND,
         packets: None,
         send: |hosts, n| {
@@ -111,18 +111,18 @@ pub const OTHERS: [Attack; 3] = [
         },
     },
     Attack {
-        name: "H. unproven epochs from one host",
+        name: "H. new epochs of clients that are not validated, from one host",
         pause: Duration::from_millis(2),
         packets: None,
         send: |hosts, n| hosts[9].send(&first(invented(n), 20, 20)),
     },
     Attack {
-        name: "J. CUTOFFS, RPC_UNKNOWN and ACK about nothing",
+        name: "J. CUTOFFS, RPC_UNKNOWN and ACK that refer to no RPC",
         pause: Duration::from_millis(2),
         packets: None,
         send: |hosts, n| {
             let cutoffs = Body::Cutoffs { cutoffs: [1; 8], version: n as u16, limits: None };
-            let unknown = Body::RpcUnknown { remembered: None, no_server: true };
+            let unknown = Body::RpcUnknown { remembered: None, no_server: true, reason: None };
             for body in [cutoffs, unknown, Body::Ack(Acks::default())] {
                 by_turns(hosts, n, &control(RpcId(invented(n)), body));
             }

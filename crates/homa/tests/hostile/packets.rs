@@ -274,10 +274,13 @@ fn packets_of_other_hosts_do_not_change_an_rpc() {
         [
             control(RpcId(2), Body::Ack(acks)),
             control(RpcId(4), Body::Ack(acks)),
-            control(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false }),
+            control(
+                RpcId(2),
+                Body::RpcUnknown { remembered: None, no_server: false, reason: None },
+            ),
             control(RpcId(2), Body::Grant { offset: u32::MAX, priority }),
             control(RpcId(2), Body::Resend { offset: 0, length: ResendLength::All, priority }),
-            control(RpcId(2), Body::Busy),
+            control(RpcId(2), Body::Busy { come_back: None }),
             first(2, 1000, 50_000),
         ]
     };

@@ -110,7 +110,7 @@ fn packets_about_no_rpc_from_many_hosts_add_no_peer() {
         for host in &mut hosts {
             n += 1;
             let grant = Body::Grant { offset: 1_000_000, priority: 7 };
-            for body in [grant, Body::Busy, Body::Ack(Acks::default())] {
+            for body in [grant, Body::Busy { come_back: None }, Body::Ack(Acks::default())] {
                 host.send(&control(RpcId(invented(n)), body));
             }
             pause();

@@ -10,7 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::inline::{self, Completion, Wait};
+use homa::proto::Rate;
 use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
 use crate::common::{echo, engine, message};
@@ -219,9 +221,7 @@ fn a_refused_reply_comes_back_and_can_be_repeated() {
     }
     let [first, second] = accepting.join().unwrap();
     first.reply([1; 600]).unwrap();
-    let refused = second.reply("").unwrap_err();
-    assert_eq!(refused.error, ReplyError::EmptyMessage);
-    let refused = refused.request.reply(vec![0; 1001]).unwrap_err();
+    let refused = second.reply(vec![0; 1001]).unwrap_err();
     assert_eq!(refused.error, ReplyError::MessageTooLong { length: 1001, max: 1000 });
     let mut reply = refused.request.reply(vec![2; 600]);
     assert_eq!(reply.as_ref().unwrap_err().error, ReplyError::SendMemoryFull { held: 600 });
@@ -254,11 +254,66 @@ fn a_servers_port_closes_with_its_last_clone() {
 }
 
 #[test]
-fn empty_and_overlong_messages_are_refused_at_the_call() {
+fn messages_without_bytes_arrive_without_bytes() {
+    let (client, server) = pair();
+    let to = server.local_addr();
+    let echoing = echo(server.serve().unwrap());
+    // One of a single byte in between: it may share datagrams with the empty ones.
+    for payload in [&b""[..], b"\0", b"", b""] {
+        assert_eq!(client.client().call(to, payload).unwrap()[..], *payload);
+    }
+    let calls: Vec<_> = (0..64).map(|n| client.client().call_async(to, vec![0; n % 2])).collect();
+    for (n, call) in calls.into_iter().enumerate() {
+        assert_eq!(block_on(call).unwrap().len(), n % 2);
+    }
+    let mut inline = inline::Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default());
+    let inline = inline.as_mut().unwrap();
+    inline.call(to, "", 7, &CallOptions::default()).unwrap();
+    while !inline.poll(Wait::Forever).unwrap() {}
+    let Some(Completion::Response { result, .. }) = inline.next() else { panic!() };
+    assert!(result.unwrap().is_empty());
+    server.drain(Duration::from_secs(5)).unwrap();
+    assert_eq!(echoing.join().unwrap(), 69);
+    for side in [&client, &server] {
+        assert_eq!(side.metrics().engine.send_memory_bytes, 0);
+    }
+}
+
+#[test]
+fn a_message_without_bytes_survives_loss() {
+    let network = MemoryNetwork::new(3, NetworkFaults::NONE.lost(200_000));
+    let open = |port| {
+        let driver = network.driver(SocketAddr::from(([10, 0, 0, 1], port))).unwrap();
+        Engine::with_driver(Box::new(driver), Config::default()).unwrap()
+    };
+    let (client, server) = (open(1), open(2));
+    let echoing = echo(server.serve().unwrap());
+    for _ in 0..100 {
+        assert!(client.client().call(server.local_addr(), "").unwrap().is_empty());
+    }
+    server.drain(Duration::from_secs(60)).unwrap();
+    assert_eq!(echoing.join().unwrap(), 100);
+}
+
+#[test]
+fn profiles_that_cannot_say_empty_refuse_it() {
+    let config = || Config::default().protocol(homa::proto::Config::sigcomm18(Rate::gbps(10)));
+    let (client, server) = (engine("127.0.0.1", config()), engine("127.0.0.1", config()));
+    let to = server.local_addr();
+    assert_eq!(client.client().call(to, ""), Err(CallError::EmptyMessage));
+    let serving = server.serve().unwrap();
+    let call = client.client().call_async(to, "not empty");
+    let refused = serving.accept().unwrap().reply("").unwrap_err();
+    assert_eq!(refused.error, ReplyError::EmptyMessage);
+    refused.request.reply("nor this").unwrap();
+    assert_eq!(block_on(call).unwrap(), *b"nor this");
+}
+
+#[test]
+fn overlong_messages_are_refused_at_the_call() {
     let (client, server) = pair();
     let client = client.client();
     let to = server.local_addr();
-    assert_eq!(client.call(to, ""), Err(CallError::EmptyMessage));
     let length = (16 << 20) + 1;
     let refused = client.call(to, vec![0; length]);
     assert_eq!(refused, Err(CallError::MessageTooLong { length, max: 16 << 20 }));

@@ -15,6 +15,7 @@ mod hosts;
 mod net;
 
 mod calls;
+mod closed_descriptor;
 mod deadlines;
 mod destructors;
 mod drain;
@@ -25,6 +26,7 @@ mod healthy;
 mod hostile_raw;
 mod jumbo;
 mod leaders;
+mod link_flap;
 mod metrics;
 #[cfg(feature = "metrics-http")]
 mod metrics_http;
@@ -32,7 +34,9 @@ mod networks;
 mod orphans;
 mod paced;
 mod path_mtu;
+mod reactor;
 mod readable;
+mod refused;
 mod restart;
 mod room;
 mod sharded;
@@ -40,6 +44,8 @@ mod sharded_moves;
 mod sizes;
 mod socket;
 mod standstill;
+#[cfg(feature = "tokio")]
+mod tokio_drives;
 #[cfg(feature = "tower")]
 mod tower;
 #[cfg(feature = "xdp")]

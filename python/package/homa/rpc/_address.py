@@ -6,13 +6,15 @@ addresses (RFC 4007).
 
 from __future__ import annotations
 
+import operator
 import socket
 from typing import Any, TypeAlias
 
 from ._errors import OpenError
 
-#: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, or a pair.
-Address: TypeAlias = "str | tuple[str, int]"
+#: Where a server is: ``"10.0.0.7:4000"``, ``"[fd00::7]:4000"``, ``"name:4000"``, a pair, or what
+#: sockets say of IPv6: ``(host, port, flow, scope)``.
+Address: TypeAlias = "str | tuple[str, int] | tuple[str, int, int, int]"
 
 #: Longest time to wait, seconds: thirty years, which every clock has room for.
 LONGEST = 1e9
@@ -27,10 +29,12 @@ def written(address: Address) -> str:
     """
     if isinstance(address, str):
         return address
-    # More follows in what sockets say of IPv6.
     if not isinstance(address, tuple) or len(address) < 2 or not isinstance(address[0], str):
         raise TypeError(f"{address!r} is no address: {ADVICE}")
-    host, port = address[:2]
+    host, port, *more = address
+    scope = more[1] if len(more) > 1 else 0
+    if scope and ":" in host and "%" not in host:
+        host = f"{host}%{operator.index(scope)}"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -60,12 +64,14 @@ def family(local: str) -> int:
     return socket.AF_INET6 if local.startswith("[") else socket.AF_INET
 
 
-def numeric(found: list[Any]) -> str:
-    """The first address of a lookup; without a route it is none of the first."""
-    host, port, *more = found[0][4]
-    if more and more[1]:
-        host = f"{host.partition('%')[0]}%{more[1]}"
-    return written((host, port))
+def numeric(found: list[Any]) -> list[str]:
+    """The addresses of a lookup, each once."""
+    every = []
+    for *_, (host, *rest) in found:
+        at = written((host.partition("%")[0], *rest))
+        if at not in every:
+            every.append(at)
+    return every
 
 
 def looked_up_now(address: Address) -> str:
@@ -79,7 +85,7 @@ def looked_up_now(address: Address) -> str:
     if name is None:
         return text
     try:
-        return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM))
+        return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM))[0]
     except (socket.gaierror, UnicodeError) as error:
         raise OpenError(missing(name[0], error)) from error
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from ._address import Address, family, missing, named, numeric, seconds, written
 from ._endpoint import Endpoint
-from ._errors import DeadlineExceeded, Unreachable
+from ._errors import (
+    AddressFamily,
+    DeadlineExceeded,
+    HostUnreachable,
+    Indeterminate,
+    NotSent,
+    PortUnreachable,
+    Unreachable,
+)
 from ._server import Request
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ class Client(Endpoint):
 
     Args:
         address: where calls leave from; by default any port, to IPv4 and IPv6.
-        deadline: seconds that calls have which do not say.
+        deadline: default deadline of a call, in seconds.
         max_message: bytes of the longest payload and answer (16 MiB).
         max_rpcs: calls in progress at a time.
         max_peers: servers remembered at a time (65,536).
@@ -72,16 +80,16 @@ class Client(Endpoint):
         the server.
 
         Args:
-            to: the server; a name is looked up each time, and the first address called that the
-                client's own can reach.
+            to: the server; a name is looked up each time. If it has several addresses, the next is
+                called if the call to one was not executed.
             payload: anything with a contiguous buffer, which is read before anything is awaited.
-            deadline: seconds until the call ends with ``DeadlineExceeded``, a look-up included; the
-                server hears of it.
-            idempotent: it may be executed twice: then it is made again where the server lost it or
-                is not there, until the deadline.
-            trace: the W3C ``traceparent`` that the server's ``request.trace`` is to be.
-            on_behalf_of: a request whose deadline the call does not outlast, and whose trace it
-                belongs to.
+            deadline: seconds until the call ends with ``DeadlineExceeded``, including the look-up.
+                It travels to the server.
+            idempotent: the call may be executed more than once. If the server lost it or is not
+                there, it is retried until the deadline.
+            trace: the W3C ``traceparent`` that the server gets as ``request.trace``.
+            on_behalf_of: a request that this call serves. The call ends by the deadline of that
+                request at the latest, and belongs to its trace.
 
         Raises:
             CallError: one for each reason, with what to do next.
@@ -99,15 +107,30 @@ class Client(Endpoint):
             remaining = None if on_behalf_of is None else on_behalf_of.remaining
             if remaining is not None:
                 left = min(left, remaining)
-            at, left = await self._looked_up(name, left)
         behalf = None if on_behalf_of is None else on_behalf_of._incoming
-        call = self._native.call
-        return await self._ended(call, at, payload, left, idempotent, trace, behalf)
+        until = self._here().time() + left
+        *others, at = [at] if name is None else await self._looked_up(name, left)
 
-    async def _looked_up(self, name: tuple[str, int], left: float) -> tuple[str, float]:
-        """The address of a name, and the time left of a call."""
+        async def called(at: str, again: bool) -> memoryview:
+            left = max(0.0, until - self._here().time())
+            return await self._ended(self._native.call, at, payload, left, again, trace, behalf)
+
+        for other in others:
+            try:
+                # An idempotent call waits for its server, which may be at the next address.
+                return await called(other, False)
+            except Indeterminate:
+                if not idempotent:
+                    raise
+                at = other
+                break
+            except (AddressFamily, HostUnreachable, NotSent, PortUnreachable):
+                pass
+        return await called(at, idempotent)
+
+    async def _looked_up(self, name: tuple[str, int], left: float) -> list[str]:
+        """The addresses of a name, for a call that has some time left."""
         loop = self._here()
-        until = loop.time() + left
         kind = family(self._at)
         try:
             looking = loop.getaddrinfo(*name, family=kind, type=socket.SOCK_DGRAM)
@@ -118,7 +141,7 @@ class Client(Endpoint):
             ) from None
         except (socket.gaierror, UnicodeError) as error:
             raise Unreachable(missing(name[0], error)) from error
-        return numeric(found), max(0.0, until - loop.time())
+        return numeric(found)
 
     async def ready(self, length: int | None = None) -> None:
         """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""

@@ -30,7 +30,7 @@ class Refused(CallError):
 
 
 class EmptyMessage(Refused, ValueError):
-    """The payload has no bytes: send one byte instead."""
+    """The payload has no bytes, which the profile cannot send. The profile used here can."""
 
 
 class MessageTooLong(Refused, ValueError):
@@ -59,6 +59,16 @@ class Destination(Refused, ValueError):
     """No single server can be there: port 0, or an address of many."""
 
 
+class NotSent(Refused):
+    """The system refuses to send to this address, and will again: check the address and routes.
+
+    Attributes:
+        errno: the system's error number.
+    """
+
+    errno: int
+
+
 class Busy(Refused):
     """Too much at a time: wait for room with ``await client.ready()``, then call again."""
 
@@ -83,6 +93,18 @@ class TooManyPeers(Refused):
 
 class DeadlineExceeded(CallError, TimeoutError):
     """No answer in time; it may have been executed: retry with more time if it may run twice."""
+
+
+class SendRefused(DeadlineExceeded):
+    """No answer in time, and the system refused to send or receive meanwhile.
+
+    Look for packet filters, full queues and short memory. It may have been executed.
+
+    Attributes:
+        errno: the system's last error number.
+    """
+
+    errno: int
 
 
 class Indeterminate(CallError):
@@ -115,12 +137,24 @@ class ResponseTooLong(CallError):
     length: int
 
 
+class EngineFailed(CallError):
+    """The system refuses the engine's descriptors: they were closed by mistake, as a rule.
+
+    Calls in progress may have been executed. Look for a double close, and open another client.
+
+    Attributes:
+        errno: the system's error number.
+    """
+
+    errno: int
+
+
 class ReplyError(Error):
     """An answer that could not be sent."""
 
 
 class EmptyReply(ReplyError, ValueError):
-    """The answer has no bytes: send one byte instead."""
+    """The answer has no bytes, which the profile cannot send. The profile used here can."""
 
 
 class ReplyTooLong(ReplyError, ValueError):

@@ -61,9 +61,9 @@ class Server(Endpoint):
     """Answers requests at an address by a coroutine.
 
     ``await server.serve_forever()``, or ``async with server:``. What the handler returns is the
-    answer. When it raises, the loop's exception handler hears of it, the client's call ends at once
-    with ``Indeterminate``, and the server goes on. When the client gave up or its time is over, the
-    handler's task is cancelled.
+    answer. If it raises, the exception is passed to the loop's exception handler, the client's call
+    ends at once with ``Indeterminate``, and the server continues. If the client gave up or its
+    deadline has passed, the handler's task is cancelled.
 
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.

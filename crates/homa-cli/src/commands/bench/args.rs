@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(value_parser = values::within::<u16>(Quantity::Bytes, 1_500..=9_000))]
     pub mtu: u16,
     /// Put load on a running `homa serve --echo` at this address and port, instead of the rack.
-    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    #[arg(long, value_name = "ADDR", value_parser = values::server)]
     #[arg(conflicts_with = "incast", conflicts_with_all = RACK_ONLY)]
     pub peer: Option<SocketAddr>,
     /// With --peer: what carries the packets.

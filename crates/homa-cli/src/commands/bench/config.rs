@@ -1,5 +1,5 @@
-//! What a bench was asked for, resolved: as it stands in the result, and as the line that repeats
-//! it. Both name what took part, and nothing else.
+//! The resolved options of a bench: as they stand in the result, and as the command that repeats
+//! it. Both name only options that had an effect.
 
 use homa_testbed::Rack;
 use serde::Serialize;
@@ -8,13 +8,13 @@ use super::args::{Args, Switch};
 use super::fabric::FabricShape;
 use crate::values;
 
-/// What the RPCs travelled over.
+/// The network of the RPCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// The rack inside this machine.
     Rack,
-    /// What lies between this machine and a server.
+    /// The network between this machine and a server.
     Peer,
 }
 
@@ -80,7 +80,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What `args` means when the RPCs travel over `network`.
+    /// The options `args`, resolved for RPCs over `network`.
     pub fn new(args: &Args, network: Network) -> Self {
         let rack = network == Network::Rack;
         let ours = rack;

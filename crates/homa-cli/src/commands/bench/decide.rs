@@ -113,7 +113,7 @@ pub struct History {
     pub rounds: Vec<RateRound>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Try a rack with links of this rate.

@@ -55,7 +55,7 @@ impl PathChoice {
         }
     }
 
-    /// As the switches are told.
+    /// As the switches take it.
     fn forwarding(self) -> Forwarding {
         match self {
             Self::Ecmp => Forwarding::Ecmp,
@@ -113,7 +113,7 @@ pub fn degrade(text: &str) -> Result<Degrade, String> {
 }
 
 impl Args {
-    /// How the hosts are wired, as the rack is told.
+    /// The topology as the rack takes it.
     pub fn topology(&self) -> Topology {
         match self.fabric {
             FabricShape::SingleSwitch => Topology::SingleSwitch,
@@ -121,7 +121,7 @@ impl Args {
         }
     }
 
-    /// How its switches choose, as the rack is told.
+    /// The path choice as the rack takes it.
     pub fn forwarding(&self) -> Forwarding {
         self.forwarding.forwarding()
     }
@@ -166,7 +166,7 @@ impl Args {
         }
     }
 
-    /// What joins the hosts, for people.
+    /// The topology in words.
     pub fn fabric_text(&self) -> String {
         if self.fabric == FabricShape::SingleSwitch {
             return "one switch".into();

@@ -42,7 +42,7 @@ pub struct IncastRow {
     /// Frames that found no room in a port's buffer.
     frames_dropped: u64,
     cpu_us_per_rpc: f64,
-    /// What waited at the client's port.
+    /// Queueing at the client's port.
     queueing: Queueing,
 }
 
@@ -70,7 +70,7 @@ impl IncastRow {
     }
 }
 
-/// What a row does.
+/// The load of a row.
 pub fn pattern(args: &Args, outstanding: u32) -> Pattern<'static> {
     Pattern::Incast {
         outstanding: outstanding as usize,

@@ -21,7 +21,7 @@ pub struct Phantom {
 }
 
 impl Phantom {
-    /// What the switch is told.
+    /// The configuration of the switch.
     fn config(self) -> PhantomConfig {
         PhantomConfig {
             drain_ppm: (self.drain * 1e6).round() as u32,

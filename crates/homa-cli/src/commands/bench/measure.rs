@@ -1,5 +1,5 @@
-//! The loop over trials, rates and rows of a pattern on the rack. What comes next is [`decide`]'s
-//! decision; here it is done, shown as progress, and the answer printed in one piece.
+//! The loop over trials, rates and rows of a pattern on the rack. [`decide`] chooses the next step;
+//! this file takes it, shows progress, and prints the result in one piece.
 //!
 //! [`decide`]: super::decide
 
@@ -23,7 +23,7 @@ use crate::output::{Format, Progress, json, line};
 /// Least time for stragglers after the last arrival of a row.
 const LEAST_GRACE: Duration = Duration::from_secs(5);
 
-/// What to do when there can be no rack, or a row on it fails.
+/// Advice if there can be no rack, or if a row on it fails.
 const LACKS: &str = "`homa doctor` shows what this machine lacks for a rack";
 
 /// A round's rows so far.

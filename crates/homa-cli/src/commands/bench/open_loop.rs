@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_millis(5);
 
 /// One host's load.
 pub struct OpenLoop<'a> {
-    /// What starts when, by time.
+    /// Arrivals in order of time.
     pub arrivals: &'a [Arrival],
     /// Addresses of the hosts in the arrivals.
     pub servers: &'a [SocketAddr],
@@ -30,7 +30,7 @@ pub struct OpenLoop<'a> {
     pub busy: &'a AtomicUsize,
 }
 
-/// What became of it.
+/// The results of an open loop.
 #[derive(Debug, Default)]
 pub struct OpenLoopResult {
     /// Completed RPCs in the order of their arrivals.
@@ -71,7 +71,7 @@ impl OpenLoop<'_> {
             while let Some(completion) = engine.next() {
                 match completion {
                     Completion::Request { id, bytes, .. } => {
-                        // Who waits is told; who gave up wants no reply.
+                        // If the reply cannot be sent, a client that still waits is informed.
                         if engine.reply(id, bytes).is_err() {
                             engine.refuse(id);
                         }

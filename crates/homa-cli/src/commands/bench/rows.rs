@@ -1,5 +1,6 @@
-//! What a pattern of load on the rack (`load`, `incast`, `workflow`) tells the loop that measures
-//! its rows (`measure`): what each host does, how a run becomes a row, and how rows are shown.
+//! The interface between a pattern of load on the rack (`load`, `incast`, `workflow`) and the loop
+//! that measures its rows (`measure`): what each host does, how a run becomes a row, and how rows
+//! are shown.
 
 use homa_testbed::{Pattern, Rack, RunReport};
 use serde::Serialize;
@@ -14,7 +15,7 @@ pub trait Rows {
     /// The figures of a run, as they stand in the result.
     type Row: Serialize;
 
-    /// What each row does.
+    /// The load of each row.
     fn pattern(&self) -> Pattern<'_>;
 
     /// Sizes whose idle round trip each row measures, bytes.
@@ -45,7 +46,7 @@ pub trait Rows {
     /// Lines about a row, below the table; more of them if they are asked for.
     fn below(&self, row: &Self::Row, verbose: bool) -> Vec<String>;
 
-    /// What to make of the rows, in sentences, below everything else.
+    /// The rows in sentences, below everything else.
     fn summary(&self, _rows: &[Judged<Self::Row>]) -> Result<Vec<String>, Failure> {
         Ok(Vec::new())
     }

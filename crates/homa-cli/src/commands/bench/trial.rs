@@ -18,7 +18,7 @@ const TRIAL: Duration = Duration::from_secs(2);
 /// About how long a trial of two rows takes.
 pub const EXPECTED: Duration = Duration::from_secs(9);
 
-/// What a trial found.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Rate of every link, bits per second.

@@ -208,7 +208,7 @@ impl Rows for Workflows {
 pub fn run(args: &Args, parts: u32) -> Outcome {
     let parts = parts.min(MOST_PARTS);
     u16::try_from(args.hosts()).hint("a rack has 2 to 250 hosts")?;
-    // Refuses what cannot be offered before a rack is built.
+    // Refuses a load that cannot be offered, before a rack is built.
     schedule(args, parts)?;
     measure::run(args, false, |args| {
         let arrivals = schedule(args, parts)?;

@@ -47,7 +47,7 @@ pub struct Load<'a> {
     pub duration: Option<Duration>,
 }
 
-/// What became of it.
+/// The results of a load.
 pub struct Loaded {
     /// The calls that ended.
     pub ended: Ended,

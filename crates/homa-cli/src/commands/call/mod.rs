@@ -27,13 +27,13 @@ const OPEN_LOOP: usize = 1000;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The server, such as 10.0.0.7:4000.
-    #[arg(value_name = "ADDR", value_parser = values::address)]
+    #[arg(value_name = "ADDR", value_parser = values::server)]
     server: SocketAddr,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
-    /// The request's bytes, at least one. [default: hello]
-    #[arg(long, value_name = "TEXT", conflicts_with = "size", value_parser = values::message_text)]
+    /// The request's bytes. [default: hello]
+    #[arg(long, value_name = "TEXT", conflicts_with = "size")]
     data: Option<String>,
     /// Send this many bytes instead of a text, and do not print the answer: a size, a range such as
     /// 100..10kB, a workload such as w4, or a file of sizes (`homa workloads`).

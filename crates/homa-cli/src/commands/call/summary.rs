@@ -1,4 +1,4 @@
-//! What became of several calls: latencies, how they are spread, and why some had no answer.
+//! The results of several calls: latencies, their distribution, and why some had no answer.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub struct Ended {
     errors: Vec<(Discriminant<CallError>, String, u64)>,
 }
 
-/// What a call without an answer says; of what callers in a program can do, what the caller of this
-/// command can.
+/// The error of a call without an answer, with advice for users of this command instead of
+/// programmers.
 fn said(error: &CallError) -> String {
     match error {
         CallError::SendMemoryFull { held } => format!(
@@ -140,7 +140,7 @@ pub struct Summary {
 /// Calls that failed alike.
 #[derive(Debug, Serialize)]
 pub struct Errors {
-    /// What the first of them said.
+    /// The text of the first of them.
     pub error: String,
     /// How many.
     pub calls: u64,

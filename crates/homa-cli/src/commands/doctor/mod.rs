@@ -27,7 +27,7 @@ pub struct Args {
     peer: Option<IpAddr>,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -59,9 +59,9 @@ struct DoctorCheck {
     status: Status,
     /// The finding, with units.
     found: String,
-    /// What follows for Homa.
+    /// The consequence for Homa.
     consequence: String,
-    /// What to change; absent when there is nothing to gain.
+    /// The setting to change; absent if there is nothing to gain.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }

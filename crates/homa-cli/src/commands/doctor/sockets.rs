@@ -14,7 +14,7 @@ use crate::commands::driver::{grant_raw, grant_xdp};
 
 /// IP protocol number of Homa (IANA).
 const HOMA: i32 = 146;
-/// Receive buffer that absorbs what a few dozen senders may send unasked, bytes.
+/// Receive buffer that absorbs the unscheduled bytes of a few dozen senders, bytes.
 const WANTED_BUFFER: usize = 4 << 20;
 
 /// All of them.
@@ -209,7 +209,7 @@ pub fn xdp(missing: &[&str], end: Option<&Namespace>) -> DoctorCheck {
         .remedy(format!("only for lower latency: {}, outside of containers", grant_xdp()))
 }
 
-/// What TCP may run in `bench`.
+/// The congestion controls that TCP may use in `bench`.
 fn congestion_control() -> DoctorCheck {
     let available = setting("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let default = setting("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();

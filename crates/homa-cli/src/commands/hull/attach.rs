@@ -157,7 +157,7 @@ impl DeviceLink {
     }
 }
 
-/// What others attached.
+/// Shows the queues that are attached to a device.
 fn status(args: &Args) -> Outcome {
     let attached = Attached::to(&args.device).map_err(failure)?;
     let (began, before) = (Instant::now(), attached.status().map_err(failure)?);
@@ -189,7 +189,7 @@ fn no_signals(error: io::Error) -> Failure {
     Failure::new(error, "the sandbox refuses signal handlers: allow them (sigaction, eventfd)")
 }
 
-/// What to do next.
+/// Adds advice to an error.
 fn failure(error: HullError) -> Failure {
     let hint = match &error {
         HullError::NoDevice { .. } => "`ip link` lists the devices of this network",

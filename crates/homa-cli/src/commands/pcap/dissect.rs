@@ -34,7 +34,7 @@ const HOMA: u8 = 146;
 /// SYN and RST, and the urgent pointer that goes with them.
 const MARKS: (u8, [u8; 2]) = (0x06, [0xb9, 0x7d]);
 
-/// What carries a Homa packet.
+/// The encapsulation of a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Encapsulation {
     /// IP protocol 146.
@@ -77,7 +77,7 @@ pub enum Known {
 /// A Homa packet of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homa {
-    /// What carries it.
+    /// Its encapsulation.
     pub encapsulation: Encapsulation,
     /// Sender; port 0 when not even that was readable.
     pub source: SocketAddr,
@@ -87,7 +87,7 @@ pub struct Homa {
     pub priority: u8,
     /// The datagram's number (UDP).
     pub number: Option<u64>,
-    /// What it says.
+    /// Its content.
     pub known: Known,
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for Refusal {
 /// An ICMP message about a Homa packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmp {
-    /// Who refuses.
+    /// The host that refuses.
     pub from: IpAddr,
     /// Why.
     pub refusal: Refusal,

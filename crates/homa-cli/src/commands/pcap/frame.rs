@@ -40,7 +40,7 @@ pub struct Payload<'a> {
     pub length: usize,
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// IP.
@@ -124,7 +124,7 @@ pub fn decode(link: u16, frame: &[u8], original: u32) -> Result<Content<'_>, Unr
     }
 }
 
-/// What an EtherType announces; the capture lacks the last `missing` bytes.
+/// The content that an EtherType announces; the capture lacks the last `missing` bytes.
 fn content(mut kind: u16, mut bytes: &[u8], missing: usize) -> Result<Content<'_>, Unreadable> {
     while VLAN.contains(&kind) {
         kind = be16(bytes, 2).ok_or(Unreadable::Cut)?;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use homa_proto::{AckEntry, Body, Packet, ResendLength, wire};
+use homa_proto::{AckEntry, Body, Packet, RefusalReason, ResendLength, wire};
 use serde::Serialize;
 
 use super::dissect::{Homa, Icmp, Known};
@@ -125,6 +125,10 @@ enum Fields {
     RpcUnknown {
         remembered_ns: Option<u64>,
         no_server: bool,
+        reason: Option<ReasonRow>,
+    },
+    Busy {
+        come_back_us: u64,
     },
     Cutoffs {
         unsched_cutoffs: [u32; 8],
@@ -141,6 +145,35 @@ enum Fields {
 struct AckRow {
     id: String,
     server_port: u16,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Serialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+enum ReasonRow {
+    Overloaded,
+    Abandoned,
+    ResponseTooLong {
+        response_length: u32,
+        limit: u32,
+    },
+    DeadlinePassed,
+    /// One that this version does not know.
+    Other,
+}
+
+impl From<RefusalReason> for ReasonRow {
+    fn from(reason: RefusalReason) -> Self {
+        match reason {
+            RefusalReason::Overloaded => Self::Overloaded,
+            RefusalReason::Abandoned => Self::Abandoned,
+            RefusalReason::ResponseTooLong { length, max } => {
+                Self::ResponseTooLong { response_length: length, limit: max }
+            }
+            RefusalReason::DeadlinePassed => Self::DeadlinePassed,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl From<AckEntry> for AckRow {
@@ -173,9 +206,12 @@ impl Fields {
                 },
                 resend_priority: priority,
             },
-            &Body::RpcUnknown { remembered, no_server } => {
-                Self::RpcUnknown { remembered_ns: remembered.map(|time| time.0), no_server }
-            }
+            &Body::RpcUnknown { remembered, no_server, reason } => Self::RpcUnknown {
+                remembered_ns: remembered.map(|time| time.0),
+                no_server,
+                reason: reason.map(ReasonRow::from),
+            },
+            &Body::Busy { come_back: Some(time) } => Self::Busy { come_back_us: time.0 / 1_000 },
             Body::Cutoffs { cutoffs, version, limits } => Self::Cutoffs {
                 unsched_cutoffs: *cutoffs,
                 cutoff_version: *version,
@@ -185,7 +221,9 @@ impl Fields {
             Body::Ack(acks) => Self::Ack { acks: acks.iter().map(AckRow::from).collect() },
             // An empty list of acks, as the packet has.
             Body::Proof(_) => Self::Ack { acks: Vec::new() },
-            Body::Busy | Body::Freeze | Body::NeedAck | Body::Challenge { .. } => return None,
+            Body::Busy { .. } | Body::Freeze | Body::NeedAck | Body::Challenge { .. } => {
+                return None;
+            }
         })
     }
 }

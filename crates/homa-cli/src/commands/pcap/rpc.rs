@@ -304,7 +304,7 @@ impl Rpc {
                 other.resends += 1;
                 self.waiting[usize::from(by_server)] += 1;
             }
-            Body::Busy => own.busys += 1,
+            Body::Busy { .. } => own.busys += 1,
             Body::RpcUnknown { .. } => self.unknowns += 1,
             Body::NeedAck | Body::Challenge { .. } => self.need_acks += 1,
             Body::Ack(_) | Body::Proof(_) => self.acks += 1,

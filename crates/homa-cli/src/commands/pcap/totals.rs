@@ -153,7 +153,7 @@ pub fn type_name(body: &Body) -> &'static str {
         Body::Grant { .. } => kind::GRANT,
         Body::Resend { .. } => kind::RESEND,
         Body::RpcUnknown { .. } => kind::RPC_UNKNOWN,
-        Body::Busy => kind::BUSY,
+        Body::Busy { .. } => kind::BUSY,
         Body::Cutoffs { .. } => kind::CUTOFFS,
         Body::Freeze => kind::FREEZE,
         Body::NeedAck | Body::Challenge { .. } => kind::NEED_ACK,

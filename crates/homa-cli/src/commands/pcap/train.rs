@@ -45,7 +45,7 @@ pub enum Split {
     Unclear,
 }
 
-/// What all datagrams of a train have in common, and its first number.
+/// The fields that all datagrams of a train share, and its first number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     number: u64,

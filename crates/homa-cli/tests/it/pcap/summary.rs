@@ -19,7 +19,7 @@ fn eventful() -> Talk {
     talk.say(10, 1, 2, 7, Body::Grant { offset: 2800, priority: 1 });
     talk.say(20, 0, 2, 1, data(1400..2800, 2800, 1400));
     talk.say(5_020, 0, 2, 7, resend_all());
-    talk.say(5_030, 1, 2, 7, Body::Busy);
+    talk.say(5_030, 1, 2, 7, Body::Busy { come_back: None });
     talk.say(6_000, 1, 2, 4, data(0..1400, 4200, 2800));
     talk.say(6_005, 1, 2, 4, data(0..1400, 4200, 2800));
     talk.say(6_010, 0, 2, 7, Body::Grant { offset: 3000, priority: 0 });
@@ -148,11 +148,17 @@ fn endings_are_named_for_what_the_capture_shows() {
     let icmp = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &quoted[..64]].concat();
     talk.frame(230, &ipv4(1, 1, 0, &icmp));
     talk.say(5_000, 0, 10, 7, resend_all());
-    talk.say(5_010, 1, 10, 7, Body::RpcUnknown { remembered: None, no_server: false });
+    talk.say(
+        5_010,
+        1,
+        10,
+        7,
+        Body::RpcUnknown { remembered: None, no_server: false, reason: None },
+    );
     for at in [5_000, 10_000, 15_000] {
         talk.say(at, 0, 12, 7, resend_all());
     }
-    talk.say(200_000, 1, 16, 7, Body::Busy);
+    talk.say(200_000, 1, 16, 7, Body::Busy { come_back: None });
     let rows = rpcs(&talk);
     let of = |key: &str, row: &Value| row[key].as_str().unwrap_or_default().to_owned();
     let endings: Vec<_> = rows.iter().map(|row| (of("id", row), of("ending", row))).collect();

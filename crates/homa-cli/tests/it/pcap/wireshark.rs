@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use homa_proto::{Body, Duration, Limits};
+use homa_proto::{Body, Duration, Limits, RefusalReason};
 use serde_json::Value;
 
 use super::conversation::{acks, data, encoded};
@@ -17,7 +17,7 @@ const SCRIPT: &str =
     concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../contrib/wireshark/homa.lua");
 
 /// Fields of tshark and the same values in our rows: a path, `[]` for all elements of a list.
-const FIELDS: [(&str, &str); 27] = [
+const FIELDS: [(&str, &str); 30] = [
     ("homa.sport", "source"),
     ("homa.dport", "destination"),
     ("homa.type", "type"),
@@ -41,6 +41,9 @@ const FIELDS: [(&str, &str); 27] = [
     ("homa.resend_offset", "resend_offset"),
     ("homa.resend_length", "resend_length"),
     ("homa.resend_priority", "resend_priority"),
+    ("homa.response_length", "reason.response_length"),
+    ("homa.response_limit", "reason.limit"),
+    ("homa.come_back", "come_back_us"),
     ("homa.malformed", "malformed"),
     ("homa.udp.number", "datagram"),
     ("homa.deadline", "deadline_us"),
@@ -214,12 +217,16 @@ fn rare() -> Vec<Vec<u8>> {
     let limits = Some(Limits { max_message: 1 << 24, max_unscheduled: 60_000 });
     let cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
     let remembered = Some(Duration(2_500_000_000));
+    let too_long = RefusalReason::ResponseTooLong { length: 20_000_000, max: 1 << 24 };
     let bodies = [
         Body::Cutoffs { cutoffs, version: 3, limits },
-        Body::RpcUnknown { remembered, no_server: false },
-        Body::RpcUnknown { remembered, no_server: true },
+        Body::RpcUnknown { remembered, no_server: false, reason: None },
+        Body::RpcUnknown { remembered, no_server: true, reason: None },
+        Body::RpcUnknown { remembered, no_server: false, reason: Some(RefusalReason::Overloaded) },
+        Body::RpcUnknown { remembered, no_server: false, reason: Some(too_long) },
         Body::Freeze,
-        Body::Busy,
+        Body::Busy { come_back: None },
+        Body::Busy { come_back: Some(Duration(20_000_000)) },
         acks(&[2, 4, 6, 8, 10]),
     ];
     let packet = |body| Packet {
@@ -241,7 +248,11 @@ fn rare() -> Vec<Vec<u8>> {
     };
     let mut datagrams: Vec<Vec<u8>> = bodies.iter().map(|body| written(&[*body])).collect();
     // What its extensions say holds for every packet of a datagram that can carry it.
-    let says_otherwise = |body: &Body| matches!(body, Body::RpcUnknown { no_server: true, .. });
+    let says_otherwise = |body: &Body| match body {
+        Body::RpcUnknown { no_server, reason, .. } => *no_server || reason.is_some(),
+        Body::Busy { come_back } => come_back.is_some(),
+        _ => false,
+    };
     let alike: Vec<Body> = bodies.into_iter().filter(|body| !says_otherwise(body)).collect();
     datagrams.push(written(&alike));
     datagrams.push(requests());
@@ -276,7 +287,7 @@ fn tshark_reads_what_we_read_field_by_field() {
     let several: Vec<&Vector> = vectors.iter().filter(|v| v.bytes.len() < 90).take(5).collect();
     let aggregate = ipv4(0, 17, 5, &udp(40_000, 4_000, &datagram_of(77, &several)));
     let frames = rare().into_iter().chain([ETHERNET.frame(&aggregate)]);
-    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 22);
+    assert_eq!(compare("rare.pcap", &PLAIN.file(1, &records(frames)), &[]), 25);
 }
 
 #[test]

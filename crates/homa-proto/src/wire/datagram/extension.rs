@@ -8,10 +8,10 @@
 //! Extensions of single requests are in [`super::request_extensions`].
 
 use crate::event::DropReason;
-use crate::packet::{Body, Limits, Proof};
+use crate::packet::{Body, Limits, Proof, RefusalReason};
 use crate::units::Duration;
 use crate::wire::datagram::request_extensions::Lists;
-use crate::wire::field::{Be16, Be32, Be64};
+use crate::wire::field::Be16;
 use crate::wire::fixed;
 
 /// Types of extensions.
@@ -29,6 +29,13 @@ pub mod kind {
     pub const CHALLENGE: u16 = 6;
     /// Token (8 bytes), epoch, first and next counter (4 bytes each). For the ACK that answers it.
     pub const PROOF: u16 = 7;
+    /// Why the server gave the request up: a code (1 byte: 1 overloaded, 2 abandoned, 3 response
+    /// too long, 4 deadline passed), after code 3 the response's length and the limit that it
+    /// exceeds (4 bytes each). For RPC_UNKNOWN.
+    pub const REASON: u16 = 8;
+    /// Microseconds (4 bytes) before which a server without room should not be asked again. For
+    /// BUSY.
+    pub const COME_BACK: u16 = 9;
     /// How long clients will wait from when the datagram leaves, microseconds (4 bytes each, all
     /// ones: not specified): one for each request that begins in the datagram, in their order.
     pub const DEADLINE: u16 = 3;
@@ -48,13 +55,65 @@ const CHALLENGE_LEN: usize = 16;
 /// Bytes of the value of a proof.
 const PROOF_LEN: usize = 20;
 
+/// Bytes of the two lengths of a reason.
+const LENGTHS_LEN: usize = 8;
+/// Bytes of the value of the time to come back after.
+const COME_BACK_LEN: usize = 4;
+
 const KIND: Be16<0> = Be16;
 const LENGTH: Be16<2> = Be16;
-const VALUE: Be64<HEAD_LEN> = Be64;
-const SECOND: Be64<{ HEAD_LEN + 8 }> = Be64;
-const EPOCH: Be32<{ HEAD_LEN + 8 }> = Be32;
-const FIRST: Be32<{ HEAD_LEN + 12 }> = Be32;
-const NEXT: Be32<{ HEAD_LEN + 16 }> = Be32;
+
+/// The codes of [`kind::REASON`].
+const OVERLOADED: u8 = 1;
+const ABANDONED: u8 = 2;
+const RESPONSE_TOO_LONG: u8 = 3;
+const DEADLINE_PASSED: u8 = 4;
+
+const fn code_of(reason: RefusalReason) -> u8 {
+    match reason {
+        RefusalReason::Overloaded => OVERLOADED,
+        RefusalReason::Abandoned => ABANDONED,
+        RefusalReason::ResponseTooLong { .. } => RESPONSE_TOO_LONG,
+        RefusalReason::DeadlinePassed => DEADLINE_PASSED,
+    }
+}
+
+/// The lengths that follow a reason's code.
+const fn lengths_of(reason: RefusalReason) -> Option<(u32, u32)> {
+    match reason {
+        RefusalReason::ResponseTooLong { length, max } => Some((length, max)),
+        _ => None,
+    }
+}
+
+/// Reads a reason; `None` if its code is not known here.
+fn read_reason(value: &[u8]) -> Result<Option<RefusalReason>, DropReason> {
+    let (&code, lengths) = value.split_first().ok_or(DropReason::Truncated)?;
+    Ok(match code {
+        OVERLOADED => Some(RefusalReason::Overloaded),
+        ABANDONED => Some(RefusalReason::Abandoned),
+        RESPONSE_TOO_LONG => {
+            let (length, max) = halves(u64::from_be_bytes(*fixed(lengths)?));
+            Some(RefusalReason::ResponseTooLong { length, max })
+        }
+        DEADLINE_PASSED => Some(RefusalReason::DeadlinePassed),
+        _ => None,
+    })
+}
+
+/// Two integers as they follow each other.
+const fn pair(first: u32, second: u32) -> [u8; 8] {
+    ((first as u64) << 32 | second as u64).to_be_bytes()
+}
+
+const fn halves(pair: u64) -> (u32, u32) {
+    ((pair >> 32) as u32, pair as u32)
+}
+
+/// Microseconds, as many as fit.
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX)
+}
 
 /// The values in the extensions of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +123,8 @@ pub(in crate::wire) struct Extensions {
     pub(in crate::wire) no_server: bool,
     pub(in crate::wire) challenge: Option<(u64, Duration)>,
     pub(in crate::wire) proof: Option<Proof>,
+    pub(in crate::wire) reason: Option<RefusalReason>,
+    pub(in crate::wire) come_back: Option<Duration>,
 }
 
 impl Extensions {
@@ -72,9 +133,10 @@ impl Extensions {
     pub(super) fn of(body: &Body) -> Self {
         match *body {
             Body::Cutoffs { limits, .. } => Self { limits, ..Self::default() },
-            Body::RpcUnknown { remembered, no_server } => {
-                Self { remembered, no_server, ..Self::default() }
+            Body::RpcUnknown { remembered, no_server, reason } => {
+                Self { remembered, no_server, reason, ..Self::default() }
             }
+            Body::Busy { come_back } => Self { come_back, ..Self::default() },
             Body::Challenge { boot, remembered } => {
                 Self { challenge: Some((boot, remembered)), ..Self::default() }
             }
@@ -90,50 +152,55 @@ impl Extensions {
             + HEAD_LEN * usize::from(self.no_server)
             + (HEAD_LEN + CHALLENGE_LEN) * usize::from(self.challenge.is_some())
             + (HEAD_LEN + PROOF_LEN) * usize::from(self.proof.is_some())
+            + self.reason.map_or(0, |reason| {
+                HEAD_LEN + 1 + LENGTHS_LEN * usize::from(lengths_of(reason).is_some())
+            })
+            + (HEAD_LEN + COME_BACK_LEN) * usize::from(self.come_back.is_some())
     }
 
     /// Writes all extensions, as far as they fit; returns their length.
     pub(super) fn write(&self, out: &mut [u8]) -> usize {
-        let limits = self.limits.map(|limits| {
-            let max_message = u64::from(limits.max_message) << 32;
-            (kind::LIMITS, max_message | u64::from(limits.max_unscheduled))
-        });
-        let remembered = self.remembered.map(|time| (kind::REMEMBERED, time.0));
         let mut length = 0;
-        let slots = out.as_chunks_mut::<KNOWN_LEN>().0;
-        for (slot, (kind, value)) in
-            slots.iter_mut().zip([limits, remembered].into_iter().flatten())
-        {
-            KIND.set(slot, kind);
-            LENGTH.set(slot, VALUE_LEN as u16);
-            VALUE.set(slot, value);
-            length += KNOWN_LEN;
+        let mut put = |kind, value: &[u8]| {
+            let slot = out.get_mut(length..length + HEAD_LEN + value.len());
+            let Some((head, rest)) = slot.and_then(<[u8]>::split_first_chunk_mut) else { return };
+            KIND.set::<HEAD_LEN>(head, kind);
+            LENGTH.set::<HEAD_LEN>(head, value.len() as u16);
+            rest.copy_from_slice(value);
+            length += HEAD_LEN + value.len();
+        };
+        if let Some(Limits { max_message, max_unscheduled }) = self.limits {
+            put(kind::LIMITS, &pair(max_message, max_unscheduled));
         }
-        let rest = out.get_mut(length..).and_then(<[u8]>::first_chunk_mut::<HEAD_LEN>);
-        if let (true, Some(slot)) = (self.no_server, rest) {
-            KIND.set(slot, kind::NO_SERVER);
-            LENGTH.set(slot, 0);
-            length += HEAD_LEN;
+        if let Some(time) = self.remembered {
+            put(kind::REMEMBERED, &time.0.to_be_bytes());
         }
-        let rest = out.get_mut(length..);
-        let rest = rest.and_then(<[u8]>::first_chunk_mut::<{ HEAD_LEN + CHALLENGE_LEN }>);
-        if let (Some((boot, remembered)), Some(slot)) = (self.challenge, rest) {
-            KIND.set(slot, kind::CHALLENGE);
-            LENGTH.set(slot, CHALLENGE_LEN as u16);
-            VALUE.set(slot, boot);
-            SECOND.set(slot, remembered.0);
-            length += HEAD_LEN + CHALLENGE_LEN;
+        if self.no_server {
+            put(kind::NO_SERVER, &[]);
         }
-        let rest = out.get_mut(length..);
-        let rest = rest.and_then(<[u8]>::first_chunk_mut::<{ HEAD_LEN + PROOF_LEN }>);
-        if let (Some(proof), Some(slot)) = (self.proof, rest) {
-            KIND.set(slot, kind::PROOF);
-            LENGTH.set(slot, PROOF_LEN as u16);
-            VALUE.set(slot, proof.token);
-            EPOCH.set(slot, proof.epoch);
-            FIRST.set(slot, proof.first);
-            NEXT.set(slot, proof.next);
-            length += HEAD_LEN + PROOF_LEN;
+        if let Some((boot, remembered)) = self.challenge {
+            let mut value = [0; CHALLENGE_LEN];
+            value[..8].copy_from_slice(&boot.to_be_bytes());
+            value[8..].copy_from_slice(&remembered.0.to_be_bytes());
+            put(kind::CHALLENGE, &value);
+        }
+        if let Some(Proof { token, epoch, first, next }) = self.proof {
+            let mut value = [0; PROOF_LEN];
+            value[..8].copy_from_slice(&token.to_be_bytes());
+            value[8..12].copy_from_slice(&epoch.to_be_bytes());
+            value[12..].copy_from_slice(&pair(first, next));
+            put(kind::PROOF, &value);
+        }
+        if let Some(reason) = self.reason {
+            let mut value = [code_of(reason); 1 + LENGTHS_LEN];
+            let lengths = lengths_of(reason);
+            if let Some((length, max)) = lengths {
+                value[1..].copy_from_slice(&pair(length, max));
+            }
+            put(kind::REASON, &value[..1 + lengths.map_or(0, |_| LENGTHS_LEN)]);
+        }
+        if let Some(time) = self.come_back {
+            put(kind::COME_BACK, &micros(time).to_be_bytes());
         }
         length
     }
@@ -151,11 +218,8 @@ impl Extensions {
                 rest.split_at_checked(LENGTH.get(head).into()).ok_or(DropReason::Truncated)?;
             match KIND.get(head) {
                 kind::LIMITS => {
-                    let value = u64::from_be_bytes(*fixed(value)?);
-                    found.limits.get_or_insert(Limits {
-                        max_message: (value >> 32) as u32,
-                        max_unscheduled: value as u32,
-                    });
+                    let (max_message, max_unscheduled) = halves(u64::from_be_bytes(*fixed(value)?));
+                    found.limits.get_or_insert(Limits { max_message, max_unscheduled });
                 }
                 kind::REMEMBERED => {
                     let value = u64::from_be_bytes(*fixed(value)?);
@@ -177,6 +241,11 @@ impl Extensions {
                         |at: usize| fixed(&calls[at..]).map(|part| u32::from_be_bytes(*part));
                     let (epoch, first, next) = (part(0)?, part(4)?, part(8)?);
                     found.proof.get_or_insert(Proof { token, epoch, first, next });
+                }
+                kind::REASON => found.reason = found.reason.or(read_reason(value)?),
+                kind::COME_BACK => {
+                    let micros = u32::from_be_bytes(*fixed(value)?);
+                    found.come_back.get_or_insert(Duration::micros(micros.into()));
                 }
                 kind::DEADLINE => lists.read_deadlines(value)?,
                 kind::TRACE_CONTEXT => lists.read_traces(value)?,

@@ -27,7 +27,7 @@
 //!     local_port: 4_000,
 //!     remote_port: 99,
 //!     id: RpcId(0x8000_0000_0000_0002).server(),
-//!     body: Body::Busy,
+//!     body: Body::Busy { come_back: None },
 //! };
 //! let mut bytes = [0; 64];
 //! let length = datagram::encode(&busy, 1, &mut bytes)?;
@@ -36,7 +36,7 @@
 //! // The receiver sees the ports the other way round.
 //! let received = datagram::decode(&bytes[..length]).unwrap();
 //! let packet = received.packets(PeerId(8), 7).next().unwrap().unwrap().packet;
-//! assert_eq!((packet.local_port, packet.remote_port, packet.body), (99, 4_000, Body::Busy));
+//! assert_eq!((packet.local_port, packet.remote_port, packet.body), (99, 4_000, busy.body));
 //! # Ok::<(), wire::EncodeError>(())
 //! ```
 //!

@@ -4,9 +4,9 @@ use super::extension::Extensions;
 use super::request_extensions::{self, RequestExtensions};
 use super::{AGGREGATE, DATAGRAM_MAX, FLAGS, HEADER_LEN, LENGTH_LEN};
 use super::{set_extension_length, write_header};
-use crate::packet::{Body, Limits, Packet, Proof};
+use crate::packet::{Body, Limits, Packet, Proof, RefusalReason};
 use crate::units::Duration;
-use crate::wire::{self, EncodeError};
+use crate::wire::{self, DATA_LEN, EncodeError};
 
 /// Appends packets to a datagram in a buffer.
 ///
@@ -35,7 +35,9 @@ pub struct Draft {
     /// The limits in the CUTOFFS of the datagram; `None` while it has no CUTOFFS.
     limits: Option<Option<Limits>>,
     /// The extensions of its RPC_UNKNOWNs; `None` while it has none.
-    unknown: Option<(Option<Duration>, bool)>,
+    unknown: Option<(Option<Duration>, bool, Option<RefusalReason>)>,
+    /// The time to come back after in its BUSYs; `None` while it has none.
+    busy: Option<Option<Duration>>,
     /// The challenge in its NEED_ACKs; `None` while it has none.
     need_ack: Option<Option<(u64, Duration)>>,
     /// The proof in its ACKs; `None` while it has none.
@@ -56,6 +58,7 @@ impl<'a> Writer<'a> {
             lists: request_extensions::ExtensionSet::default(),
             limits: None,
             unknown: None,
+            busy: None,
             need_ack: None,
             ack: None,
         };
@@ -121,9 +124,10 @@ impl<'a> Writer<'a> {
         self.draft.count += 1;
         match packet.body {
             Body::Cutoffs { limits, .. } => self.draft.limits = Some(limits),
-            Body::RpcUnknown { remembered, no_server } => {
-                self.draft.unknown = Some((remembered, no_server));
+            Body::RpcUnknown { remembered, no_server, reason } => {
+                self.draft.unknown = Some((remembered, no_server, reason));
             }
+            Body::Busy { come_back } => self.draft.busy = Some(come_back),
             Body::NeedAck => self.draft.need_ack = Some(None),
             Body::Challenge { boot, remembered } => {
                 self.draft.need_ack = Some(Some((boot, remembered)));
@@ -133,6 +137,14 @@ impl<'a> Writer<'a> {
             _ => {}
         }
         Ok(&mut self.out[payload_at..payload_at + payload])
+    }
+
+    /// Marks the DATA packet that was appended last, which has one byte: its message has no bytes.
+    pub fn mark_empty(&mut self) {
+        let packet = self.draft.end.checked_sub(DATA_LEN + 1);
+        let packet = packet.and_then(|at| self.out.get_mut(at..self.draft.end));
+        let marked = packet.map(wire::mark_empty);
+        debug_assert!(matches!(marked, Some(Ok(()))), "the last packet is such a DATA packet");
     }
 
     /// Bytes in the datagram so far.
@@ -150,9 +162,10 @@ impl<'a> Writer<'a> {
     fn extensions_for(&self, body: &Body) -> Result<Extensions, EncodeError> {
         let said = match body {
             Body::Cutoffs { limits, .. } => self.draft.limits.map(|said| said == *limits),
-            Body::RpcUnknown { remembered, no_server } => {
-                self.draft.unknown.map(|said| said == (*remembered, *no_server))
+            Body::RpcUnknown { remembered, no_server, reason } => {
+                self.draft.unknown.map(|said| said == (*remembered, *no_server, *reason))
             }
+            Body::Busy { come_back } => self.draft.busy.map(|said| said == *come_back),
             Body::NeedAck => self.draft.need_ack.map(|said| said.is_none()),
             Body::Challenge { boot, remembered } => {
                 self.draft.need_ack.map(|said| said == Some((*boot, *remembered)))

@@ -145,7 +145,7 @@ fn a_request_is_asked_for_once_there_is_memory() {
         let _ = server.receive(START, &packet(RpcId(4), all));
         let answers =
             std::iter::from_fn(|| server.transmit(START)).map(|sent| (sent.id, sent.body));
-        assert_eq!(Vec::from_iter(answers), [(RpcId(4).server(), Body::Busy)]);
+        assert_eq!(Vec::from_iter(answers), [(RpcId(4).server(), Body::Busy { come_back: None })]);
         // The first message is complete.
         let _ = server.receive(START, &data(RpcId(2), 2_000, 3_000));
         let asked = server.transmit(START).expect("a RESEND");

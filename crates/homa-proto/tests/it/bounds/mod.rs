@@ -128,7 +128,10 @@ fn a_late_rpc_unknown_does_not_fail_an_answered_call() {
     client.submit(START, call(100, 7)).expect("accepted");
     let id = client.transmit(START).expect("the request").id.server();
     let unknown = |remembered| {
-        packet(id, Body::RpcUnknown { remembered: Some(remembered), no_server: false })
+        packet(
+            id,
+            Body::RpcUnknown { remembered: Some(remembered), no_server: false, reason: None },
+        )
     };
     let later = START + Duration::millis(20);
     assert!(matches!(client.receive(later, &data(id, 0, 5_000)), Receipt::Place(_)));
@@ -205,8 +208,11 @@ fn hostile_script(round: u32, victim: RpcId) -> Vec<Packet> {
         }
         script.push(packet(id, Body::Grant { offset: u32::MAX, priority: 255 }));
         script.push(packet(id, Body::Cutoffs { cutoffs, version: round as u16, limits: None }));
-        let single =
-            [Body::RpcUnknown { remembered: None, no_server: false }, Body::Busy, Body::NeedAck];
+        let single = [
+            Body::RpcUnknown { remembered: None, no_server: false, reason: None },
+            Body::Busy { come_back: None },
+            Body::NeedAck,
+        ];
         script.extend(single.map(|body| packet(id, body)));
     }
     // Its own RPCs: half-open requests, the longest there are, ids used twice with other lengths.

@@ -53,11 +53,12 @@ fn a_lost_request_is_sent_again_if_others_are_forgotten() {
         let _ = server.receive(now, &packet(RpcId(7 << 32 | counter << 1), all));
         server.transmit(now).map(|packet| packet.body)
     };
-    let Some(Body::RpcUnknown { remembered: Some(age), no_server: false }) = answer(&mut server, 6)
+    let Some(Body::RpcUnknown { remembered: Some(age), no_server: false, reason: None }) =
+        answer(&mut server, 6)
     else {
         panic!("it is unknown");
     };
     assert!(age > now.since(START), "whenever that call began, nothing of it was executed");
-    let ran = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false };
+    let ran = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false, reason: None };
     assert_eq!(answer(&mut server, 5), Some(ran));
 }

@@ -88,7 +88,8 @@ fn only_overflow_makes_a_share_of_the_receive_buffer_smaller() {
     };
     let mut server = with_peers(30_000);
     for peer in 1..=30_000 {
-        let busy = Packet { peer: PeerId(peer), ..packet(RpcId(2), Body::Busy) };
+        let busy =
+            Packet { peer: PeerId(peer), ..packet(RpcId(2), Body::Busy { come_back: None }) };
         let _ = server.receive(START, &busy);
     }
     let at = |millis| START + Duration::millis(millis);

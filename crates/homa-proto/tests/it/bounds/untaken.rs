@@ -201,7 +201,8 @@ fn no_packet_checks_all_hosts_that_have_their_share() {
         most = most.max(refused - before);
     };
     // Those that were granted bytes send them, and give up.
-    let gone = packet(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false });
+    let gone =
+        packet(RpcId(2), Body::RpcUnknown { remembered: None, no_server: false, reason: None });
     for _ in 0..100 {
         while let Some(granted) = server.transmit(START) {
             let Body::Grant { offset: end, .. } = granted.body else { continue };
@@ -236,7 +237,7 @@ fn a_host_below_its_share_is_found_behind_many_others() {
         }
     }
     let mut found = |n: u32| {
-        let _ = server.receive(START, &of(n, packet(RpcId(2), Body::Busy)));
+        let _ = server.receive(START, &of(n, packet(RpcId(2), Body::Busy { come_back: None })));
         granted(&mut server).any(|packet| packet.peer == PeerId(LITTLE))
     };
     assert!((1..=100).any(&mut found), "{:?}", server.credit());

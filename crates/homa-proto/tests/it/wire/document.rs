@@ -6,7 +6,8 @@ use super::vectors::unhex;
 use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::wire::{self, Decoded, datagram};
 use homa_proto::{
-    AckEntry, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId, Span,
+    AckEntry, Body, Data, Duration, Limits, MessageId, Packet, Proof, RefusalReason, ResendLength,
+    RpcId, Span,
 };
 use std::fmt::Write;
 
@@ -40,12 +41,11 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, RequestExtensions)>)> {
     let crowded = Data { ack, incast: Some(300), ..request };
     let limits = Some(Limits { max_message: 16 << 20, max_unscheduled: 60_000 });
     let cutoffs = [0, 0, 0, 0, 1_000_000, 15_000, 2_800, 200];
-    let remembered = Some(Duration::millis(2_500));
     let resend = Body::Resend { offset: 1400, length: ResendLength::Bytes(2800), priority: 5 };
     let challenge =
         Body::Challenge { boot: 0x1122_3344_5566_7788, remembered: Duration::millis(2_500) };
     let proof = Proof { token: 0x99aa_bbcc_ddee_ff01, epoch: 0x8765_4321, first: 17, next: 20 };
-    let silent: Vec<(&str, Vec<Packet>)> = vec![
+    let mut silent: Vec<(&str, Vec<Packet>)> = vec![
         ("A request in one packet", vec![client(0x1234, 5, Body::Data(request))]),
         (
             "Another, which acknowledges the first and limits its response",
@@ -57,30 +57,52 @@ fn examples() -> Vec<(&'static str, Vec<(Packet, RequestExtensions)>)> {
             vec![
                 server(0x1235, 5, Body::Grant { offset: 200_000, priority: 3 }),
                 server(0x1237, 5, resend),
-                server(0x1239, 5, Body::Busy),
+                server(0x1239, 5, Body::Busy { come_back: None }),
             ],
         ),
         (
             "Limits with cutoffs",
             vec![server(0x1235, 5, Body::Cutoffs { cutoffs, version: 1, limits })],
         ),
-        (
-            "A restarted server that remembers 2.5 s",
-            vec![server(0x1235, 5, Body::RpcUnknown { remembered, no_server: false })],
-        ),
-        (
-            "A host whose server ended, or never ran",
-            vec![server(0x1235, 5, Body::RpcUnknown { remembered, no_server: true })],
-        ),
+    ];
+    silent.extend(refusals().map(|(name, body)| (name, vec![server(0x1235, 5, body)])));
+    silent.extend([
         ("A server that asks who calls", vec![server(0x9876_5432_1000_0001, 5, challenge)]),
         ("The answer", vec![client(0x9876_5432_1000_0000, 5, Body::Proof(proof))]),
-    ];
+    ]);
     let nothing = |packet| (packet, RequestExtensions::NONE);
     silent
         .into_iter()
         .map(|(name, packets)| (name, packets.into_iter().map(nothing).collect()))
         .chain(told_examples(client(0x1234, 5, Body::Data(request))))
         .collect()
+}
+
+/// What a server says about requests that it does not answer.
+fn refusals() -> [(&'static str, Body); 5] {
+    let unknown = |remembered, no_server, reason| Body::RpcUnknown {
+        remembered: Some(remembered),
+        no_server,
+        reason,
+    };
+    let age = Duration::millis(2_500);
+    let too_long = RefusalReason::ResponseTooLong { length: 20_000_000, max: 16 << 20 };
+    [
+        ("A restarted server that remembers 2.5 s", unknown(age, false, None)),
+        ("A host whose server ended, or never ran", unknown(age, true, None)),
+        (
+            "A server that is overloaded and did not execute the request",
+            unknown(Duration::MAX, false, Some(RefusalReason::Overloaded)),
+        ),
+        (
+            "A server whose response exceeds its client's limit",
+            unknown(Duration::ZERO, false, Some(too_long)),
+        ),
+        (
+            "A server that has no room for the request for 20 ms",
+            Body::Busy { come_back: Some(Duration::millis(20)) },
+        ),
+    ]
 }
 
 /// Datagrams with request extensions, for a request like this one.
@@ -163,7 +185,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }
-    assert_eq!(packets, 14);
+    assert_eq!(packets, 17);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::PEER;
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_proto::{
-    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, Proof, ResendLength, RpcId,
-    Span,
+    AckEntry, Acks, Body, Data, Duration, Limits, MessageId, Packet, Proof, RefusalReason,
+    ResendLength, RpcId, Span,
 };
 
 /// A packet and the payload it announces.
@@ -16,8 +16,12 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
         3 => Body::RpcUnknown {
             remembered: u.arbitrary::<Option<u64>>()?.map(Duration),
             no_server: u.arbitrary()?,
+            reason: if u.arbitrary()? { Some(reason(u)?) } else { None },
         },
-        4 => Body::Busy,
+        4 => {
+            let micros: Option<u32> = u.arbitrary()?;
+            Body::Busy { come_back: micros.map(|micros| Duration::micros(micros.into())) }
+        }
         5 => {
             let limits = if u.arbitrary()? { Some(limits(u)?) } else { None };
             Body::Cutoffs { cutoffs: u.arbitrary()?, version: u.arbitrary()?, limits }
@@ -54,7 +58,10 @@ pub fn mirrored(packet: &Packet) -> Packet {
 /// The packet without the values that only UDP can carry.
 pub fn native(packet: &Packet) -> Packet {
     let body = match packet.body {
-        Body::RpcUnknown { .. } => Body::RpcUnknown { remembered: None, no_server: false },
+        Body::RpcUnknown { .. } => {
+            Body::RpcUnknown { remembered: None, no_server: false, reason: None }
+        }
+        Body::Busy { .. } => Body::Busy { come_back: None },
         Body::Cutoffs { cutoffs, version, .. } => Body::Cutoffs { cutoffs, version, limits: None },
         Body::Challenge { .. } => Body::NeedAck,
         Body::Proof(_) => Body::Ack(Acks::default()),
@@ -88,6 +95,15 @@ fn resend(u: &mut Unstructured<'_>) -> Result<Body> {
         Some(length) => ResendLength::Bytes(length),
     };
     Ok(Body::Resend { offset: u.arbitrary()?, length, priority: level(u)? })
+}
+
+fn reason(u: &mut Unstructured<'_>) -> Result<RefusalReason> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => RefusalReason::Overloaded,
+        1 => RefusalReason::Abandoned,
+        2 => RefusalReason::ResponseTooLong { length: u.arbitrary()?, max: u.arbitrary()? },
+        _ => RefusalReason::DeadlinePassed,
+    })
 }
 
 fn limits(u: &mut Unstructured<'_>) -> Result<Limits> {

@@ -5,7 +5,9 @@ use super::PEER;
 use super::generator::{self, mirrored, native};
 use arbtest::arbtest;
 use homa_proto::wire::{self, datagram};
-use homa_proto::{AckEntry, Acks, Body, DropReason, Duration, Limits, ResendLength, RpcId};
+use homa_proto::{
+    AckEntry, Acks, Body, DropReason, Duration, Limits, RefusalReason, ResendLength, RpcId,
+};
 
 fn body(bytes: &[u8]) -> Result<Body, DropReason> {
     wire::decode(bytes, PEER, 0).map(|decoded| decoded.packet.body)
@@ -141,6 +143,26 @@ fn unknown_extensions_are_skipped() {
 }
 
 #[test]
+fn a_reason_that_is_not_known_is_as_if_none_were_given() {
+    let lengths = [0, 0, 0, 9, 0, 0, 0, 7];
+    let too_long = RefusalReason::ResponseTooLong { length: 9, max: 7 };
+    for (value, reason) in [
+        (&[9][..], None),
+        (&[1, 5, 5], Some(RefusalReason::Overloaded)),
+        (&[&[3][..], &lengths].concat(), Some(too_long)),
+        (&[&[3][..], &lengths, &[1]].concat(), Some(too_long)),
+    ] {
+        let extension = [&[0, 8, 0, value.len() as u8][..], value].concat();
+        let bytes = with_extensions(&extension, wire::kind::RPC_UNKNOWN);
+        let datagram = datagram::decode(&bytes).unwrap();
+        assert_eq!(datagram.unknown_extensions, 0);
+        let read = datagram.packets(PEER, 0).next().unwrap().unwrap();
+        let unknown = Body::RpcUnknown { remembered: None, no_server: false, reason };
+        assert_eq!(read.packet.body, unknown, "{value:?}");
+    }
+}
+
+#[test]
 fn malformed_extensions_drop_the_datagram() {
     let truncated = |extensions: &[u8]| {
         let bytes = with_extensions(extensions, wire::kind::RPC_UNKNOWN);
@@ -150,6 +172,9 @@ fn malformed_extensions_drop_the_datagram() {
     truncated(&[0, 99, 0, 1]);
     truncated(&[0, 2, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
     truncated(&[0, 2, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+    truncated(&[0, 8, 0, 0]);
+    truncated(&[0, 8, 0, 8, 3, 0, 0, 0, 9, 0, 0, 0]);
+    truncated(&[0, 9, 0, 3, 0, 0, 0]);
     let mut bytes = with_extensions(&[], wire::kind::RPC_UNKNOWN);
     bytes[2] = 0xff;
     assert_eq!(datagram::decode(&bytes), Err(DropReason::Truncated));
@@ -160,6 +185,6 @@ fn malformed_extensions_drop_the_datagram() {
         let datagram = datagram::decode(&bytes).unwrap();
         let read = datagram.packets(PEER, 0).next().unwrap().unwrap();
         let remembered = Some(Duration(256));
-        assert_eq!(read.packet.body, Body::RpcUnknown { remembered, no_server });
+        assert_eq!(read.packet.body, Body::RpcUnknown { remembered, no_server, reason: None });
     }
 }

@@ -4,7 +4,7 @@ use super::PEER;
 use super::generator::{self, mirrored, native};
 use arbtest::arbtest;
 use homa_proto::wire::{self, EncodeError, datagram};
-use homa_proto::{Body, Duration, Limits, Packet, RpcId};
+use homa_proto::{Body, Duration, Limits, Packet, RefusalReason, RpcId};
 
 const ROOM: usize = 2000;
 
@@ -107,9 +107,15 @@ fn packets_with_other_extensions_share_no_datagram() {
         body,
     };
     let unknown = |ns: Option<u64>| {
-        packet(Body::RpcUnknown { remembered: ns.map(Duration), no_server: false })
+        packet(Body::RpcUnknown { remembered: ns.map(Duration), no_server: false, reason: None })
     };
-    let refused = packet(Body::RpcUnknown { remembered: Some(Duration(5)), no_server: true });
+    let gave_up = |reason| {
+        let remembered = Some(Duration(5));
+        packet(Body::RpcUnknown { remembered, no_server: false, reason: Some(reason) })
+    };
+    let busy = |micros: Option<u64>| packet(Body::Busy { come_back: micros.map(Duration::micros) });
+    let refused =
+        packet(Body::RpcUnknown { remembered: Some(Duration(5)), no_server: true, reason: None });
     let cutoffs = |max: Option<u32>| {
         let limits = max.map(|max| Limits { max_message: max, max_unscheduled: 1 });
         packet(Body::Cutoffs { cutoffs: [0; 8], version: 1, limits })
@@ -120,7 +126,14 @@ fn packets_with_other_extensions_share_no_datagram() {
     assert_eq!(writer.push(&unknown(Some(6))).err(), Some(EncodeError::OtherExtensions));
     assert_eq!(writer.push(&unknown(None)).err(), Some(EncodeError::OtherExtensions));
     assert_eq!(writer.push(&refused).err(), Some(EncodeError::OtherExtensions));
+    for reason in [RefusalReason::Overloaded, RefusalReason::Abandoned] {
+        assert_eq!(writer.push(&gave_up(reason)).err(), Some(EncodeError::OtherExtensions));
+    }
     writer.push(&unknown(Some(5))).unwrap();
+    writer.push(&busy(Some(7))).unwrap();
+    assert_eq!(writer.push(&busy(None)).err(), Some(EncodeError::OtherExtensions));
+    assert_eq!(writer.push(&busy(Some(8))).err(), Some(EncodeError::OtherExtensions));
+    writer.push(&busy(Some(7))).unwrap();
     writer.push(&cutoffs(None)).unwrap();
     assert_eq!(writer.push(&cutoffs(Some(1))).err(), Some(EncodeError::OtherExtensions));
 }

@@ -16,7 +16,7 @@ use crate::fabric::StrictPriority;
 use crate::fabric::queue::Combined;
 use crate::headers::Headers;
 use crate::nic::{self, NicConfig};
-use crate::scenario::{FramingName, Scenario, ScenarioError, SchemeOptions};
+use crate::scenario::{FramingName, Scenario, ScenarioError, SchemeOptions, Span};
 use crate::topology::HostId;
 use crate::traffic::SERVER_PORT;
 use crate::transport::Homa;
@@ -69,6 +69,17 @@ impl HostKind for HomaHosts {
         let nic = hull::offloads(options.nic)?;
         let config = HomaConfig::new(self.build, environment, options)?;
         Ok(Box::new(ConfiguredHoma { config, nic }))
+    }
+
+    fn resolved(
+        &self,
+        _: Nic,
+        environment: &Environment<'_>,
+        options: &SchemeOptions,
+    ) -> Result<SchemeOptions, ScenarioError> {
+        let config = HomaConfig::new(self.build, environment, options)?;
+        let nic = options.nic.map(hull::nic_options);
+        Ok(SchemeOptions { nic, ..config.options(options) })
     }
 }
 
@@ -194,6 +205,8 @@ pub fn basic(environment: &Environment<'_>) -> (Config, Headers) {
 }
 
 const LEVELS: u8 = 8;
+/// The cutoff of the lowest unscheduled level.
+const NO_LIMIT: u32 = i32::MAX as u32;
 /// RTTbytes of the paper's network, computed from its delays: 7.744 us at 10 Gbit/s.
 const PAPER_RTT_BYTES: u32 = 9680;
 
@@ -288,6 +301,44 @@ impl HomaConfig {
         match self.config.priorities {
             PriorityAllocation::Fixed { cutoffs } => Some(cutoffs),
             PriorityAllocation::Measured => None,
+        }
+    }
+
+    /// The options with which the scheme has this configuration. `given` are those of the plan. What
+    /// hosts measure has no option, and neither has a rule that the profile lacks.
+    fn options(&self, given: &SchemeOptions) -> SchemeOptions {
+        let config = &self.config;
+        let framing = match self.framing {
+            Headers::Authors => FramingName::Paper,
+            Headers::Ip146 => FramingName::Ip146,
+            Headers::Udp => FramingName::Udp,
+        };
+        let cutoffs = self.cutoffs().map(|table| {
+            let allocated = table.iter().take(usize::from(config.levels)).rev();
+            allocated.copied().take_while(|&cutoff| cutoff > 0 && cutoff < NO_LIMIT).collect()
+        });
+        let resend_after = config.loss.resend_after;
+        SchemeOptions {
+            framing: Some(framing),
+            mtu: Some(self.mtu),
+            rtt_bytes: Some(self.rtt_bytes()),
+            unscheduled_bytes: match config.unscheduled {
+                UnscheduledLimit::RttBytes => None,
+                UnscheduledLimit::Fixed(bytes) => Some(bytes),
+            },
+            levels: Some(config.levels),
+            network_levels: Some(config.network_levels),
+            scheduled_levels: self
+                .cutoffs()
+                .map(|table| table.iter().take_while(|&&cutoff| cutoff == 0).count() as u8),
+            overcommitment: self.degree().and_then(|degree| u8::try_from(degree).ok()),
+            cutoffs,
+            cutoff_weight: None,
+            tail_boost: (config.tail_boost > 0).then_some(true).or(given.tail_boost),
+            incast_control: config.incast.map(|_| true).or(given.incast_control),
+            resend_after: (resend_after != Duration::MAX)
+                .then_some(Span(resend_after.0.saturating_mul(1_000))),
+            ..given.clone()
         }
     }
 

@@ -122,10 +122,8 @@ fn larger_frames_carry_the_same_messages_in_fewer_packets() {
 
 #[test]
 fn a_resend_timer_is_as_asked_and_at_least_1_ms() {
-    let options = |ms| SchemeOptions {
-        resend_after: Some(crate::scenario::Span::millis(ms)),
-        ..SchemeOptions::default()
-    };
+    let options =
+        |ms| SchemeOptions { resend_after: Some(Span::millis(ms)), ..SchemeOptions::default() };
     let sizes = Workload::W3.sizes().unwrap();
     let rtt_bytes = PAPER_RTT_BYTES;
     let environment =

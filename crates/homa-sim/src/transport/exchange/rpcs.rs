@@ -54,7 +54,7 @@ impl<S, R> Exchange<S, R> {
                 self.one_way(now, (HostId(peer.0), length, cookie), start)?
             }
             Submit::Response { rpc, length } => self.answer(now, (name(rpc), length), start)?,
-            Submit::Cancel { rpc } => {
+            Submit::Cancel { rpc } | Submit::Refuse { rpc, .. } => {
                 self.cancel(now, name(rpc))?;
                 return Ok((Submitted { rpc, message: None }, None));
             }

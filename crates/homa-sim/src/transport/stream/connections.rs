@@ -108,7 +108,7 @@ impl Pools {
     }
 }
 
-/// What a server knows about a name.
+/// A server's state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// It belongs to this connection.

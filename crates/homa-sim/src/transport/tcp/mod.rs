@@ -347,7 +347,7 @@ impl Transport for Tcp {
             Submit::Request(request) => self.request(now, &request, level),
             Submit::OneWay { peer, length, cookie } => self.one_way(peer, (length, level), cookie),
             Submit::Response { rpc, length } => self.respond(rpc, (length, level)),
-            Submit::Cancel { rpc } => self.cancel(rpc),
+            Submit::Cancel { rpc } | Submit::Refuse { rpc, .. } => self.cancel(rpc),
         }
     }
 

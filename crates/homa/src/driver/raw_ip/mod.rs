@@ -15,7 +15,7 @@
 //! that is open at the address answers (`orphans`). Otherwise a kernel server would ask a thousand
 //! times a second, forever. Other packets to such a port are not answered: each engine only knows
 //! its ports, and the host considers the packet delivered. A call to such a port therefore fails
-//! only after the silence that its profile allows (100 ms with `linux`), not at once.
+//! only after the silence that its profile allows (110 ms with `linux`), not at once.
 //!
 //! A response counts only if it comes from the address that was called. An id is not secret to
 //! hosts that can see packets, so they could otherwise answer in place of a server. A kernel server
@@ -50,13 +50,14 @@ use homa_proto::{LinkId, wire};
 
 use super::backlog::{Backlog, Sockets};
 use super::link_sockets::LinkSockets;
-use super::udp::error_queue::{IcmpReport, IcmpReports, PathReport};
-use super::udp::receive::ReceiveBatch;
+use super::udp::error_queue::{IcmpReport, IcmpReports, PathReport, full_device};
+use super::udp::receive::{ReceiveBatch, RefusedLooks};
 use super::udp::send::{SendBatch, SendStop, StopReason};
 use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
     Driver, DriverCounters, Encapsulation, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox,
-    ReceivedTrain, RouteMtu, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport, first_free, put,
+    ReceivedTrain, Refusal, RouteMtu, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport, first_free,
+    put,
 };
 use crate::error::OpenError;
 use orphans::Orphans;
@@ -89,6 +90,7 @@ pub struct RawIpDriver {
     arrived: Vec<PacketMeta>,
     next_socket: usize,
     looks: u32,
+    refused_looks: RefusedLooks,
     orphans: Orphans,
     reports: IcmpReports,
     counters: DriverCounters,
@@ -121,6 +123,9 @@ fn meaning(local: &[SocketAddr], report: &IcmpReport) -> Option<PathReport> {
     let source = port_at(packet, 0)?;
     local.iter().find(|local| local.port() == source)?;
     let (mut to, quoted) = (report.to, Some(wire::quoted(packet)?));
+    if let Some(errno) = report.errno {
+        return Some(PathReport::Refused(Refusal { packet: Some((to, quoted)), errno }));
+    }
     if let Some(mtu) = report.too_big {
         return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
     }
@@ -153,6 +158,7 @@ impl RawIpDriver {
             arrived: Vec::new(),
             next_socket: 0,
             looks: 0,
+            refused_looks: RefusedLooks::default(),
             orphans: Orphans::new(Instant::now()),
             reports: IcmpReports::default(),
             counters: DriverCounters::default(),
@@ -211,11 +217,12 @@ impl RawIpDriver {
         result
     }
 
-    fn read_errors(&mut self, socket: usize) {
+    /// Reads the reports of a socket; true if there were any.
+    fn read_errors(&mut self, socket: usize) -> bool {
         let main = self.sockets[socket].as_raw_fd();
-        for fd in iter::once(main).chain(self.link_sockets[socket].senders()) {
-            self.reports.drain(fd, |report| meaning(&self.local, report));
-        }
+        let all = iter::once(main).chain(self.link_sockets[socket].senders());
+        let meaning = |report: &IcmpReport| meaning(&self.local, report);
+        all.filter(|&fd| self.reports.drain(fd, meaning)).count() > 0
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
@@ -227,11 +234,14 @@ impl RawIpDriver {
         let (mut batches, mut unseen) = (0, u64::MAX);
         while unseen > 0 {
             self.counters.receive_calls += 1;
+            let mut reported = false;
             let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
                 // A network report is returned before received packets.
-                self.read_errors(socket);
+                reported = self.read_errors(socket);
                 self.receive.fetch(fd, socket, expected)
             });
+            let refusal = self.refused_looks.refusal(&fetched, reported);
+            refusal.into_iter().for_each(|refusal| self.reports.push(refusal));
             let n = fetched.unwrap_or(0);
             for index in 0..n {
                 self.sort(index);
@@ -323,6 +333,10 @@ impl Sockets for RawIpDriver {
         Ok(())
     }
 
+    fn note_full_device(&mut self, to: SocketAddr) {
+        self.reports.push(full_device(to));
+    }
+
     fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters) {
         (&mut self.backlog, &mut self.counters)
     }
@@ -406,7 +420,7 @@ impl Driver for RawIpDriver {
         }
         if expected {
             // A report made a socket look ready.
-            (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
+            (0..self.sockets.len()).for_each(|socket| _ = self.read_errors(socket));
         }
         0
     }
@@ -426,6 +440,10 @@ impl Driver for RawIpDriver {
 
     fn too_big(&mut self) -> Option<TooBig> {
         self.reports.too_big()
+    }
+
+    fn refusal(&mut self) -> Option<Refusal> {
+        self.reports.refusal()
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {

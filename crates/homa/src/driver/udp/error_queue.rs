@@ -17,7 +17,8 @@ use std::ptr;
 
 use super::address::SocketName;
 use super::control::Control;
-use crate::driver::{Missing, TooBig, UnreachableReport};
+use crate::driver::refusal::{self, ErrnoMeaning};
+use crate::driver::{Missing, Refusal, TooBig, UnreachableReport};
 
 /// Most reports of one kind that are kept; more are dropped.
 pub const REPORTS_MAX: usize = 256;
@@ -36,6 +37,8 @@ pub struct IcmpReport {
     pub what: Option<Missing>,
     /// Set if the packet was too large for the path: see [`TooBig::mtu`].
     pub too_big: Option<Option<u16>>,
+    /// Set if our own system refused the packet with this error number.
+    pub errno: Option<i32>,
     /// The start of the packet's payload, and how many of its bytes were quoted: at least 8 (RFC
     /// 792).
     quoted: [u8; QUOTED],
@@ -43,12 +46,17 @@ pub struct IcmpReport {
 }
 
 impl IcmpReport {
-    /// A report that the system made at once: `what` is missing, or the packet is too big.
-    pub fn refused(to: SocketAddr, what: Option<Missing>, packet: &[u8]) -> Self {
+    /// A report that the system made at once, with an error number.
+    pub fn refused(to: SocketAddr, errno: i32, packet: &[u8]) -> Self {
         let mut quoted = [0; QUOTED];
         let len = packet.len().min(QUOTED);
         quoted[..len].copy_from_slice(&packet[..len]);
-        Self { to, what, too_big: what.is_none().then_some(None), quoted, len }
+        let report = Self { to, what: None, too_big: None, errno: None, quoted, len };
+        match refusal::meaning(errno) {
+            ErrnoMeaning::NoRoute => Self { what: Some(Missing::Host), ..report },
+            ErrnoMeaning::TooBig => Self { too_big: Some(None), ..report },
+            _ => Self { errno: Some(errno), ..report },
+        }
     }
 
     /// The quoted part of the packet's payload.
@@ -64,6 +72,13 @@ pub enum PathReport {
     Unreachable(UnreachableReport),
     /// A packet was too big.
     TooBig(TooBig),
+    /// Our own system refused a packet for another reason.
+    Refused(Refusal),
+}
+
+/// The report that a device's queue never took a packet.
+pub fn full_device(to: SocketAddr) -> PathReport {
+    PathReport::Refused(Refusal { packet: Some((to, None)), errno: libc::ENOBUFS })
 }
 
 /// Reports that have not been taken.
@@ -71,6 +86,7 @@ pub enum PathReport {
 pub struct IcmpReports {
     unreachable: VecDeque<UnreachableReport>,
     too_big: VecDeque<TooBig>,
+    refused: VecDeque<Refusal>,
 }
 
 /// Adds a report, unless it is already in the queue.
@@ -86,6 +102,7 @@ impl IcmpReports {
         match meaning {
             PathReport::Unreachable(report) => push(&mut self.unreachable, report),
             PathReport::TooBig(report) => push(&mut self.too_big, report),
+            PathReport::Refused(refusal) => push(&mut self.refused, refusal),
         }
     }
 
@@ -97,6 +114,11 @@ impl IcmpReports {
     /// The oldest report of a packet that was too big.
     pub fn too_big(&mut self) -> Option<TooBig> {
         self.too_big.pop_front()
+    }
+
+    /// The oldest refusal of our own system.
+    pub fn refusal(&mut self) -> Option<Refusal> {
+        self.refused.pop_front()
     }
 
     /// Empties a socket's queue, and keeps the reports that `meaning` accepts; true if there were
@@ -184,8 +206,8 @@ fn next(fd: RawFd) -> Option<IcmpReport> {
     let len = usize::try_from(got).map_or(0, |got| got.min(QUOTED));
     let nowhere = SocketAddr::from(([0; 4], 0));
     Some(match name.get() {
-        Some(to) => IcmpReport { to, what, too_big: mtu.map(Some), quoted, len },
-        None => IcmpReport { to: nowhere, what: None, too_big: None, quoted, len },
+        Some(to) => IcmpReport { to, what, too_big: mtu.map(Some), errno: None, quoted, len },
+        None => IcmpReport { to: nowhere, what: None, too_big: None, errno: None, quoted, len },
     })
 }
 

@@ -43,12 +43,12 @@ use super::link_sockets::LinkSockets;
 use super::raw_ip::route_mtu;
 use super::{
     Driver, DriverCounters, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox, ReceivedTrain,
-    RouteMtu, TooBig, Train, UnreachableReport, first_free, put,
+    Refusal, RouteMtu, TooBig, Train, UnreachableReport, first_free, put,
 };
 use crate::error::OpenError;
-use error_queue::{IcmpReport, IcmpReports, PathReport};
+use error_queue::{IcmpReport, IcmpReports, PathReport, full_device};
 use member::Member;
-use receive::ReceiveBatch;
+use receive::{ReceiveBatch, RefusedLooks};
 use send::{SendBatch, SendStop, StopReason};
 pub use steering::Steering;
 
@@ -67,6 +67,8 @@ pub struct UdpDriver {
     backlog: Backlog,
     receive: ReceiveBatch,
     next_socket: usize,
+    /// Looks in a row at which the system refused to receive.
+    refused_looks: RefusedLooks,
     reports: IcmpReports,
     /// Set if other drivers share the first address.
     member: Option<Member>,
@@ -116,6 +118,7 @@ impl UdpDriver {
             backlog: Backlog::default(),
             receive: ReceiveBatch::new(),
             next_socket: 0,
+            refused_looks: RefusedLooks::default(),
             reports: IcmpReports::default(),
             member: None,
             counters: DriverCounters::default(),
@@ -247,23 +250,24 @@ impl UdpDriver {
         self.sockets.iter().flatten()
     }
 
-    fn read_errors(&mut self, socket: usize) {
-        if let Some(main) = &self.sockets[socket] {
-            let all = iter::once(main.as_raw_fd()).chain(self.link_sockets[socket].senders());
-            all.for_each(|fd| {
-                self.reports.drain(fd, meaning);
-            });
-        }
+    /// Reads the reports of a socket; true if there were any.
+    fn read_errors(&mut self, socket: usize) -> bool {
+        let Some(main) = &self.sockets[socket] else { return false };
+        let all = iter::once(main.as_raw_fd()).chain(self.link_sockets[socket].senders());
+        all.filter(|&fd| self.reports.drain(fd, meaning)).count() > 0
     }
 
     fn receive_from(&mut self, socket: usize, expected: bool) -> usize {
         let Some(fd) = self.sockets[socket].as_ref().map(AsRawFd::as_raw_fd) else { return 0 };
         self.counters.receive_calls += 1;
+        let mut reported = false;
         let fetched = self.receive.fetch(fd, socket, expected).or_else(|_| {
             // A network report is returned before received datagrams.
-            self.read_errors(socket);
+            reported = self.read_errors(socket);
             self.receive.fetch(fd, socket, expected)
         });
+        let refusal = self.refused_looks.refusal(&fetched, reported);
+        refusal.into_iter().for_each(|refusal| self.reports.push(refusal));
         let mut n = fetched.unwrap_or(0);
         if let Some(member) = self.member.as_ref().filter(|_| socket == 0) {
             // This engine has no state of another's peer, for example its executed requests.
@@ -293,6 +297,9 @@ fn unmapped(mut at: SocketAddr) -> SocketAddr {
 /// The meaning of a report for the engine.
 fn meaning(report: &IcmpReport) -> Option<PathReport> {
     let (to, quoted) = (report.to, datagram::quoted(report.payload()));
+    if let Some(errno) = report.errno {
+        return Some(PathReport::Refused(Refusal { packet: Some((to, quoted)), errno }));
+    }
     if let Some(mtu) = report.too_big {
         return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
     }
@@ -317,6 +324,10 @@ impl Sockets for UdpDriver {
             };
         }
         Ok(())
+    }
+
+    fn note_full_device(&mut self, to: SocketAddr) {
+        self.reports.push(full_device(to));
     }
 
     fn backlog_mut(&mut self) -> (&mut Backlog, &mut DriverCounters) {
@@ -387,7 +398,7 @@ impl Driver for UdpDriver {
         }
         if expected {
             // A report made a socket look ready.
-            (0..self.sockets.len()).for_each(|socket| self.read_errors(socket));
+            (0..self.sockets.len()).for_each(|socket| _ = self.read_errors(socket));
         }
         0
     }
@@ -412,6 +423,10 @@ impl Driver for UdpDriver {
                 return Some(report);
             }
         }
+    }
+
+    fn refusal(&mut self) -> Option<Refusal> {
+        self.reports.refusal()
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {

@@ -8,7 +8,9 @@ use std::ptr;
 
 use super::address::SocketName;
 use super::control::{Control, int, local_address};
-use crate::driver::{FULL_BATCH, ReceivedTrain};
+use super::error_queue::PathReport;
+use crate::driver::refusal::{self, ErrnoMeaning};
+use crate::driver::{FULL_BATCH, ReceivedTrain, Refusal};
 
 /// Most trains received at a time.
 const TRAINS_MAX: usize = FULL_BATCH;
@@ -28,6 +30,9 @@ pub struct ReceiveBatch {
     /// Trains to ask for: one while nothing arrives, because that call is cheaper; as many as fit
     /// once something arrived.
     appetite: usize,
+    /// The system refuses `recvmmsg`, as filters of system calls do, so trains are received one by
+    /// one.
+    singly: bool,
     /// Headers that the kernel wrote to.
     filled: usize,
     /// By socket: the kernel's count of overflows when it was last received.
@@ -63,6 +68,7 @@ impl ReceiveBatch {
             controls: vec![Control::empty(); TRAINS_MAX],
             trains: Vec::with_capacity(TRAINS_MAX),
             appetite: 1,
+            singly: false,
             filled: 0,
             overflows: Vec::new(),
             lost: 0,
@@ -93,6 +99,9 @@ impl ReceiveBatch {
         if expected {
             self.appetite = TRAINS_MAX;
         }
+        if self.singly {
+            self.appetite = 1;
+        }
         // The kernel replaced our lengths by its own.
         for slot in 0..self.filled {
             let header = &mut self.headers[slot].msg_hdr;
@@ -105,6 +114,9 @@ impl ReceiveBatch {
         let got = match self.call(fd) {
             Ok(got) => got,
             Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                let filtered = matches!(errno, libc::EPERM | libc::EACCES | libc::ENOSYS);
+                self.singly |= self.appetite > 1 && filtered;
                 self.appetite = 1;
                 return match error.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
@@ -205,5 +217,27 @@ impl ReceiveBatch {
     /// first.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+/// Looks in a row at which the system refused to receive.
+#[derive(Debug, Default)]
+pub struct RefusedLooks(u32);
+
+impl RefusedLooks {
+    /// After this many, the reason is not an error of an earlier packet.
+    const MAX: u32 = 3;
+
+    /// The refusal if a look, at which a network report was read or not, was one too many.
+    pub fn refusal(&mut self, look: &io::Result<usize>, reported: bool) -> Option<PathReport> {
+        let Err(error) = look else {
+            self.0 = 0;
+            return None;
+        };
+        let errno = error.raw_os_error().unwrap_or(0);
+        self.0 += u32::from(!reported);
+        let closed = refusal::meaning(errno) == ErrnoMeaning::Closed;
+        (closed || self.0 >= Self::MAX)
+            .then_some(PathReport::Refused(Refusal { packet: None, errno }))
     }
 }

@@ -10,7 +10,8 @@ use std::{ptr, slice};
 use super::address::SocketName;
 use super::control::Control;
 use super::error_queue::{IcmpReport, IcmpReports, PathReport};
-use crate::driver::{DriverCounters, Full, Gather, Missing, Outbox, Train, TrainPiece};
+use crate::driver::refusal::{self, ErrnoMeaning};
+use crate::driver::{DriverCounters, Full, Gather, Outbox, Train, TrainPiece};
 
 /// Most trains in one system call.
 pub const TRAINS_MAX: usize = 64;
@@ -22,6 +23,9 @@ const PIECES_MAX: usize = 1024;
 /// After this many consecutive refusals a train is dropped; the first may have been about earlier
 /// packets.
 const REFUSALS_MAX: u32 = 3;
+/// A refusal beside which a report about an earlier packet was read does not count, but no train is
+/// tried more often than this.
+const ATTEMPTS_MAX: u32 = 16;
 
 /// The arrays of a `sendmmsg` call, reused for each call.
 #[derive(Default)]
@@ -123,70 +127,72 @@ impl SendBatch {
         counters: &mut DriverCounters,
         meaning: impl Fn(&IcmpReport) -> Option<PathReport>,
     ) -> Result<(), SendStop> {
-        let mut refusals = 0;
+        let (mut refusals, mut attempts) = (0, 0);
         while let Some(entry) = self.entries.get(self.done) {
             let (train, first) = (&trains[entry.train], entry.first);
-            let (at, offset) = (entry.train, entry.offset);
+            let (at, offset, segments) = (entry.train, entry.offset, entry.segments);
             let stopped = |why| Err(SendStop { train: at, offset, why });
             counters.send_calls += 1;
-            let error = match self.flush(fd) {
+            // A refused entry is tried alone, in case the system refuses only calls with several.
+            let errno = match self.flush(fd, if attempts == 0 { HEADERS_MAX } else { 1 }) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
                     // A report may have stopped the call. It is now only in the queue.
                     reports.drain(fd, &meaning);
-                    refusals = 0;
+                    (refusals, attempts) = (0, 0);
                     continue;
                 }
                 Err(error) => error.raw_os_error().unwrap_or(0),
             };
-            match error {
-                libc::EINTR => {}
-                libc::EIO | libc::EINVAL if self.entries[self.done].segments => {
-                    return stopped(StopReason::Uncut { for_good: error == libc::EIO });
+            let what = refusal::meaning(errno);
+            match what {
+                ErrnoMeaning::Interrupted => {}
+                _ if segments && matches!(errno, libc::EIO | libc::EINVAL) => {
+                    return stopped(StopReason::Uncut { for_good: errno == libc::EIO });
                 }
-                libc::EAGAIN => return stopped(StopReason::Full(Full::Socket(fd))),
-                libc::ENOBUFS => return stopped(StopReason::Full(Full::Device)),
+                ErrnoMeaning::SocketFull => return stopped(StopReason::Full(Full::Socket(fd))),
+                ErrnoMeaning::DeviceFull => return stopped(StopReason::Full(Full::Device)),
                 // The error may be that of an earlier packet, and then this one was not tried. The
                 // report may already have been read, because the kernel sets the socket's error
                 // after it queued the report.
-                _ if refusals + 1 < REFUSALS_MAX => {
-                    reports.drain(fd, &meaning);
-                    refusals += 1;
+                _ if what != ErrnoMeaning::Closed
+                    && refusals + 1 < REFUSALS_MAX
+                    && attempts < ATTEMPTS_MAX =>
+                {
+                    let reported = reports.drain(fd, &meaning);
+                    refusals += u32::from(what != ErrnoMeaning::Lasting || !reported);
+                    attempts += 1;
                 }
                 // The device's MTU is less than the datagrams, which are not fragmented.
-                libc::EMSGSIZE if self.entries[self.done].segments => {
+                ErrnoMeaning::TooBig if segments => {
                     return stopped(StopReason::Uncut { for_good: false });
                 }
-                error => {
+                _ => {
                     counters.trains_refused += 1;
-                    let missing = match error {
-                        libc::ENETUNREACH | libc::EHOSTUNREACH => Some(Some(Missing::Host)),
-                        libc::EMSGSIZE => Some(None),
-                        _ => None,
+                    let piece = self.pieces[first];
+                    // SAFETY: the piece was laid out over bytes of the outbox or of a message,
+                    // which stay borrowed until this call returns.
+                    let start = unsafe {
+                        slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
                     };
-                    if let Some(missing) = missing {
-                        let piece = self.pieces[first];
-                        // SAFETY: the piece was laid out over bytes of the outbox or of a message,
-                        // which stay borrowed until this call returns.
-                        let start = unsafe {
-                            slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
-                        };
-                        let report = IcmpReport::refused(train.to, missing, start);
-                        meaning(&report).into_iter().for_each(|meaning| reports.push(meaning));
-                    }
+                    let report = IcmpReport::refused(train.to, errno, start);
+                    // Reports that arrive without a pause show nothing about this packet.
+                    let certain = attempts < ATTEMPTS_MAX || what != ErrnoMeaning::Lasting;
+                    let report = meaning(&report).filter(|_| certain);
+                    report.into_iter().for_each(|report| reports.push(report));
                     self.done += 1;
-                    refusals = 0;
+                    (refusals, attempts) = (0, 0);
                 }
             }
         }
         Ok(())
     }
 
-    /// Sends the rest, or as much as the kernel takes in one call; true if that was everything. An
-    /// error is about the first entry that is not sent.
-    fn flush(&mut self, fd: RawFd) -> io::Result<bool> {
+    /// Sends `most` entries of the rest, or as much as the kernel takes in one call; true if nothing
+    /// is left. An error is about the first entry that is not sent.
+    fn flush(&mut self, fd: RawFd, most: usize) -> io::Result<bool> {
         self.headers.clear();
-        for entry in self.entries.iter_mut().skip(self.done).take(HEADERS_MAX) {
+        for entry in self.entries.iter_mut().skip(self.done).take(most) {
             let mut header = libc::msghdr {
                 msg_name: (&raw mut entry.name).cast(),
                 msg_namelen: entry.name_len,

@@ -231,7 +231,7 @@ fn a_report_shows_which_packet_came_back() {
         body,
     };
     let remembered = Some(homa_proto::Duration::millis(1));
-    let unknown = Body::RpcUnknown { remembered, no_server: true };
+    let unknown = Body::RpcUnknown { remembered, no_server: true, reason: None };
     let acks = Body::Ack(homa_proto::Acks::default());
     let bytes = Body::Data(homa_proto::Data {
         span: Span { message: MessageId(0), offset: 0, len: 9 },
@@ -243,8 +243,8 @@ fn a_report_shows_which_packet_came_back() {
         incast: None,
     });
     for (packets, shown) in [
-        (vec![packet(9, unknown), packet(7, Body::Busy)], (9, false)),
-        (vec![packet(7, Body::Busy)], (7, false)),
+        (vec![packet(9, unknown), packet(7, Body::Busy { come_back: None })], (9, false)),
+        (vec![packet(7, Body::Busy { come_back: None })], (7, false)),
         (vec![packet(4, acks), packet(6, acks), packet(8, bytes)], (8, true)),
     ] {
         let (mut driver, dead) = pair("127.0.0.1");

@@ -40,8 +40,8 @@ use homa_proto::LinkId;
 use super::backlog::Sockets;
 use super::udp::UdpDriver;
 use super::{
-    Driver, DriverCounters, Gather, JUMBO_MTU, LinkBacklog, Outbox, ReceivedTrain, RouteMtu,
-    TRAIN_OVERHEAD, TooBig, Train, UnreachableReport,
+    Driver, DriverCounters, Gather, JUMBO_MTU, LinkBacklog, Outbox, ReceivedTrain, Refusal,
+    RouteMtu, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport,
 };
 use crate::egress::kernel::Kernel;
 use crate::error::OpenError;
@@ -444,6 +444,10 @@ impl Driver for XdpDriver {
 
     fn too_big(&mut self) -> Option<TooBig> {
         self.udp.too_big()
+    }
+
+    fn refusal(&mut self) -> Option<Refusal> {
+        self.udp.refusal()
     }
 
     fn queued(&self, link: LinkId) -> Option<u32> {

@@ -36,6 +36,9 @@ impl Core {
         if !self.is_here() {
             return Err(CallError::Forked);
         }
+        if let Some(errno) = self.failed {
+            return Err(CallError::EngineFailed { errno });
+        }
         let now = self.tick();
         let mut request = Some(request);
         let result = self.try_call(now, socket, to, &mut request, options, cookie);
@@ -68,7 +71,7 @@ impl Core {
             return Err(CallError::OtherShard { to });
         }
         let bytes = request.as_ref().map_or(0, Payload::len);
-        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let length = self.length_on_wire(bytes);
         self.fits(length).map_err(|refusal| match refusal {
             Refusal::Ever { max } => CallError::MessageTooLong { length: bytes, max },
             Refusal::Now { held } => CallError::SendMemoryFull { held },
@@ -104,6 +107,13 @@ impl Core {
         Ok(submitted.rpc)
     }
 
+    /// Bytes of a message as the protocol sees it. One without bytes has one of padding, unless the
+    /// profile cannot say so: then the protocol refuses it.
+    fn length_on_wire(&self, bytes: usize) -> u32 {
+        let padding = self.state.config.protocol.carries_empty_messages();
+        u32::try_from(bytes.max(usize::from(padding))).unwrap_or(u32::MAX)
+    }
+
     /// Answers a request. After any error but [`ReplyError::Gone`], the request still waits for an
     /// answer, and the response is returned.
     pub fn reply(
@@ -115,7 +125,7 @@ impl Core {
             return Err((ReplyError::Forked, response));
         }
         let now = self.tick();
-        let length = u32::try_from(response.len()).unwrap_or(u32::MAX);
+        let length = self.length_on_wire(response.len());
         // Checked before memory, because it is no use to wait for memory if the client is gone.
         let Some(peer) = self.state.endpoint.peer_of(rpc) else {
             return Err((ReplyError::Gone, response));

@@ -46,7 +46,8 @@ impl Core {
     pub fn finish_closing(&mut self) -> bool {
         // Arrivals that were not read yet, and packets in the backlog, still refer to the sockets
         // by number.
-        if self.closing.is_empty() || self.arrivals.are_left() || !self.backlog.is_empty() {
+        let waits = self.arrivals.are_left() || !self.backlog.is_empty();
+        if self.closing.is_empty() || waits || self.failed.is_some() {
             return false;
         }
         let (driver, endpoint) = (&mut self.driver, &self.state.endpoint);

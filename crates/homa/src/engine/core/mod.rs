@@ -7,7 +7,8 @@
 //!
 //! Its methods are grouped by theme, one file each: `calls` (submit, answer, cancel), `turn`
 //! (receive, then timers), `receive` (one packet), `transmit` and `send` (pack and send), `limits`
-//! (memory for outgoing messages), `path_mtu`, `reports` (ICMP), `closing`, and `counters`.
+//! (memory for outgoing messages), `path_mtu`, `reports` (ICMP), `closing`, `failure`, and
+//! `counters`.
 //!
 //! Invariants: input from a peer is acted upon, or counted and ignored, but never becomes an error
 //! of the application. The bytes of a message live from its submission to its release.
@@ -16,6 +17,7 @@ mod calls;
 mod closing;
 pub mod context;
 mod counters;
+mod failure;
 pub mod limits;
 pub mod messages;
 mod path_mtu;
@@ -41,6 +43,7 @@ use crate::error::OpenError;
 use crate::payload::Payload;
 use closing::Closing;
 pub use context::RequestContext;
+use failure::OwnedDriver;
 pub use receive::{EngineEvent, Partial, QueuedRequest, canonical};
 use receive::{EngineState, is_one_server};
 use send::{Packer, Sources};
@@ -55,7 +58,7 @@ const CONTROL_MAX: usize = 1024;
 
 /// An engine without a thread.
 pub struct Core {
-    driver: Box<dyn Driver>,
+    driver: OwnedDriver,
     state: EngineState,
     packer: Packer,
     clock: Clock,
@@ -76,6 +79,8 @@ pub struct Core {
     alarm: Option<Time>,
     /// The process to which the sockets and RPC ids belong.
     process: Process,
+    /// Set once the system refuses the descriptors for good: the error number.
+    failed: Option<i32>,
 }
 
 /// An engine acknowledges before it closes. Otherwise a kernel server would send NEED_ACK forever,
@@ -83,7 +88,9 @@ pub struct Core {
 /// processes.
 impl Drop for Core {
     fn drop(&mut self) {
-        if self.is_here() {
+        if self.failed.is_some() {
+            self.leak_descriptors();
+        } else if self.is_here() {
             self.flush_acks();
             self.transmit();
         }
@@ -112,7 +119,7 @@ impl Core {
         let mut state = EngineState::new(endpoint, config, &*driver, shard_group);
         driver.local().first().iter().for_each(|at| state.links.set_bound(at.ip()));
         Ok(Self {
-            driver,
+            driver: OwnedDriver::new(driver),
             state,
             packer,
             clock,
@@ -126,6 +133,7 @@ impl Core {
             backlog: Backlog::default(),
             alarm: None,
             process: Process::this(),
+            failed: None,
         })
     }
 
@@ -146,6 +154,11 @@ impl Core {
             self.fresh = true;
             self.arrivals.exhausted = false;
         }
+        self.now
+    }
+
+    /// The time of the last turn, or of a later look at the clock.
+    pub fn now(&self) -> Time {
         self.now
     }
 

@@ -87,8 +87,9 @@ impl Core {
     fn attend_path(&mut self, now: Time, peer: PeerId) -> Option<(PeerId, PortedProbe)> {
         let state = &mut self.state;
         let address = state.peers.path(peer).map(|info| info.address);
+        let heard = state.endpoint.last_heard(peer);
         let ports = || state.endpoint.ports_to(peer);
-        let path = state.paths.attend(now, peer, address, ports)?;
+        let path = state.paths.attend(now, peer, address, heard, ports)?;
         if state.peers.set_mtu(peer, path.mtu, &mut state.endpoint) {
             state.endpoint.restart_unanswered(now, peer);
         }

@@ -226,6 +226,9 @@ impl EngineState {
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => {
                     self.messages.place(place, decoded.payload);
+                    if decoded.empty {
+                        self.messages.note_empty(place.message);
+                    }
                     if packets.has_request_extensions() {
                         self.messages.note(
                             place.message,
@@ -253,7 +256,12 @@ impl EngineState {
         decoded.packet.peer = peer;
         self.notice(now, &decoded.packet);
         match self.endpoint.receive(now, &decoded.packet) {
-            Receipt::Place(place) => self.messages.place(place, decoded.payload),
+            Receipt::Place(place) => {
+                self.messages.place(place, decoded.payload);
+                if decoded.empty {
+                    self.messages.note_empty(place.message);
+                }
+            }
             Receipt::Consumed | Receipt::Dropped(_) => {}
         }
         self.drain_events();
@@ -295,8 +303,9 @@ impl EngineState {
         None
     }
 
-    /// Control packets also show whether the path works.
+    /// Packets show that the peer is alive, and control packets also whether the path works.
     fn notice(&mut self, now: Time, packet: &Packet) {
+        self.paths.heard(packet.peer);
         if !matches!(packet.body, Body::Data(_))
             && let Some(path) = self.peers.path(packet.peer)
         {
@@ -315,11 +324,14 @@ impl EngineState {
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
                     let timed_out = error == RpcError::DeadlineExceeded;
-                    self.ended(
-                        rpc,
-                        if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed },
-                    );
-                    let result = Err(CallError::from(error));
+                    let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
+                    let ended = self.ended(rpc, outcome);
+                    let silent = timed_out || error == RpcError::PeerUnreachable;
+                    let refusal = ended.filter(|_| silent).and_then(|(began, peer)| {
+                        let errno = self.peers.refusal_since(began, peer)?;
+                        Some(CallError::SendRefused { errno })
+                    });
+                    let result = Err(refusal.unwrap_or_else(|| error.into()));
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
@@ -382,17 +394,17 @@ impl EngineState {
     /// The application accepts a request.
     pub fn accept(&mut self, request: QueuedRequest) -> Message {
         let QueuedRequest { bytes, account } = request;
-        self.endpoint.request_accepted(account, bytes.len() as u32);
+        // An empty message took one byte of padding.
+        self.endpoint.request_accepted(account, bytes.len().max(1) as u32);
         bytes
     }
 
-    /// An RPC ended; its peer is still in the table.
-    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) {
-        if let Some((peer, direction, nanos)) =
-            self.latencies.end(self.endpoint.now(), rpc, outcome)
-        {
-            self.peers.ended(peer, direction).add(nanos, outcome);
-        }
+    /// An RPC ended; its peer is still in the table. Returns when it began, and its peer.
+    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) -> Option<(Time, PeerId)> {
+        let now = self.endpoint.now();
+        let (peer, direction, nanos) = self.latencies.end(now, rpc, outcome)?;
+        self.peers.ended(peer, direction).add(nanos, outcome);
+        Some((Time(now.0.saturating_sub(nanos)), peer))
     }
 
     /// Drops a request whose deadline has passed, before it is started.

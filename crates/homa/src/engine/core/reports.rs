@@ -1,9 +1,20 @@
-//! Reports of the network (ICMP) about packets that were sent earlier.
+//! Reports of the network (ICMP) about packets that were sent earlier, and refusals of our own
+//! system.
+
+use std::thread;
+use std::time::Duration;
+
+use homa_proto::{PeerId, Unreachable};
 
 use super::Core;
+use crate::driver::Refusal;
+use crate::driver::refusal::{self, ErrnoMeaning};
+
+/// The pause after the system refused to receive: poll would report the same socket at once.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Handles the reports of unreachable addresses, and of packets that were too large.
+    /// Handles the reports of unreachable addresses, and of packets that were too large or refused.
     pub(super) fn handle_reports(&mut self) {
         self.note_too_big();
         self.attend_paths();
@@ -18,5 +29,34 @@ impl Core {
             }
             self.state.drain_events();
         }
+        while let Some(refusal) = self.driver.refusal() {
+            self.handle_refusal(refusal);
+        }
+    }
+
+    /// The system refused a packet, or to receive. If that lasts, calls that were not sent end; if
+    /// it may pass, their errors name it when they end at their deadline.
+    fn handle_refusal(&mut self, Refusal { packet, errno }: Refusal) {
+        let now = self.tick();
+        let meaning = refusal::meaning(errno);
+        let Some((to, quoted)) = packet else {
+            match meaning {
+                ErrnoMeaning::Closed | ErrnoMeaning::Lasting => return self.fail(errno),
+                _ => self.state.peers.note_refusal(now, None, errno),
+            }
+            return thread::sleep(PAUSE);
+        };
+        if meaning == ErrnoMeaning::Closed {
+            return self.fail(errno);
+        }
+        let known: Vec<PeerId> = self.state.peers.known(to).collect();
+        for peer in known {
+            self.state.peers.note_refusal(now, Some(peer), errno);
+            if meaning == ErrnoMeaning::Lasting && quoted.is_some() {
+                let what = Unreachable::Refused { errno };
+                self.state.endpoint.unreachable(now, peer, what, quoted);
+            }
+        }
+        self.state.drain_events();
     }
 }

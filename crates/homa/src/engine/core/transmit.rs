@@ -45,6 +45,9 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
         self.resume_backlog();
         if !self.state.endpoint.has_packet() {
             return;
@@ -106,11 +109,15 @@ impl Core {
 
     /// A full socket for which the driver waits, if any: poll reports when it is writable.
     pub fn full_socket(&self) -> Option<RawFd> {
-        self.driver.backlog().iter().find_map(|waiting| waiting.socket)
+        let waiting = self.failed.is_none().then(|| self.driver.backlog());
+        waiting?.iter().find_map(|waiting| waiting.socket)
     }
 
     /// When the next turn is due if nothing arrives; in the past if there is work now.
     pub fn wake_at(&self) -> Option<Time> {
+        if self.failed.is_some() {
+            return None;
+        }
         let state = &self.state;
         let stopped = self.arrivals.are_left() && self.has_control_backlog();
         if self.arrivals.are_left() && !stopped {

@@ -69,8 +69,16 @@ pub(super) struct Overdue {
 }
 
 impl Core {
+    /// True if the last look for arrivals found some, so that there may be more.
+    pub fn has_received(&self) -> bool {
+        self.arrivals.trains > 0
+    }
+
     /// Sends, receives, and runs timers.
     pub(super) fn exchange(&mut self, effort: PollEffort) {
+        if self.failed.is_some() {
+            return;
+        }
         self.transmit();
         match effort {
             _ if self.arrivals.are_left() => {}

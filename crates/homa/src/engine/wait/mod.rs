@@ -8,4 +8,5 @@ pub mod shared;
 pub mod slot;
 mod spin;
 pub mod waiters;
+mod wake_target;
 pub mod watch;

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread::{Thread, ThreadId};
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -17,34 +16,11 @@ use homa_proto::{MessageKind, RpcHandle, RpcId};
 use super::capacity::CapacityQueue;
 use super::mailbox::Mailbox;
 use super::slot::{CallOutcome, CallSlot};
+pub use super::wake_target::WakeTarget;
 use super::watch::RequestWatch;
 use crate::engine::core::{Core, EngineEvent, Partial, QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
 use crate::message::Message;
-
-/// A thread or a task to be woken.
-#[derive(Debug)]
-pub enum WakeTarget {
-    /// A thread parked in a blocking operation.
-    Thread(Thread),
-    /// A task of an executor.
-    Task(Waker),
-}
-
-impl WakeTarget {
-    /// True for the thread with this id.
-    pub fn is_thread(&self, id: Option<ThreadId>) -> bool {
-        matches!(self, Self::Thread(thread) if Some(thread.id()) == id)
-    }
-
-    /// Wakes it.
-    pub fn wake(self) {
-        match self {
-            Self::Thread(thread) => thread.unpark(),
-            Self::Task(waker) => waker.wake(),
-        }
-    }
-}
 
 /// A registered call. The key is invalid after the call has ended or was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +113,15 @@ struct RequestQueue {
     acceptors: VecDeque<(u64, WakeTarget)>,
 }
 
+impl RequestQueue {
+    /// Wakes all acceptors; returns how many are tasks.
+    fn wake_acceptors(&mut self, to_wake: &mut Vec<WakeTarget>) -> usize {
+        let tasks = self.acceptors.iter().filter(|(_, waiting)| waiting.is_task()).count();
+        to_wake.extend(self.acceptors.drain(..).map(|(_, waiting)| waiting));
+        tasks
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Waiters {
@@ -216,7 +201,7 @@ impl Waiters {
         let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
         let before = call.waiting.replace(waiting);
-        self.tasks += usize::from(call.waiting.as_ref().is_some_and(is_task));
+        self.tasks += usize::from(call.waiting.as_ref().is_some_and(WakeTarget::is_task));
         self.drop_waker_later(before);
         true
     }
@@ -272,14 +257,13 @@ impl Waiters {
 
     /// Closes the queue of a server; clients of requests that were not accepted are told.
     pub fn close_queue(&mut self, port: u16, core: &mut Core) {
-        let Some(queue) = self.queues.remove(&port) else { return };
+        let Some(mut queue) = self.queues.remove(&port) else { return };
+        self.tasks -= queue.wake_acceptors(&mut self.to_wake);
         for request in queue.requests.into_requests() {
             core.cancel(request.rpc);
             core.accept_request(request.bytes);
             self.open.remove(&request.rpc);
         }
-        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
-        self.to_wake.extend(queue.acceptors.into_iter().map(|(_, waiting)| waiting));
     }
 
     /// The next request at a port whose deadline has not passed.
@@ -313,11 +297,11 @@ impl Waiters {
     /// Registers a waiter for a request; returns a ticket for [`Self::stop_waiting`].
     pub fn wait_for_request(&mut self, port: u16, waiting: WakeTarget) -> u64 {
         self.next_ticket += 1;
-        self.tasks += usize::from(is_task(&waiting));
+        self.tasks += usize::from(waiting.is_task());
         if let Some(queue) = self.queues.get_mut(&port) {
             queue.acceptors.push_back((self.next_ticket, waiting));
         } else {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
         self.next_ticket
@@ -338,7 +322,7 @@ impl Waiters {
         if !queue.requests.is_empty()
             && let Some((_, waiting)) = queue.acceptors.pop_back()
         {
-            self.tasks -= usize::from(is_task(&waiting));
+            self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);
         }
     }
@@ -347,8 +331,7 @@ impl Waiters {
     pub fn wake_all(&mut self) {
         self.capacity.all(&mut self.to_wake);
         for queue in self.queues.values_mut() {
-            self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
-            self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+            self.tasks -= queue.wake_acceptors(&mut self.to_wake);
         }
     }
 
@@ -356,8 +339,7 @@ impl Waiters {
     pub fn drain_queue(&mut self, port: u16) {
         let Some(queue) = self.queues.get_mut(&port) else { return };
         queue.draining = true;
-        self.tasks -= queue.acceptors.iter().filter(|(_, w)| is_task(w)).count();
-        self.to_wake.extend(queue.acceptors.drain(..).map(|(_, waiting)| waiting));
+        self.tasks -= queue.wake_acceptors(&mut self.to_wake);
     }
 
     /// True if no more requests will come at a port.
@@ -415,7 +397,7 @@ impl Waiters {
                     let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
                     call.slot.put(CallOutcome { result, lent });
                     if let Some(waiting) = call.waiting {
-                        self.tasks -= usize::from(is_task(&waiting));
+                        self.tasks -= usize::from(waiting.is_task());
                         self.to_wake.push(waiting);
                     }
                 }
@@ -430,7 +412,7 @@ impl Waiters {
                     self.open.insert(rpc, OpenRequest { port, place, cancelled: false });
                     // The last to come is the leader, if that is an acceptor: it needs no wake-up.
                     if let Some((_, waiting)) = queue.acceptors.pop_back() {
-                        self.tasks -= usize::from(is_task(&waiting));
+                        self.tasks -= usize::from(waiting.is_task());
                         self.to_wake.push(waiting);
                     }
                 }
@@ -443,7 +425,7 @@ impl Waiters {
                         if call.progress
                             && let Some(waiting) = call.waiting.take()
                         {
-                            self.tasks -= usize::from(is_task(&waiting));
+                            self.tasks -= usize::from(waiting.is_task());
                             self.to_wake.push(waiting);
                         }
                     }
@@ -475,9 +457,14 @@ impl Waiters {
         }
     }
 
+    /// Wakes a waiter after the lock is released.
+    pub fn wake_later(&mut self, waiting: WakeTarget) {
+        self.to_wake.push(waiting);
+    }
+
     /// True if a task will be woken, which may run code of the application.
     pub fn wakes_tasks(&self) -> bool {
-        self.to_wake.iter().any(is_task)
+        self.to_wake.iter().any(WakeTarget::is_task)
     }
 
     /// True if wakers must be dropped after the lock is released.
@@ -489,8 +476,4 @@ impl Waiters {
     pub fn deferred(&mut self) -> (&mut Vec<WakeTarget>, &mut Vec<Waker>) {
         (&mut self.to_wake, &mut self.wakers_to_drop)
     }
-}
-
-fn is_task(waiting: &WakeTarget) -> bool {
-    matches!(waiting, WakeTarget::Task(_))
 }

@@ -9,7 +9,7 @@ use crate::commands::bench::units::{kilobytes, time};
 pub struct Twin {
     /// Whether the hosts' time comes from idle round trips; else it is assumed.
     pub calibrated: bool,
-    /// What a message spends in the software of both hosts together.
+    /// Time of a message in the software of both hosts together.
     pub host_us: f64,
     /// Short RPCs that were simulated.
     pub count: usize,
@@ -23,7 +23,7 @@ pub struct Twin {
     pub p99_error: Option<f64>,
     /// The same against RPCs that met no pause of the machine, which the forecast knows nothing of.
     pub p99_undisturbed_error: Option<f64>,
-    /// What clairvoyant SRPT would make of them.
+    /// The same RPCs under clairvoyant SRPT.
     pub bound: Bound,
     /// Frames that found a full buffer.
     pub overflow: u64,

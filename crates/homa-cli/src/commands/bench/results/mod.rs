@@ -1,4 +1,4 @@
-//! What `homa bench` shows: documents, tables, sentences and the chart. Decides nothing.
+//! The output of `homa bench`: documents, tables, sentences and the chart. Decides nothing.
 
 pub mod chart;
 pub mod forecast;

@@ -1,5 +1,4 @@
-//! What waited at the switch's ports to hosts while a row was measured, as the switch itself
-//! counted.
+//! Queueing at the switch's ports to hosts while a row was measured, as counted by the switch.
 
 use homa_testbed::{Queueing as Seen, RunReport};
 use serde::Serialize;

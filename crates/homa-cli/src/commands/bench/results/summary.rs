@@ -1,6 +1,5 @@
-//! What to make of the rows, in sentences that can be repeated: the tails compared, the columns in
-//! which Homa is not best, and what a rack on one machine does not show. Every number comes from
-//! valid rows.
+//! The rows in sentences that can be quoted: the tails compared, the columns in which Homa is not
+//! best, and the limits of a rack on one machine. Every number comes from valid rows.
 
 use homa_testbed::Transport;
 

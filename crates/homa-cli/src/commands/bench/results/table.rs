@@ -31,7 +31,7 @@ pub fn print<R: Rows>(of: &R, labels: &[String], rows: &[Judged<R::Row>]) {
     }
 }
 
-/// What the names of the rows mean.
+/// The meanings of the names of the rows.
 pub fn legend<R>(planned: &[PlannedRow], rows: &[Judged<R>]) -> Vec<String> {
     let mut named: Vec<Transport> = Vec::new();
     for row in planned {

@@ -36,7 +36,7 @@ use scenario::{Hosts, scenario};
 /// machines.
 const ASSUMED_HOST_US: f64 = 18.0;
 
-/// Refuses what cannot be forecast, before anything is measured.
+/// Refuses options that cannot be forecast, before anything is measured.
 pub fn check(args: &Args) -> Result<(), Failure> {
     let rows = args.rows().into_iter();
     let hosts = Hosts { us: ASSUMED_HOST_US, rto_min: TCP_RTO_MIN };
@@ -51,10 +51,10 @@ pub fn check(args: &Args) -> Result<(), Failure> {
     scenarios.iter().try_for_each(|scenario| validate(scenario).hint(CHOOSE))
 }
 
-/// What to do when the simulator refuses the rack.
+/// Advice if the simulator refuses the rack.
 const CHOOSE: &str = "choose other --hosts, --link or --buffer, or leave out --twin";
 
-/// What to do when the simulator refuses a rack that it stands in for.
+/// Advice if the simulator refuses a rack that it stands in for.
 const CHOOSE_RACK: &str = "choose other --hosts, --link or --buffer; `homa doctor` says why this \
                            machine has no rack";
 
@@ -138,7 +138,7 @@ pub fn row(
     }))
 }
 
-/// What the simulator gives back of a list of RPCs: bytes and microseconds of each.
+/// The simulated RPCs of a list: bytes and microseconds of each.
 struct Simulated {
     latencies: Vec<(u32, f64)>,
     overflow: u64,

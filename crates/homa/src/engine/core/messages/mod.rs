@@ -15,14 +15,17 @@
 use std::collections::BTreeMap;
 use std::mem;
 
+use bytes::Bytes;
 use homa_proto::wire::datagram::RequestExtensions;
-use homa_proto::{MessageId, Placement, RpcHandle, Span, Time};
+use homa_proto::{Body, MessageId, Packet, Placement, RpcHandle, Span, Time};
 
 use super::context::RequestContext;
 use crate::driver::Gather;
 use crate::engine::fairness::accounts::AccountId;
 use crate::payload::Payload;
 
+/// What the packet of a message without bytes carries.
+const PADDING: Bytes = Bytes::from_static(&[0]);
 /// Smallest allocation for a message that is longer than one packet.
 const FIRST_ALLOCATION: usize = 4096;
 /// How much faster than the arrived bytes the memory may grow.
@@ -45,6 +48,8 @@ enum MessageSlot {
 struct OutgoingMessage {
     bytes: Payload,
     to: AccountId,
+    /// It has no bytes, and `bytes` is padding.
+    empty: bool,
     /// Sent with the datagram if the message is a request.
     context: RequestContext,
 }
@@ -57,6 +62,8 @@ struct IncomingMessage {
     lent: usize,
     /// Length of the whole message.
     total: usize,
+    /// It has no bytes, and the one that arrived is padding.
+    empty: bool,
     /// By offset, pieces that are too far ahead of `bytes`.
     ahead: BTreeMap<usize, Vec<u8>>,
     /// Bytes that arrived.
@@ -73,7 +80,17 @@ impl IncomingMessage {
     /// A message that arrives, in the given memory.
     fn into(bytes: Vec<u8>, total: usize) -> Self {
         let (ahead, readable, context) = (BTreeMap::new(), None, RequestContext::NONE);
-        Self { bytes, lent: 0, total, ahead, arrived: 0, reserved: 0, readable, context }
+        Self {
+            bytes,
+            lent: 0,
+            total,
+            empty: false,
+            ahead,
+            arrived: 0,
+            reserved: 0,
+            readable,
+            context,
+        }
     }
 
     /// The offset up to which its memory may grow now.
@@ -176,7 +193,8 @@ impl Messages {
         &mut self.slots[index]
     }
 
-    /// Stores the bytes of an outgoing message to a host.
+    /// Stores the bytes of an outgoing message to a host. If there are none, one byte of padding is
+    /// stored, and [`Self::sends_empty`] is true for its packet.
     pub fn insert(
         &mut self,
         id: MessageId,
@@ -184,12 +202,32 @@ impl Messages {
         to: AccountId,
         context: RequestContext,
     ) {
+        let empty = bytes.is_empty();
+        let bytes = if empty { PADDING.into() } else { bytes };
         self.outgoing_bytes += bytes.len() as u64;
         if self.outgoing_to.len() <= to as usize {
             self.outgoing_to.resize(to as usize + 1, 0);
         }
         self.outgoing_to[to as usize] += bytes.len() as u64;
-        *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, context });
+        *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, empty, context });
+    }
+
+    /// True for the packet of an outgoing message without bytes.
+    #[inline]
+    pub fn sends_empty(&self, packet: &Packet) -> bool {
+        let Body::Data(data) = &packet.body else { return false };
+        data.message_length == 1
+            && matches!(
+                self.slots.get(data.span.message.0 as usize),
+                Some(MessageSlot::Outgoing(OutgoingMessage { empty: true, .. }))
+            )
+    }
+
+    /// The byte of an incoming message that was just placed is padding: it has no bytes.
+    pub fn note_empty(&mut self, id: MessageId) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
+            incoming.empty = true;
+        }
     }
 
     /// The extensions for the first bytes of an outgoing request that leaves at `now`.
@@ -340,6 +378,9 @@ impl Messages {
         match mem::take(self.slot(id)) {
             MessageSlot::Incoming(incoming) => {
                 self.addresses += incoming.reserved as u64;
+                if incoming.empty {
+                    return (Vec::new(), 0, incoming.context);
+                }
                 (incoming.bytes, incoming.lent, incoming.context)
             }
             other => {

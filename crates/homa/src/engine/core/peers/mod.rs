@@ -97,6 +97,9 @@ pub struct Peers {
     evicted: u64,
     /// By peer and direction: RPCs that have ended.
     ended: Vec<[EndedRpcs; 2]>,
+    /// By peer: when the system last refused a packet to it, and the error number. `None`: when the
+    /// system last refused to receive.
+    refusals: HashMap<Option<PeerId>, (Time, i32)>,
 }
 
 #[derive(Debug)]
@@ -133,7 +136,21 @@ impl Peers {
             routes,
             evicted: 0,
             ended: Vec::new(),
+            refusals: HashMap::new(),
         }
+    }
+
+    /// The system refused a packet to a peer, or to receive (`None`).
+    pub fn note_refusal(&mut self, now: Time, peer: Option<PeerId>, errno: i32) {
+        self.refusals.insert(peer, (now, errno));
+    }
+
+    /// The error number of the system's last refusal to send to a peer or to receive, if that was
+    /// after `since`.
+    pub fn refusal_since(&self, since: Time, peer: PeerId) -> Option<i32> {
+        let refusals = [Some(peer), None].map(|of| self.refusals.get(&of));
+        let last = refusals.into_iter().flatten().max_by_key(|(at, _)| *at);
+        last.filter(|(at, _)| *at >= since).map(|(_, errno)| *errno)
     }
 
     /// The ended RPCs with a peer, of one direction.
@@ -416,6 +433,7 @@ impl Peers {
     fn forget(&mut self, key: Key, index: u32) {
         let address = key.0;
         self.by_address.remove(&key);
+        self.refusals.remove(&Some(PeerId(index)));
         self.accounts.close(self.peers[index as usize].account);
         self.free.push(index);
         self.last = None;

@@ -254,7 +254,11 @@ impl Packer {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         let start = self.used;
         // An ACK has the longest header.
-        let Ok(len) = wire::encode(packet, self.reserve(ACK_LEN)) else { return 0 };
+        let room = self.reserve(ACK_LEN);
+        let Ok(len) = wire::encode(packet, room) else { return 0 };
+        if from.messages.sends_empty(packet) {
+            let _ = wire::mark_empty(room);
+        }
         self.used += len;
         let (content, payload) = match &packet.body {
             Body::Data(data) => match self.payload(data.span, from.messages) {
@@ -456,6 +460,9 @@ fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages
             let copied = messages.copy(data.span, place);
             debug_assert!(copied, "the protocol sends bytes of a released message");
         }
+    }
+    if messages.sends_empty(packet) {
+        writer.mark_empty();
     }
     true
 }

@@ -52,6 +52,8 @@ pub struct PathTable {
     due: BTreeSet<(Time, PeerId)>,
     /// Probes in flight, by [`key`].
     probes: BTreeMap<u64, PeerId>,
+    /// Peers whose probes wait until any packet of theirs arrives.
+    silent: BTreeSet<PeerId>,
     /// Counts of changed sizes.
     pub changes: PathChanges,
 }
@@ -99,6 +101,7 @@ impl PathTable {
         if let Some(entry) = self.entries.remove(&peer) {
             self.due.remove(&(entry.due, peer));
             entry.probe.map(|probe| self.probes.remove(&probe));
+            self.silent.remove(&peer);
         }
     }
 
@@ -111,6 +114,9 @@ impl PathTable {
         let probe = entry.path.probe().map(|probe| key(probe.id));
         let before = std::mem::replace(&mut entry.probe, probe);
         let due = entry.path.due();
+        if entry.path.awaits_peer() {
+            self.silent.insert(peer);
+        }
         before.map(|probe| self.probes.remove(&probe));
         probe.map(|probe| self.probes.insert(probe, peer));
         self.look(peer, due);
@@ -124,7 +130,17 @@ impl PathTable {
                     self.look(peer, Time::ZERO);
                 }
             }
-            None => self.entry(now, peer, info).path.try_larger(now),
+            None => {
+                self.entry(now, peer, info).path.wanted(info.max);
+            }
+        }
+    }
+
+    /// A packet of a peer arrived: a probe that waited for that is due.
+    pub fn heard(&mut self, peer: PeerId) {
+        // Nearly always empty.
+        if !self.silent.is_empty() && self.silent.remove(&peer) {
+            self.look(peer, Time::ZERO);
         }
     }
 
@@ -193,12 +209,14 @@ impl PathTable {
     }
 
     /// Attends to a path that is due. `address` is the peer's address now; if it has changed, the
-    /// path is forgotten. `ports` returns our port and the peer's if an RPC is in progress.
+    /// path is forgotten. `heard` is when a packet of the peer last arrived. `ports` returns our
+    /// port and the peer's if an RPC is in progress.
     pub fn attend(
         &mut self,
         now: Time,
         peer: PeerId,
         address: Option<SocketAddr>,
+        heard: Time,
         ports: impl FnOnce() -> Option<(u16, u16)>,
     ) -> Option<DuePath> {
         let Some(entry) = self.entries.get_mut(&peer).filter(|e| Some(e.address) == address) else {
@@ -206,6 +224,7 @@ impl PathTable {
             return None;
         };
         let mut probe = None;
+        entry.path.note_heard(heard);
         if entry.path.due() <= now {
             let ports = ports();
             entry.ports = ports.or(entry.ports);

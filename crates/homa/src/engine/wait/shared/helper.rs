@@ -4,7 +4,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use super::{Lead, STANDBY, Shared};
+use super::{Access, Lead, STANDBY, Shared};
 
 impl Shared {
     /// Restarts after a panic. The panic, of a bug or of a task's waker, was reported when it
@@ -12,7 +12,7 @@ impl Shared {
     pub(super) fn keep_helping(&self) {
         while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
             let mut access = self.access();
-            access.helper_polls = false;
+            (access.helper_polls, access.helper_watches) = (false, false);
             if access.lead == Lead::Helper {
                 access.lead = Lead::Vacant;
                 access.asleep_until = None;
@@ -23,19 +23,43 @@ impl Shared {
     }
 
     fn help(&self) {
+        let mut is_starved = false;
         loop {
             let mut access = self.access();
             if access.closing {
                 return;
             }
             let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
-            if access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called) {
-                access.lead = Lead::Helper;
-                while access.lead == Lead::Helper && !access.closing {
-                    access.lead_once(Lead::Helper, None);
+            if access.core.failed().is_some() {
+                if access.lead == Lead::Helper {
+                    access.lead = Lead::Vacant;
                 }
                 drop(access);
-                self.stand_by(false);
+                // Until the engine is closed.
+                thread::park();
+                continue;
+            }
+            if access.lead == Lead::EventLoop {
+                if !is_starved {
+                    is_starved = self.watch(access);
+                    continue;
+                }
+                access.starved();
+            }
+            is_starved = false;
+            if access.lead == Lead::Helper
+                || access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called)
+            {
+                access.lead = Lead::Helper;
+                let runs = |access: &Access<'_>| !access.closing && access.core.failed().is_none();
+                while access.lead == Lead::Helper && runs(&access) {
+                    access.lead_once(Lead::Helper, None);
+                }
+                let watches = access.lead == Lead::EventLoop;
+                drop(access);
+                if !watches {
+                    self.stand_by(false);
+                }
                 continue;
             }
             // A thread leads. If it stops, it calls the helper.

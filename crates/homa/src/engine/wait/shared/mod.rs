@@ -22,8 +22,10 @@
 //!
 //! Left out: fairness between callers beyond the order of arrival.
 
+mod ending;
 mod followers;
 mod helper;
+pub mod reactor;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use followers::Followers;
 use homa_proto::Time;
+use reactor::EventLoop;
 
 use super::deferred::Deferred;
 use super::slot::{CallSlot, CallSlots};
@@ -94,6 +97,10 @@ pub struct SharedState {
     handles: Arc<[RawFd]>,
     /// The helper has parked until it is called.
     helper_rests: bool,
+    /// The helper sleeps while it watches the event loop.
+    helper_watches: bool,
+    /// An event loop that leads if no thread does.
+    event_loop: Option<EventLoop>,
     /// The helper thread, to unpark it.
     helper: Option<Thread>,
     spin_policy: SpinPolicy,
@@ -104,6 +111,7 @@ enum Lead {
     Vacant,
     Thread,
     Helper,
+    EventLoop,
 }
 
 /// Exclusive access to the engine. When it is released, the collected waiters are woken.
@@ -185,10 +193,12 @@ impl Access<'_> {
     /// Call it after submissions: it sends what may leave, and makes sure that a thread handles the
     /// rest in time.
     pub fn submitted(&mut self) {
-        let state = &mut **self;
-        state.core.transmit();
-        state.waiters.dispatch(&mut state.core);
-        self.hurry();
+        if !self.is_flushed_later() {
+            let state = &mut **self;
+            state.core.transmit();
+            state.waiters.dispatch(&mut state.core);
+            self.hurry();
+        }
         if self.core.is_closing() {
             // An address has just begun to close, or the last RPC that used it has ended.
             self.closed();
@@ -229,6 +239,7 @@ impl Access<'_> {
     /// Call it after another address was bound: the sleeping leader must watch it, too.
     pub fn bound(&mut self) {
         self.handles = self.core.driver().handles().into();
+        self.watch_handles();
         let leader = self.lead;
         self.kick(leader);
     }
@@ -238,7 +249,7 @@ impl Access<'_> {
     fn closed(&mut self) {
         let sleeper = if self.helper_polls { Lead::Helper } else { self.lead };
         match sleeper {
-            Lead::Vacant => self.finish_closing(),
+            Lead::Vacant | Lead::EventLoop => self.finish_closing(),
             sleeper => self.kick(sleeper),
         }
     }
@@ -258,7 +269,7 @@ impl Access<'_> {
 
     fn call_helper(&mut self) {
         if !self.shared.helper_signals.helper_called.swap(true, Ordering::AcqRel) {
-            match (self.helper_polls, &self.helper) {
+            match (self.helper_polls || self.helper_watches, &self.helper) {
                 (true, _) => self.kick(Lead::Helper),
                 (false, Some(helper)) => helper.unpark(),
                 (false, None) => {}
@@ -271,6 +282,7 @@ impl Access<'_> {
         let shared = self.shared;
         let (kicked, waker) = match leader {
             Lead::Vacant => return,
+            Lead::EventLoop => return self.hurry_event_loop(),
             Lead::Thread => (&mut self.thread_kicked, &shared.thread_waker),
             Lead::Helper => (&mut self.helper_kicked, &shared.helper_waker),
         };
@@ -372,6 +384,9 @@ impl Access<'_> {
                         self.spin_policy.learn(found == WaitOutcome::Awake);
                     }
                 }
+                Err(error) if error.raw_os_error() == Some(libc::EBADF) => {
+                    self.core.fail(libc::EBADF);
+                }
                 // Only exhausted memory can cause this, so continue slowly.
                 Err(_) => self.unlocked(|| thread::sleep(STANDBY)),
             }
@@ -391,6 +406,7 @@ impl Access<'_> {
             state.asleep_until = None;
             state.core.turn(arrived);
             state.waiters.dispatch(&mut state.core);
+            state.end_if_failed();
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Vacant) {
             self.finish_closing();
@@ -409,7 +425,8 @@ impl Access<'_> {
             return;
         }
         self.lead = Lead::Vacant;
-        if self.waiters.tasks() > 0 || self.helper_rests {
+        let has_event_loop = self.give_to_event_loop();
+        if self.helper_rests || !has_event_loop && self.waiters.tasks() > 0 {
             self.call_helper();
         }
     }
@@ -436,6 +453,8 @@ impl Shared {
             helper_polls: false,
             handles,
             helper_rests: false,
+            helper_watches: false,
+            event_loop: None,
             helper: None,
             spin_policy: SpinPolicy::new(spin),
         };
@@ -470,6 +489,7 @@ impl Shared {
         let mut access = self.access();
         access.core.transmit();
         access.closing = true;
+        access.end_event_loop();
         access.kick(Lead::Helper);
         access.call_helper();
     }

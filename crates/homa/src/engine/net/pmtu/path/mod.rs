@@ -11,6 +11,9 @@
 //! * If the size is less than `max`, `max` is tried with the first message that fills a packet; one
 //!   second after the size was lowered; and at growing intervals if it does not pass. Sizes in
 //!   between are searched by halves (§5.3). If no such message is sent, nothing is tried.
+//! * Nothing is probed before any packet of the peer has arrived, and nothing after a probe whose
+//!   short packet was not answered either, until the peer is heard again. Large packets must not be
+//!   most of what a silent peer is sent (RFC 8085 §3.1.3, RFC 8899 §5.1.1).
 
 use homa_proto::{Duration, Time};
 
@@ -97,10 +100,15 @@ pub struct Path {
     wanted: bool,
     /// The raise timer expired while no message would have profited.
     dormant: bool,
+    /// When a packet of the peer last arrived; zero: never.
+    heard: Time,
+    /// Since when nothing of a probe was answered. No other begins before the peer is heard.
+    silent: Time,
 }
 
 impl Path {
-    /// A path that uses packets of `mtu` bytes, and may use up to `max`.
+    /// A path that uses packets of `mtu` bytes, and may use up to `max`. Larger sizes were never
+    /// searched, so they are as soon as a message profits from them.
     pub fn new(now: Time, v4: bool, mtu: u16, max: u16) -> Self {
         // Keeps `max + 1` in range.
         let max = max.max(mtu).min(u16::MAX - 1);
@@ -115,10 +123,12 @@ impl Path {
             fell: false,
             probe: None,
             confirmed: Time::ZERO,
-            raise_at: now + RAISE_MIN,
+            raise_at: now,
             raise_after: RAISE_MIN,
-            wanted: true,
+            wanted: false,
             dormant: false,
+            heard: Time::ZERO,
+            silent: Time::ZERO,
         }
     }
 
@@ -141,6 +151,7 @@ impl Path {
     /// When [`Self::poll`] is due.
     pub fn due(&self) -> Time {
         match (self.probe, self.mtu < self.max) {
+            (Some(_), _) if self.awaits_peer() => Time::MAX,
             (Some(probe), _) => probe.due,
             (None, true) if self.dormant => Time::MAX,
             (None, true) => self.raise_at,
@@ -160,9 +171,14 @@ impl Path {
         std::mem::take(&mut self.dormant)
     }
 
-    /// Makes the search for larger packets due.
-    pub fn try_larger(&mut self, now: Time) {
-        self.raise_at = now;
+    /// A packet of the peer arrived last at this time.
+    pub fn note_heard(&mut self, at: Time) {
+        self.heard = self.heard.max(at);
+    }
+
+    /// True if a probe waits for any packet of the peer.
+    pub fn awaits_peer(&self) -> bool {
+        self.probe.is_some_and(|probe| probe.attempts == 0) && self.heard <= self.silent
     }
 
     /// A packet that we sent was lost.
@@ -234,6 +250,9 @@ impl Path {
         if self.probe.is_none() && self.mtu < self.max && now >= self.raise_at {
             self.raise(now, busy);
         }
+        if self.awaits_peer() {
+            return None;
+        }
         let probe = self.probe.as_mut().filter(|probe| now >= probe.due)?;
         probe.due = now + Duration(ANSWER.0 << probe.attempts);
         probe.attempts += 1;
@@ -253,6 +272,9 @@ impl Path {
 
     /// Only the short packet was answered, or none.
     fn failed(&mut self, now: Time, probe: PathProbe, changes: &mut PathChanges) {
+        if !probe.alive {
+            self.silent = now;
+        }
         match (self.phase, probe.alive) {
             // No smaller packets are ever sent.
             (SearchPhase::Confirming, true) if self.mtu > self.floor => {

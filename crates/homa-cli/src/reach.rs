@@ -1,0 +1,99 @@
+//! Addresses of names: a name may have several, and a server may be at one of them.
+//!
+//! They are tried in turn with a packet that executes nothing: a NEED_ACK for an RPC that does not
+//! exist, which every engine answers with an ACK (`docs/udp-encapsulation.md`).
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use homa::proto::wire::datagram;
+use homa::proto::{Body, Packet, PeerId, RpcId};
+
+/// How long an address may take to answer before the next one is tried.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The addresses of `10.0.0.7:4000`, `[::1]:4000`, `[fe80::1%eth0]:4000` (an interface's name or
+/// number) or `name:4000`.
+pub fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
+    let scoped = text.strip_prefix('[').and_then(|text| text.rsplit_once("]:"));
+    let found = match scoped.filter(|(host, _)| host.contains('%')) {
+        // The system knows the interfaces.
+        Some((host, port)) => {
+            let port: u16 = port.parse().map_err(|_| io::Error::other("no port"))?;
+            (host, port).to_socket_addrs()?
+        }
+        None => text.to_socket_addrs()?,
+    };
+    let mut all: Vec<SocketAddr> = Vec::new();
+    // The system lists an address once for each kind of socket.
+    found.for_each(|address| {
+        if !all.contains(&address) {
+            all.push(address);
+        }
+    });
+    Ok(all)
+}
+
+/// The first address at which an engine answers; otherwise the first that the system can send to.
+pub fn first_reached(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let mut possible = None;
+    for &address in addresses {
+        match answers(address) {
+            Ok(true) => return Some(address),
+            Ok(false) => possible = possible.or(Some(address)),
+            Err(_) => {}
+        }
+    }
+    possible.or(addresses.first().copied())
+}
+
+/// True if an engine answers at an address; an error if the system cannot send there.
+fn answers(address: SocketAddr) -> io::Result<bool> {
+    let any = crate::commands::any_address_for(address);
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let id = RpcId(u64::from(std::process::id()) << 1 | 1 << 63).server();
+    let local_port = socket.local_addr()?.port();
+    let question = Packet {
+        peer: PeerId(0),
+        priority: 7,
+        local_port,
+        remote_port: address.port(),
+        id,
+        body: Body::NeedAck,
+    };
+    let mut bytes = [0; 1500];
+    let length = datagram::encode(&question, 1, &mut bytes).map_err(io::Error::other)?;
+    socket.send(&bytes[..length])?;
+    // A host that refuses the port is reported as an error of the next system call.
+    let Ok(length) = socket.recv(&mut bytes) else { return Ok(false) };
+    let Ok(datagram) = datagram::decode(&bytes[..length]) else { return Ok(false) };
+    let mut packets = datagram.packets(PeerId(0), 0).filter_map(Result::ok);
+    Ok(packets.any(|decoded| decoded.packet.id == id.client()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_a_name_or_a_number() {
+        let by = |scope: &str| addresses(&format!("[fe80::1%{scope}]:4000")).unwrap();
+        assert_eq!(by("lo"), by("1"));
+        assert!(addresses("[fe80::1%nowhere]:4000").is_err());
+        assert!(addresses("[fe80::1%lo]:port").is_err());
+    }
+
+    #[test]
+    fn the_address_where_an_engine_is_comes_before_an_empty_one() {
+        let engine = homa::Client::new().unwrap().engine().clone();
+        let port = engine.local_addr().port();
+        let empty = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let there = SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(first_reached(&[empty, there]), Some(there));
+        assert_eq!(first_reached(&[empty]), Some(empty));
+        drop(engine);
+    }
+}

@@ -1,0 +1,58 @@
+//! When a server asks whether its client is there, and what it answers after the end of an RPC.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use homa_proto::{Body, Config, Duration, Packet, Rate, ResendLength, Time};
+
+use crate::common::{CLIENT, ClientAndServer, Observed, SERVER};
+
+fn users() -> Config {
+    Config::for_users(Rate::gbps(10))
+}
+
+#[test]
+fn the_client_of_a_long_request_is_asked_whether_it_is_there() {
+    let mut pair = ClientAndServer::new(users(), users());
+    pair.reply = None;
+    pair.call(100, 1);
+    for (until, asked) in [(999, 0), (1_001, 1), (1_999, 1), (2_010, 2), (4_010, 3), (8_010, 4)] {
+        pair.run_until(Time::ZERO + Duration::millis(until + 1));
+        assert_eq!(pair.ends[SERVER].counters().need_acks_sent, asked, "after {until} ms");
+    }
+    assert!(!pair.seen[SERVER].contains(&Observed::Cancelled), "the client waits");
+    // Another process has its address.
+    let mut pair = ClientAndServer::new(users(), users());
+    pair.reply = None;
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(100));
+    pair.restart(CLIENT, users(), 9);
+    pair.run_for(Duration::secs(1));
+    assert!(pair.seen[SERVER].contains(&Observed::Cancelled), "{}", pair.transcript);
+    pair.assert_clean();
+}
+
+#[test]
+fn a_resend_that_an_ack_overtook_gets_no_answer() {
+    let mut pair = ClientAndServer::new(Config::linux(), Config::linux());
+    let asked = Rc::new(Cell::new(None));
+    let (seen, resend) = (asked.clone(), |priority| {
+        let (offset, length) = (0, ResendLength::All);
+        Body::Resend { offset, length, priority }
+    });
+    pair.lose = Box::new(move |from, packet, _| {
+        if from == CLIENT && packet.begins_request() {
+            seen.set(Some(Packet { body: resend(7), ..*packet }));
+        }
+        false
+    });
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(4));
+    pair.assert_clean();
+    let late = asked.get().expect("the request was sent");
+    pair.deliver(SERVER, &late);
+    assert_eq!(pair.ends[SERVER].counters().unknowns_sent, 0);
+    pair.run_for(Duration::millis(10));
+    pair.deliver(SERVER, &late);
+    assert_eq!(pair.ends[SERVER].counters().unknowns_sent, 1, "the server has forgotten the call");
+}

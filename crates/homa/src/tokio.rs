@@ -1,0 +1,130 @@
+//! Engines driven by a tokio runtime: feature `tokio`.
+//!
+//! A task of the runtime watches the engine's descriptor and drives. Futures that it wakes run
+//! after it in the same thread, and their messages leave together once all of them have run.
+//!
+//! Left out: spinning, and other runtimes, which use [`Reactor`](crate::Reactor).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use ::tokio::io::unix::AsyncFd;
+use ::tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::driver::{Poller, register};
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::reactor::{Driven, Reactor};
+
+impl Engine {
+    /// Lets the current tokio runtime drive this engine, in a task that it spawns. Then calls and
+    /// requests need no thread other than the runtime's: this is how an async service is fast. Call
+    /// it once for each engine. Without it a helper thread drives and wakes the tasks.
+    ///
+    /// The engine stays usable by other runtimes and by blocking threads. If a task blocks the
+    /// runtime for some milliseconds, or the runtime is dropped, the helper thread takes over. The
+    /// task ends with the engine.
+    ///
+    /// # Errors
+    /// [`OpenError::NoRuntime`] outside a runtime, and those of [`Self::reactor`].
+    ///
+    /// # Panics
+    /// As the sockets of tokio, if the runtime was built without `enable_io`.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = homa::Server::bind("0.0.0.0:4000".parse()?)?;
+    /// server.engine().drive_on_tokio()?;
+    /// while let Some(request) = server.accept_async().await {
+    ///     tokio::spawn(async move {
+    ///         let reply = request.to_ascii_uppercase();
+    ///         let _ = request.reply_async(reply).await; // The client may have given up.
+    ///     });
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drive_on_tokio(&self) -> Result<(), OpenError> {
+        let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        let yields = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+        let reactor = self.reactor()?;
+        let watched = register(reactor.poller()).map_err(OpenError::Resources)?;
+        runtime.spawn(Driving { watched, reactor, waker: None, yields, aside: None });
+        Ok(())
+    }
+}
+
+/// True in a thread of any runtime.
+fn is_here() -> bool {
+    Handle::try_current().is_ok()
+}
+
+/// The task.
+struct Driving {
+    watched: AsyncFd<Arc<Poller>>,
+    reactor: Reactor,
+    /// The engine has this waker.
+    waker: Option<Waker>,
+    /// The runtime has several threads. Each runs the task that was woken last before all others,
+    /// so waking this one is not enough to let others run first.
+    yields: bool,
+    /// Lets the tasks run that are ready.
+    aside: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Driving {
+    /// Continues once the other tasks that are ready have run.
+    fn step_aside(&mut self, context: &mut Context<'_>) {
+        if self.yields {
+            let mut aside = Box::pin(::tokio::task::yield_now());
+            if aside.as_mut().poll(context).is_pending() {
+                self.aside = Some(aside);
+                return;
+            }
+        }
+        context.waker().wake_by_ref();
+    }
+}
+
+impl Future for Driving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if !this.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            this.waker = Some(context.waker().clone());
+            this.reactor.flush_with(context.waker().clone(), is_here);
+        }
+        let stepped_aside = this.aside.is_some();
+        if let Some(aside) = &mut this.aside {
+            ready!(aside.as_mut().poll(context));
+            this.aside = None;
+        }
+        while let Poll::Ready(ready) = this.watched.poll_read_ready(context) {
+            // An error means that the runtime ends.
+            let Ok(mut guard) = ready else { return Poll::Ready(()) };
+            match this.reactor.drive() {
+                Driven::Wait => guard.clear_ready(),
+                Driven::Closed => return Poll::Ready(()),
+                Driven::Again => {
+                    guard.retain_ready();
+                    this.step_aside(context);
+                    return Poll::Pending;
+                }
+            }
+        }
+        if this.reactor.is_closed() {
+            return Poll::Ready(());
+        }
+        if this.reactor.has_unsent() {
+            if this.yields && !stepped_aside {
+                this.step_aside(context);
+            } else {
+                this.reactor.flush();
+            }
+        }
+        Poll::Pending
+    }
+}
