@@ -4,12 +4,15 @@
 
 Server and client are separate processes on loopback, with one and 64 calls in progress, each a
 task that calls again when it is answered; over TCP each has a separate connection. Rows of both
-transports alternate. It needs two idle cores and a build with optimisation (``pip install
+transports alternate. CPU time, and how often a thread goes to sleep, are for one call, both sides
+together and the start of the processes included: they say more than the rate on a machine that is
+shared. It needs two idle cores and a build with optimisation (``pip install
 ./python``); uvloop is tried where it is installed.
 """
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -109,8 +112,16 @@ SERVERS = {"homa": serve_homa, "tcp": serve_tcp}
 CALLS = {"homa": call_homa, "tcp": call_tcp}
 
 
+def used():
+    """CPU seconds and sleeps of this process and of those that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return cpu, sum(usage.ru_nvcsw for usage in usages)
+
+
 def measure(loop, transport, outstanding, seconds):
     """Measure one row and print it."""
+    cpu_before, sleeps_before = used()
     server = subprocess.Popen(
         [sys.executable, __file__, "--serve", loop, transport], stdout=subprocess.PIPE, text=True
     )
@@ -120,10 +131,15 @@ def measure(loop, transport, outstanding, seconds):
     finally:
         server.kill()
         server.wait()
+    cpu, sleeps = used()
+    # Calls during the warm-up cost as much.
+    calls = rate * (seconds + WARM_UP)
+    cpu, sleeps = (cpu - cpu_before) / calls * 1e6, (sleeps - sleeps_before) / calls
     median, tail = (took[int(len(took) * share)] * 1e6 for share in (0.5, 0.99))
     print(
         f"{loop:8} {transport:5} {outstanding:3} outstanding: "
-        f"{rate:7.0f} calls/s, p50 {median:6.0f} us, p99 {tail:6.0f} us",
+        f"{rate:7.0f} calls/s, p50 {median:6.0f} us, p99 {tail:6.0f} us, "
+        f"CPU {cpu:4.0f} us, {sleeps:5.2f} sleeps",
         flush=True,
     )
 

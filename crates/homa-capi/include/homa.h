@@ -67,7 +67,8 @@ struct homa_options {
      */
     const char *driver;
     /*
-     The rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
+     The rules of the protocol: "default", "linux" (default of raw-ip),
+     "linux-upstream" or "sigcomm18".
      */
     const char *profile;
     /*

@@ -22,7 +22,8 @@ pub struct homa_options {
     /// How packets are sent: "udp" (default; no privileges), "raw-ip" (IP protocol 146, as the
     /// kernel module; needs CAP_NET_RAW) or "memory" (between sockets of this process, for tests).
     pub driver: *const c_char,
-    /// The rules of the protocol: "default", "linux" (default of raw-ip) or "sigcomm18".
+    /// The rules of the protocol: "default", "linux" (default of raw-ip),
+    /// "linux-upstream" or "sigcomm18".
     pub profile: *const c_char,
     /// How the IP header carries priorities: "operator" (default; CS0-CS5), "linux" (default of
     /// raw-ip; CS0-CS7) or "flat" (not at all).
@@ -168,13 +169,15 @@ fn rules(profile: Option<&str>, driver: DriverKind) -> Result<Config, Error> {
     match profile.unwrap_or(if driver == DriverKind::RawIp { "linux" } else { "default" }) {
         "default" => Ok(users),
         "linux" if driver == DriverKind::RawIp => Ok(Config::linux()),
+        "linux-upstream" if driver == DriverKind::RawIp => Ok(Config::linux_upstream()),
+        "linux-upstream" => Ok(Config::linux_upstream().priority_map(users.priority_map)),
         "linux" => Ok(Config::linux().priority_map(users.priority_map)),
         "sigcomm18" => {
             let protocol = proto::Config::sigcomm18(users.protocol.link_rate)
                 .max_message(users.protocol.max_message);
             Ok(users.protocol(protocol))
         }
-        other => Err(unknown("profile", other, "default, linux or sigcomm18")),
+        other => Err(unknown("profile", other, "default, linux, linux-upstream or sigcomm18")),
     }
 }
 

@@ -1,8 +1,11 @@
 //! How a command ends: a verdict, or a failure that says what to do next.
 
 use std::fmt;
+use std::io;
 
 use homa_lab::error::short_numbers;
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 
 /// The end of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +27,26 @@ pub struct Failure {
 pub type Outcome = Result<Verdict, Failure>;
 
 impl Failure {
-    /// A failure with its remedy.
+    /// A failure with its remedy. If the process has as many files open as it may, that is to be
+    /// remedied, whatever was tried.
     pub fn new(error: impl Into<anyhow::Error>, hint: impl Into<String>) -> Self {
-        Self { error: error.into(), hint: hint.into() }
+        let error = error.into();
+        let hint = descriptors(&error).unwrap_or_else(|| hint.into());
+        Self { error, hint }
+    }
+}
+
+/// What to do about a limit of open files; `None` if that is not the reason.
+fn descriptors(error: &anyhow::Error) -> Option<String> {
+    let codes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let codes = codes.filter_map(io::Error::raw_os_error).map(Errno::from_raw);
+    match codes.last()? {
+        Errno::EMFILE => {
+            let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+            Some(format!("this process may have {limit} files open: raise that (`ulimit -n`)"))
+        }
+        Errno::ENFILE => Some("all files that the system may open are: raise fs.file-max".into()),
+        _ => None,
     }
 }
 
@@ -58,6 +78,17 @@ impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_open_files_is_the_remedy_of_what_it_stopped() {
+        let error = io::Error::from_raw_os_error(Errno::EMFILE as i32);
+        let error = anyhow::Error::from(error).context("could not bind 127.0.0.1:4000");
+        let shown = Failure::new(error, "choose another port").to_string();
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let hint =
+            format!("\nhint: this process may have {limit} files open: raise that (`ulimit -n`)");
+        assert!(shown.ends_with(&hint), "{shown}");
+    }
 
     #[test]
     fn a_failure_shows_its_causes_and_ends_with_the_hint() {

@@ -67,10 +67,18 @@ fn explain_usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ => {
-            let command = args::named(std::env::args().skip(1));
-            eprintln!(
-                "hint: `homa{command} --help` lists what is accepted, with units and defaults"
-            );
+            // Arguments may be any bytes.
+            let words = std::env::args_os().skip(1);
+            let command = args::named(words.map(|word| word.to_string_lossy().into_owned()));
+            match error.kind() {
+                ErrorKind::InvalidUtf8 => eprintln!(
+                    "hint: this value has to be UTF-8 text: a plan, which is such text, could not \
+                     name the file; rename it, or make a link to it (ln -s)"
+                ),
+                _ => eprintln!(
+                    "hint: `homa{command} --help` lists what is accepted, with units and defaults"
+                ),
+            }
             ExitCode::from(2)
         }
     }

@@ -106,6 +106,16 @@ impl Sizes {
     }
 }
 
+/// Says on stderr how the user's table of sizes was understood, and its mean.
+pub fn tell_table(name: &str, sizes: &SizeDistribution) {
+    if let Some(form) = sizes.form() {
+        eprintln!("{name}: {form}; mean {:.1} B", sizes.mean_bytes());
+    }
+    if let Some(doubt) = sizes.doubt() {
+        eprintln!("warning: {name}: {doubt}");
+    }
+}
+
 /// Lengths of messages: `100`, `100..10kB`, `w4`, or a file of sizes.
 pub fn sizes(text: &str) -> Result<Sizes, String> {
     if let Some((low, high)) = text.split_once("..").filter(|(low, _)| message_bytes(low).is_ok()) {
@@ -126,6 +136,11 @@ pub fn sizes(text: &str) -> Result<Sizes, String> {
 /// A number of things: `100000`, `100_000`, `100k`, `1M`.
 pub fn count(text: &str) -> Result<u64, String> {
     read(Quantity::Count, text)
+}
+
+/// A seed of everything random.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 /// Calls per second.

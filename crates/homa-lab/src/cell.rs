@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use homa_sim::scenario::{Scenario, Shape, Traffic};
 use homa_workload::framing::{FULL_FRAME, Framing};
 use homa_workload::load::mean_wire_bytes;
-use homa_workload::sizes::Workload;
+use homa_workload::sizes::{Reading, Workload};
 use serde::{Deserialize, Serialize};
 
 /// A simulation: its place in the plan and all it needs.
@@ -44,7 +44,7 @@ impl Cell {
     /// Files that the scenario reads.
     pub(crate) fn inputs(&self) -> Vec<PathBuf> {
         let mut scenario = self.scenario.clone();
-        let named = named_files(&mut scenario).into_iter().map(|name| PathBuf::from(&*name));
+        let named = named_files(&mut scenario).into_iter().map(|name| PathBuf::from(path_of(name)));
         named.filter(|path| path.is_file()).collect()
     }
 
@@ -96,6 +96,11 @@ pub(crate) fn named_files(scenario: &mut Scenario) -> Vec<&mut String> {
         | Shape::Pods { .. } => None,
     };
     named.into_iter().chain(graph).collect()
+}
+
+/// The path in what names a file, behind the words that say how a table of sizes is read.
+pub(crate) fn path_of(name: &str) -> &str {
+    Reading::split(name).1
 }
 
 /// FNV-1a over 128 bits: stable between versions of the compiler, which `std`'s hasher is not.

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use homa_workload::nearest::choices;
+use homa_workload::text::{self, plain as unmarked};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -25,13 +26,13 @@ pub struct Document {
 impl Document {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, LabError> {
-        let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        let text = text::read(path).map_err(|error| LabError::file(path, error))?;
         Ok(Self::new(path.display().to_string(), text))
     }
 
     /// A text that goes by the name `file` in errors.
     pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { file: file.into(), text: text.into() }
+        Self { file: file.into(), text: unmarked(&text.into()).into_owned() }
     }
 
     /// The name in errors.
@@ -140,6 +141,8 @@ fn in_terms_of_plans(message: &str) -> String {
     let message = message.replace("unknown variant ", "unknown value ");
     let message = message.replace("missing field ", "missing key ");
     let message = message.replace(", expected one of ", "; allowed: ");
+    // Numbers beyond those of 64 bits.
+    let message = message.replace("` as i128", "`").replace("` as u128", "`");
     if let Some((what, allowed)) = message.split_once(", expected `") {
         return format!("{what}; allowed: `{}", allowed.replace(" or ", ", "));
     }
@@ -161,7 +164,7 @@ fn kind(expected: &str) -> &str {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
-        "u64" | "usize" => "a whole number of at least 0",
+        "u64" | "usize" => "a whole number from 0 to 18446744073709551615",
         _ if expected.starts_with("struct ") || expected.starts_with("internally tagged ") => {
             "a table of keys and values"
         }

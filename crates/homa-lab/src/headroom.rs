@@ -313,11 +313,12 @@ impl Question {
         match drain {
             Some(drain) => {
                 let (drain, uncounted) = (Some(drain), Some(0));
-                let phantom = PhantomOptions { drain, uncounted, ..Default::default() };
+                let threshold = Some(1_000.into());
+                let phantom = PhantomOptions { drain, threshold, uncounted, ..Default::default() };
                 scenario.options.phantom = Some(phantom);
             }
             None => {
-                let (threshold, scope) = (self.usual_threshold(), EcnScopeName::Queue);
+                let (threshold, scope) = (self.usual_threshold().into(), EcnScopeName::Queue);
                 scenario.options.ecn = Some(EcnConfig { threshold, scope });
             }
         }
@@ -395,6 +396,6 @@ mod tests {
         assert_eq!(scenario.warm_up, Span::millis(2_000));
         assert_eq!(scenario.stop.time, Some(Span::millis(12_000)));
         // A seventh of 12.5 MB.
-        assert_eq!(scenario.options.ecn.unwrap().threshold, 1_785_714);
+        assert_eq!(scenario.options.ecn.unwrap().threshold, 1_785_714.into());
     }
 }

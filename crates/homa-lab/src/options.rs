@@ -114,7 +114,6 @@ pub(crate) fn comment(cells: &[Cell], seeds: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::document::Document;
     use crate::plan::Plan;
 

@@ -30,6 +30,7 @@
 use std::path::Path;
 
 use homa_sim::scenario::Scenario;
+use homa_workload::sizes::Reading;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -100,6 +101,14 @@ impl Plan {
     /// Understands a plan.
     pub fn parse(document: &Document, changes: &[(String, Value)]) -> Result<Self, PlanFault> {
         let file: File = document.parse_with(&["scenario", "traffic"], PATTERN)?;
+        if i64::try_from(file.scenario.seed).is_err() {
+            let message = format!(
+                "whole numbers of a scenario end at {}: `seeds` at the top of the plan takes any \
+                 of 64 bits",
+                i64::MAX
+            );
+            return Err(document.fault(&["scenario", "seed"], message));
+        }
         let base = changed(&file.scenario, changes)?;
         let listed = replaced(&file.axes, document, changes)?;
         let axes = axes(document, &listed)?;
@@ -199,10 +208,13 @@ fn anchored(table: &Table) -> Table {
     table.iter().map(anchor).collect()
 }
 
-/// The path of a file that is there; what names no file stays as it is.
-fn absolute(path: &str) -> String {
+/// The path of a file that is there, with the words before it; what names no file stays as it is.
+fn absolute(text: &str) -> String {
+    let (_, path) = Reading::split(text);
+    let words = &text[..text.len() - path.len()];
     let found = std::fs::canonicalize(path).ok().filter(|full| full.is_file());
-    found.and_then(|full| full.to_str().map(str::to_owned)).unwrap_or_else(|| path.to_owned())
+    let full = found.and_then(|full| full.to_str().map(|full| format!("{words}{full}")));
+    full.unwrap_or_else(|| text.to_owned())
 }
 
 /// A key and its values.
@@ -363,6 +375,18 @@ mod tests {
         for part in parts {
             assert!(shown.contains(part), "{shown}");
         }
+    }
+
+    #[test]
+    fn seeds_of_64_bits_are_taken_or_refused_with_the_limit() {
+        let plan = parse("seeds = [18446744073709551615]\n").unwrap();
+        assert_eq!(plan.cells[0].scenario.seed, u64::MAX);
+        assert_eq!(parse(&plan.resolved).unwrap(), plan);
+        let end = "end at 9223372036854775807";
+        assert_fault("[scenario]\nseed = 18446744073709551615\n", 2, "scenario.seed", &[end]);
+        let beyond =
+            ["`18446744073709551616`, expected a whole number from 0 to 184467440737095516"];
+        assert_fault("seeds = [18446744073709551616]\n", 1, "seeds.0", &beyond);
     }
 
     #[test]

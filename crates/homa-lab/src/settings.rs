@@ -117,7 +117,15 @@ pub fn assignment(text: &str) -> Result<(String, Value), String> {
     if key.is_empty() || value.is_empty() {
         return Err("write it as key=value".into());
     }
-    Ok((key.to_owned(), parse_value(value)))
+    // Of a plan's numbers; as text, a larger one would be of the wrong kind.
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value).replace('_', "");
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match parse_value(value) {
+        Value::String(_) if is_whole && digits.parse::<i64>().is_err() => {
+            Err(format!("`{value}` is too large: whole numbers end at {}", i64::MAX))
+        }
+        read => Ok((key.to_owned(), read)),
+    }
 }
 
 fn parse_value(text: &str) -> Value {
@@ -186,6 +194,8 @@ mod tests {
         assert_eq!(assignment("fabric.host_link = 25Gbps").unwrap().1.as_str(), Some("25Gbps"));
         assert_eq!(assignment("options.cutoffs=[1, 2]").unwrap().1.as_array().unwrap().len(), 2);
         assert!(assignment("nonsense").is_err());
+        let large = assignment("seed=18446744073709551615").unwrap_err();
+        assert!(large.contains("whole numbers end at 9223372036854775807"), "{large}");
         assert!(assignment("=3").is_err());
     }
 
@@ -238,8 +248,6 @@ mod tests {
                 "options.mtu",
                 "options.rtt_bytes",
                 "options.unscheduled_bytes",
-                "options.ecn.threshold",
-                "options.phantom.threshold",
                 "options.phantom.uncounted",
                 "options.pacer.depth",
                 "options.nic.large_send",
@@ -306,6 +314,13 @@ mod tests {
         let sizes = ["16KiB", "64KB"].map(|size| Value::String(size.into()));
         for key in ["fabric.thresholds", "options.cutoffs", "options.tcp.size_classes"] {
             read(key, Value::Array(sizes.to_vec())).unwrap();
+        }
+        for key in ["options.ecn.threshold", "options.phantom.threshold"] {
+            for form in ["1500", "2KiB", "1.25 BDP", "2 BDP, at least 100KB", "8us"] {
+                assert_eq!(read(key, text(form)), Ok(()), "{key} = {form}");
+            }
+            let said = read(key, text("1.25 BPD")).unwrap_err();
+            assert!(said.contains("`1.25 BPD`") && said.contains("(1.25 BDP)"), "{said}");
         }
     }
 }

@@ -18,6 +18,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use homa_sim::scenario::ScenarioOutcome;
+use homa_workload::text;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
@@ -186,7 +187,7 @@ pub fn model() -> &'static str {
 
 /// Reads a document.
 pub fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, LabError> {
-    let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+    let text = text::read(path).map_err(|error| LabError::file(path, error))?;
     serde_json::from_str(&text).map_err(|error| LabError::result(path, error))
 }
 

@@ -8,6 +8,7 @@
 
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::rng::Rng;
+use homa_workload::text::{Head, Row, plain, rows};
 
 /// A distribution of round-trip times, microseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,52 +47,30 @@ const LONGEST_US: f64 = 1e12;
 const MOST: f64 = 1e18;
 
 impl RoundTrips {
-    /// Reads a table with the header `us,count` (times and how often each was seen) or
-    /// `us,cumulative_fraction` (times, ascending, and the share of at most that; the last is 1).
-    /// Lines that begin with `#` are skipped.
+    /// Reads a table with the columns `us` and `count` (times and how often each was seen), or `us`
+    /// and `cumulative_fraction` (times, ascending, and the share of at most that; the last is 1),
+    /// or `cumulative_percent` (the last is 100). Other columns are ignored.
     pub fn from_csv(text: &str) -> Result<Self, TableFault> {
-        // Spreadsheets begin with a byte order mark.
-        let text = text.trim_start_matches('\u{feff}');
-        let lines = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim()));
-        let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
-        let fault = |line, message: &str| TableFault { line, message: message.to_owned() };
-        let head = lines.next().ok_or_else(|| fault(1, "an empty table"))?;
-        let counted = match head.1.replace(' ', "").to_lowercase().as_str() {
-            "us,count" => true,
-            "us,cumulative_fraction" => false,
-            _ => {
-                let message = "needs the header `us,count` or `us,cumulative_fraction`";
-                return Err(fault(head.0, message));
+        let text = plain(text);
+        let mut rows = rows(&text);
+        let head = rows.next().ok_or_else(|| fault(1, "an empty table"))?;
+        let columns = Columns::new(&head)?;
+        let mut read: Vec<(f64, f64)> = Vec::new();
+        let mut last_line = head.line;
+        for row in rows {
+            let (time, share) = columns.numbers(&row).ok_or_else(|| {
+                fault(row.line, "needs as many fields as the header, and numbers, such as 334,0.5")
+            })?;
+            if let Some(message) = columns.mistake((time, share), read.last().copied()) {
+                return Err(fault(row.line, message));
             }
-        };
-        let mut rows: Vec<(f64, f64)> = Vec::new();
-        for (line, text) in lines {
-            let numbers = text.split_once(',').and_then(|(time, share)| {
-                Some((time.trim().parse::<f64>().ok()?, share.trim().parse::<f64>().ok()?))
-            });
-            let Some((time, share)) = numbers.filter(|(t, s)| t.is_finite() && s.is_finite())
-            else {
-                return Err(fault(line, "needs two numbers, such as 334,0.5"));
-            };
-            if time < 0.0 || share < 0.0 {
-                return Err(fault(line, "times, counts and shares are not below 0"));
-            }
-            if time > LONGEST_US || share > MOST {
-                return Err(fault(line, "times are at most 1e12 us, 11 days; counts at most 1e18"));
-            }
-            if !counted && rows.last().is_some_and(|last| time <= last.0 || share < last.1) {
-                return Err(fault(line, "times ascend, and shares do not fall"));
-            }
-            if !counted && share > 1.0 + 1e-9 {
-                return Err(fault(line, "a cumulative fraction is at most 1"));
-            }
-            rows.push((time, share));
+            read.push((time, share));
+            last_line = row.line;
         }
-        if counted { Self::counted(rows) } else { Self::curve(rows) }.ok_or_else(|| {
+        if columns.counted { Self::counted(read) } else { Self::curve(read) }.ok_or_else(|| {
             fault(
-                text.lines().count().max(1),
-                "the table ends too early: needs a \
-                 count above 0, or fractions that end with 1",
+                last_line,
+                "the table ends too early: needs a count above 0, or shares that end with 1 (100 %)",
             )
         })
     }
@@ -174,6 +153,66 @@ impl RoundTrips {
 
     fn sample(&self, rng: &mut Rng) -> f64 {
         self.quantile(rng.uniform())
+    }
+}
+
+fn fault(line: usize, message: &str) -> TableFault {
+    TableFault { line, message: message.to_owned() }
+}
+
+/// The columns of a table of round-trip times.
+struct Columns {
+    us: usize,
+    share: usize,
+    all: usize,
+    counted: bool,
+    /// What a share is divided by.
+    whole: f64,
+}
+
+impl Columns {
+    fn new(row: &Row<'_>) -> Result<Self, TableFault> {
+        let head = Head::new(row);
+        let found = head.find("us").ok().and_then(|us| {
+            let kinds =
+                [("count", 1.0), ("cumulative_fraction", 1.0), ("cumulative_percent", 100.0)];
+            let mut kinds = kinds
+                .iter()
+                .filter_map(|&(name, whole)| Some((head.find(name).ok()?, name, whole)));
+            let (share, name, whole) = kinds.next()?;
+            let counted = name == "count";
+            let columns = Self { us, share, all: head.columns(), counted, whole };
+            // Two of them would leave open which one counts.
+            kinds.next().is_none().then_some(columns)
+        });
+        let message = "needs the header `us,count`, `us,cumulative_fraction` or \
+                       `us,cumulative_percent`";
+        found.ok_or_else(|| fault(row.line, message))
+    }
+
+    fn numbers(&self, row: &Row<'_>) -> Option<(f64, f64)> {
+        let number = |place: usize| -> Option<f64> {
+            row.fields[place].parse().ok().filter(|number: &f64| number.is_finite())
+        };
+        if row.fields.len() != self.all {
+            return None;
+        }
+        Some((number(self.us)?, number(self.share)? / self.whole))
+    }
+
+    fn mistake(&self, (time, share): (f64, f64), last: Option<(f64, f64)>) -> Option<&'static str> {
+        let falls = last.is_some_and(|last| time <= last.0 || share < last.1);
+        if time < 0.0 || share < 0.0 {
+            Some("times, counts and shares are not below 0")
+        } else if time > LONGEST_US || share > MOST {
+            Some("times are at most 1e12 us, 11 days; counts at most 1e18")
+        } else if !self.counted && falls {
+            Some("times ascend, and shares do not fall")
+        } else if !self.counted && share > 1.0 + 1e-9 {
+            Some("a cumulative share is at most 1 (100 %)")
+        } else {
+            None
+        }
     }
 }
 
@@ -329,6 +368,8 @@ mod tests {
         assert_eq!(line("us,cumulative_fraction\n10,0.5\n20,0.9\n"), 3);
         assert_eq!(line("us,count\n10,0\n"), 2);
         assert_eq!(line("us,count\n10,5\n1e13,1\n"), 3);
+        assert_eq!(line("us,count,cumulative_fraction\n10,1,1\n"), 1);
+        assert_eq!(line("us,count\n10,1\n11\n"), 3);
         assert_eq!(line("us,count\n10,1e308\n11,1e308\n"), 2);
     }
 
@@ -336,6 +377,9 @@ mod tests {
     fn a_table_of_a_spreadsheet_is_read() {
         let table = "\u{feff}US, Count\r\n250,7\r\n";
         assert_eq!(RoundTrips::from_csv(table), RoundTrips::from_csv("us,count\n250,7\n"));
+        let turned = "\u{feff}cumulative_percent;host;us\r\n50;a;10\r\n100;b;20\r\n,,\r\n";
+        let plain = "us,cumulative_fraction\n10,0.5\n20,1\n";
+        assert_eq!(RoundTrips::from_csv(turned), RoundTrips::from_csv(plain));
     }
 
     #[test]

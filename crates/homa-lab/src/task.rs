@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use homa_sim::scenario::Scenario;
+use homa_workload::text;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Cell, named_files};
+use crate::cell::{Cell, named_files, path_of};
 use crate::error::LabError;
 use crate::store::{Store, Stored, model};
 use crate::sweep::{Options, pending, perform};
@@ -71,7 +72,7 @@ fn garbled(error: &serde_json::Error) -> LabError {
 fn carried(path: &Path) -> Result<Carried, LabError> {
     let failed = |error| LabError::file(path, error);
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    let read = || std::fs::read_to_string(path).map_err(failed);
+    let read = || text::read(path).map_err(failed);
     let text = if bytes <= MAX_CARRIED { Some(read()?) } else { None };
     Ok(Carried { path: path.display().to_string(), text })
 }
@@ -97,7 +98,7 @@ pub fn perform_task(
     let mut stored = perform(&here, &program, stop, show)?;
     // Tables have the names that they have beside the plan.
     if let Some(name) = unpacked.original(&stored.outcome.workload) {
-        stored.outcome.workload = name.to_owned();
+        stored.outcome.workload = name;
     }
     stored.cell = cell;
     serde_json::to_string(&stored).map_err(|error| garbled(&error))
@@ -126,7 +127,7 @@ impl Unpacked {
         let mut unpacked = Self { folder: None, paths: Vec::new() };
         for (number, Carried { path, text }) in tables.iter().enumerate() {
             let Some(text) = text else { continue };
-            if std::fs::read_to_string(path).is_ok_and(|own| own == *text) {
+            if text::read(path.as_ref()).is_ok_and(|own| own == *text) {
                 continue;
             }
             let folder = unpacked.folder.get_or_insert_with(|| {
@@ -145,16 +146,20 @@ impl Unpacked {
     fn applied(&self, scenario: &Scenario) -> Scenario {
         let mut scenario = scenario.clone();
         for named in named_files(&mut scenario) {
-            if let Some((_, own)) = self.paths.iter().find(|(original, _)| original == named) {
-                named.clone_from(own);
+            let path = path_of(named);
+            if let Some((_, own)) = self.paths.iter().find(|(original, _)| original == path) {
+                let words = named.len() - path.len();
+                named.replace_range(words.., own);
             }
         }
         scenario
     }
 
-    fn original(&self, own: &str) -> Option<&str> {
-        let found = self.paths.iter().find(|(_, path)| path == own);
-        found.map(|(original, _)| original.as_str())
+    /// What names an own file, with the path of the original.
+    fn original(&self, named: &str) -> Option<String> {
+        let own = path_of(named);
+        let (original, _) = self.paths.iter().find(|(_, path)| path == own)?;
+        Some(format!("{}{original}", &named[..named.len() - own.len()]))
     }
 }
 

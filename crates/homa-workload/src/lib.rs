@@ -14,6 +14,7 @@
 //! | [`interval`] | 95 % confidence intervals of those percentiles |
 //! | [`bins`] | latency by message size: bins of 1 % of the messages, tables of ten rows |
 //! | [`nearest`] | the known name that a misspelt one was meant to be |
+//! | [`text`] | files of text with byte order marks and foreign line ends, rows of tables |
 //! | [`units`] | rates, times, bytes as people write them, for commands, plans and Python |
 //!
 //! Invariants: every result is a function of its arguments (no clock, no environment, logarithms
@@ -34,4 +35,5 @@ pub mod nearest;
 pub mod quantile;
 pub mod rng;
 pub mod sizes;
+pub mod text;
 pub mod units;

@@ -2,8 +2,9 @@
 //!
 //! W1-W5 are the workloads of the Homa paper (Figure 1); their tables lie in `data/` with their
 //! sources. A draw u in (0, 1] takes the first row whose cumulative share is at least u. Nothing is
-//! interpolated: the published simulations did not, and with interpolation the means would fall by
-//! 1.5 to 5 %.
+//! interpolated in them: the published simulations did not, and with interpolation the means would
+//! fall by 1.5 to 5 %. Tables of other simulators are points with lines between them, which become
+//! many steps here.
 //!
 //! Invariants of a [`SizeDistribution`]: at least one row; sizes strictly increase and are at least
 //! 1; cumulative shares never decrease; the last one is exactly 1.
@@ -11,12 +12,15 @@
 //! The table of W1 ends at 100,000 bytes; 2e-7 of the messages of its model are larger.
 
 mod etc_model;
+mod lines;
 mod packets;
+mod reading;
 mod table;
 mod workload;
 mod written;
 
 pub use packets::PACKET as PACKET_BYTES;
+pub use reading::{Between, Reading, Shares, TableForm};
 pub use table::{TableError, TableErrorKind};
 pub use workload::{Workload, WorkloadError};
 
@@ -38,19 +42,37 @@ pub struct SizeStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeDistribution {
     steps: Vec<SizeStep>,
+    /// Of a table: how it was understood.
+    form: Option<TableForm>,
 }
 
 impl SizeDistribution {
     /// Every message has the same size in bytes; `None` for the empty message, which no RPC may
     /// carry.
     pub fn constant(bytes: u32) -> Option<Self> {
-        (bytes > 0).then(|| Self { steps: vec![SizeStep { bytes, cumulative: 1.0 }] })
+        (bytes > 0).then(|| Self::of_steps(vec![SizeStep { bytes, cumulative: 1.0 }]))
     }
 
-    /// Reads a table: comment lines start with `#`, then the header
-    /// `size_bytes,cumulative_fraction`, then one row per size.
+    /// Reads a table: sizes and the share of messages of at most that, ascending. With the header
+    /// `size_bytes,cumulative_fraction` its rows are steps; without it they are points with lines
+    /// between them, in fractions or per cent, as generators of other simulators have them.
     pub fn from_csv(text: &str) -> Result<Self, TableError> {
-        table::parse(text).map(|steps| Self { steps })
+        Self::from_table(text, Reading::default())
+    }
+
+    /// Reads a table as [`SizeDistribution::from_csv`] does, with some of it decided beforehand.
+    pub fn from_table(text: &str, reading: Reading) -> Result<Self, TableError> {
+        table::parse(text, reading).map(|(steps, form)| Self { steps, form: Some(form) })
+    }
+
+    /// A distribution that no table describes.
+    fn of_steps(steps: Vec<SizeStep>) -> Self {
+        Self { steps, form: None }
+    }
+
+    /// How the table was understood that this was read from; `None` if it was none of the user's.
+    pub fn form(&self) -> Option<&TableForm> {
+        self.form.as_ref()
     }
 
     /// What a list of messages holds: each of its sizes with its own share; `None` for an empty
@@ -69,7 +91,7 @@ impl SizeDistribution {
             }
             steps.push(SizeStep { bytes, cumulative: (index + 1) as f64 / total });
         }
-        Some(Self { steps })
+        Some(Self::of_steps(steps))
     }
 
     /// The same distribution with every larger size cut down to `max_bytes` (at least 1), as the
@@ -77,6 +99,10 @@ impl SizeDistribution {
     /// not.
     pub fn truncated(&self, max_bytes: u32) -> Self {
         let cap = max_bytes.max(1);
+        let is_cut = cap < self.max_bytes();
+        // The mean that a table states is that of its own sizes.
+        let form =
+            self.form.map(|form| TableForm { stated: form.stated.filter(|_| !is_cut), ..form });
         let mut steps: Vec<SizeStep> = Vec::new();
         for step in &self.steps {
             if step.bytes >= cap {
@@ -85,7 +111,19 @@ impl SizeDistribution {
             }
             steps.push(*step);
         }
-        Self { steps }
+        Self { steps, form }
+    }
+
+    /// What is odd about the table: its first line states a mean that it does not have as it was
+    /// understood.
+    pub fn doubt(&self) -> Option<String> {
+        let form = self.form.filter(|form| !form.agrees(self.mean_bytes()))?;
+        let (stated, mean) = (form.stated?, self.mean_bytes() / f64::from(form.packet));
+        Some(format!(
+            "its first line states a mean of {stated}, and with {} it has {mean:.1}: `steps:FILE`, \
+             `linear:FILE`, `bytes:FILE` and `packets:FILE` read it otherwise",
+            form.between
+        ))
     }
 
     /// The steps, by increasing size.

@@ -169,6 +169,13 @@ impl Config {
         Self { protocol, priority_map: PriorityMap::Linux, ..Self::default() }
     }
 
+    /// For peers that run the series of patches for the upstream Linux kernel (v19, April 2026),
+    /// over [`Engine::raw_ip`](crate::Engine::raw_ip): as [`Self::linux`], but every byte of a
+    /// message is sent unasked, at one level. `protocol.memory_budget` bounds what arrives.
+    pub fn linux_upstream() -> Self {
+        Self { protocol: homa_proto::Config::linux_upstream(), ..Self::linux() }
+    }
+
     /// Most engines that can share these limits. Each of them must be able to make a call, receive
     /// one, know a peer, grant a packet, receive a packet of an unvalidated sender (which may use
     /// an eighth of the memory), and send a message of any length.

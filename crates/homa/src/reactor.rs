@@ -14,7 +14,7 @@ use crate::engine::wait::shared::reactor::{Flush, Link, Turned};
 use crate::error::OpenError;
 
 /// Lets an event loop drive an [`Engine`], so that its tasks need no other thread. For tokio there
-/// is [`Engine::drive_on_tokio`] (feature `tokio`), which uses this type.
+/// is `Engine::drive_on_tokio` (feature `tokio`), which uses this type.
 ///
 /// Watch the descriptor ([`AsFd`]), and call [`Self::drive`] whenever it is readable. It covers the
 /// sockets and the timers of the engine. Responses and requests that have arrived then wake the

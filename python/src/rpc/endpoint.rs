@@ -1,23 +1,27 @@
 //! An engine with its client and, if it has an address to serve, its server, for one event loop of
 //! Python.
 //!
+//! The loop drives the engine: it watches the engine's descriptor, and calls [`Endpoint::turn`].
 //! All methods except [`Endpoint::close`] return at once. Locks are held while futures are polled,
 //! and never while Python code is called.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use homa::{CallError, CallOptions, Client, Config, Engine, ReplyError, Request, Server};
+use homa::{
+    CallError, CallOptions, Client, Config, Engine, OpenError, Reactor, ReplyError, Request, Server,
+};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use super::incoming::Incoming;
 use super::ring::{Ring, Ringer};
-use super::tasks::{ENDPOINT, Future, Outcome, Tasks};
+use super::tasks::{ENDPOINT, Future, Outcome, Tasks, UNSENT};
 use super::{buffer, errors};
 
 /// The next request, while it is waited for.
@@ -37,6 +41,39 @@ struct Open {
     tasks: Tasks,
     acceptor: Option<Acceptor>,
     client: Client,
+    /// Once a loop drives the engine.
+    reactor: Option<Reactor>,
+}
+
+impl Open {
+    /// The engine's descriptor, for the loop that drives it from now on.
+    fn driven(&mut self) -> Result<RawFd, OpenError> {
+        if let Some(reactor) = &self.reactor {
+            return Ok(reactor.as_raw_fd());
+        }
+        let reactor = self.client.engine().reactor()?;
+        let ringer = Ringer { ring: self.ring.clone(), number: UNSENT };
+        reactor.flush_with(Waker::from(Arc::new(ringer)), || IN_LOOP.get());
+        Ok(self.reactor.insert(reactor).as_raw_fd())
+    }
+}
+
+thread_local! {
+    /// A loop's thread is in a method that polls futures.
+    static IN_LOOP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does something with futures in the thread of the loop.
+fn in_loop<T>(what: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            IN_LOOP.set(false);
+        }
+    }
+    IN_LOOP.set(true);
+    let _leave = Leave;
+    what()
 }
 
 /// Takes requests in as far as the handlers want them.
@@ -92,8 +129,10 @@ impl Endpoint {
     /// Begins the future of `make`, or raises its error.
     fn start<'py>(&self, py: Python<'py>, make: impl FnOnce(&Open) -> Future) -> Started<'py> {
         let started = self.open().as_mut().map(|open| {
-            let future = make(open);
-            open.tasks.start(future)
+            in_loop(|| {
+                let future = make(open);
+                open.tasks.start(future)
+            })
         });
         match started {
             Some(Ok(number)) => Ok(number.into_pyobject(py)?.into_any()),
@@ -130,6 +169,7 @@ impl Endpoint {
             acceptor: server.map(|server| Acceptor::new(server, ring.clone())),
             client: engine.client(),
             ring,
+            reactor: None,
         };
         let (local, process) = (engine.local_addr(), std::process::id());
         Ok(Self { local, process, open: Mutex::new(Some(open)) })
@@ -141,13 +181,14 @@ impl Endpoint {
         self.local.to_string()
     }
 
-    /// The descriptor that the event loop watches. It is readable if `turn` has something to do.
-    fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
+    /// The descriptors that the event loop watches. One is readable if `turn` has something to do.
+    fn filenos(&self, py: Python<'_>) -> PyResult<(RawFd, RawFd)> {
         if self.process != std::process::id() {
             return Err(errors::call(py, &CallError::Forked));
         }
-        let handle = self.open().as_ref().map(|open| open.ring.handle());
-        handle.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))
+        let handles = self.open().as_mut().map(|open| Ok((open.driven()?, open.ring.handle())));
+        let handles = handles.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))?;
+        handles.map_err(|error| errors::open(py, &error))
     }
 
     /// Starts a call, perhaps on behalf of a request. It reads the payload before it returns.
@@ -251,16 +292,22 @@ impl Endpoint {
     /// and at most `room` requests.
     fn turn(&self, py: Python<'_>, room: usize) -> PyResult<(Vec<Ended>, Vec<Incoming>)> {
         let (mut ended, mut requests) = (Vec::new(), Vec::new());
-        if let Some(Open { ring, tasks, acceptor, .. }) = self.open().as_mut() {
-            for number in ring.take() {
-                match acceptor {
-                    Some(acceptor) if number == ENDPOINT => acceptor.rung = true,
-                    _ => ended.extend(tasks.go_on(number).map(|outcome| (number, outcome))),
+        if let Some(Open { ring, tasks, acceptor, reactor, .. }) = self.open().as_mut() {
+            let numbers = ring.take(|| {
+                // Its descriptor is readable as long as there is work.
+                let _ = reactor.as_mut().map(Reactor::drive);
+            });
+            in_loop(|| {
+                for number in numbers {
+                    match acceptor {
+                        Some(acceptor) if number == ENDPOINT => acceptor.rung = true,
+                        _ => ended.extend(tasks.go_on(number).map(|outcome| (number, outcome))),
+                    }
                 }
-            }
-            if let Some(acceptor) = acceptor {
-                requests = acceptor.accept(room);
-            }
+                if let Some(acceptor) = acceptor {
+                    requests = acceptor.accept(room);
+                }
+            });
         }
         let told = |(number, outcome): (_, Outcome)| {
             let exception = |error: PyErr| error.into_value(py).into_any();
@@ -284,8 +331,8 @@ impl Endpoint {
     fn close(&self, py: Python<'_>) {
         let open = self.open().take();
         py.detach(move || {
-            if let Some(Open { tasks, acceptor, client, .. }) = open {
-                drop((tasks, acceptor));
+            if let Some(Open { tasks, acceptor, client, reactor, .. }) = open {
+                drop((tasks, acceptor, reactor));
                 // Acknowledges received responses, so that servers need not keep them.
                 let _ = client.engine().drain(Duration::ZERO);
             }

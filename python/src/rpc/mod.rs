@@ -8,9 +8,10 @@
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
 //! | [`endpoint`], [`incoming`] | called from Python |
 //!
-//! The engine's own thread takes packets in and sends them; it never needs the interpreter. The
-//! event loop watches one descriptor for each client or server. No references from here lead to
-//! Python's futures: those are kept in Python, where its collector sees them.
+//! The event loop drives the engine of each client or server, whose descriptor it watches. If it is
+//! busy elsewhere, the engine's own thread does, which never needs the interpreter, and wakes the
+//! loop through another descriptor. No references from here lead to Python's futures: those are
+//! kept in Python, where its collector sees them.
 
 mod buffer;
 pub mod endpoint;

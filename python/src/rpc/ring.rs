@@ -1,26 +1,37 @@
-//! Wake-ups from the engine's threads to Python's event loop: numbers of futures that can continue,
-//! and one byte that wakes the loop.
+//! Wake-ups of Python's event loop: numbers of futures that can continue, and one byte that wakes
+//! the loop.
 //!
-//! A wake-up does not need the interpreter: it stores a number under a separate lock and, if no
-//! number was stored before, makes the loop's descriptor readable. The loop then takes all numbers
-//! at once, so that many answers cost one wake-up.
+//! While the loop drives the engine, a wake-up only stores a number, because the loop takes all
+//! numbers next. Other wake-ups, for example of the engine's own thread if the loop was busy, store
+//! a number and, if it is the first, make a descriptor readable. None needs the interpreter.
 
 use std::io::{self, Read, Write};
 use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
 /// The list and the pair of descriptors.
 #[derive(Debug)]
 pub struct Ring {
-    ready: Mutex<Vec<u64>>,
+    ready: Mutex<Ready>,
     bell: UnixStream,
     ear: UnixStream,
 }
 
+#[derive(Debug, Default)]
+struct Ready {
+    numbers: Vec<u64>,
+    /// The loop will take the numbers without a byte.
+    silent: bool,
+}
+
 impl Ring {
+    fn lock(&self) -> MutexGuard<'_, Ready> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Without any wake-up yet.
     pub fn new() -> io::Result<Arc<Self>> {
         let (bell, ear) = UnixStream::pair()?;
@@ -29,28 +40,37 @@ impl Ring {
         Ok(Arc::new(Self { ready: Mutex::default(), bell, ear }))
     }
 
-    /// Readable after a wake-up.
+    /// Readable after a wake-up from outside of the loop.
     pub fn handle(&self) -> RawFd {
         self.ear.as_raw_fd()
     }
 
     /// Notes a number and wakes the loop.
     pub fn ring(&self, number: u64) {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = ready.is_empty();
-        ready.push(number);
+        let mut ready = self.lock();
+        let wakes = ready.numbers.is_empty() && !ready.silent;
+        ready.numbers.push(number);
         drop(ready);
-        if first {
+        if wakes {
             // What does not fit is behind bytes that wake the loop as well.
             let _ = (&self.bell).write(&[0]);
         }
     }
 
-    /// Takes all numbers. The bytes are read first, because a number that is stored later wakes the
-    /// loop again.
-    pub fn take(&self) -> Vec<u64> {
-        let _ = (&self.ear).read(&mut [0; 16]);
-        mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes all numbers, including those that are stored while `drives` runs. A byte is read
+    /// before, because a number that is stored later wakes the loop again.
+    pub fn take(&self, drives: impl FnOnce()) -> Vec<u64> {
+        let mut ready = self.lock();
+        let has_byte = !ready.numbers.is_empty();
+        ready.silent = true;
+        drop(ready);
+        if has_byte {
+            let _ = (&self.ear).read(&mut [0; 16]);
+        }
+        drives();
+        let mut ready = self.lock();
+        ready.silent = false;
+        mem::take(&mut ready.numbers)
     }
 }
 

@@ -15,6 +15,9 @@ use super::{buffer, errors};
 /// The number that stands for the endpoint as a whole, for example for its next request.
 pub const ENDPOINT: u64 = 0;
 
+/// Messages wait to be sent together.
+pub const UNSENT: u64 = u64::MAX;
+
 /// How a future ended.
 pub enum Outcome {
     /// A call.

@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("homa-testbed", &["homa", "homa-bpf", "homa-proto", "homa-sim", "homa-workload"]),
     ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
     ("homa-capi", &["homa"]),
+    ("homa-tonic", &["homa"]),
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),

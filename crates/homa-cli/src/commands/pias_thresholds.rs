@@ -12,9 +12,9 @@ use crate::values;
 /// Arguments of `homa pias-thresholds`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// w1 to w5, w1-analytic, web-search, data-mining, imc10, or size tables of your own, CSV with
-    /// the header `size_bytes,cumulative_fraction`. [default: w1 to w5]
-    #[arg(value_name = "NAME|FILE.csv")]
+    /// w1 to w5, w1-analytic, web-search, data-mining, imc10, or tables of sizes and cumulative
+    /// shares, as `homa workloads` takes them. [default: w1 to w5]
+    #[arg(value_name = "NAME|FILE")]
     workloads: Vec<String>,
     /// Load: the share of a link that messages use, above 0 and below 1.
     #[arg(long, default_value_t = 0.8, value_name = "SHARE", value_parser = values::load)]
@@ -48,6 +48,9 @@ struct Threshold {
 #[derive(Debug, Serialize)]
 struct PiasReport {
     workload: String,
+    /// Of a table: rows, what lies between them, and units.
+    table: Option<String>,
+    mean_bytes: f64,
     load: f64,
     levels: u8,
     packet_bytes: u32,
@@ -73,10 +76,12 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-const FORMAT_HINT: &str = "name w1 to w5, web-search, data-mining, imc10, or a size table with the \
-                           header `size_bytes,cumulative_fraction`";
+const FORMAT_HINT: &str = "name w1 to w5, web-search, data-mining, imc10, or a table with rows of \
+                           a size and the share of messages of at most that, such as `1000 40`; \
+                           the last share is 1, or 100 in per cent";
 
 fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> PiasReport {
+    values::tell_table(&workload.to_string(), sizes);
     let setting = Setting { load: args.load, levels: args.levels, packet: args.packet };
     let best = demotion::optimal(sizes, setting);
     let mean = |thresholds: &[u32]| demotion::mean_time(sizes, setting, thresholds);
@@ -90,6 +95,8 @@ fn find(args: &Args, workload: &Workload, sizes: &SizeDistribution) -> PiasRepor
     };
     PiasReport {
         workload: workload.to_string(),
+        table: sizes.form().map(ToString::to_string),
+        mean_bytes: sizes.mean_bytes(),
         load: args.load,
         levels: args.levels,
         packet_bytes: args.packet,

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{Align, Format, Progress, TextTable, json, line};
+use crate::values;
 
 /// Violations shown per failing scenario: the first ones tell most.
 const SHOWN: usize = 3;
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Seed of the first scenario; the next ones count up from it.
-    #[arg(long, default_value_t = 1, value_name = "S")]
+    #[arg(long, default_value_t = 1, value_name = "S", value_parser = values::seed)]
     seed: u64,
     /// Also write the first scenario to standard error, with its faults and its hostile host if it
     /// has one, and without --scheme its every packet and event.

@@ -16,8 +16,9 @@ use crate::values;
 /// Arguments of `homa tail`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Measured round-trip times: CSV with the header `us,count`, or `us,cumulative_fraction`
-    /// (ascending, the last fraction 1; times are interpolated linearly between rows).
+    /// Measured round-trip times: a table with the header `us,count`, `us,cumulative_fraction`
+    /// (ascending, the last fraction 1; times are interpolated linearly between rows), or
+    /// `us,cumulative_percent`.
     #[arg(long, value_name = "HISTOGRAM.csv")]
     rtt: PathBuf,
     /// Workers asked at once; several values: 40,400.
@@ -38,7 +39,7 @@ pub struct Args {
           value_parser = values::within::<u32>(Quantity::Count, 100..=1_000_000))]
     draws: u32,
     /// Seed of the draws.
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", value_parser = values::seed)]
     seed: u64,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -93,7 +94,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(few, format!("raise --draws to {needs} or more")));
     }
     let shown = args.rtt.display();
-    let text = std::fs::read_to_string(&args.rtt).map_err(|error| {
+    let text = homa_workload::text::read(&args.rtt).map_err(|error| {
         Failure::new(anyhow::anyhow!("{shown}: {error}"), "name a file that can be read")
     })?;
     let trips = RoundTrips::from_csv(&text).map_err(|fault| anyhow::anyhow!("{shown}: {fault}"));

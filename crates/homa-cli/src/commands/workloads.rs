@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::failure::{Hint, Outcome, Verdict};
 use crate::output::{Align, Format, TextTable, json, line};
+use crate::values;
 
 /// Bytes of a message that travel in one full Ethernet frame, in the Homa simulator's framing.
 const ONE_PACKET: u32 = 1442;
@@ -15,9 +16,12 @@ pub struct Args {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// Workload to describe instead: w1-analytic, web-search, data-mining, imc10, or a size table
-    /// of your own, CSV with the header `size_bytes,cumulative_fraction`.
-    #[arg(value_name = "NAME|FILE.csv")]
+    /// Workload to describe instead: w1-analytic, web-search, data-mining, imc10, or a table of
+    /// sizes and cumulative shares. Its rows are steps with the header
+    /// `size_bytes,cumulative_fraction`, otherwise points with lines between them, in fractions or
+    /// per cent; `steps:FILE`, `linear:FILE`, `percent:FILE`, `fraction:FILE`, `packets=1460:FILE`
+    /// and `bytes:FILE` decide what the table leaves open.
+    #[arg(value_name = "NAME|FILE")]
     file: Option<String>,
 }
 
@@ -26,6 +30,8 @@ pub struct Args {
 struct Figures {
     name: String,
     description: &'static str,
+    /// Of a table: rows, what lies between them, and units.
+    table: Option<String>,
     mean_bytes: f64,
     min_bytes: u32,
     p50_bytes: u32,
@@ -55,15 +61,17 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-const FORMAT_HINT: &str = "a size table has the header `size_bytes,cumulative_fraction`, \
-                           increasing sizes, and 1 as its last fraction";
+const FORMAT_HINT: &str = "a table has rows of a size and the share of messages of at most that, \
+                           such as `1000 40`; the last share is 1, or 100 in per cent";
 
 fn figures(workload: &Workload) -> anyhow::Result<Figures> {
     let sizes = workload.sizes()?;
+    values::tell_table(&workload.to_string(), &sizes);
     let share = |value: f64| (value * 1e4).round() / 1e4;
     Ok(Figures {
         name: workload.to_string(),
         description: workload.description(),
+        table: sizes.form().map(ToString::to_string),
         mean_bytes: (sizes.mean_bytes() * 10.0).round() / 10.0,
         min_bytes: sizes.min_bytes(),
         p50_bytes: sizes.quantile(0.5),

@@ -17,6 +17,7 @@ mod bench;
 mod cli;
 mod cluster;
 mod folders;
+mod inputs;
 mod json;
 mod lab;
 mod mistakes;

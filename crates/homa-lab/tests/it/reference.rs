@@ -87,7 +87,7 @@ fn phantom() -> PhantomOptions {
     PhantomOptions {
         enabled: Some(true),
         drain: Some(0.9),
-        threshold: Some(1),
+        threshold: Some(1.into()),
         order: Some(PhantomOrderName::CompareThenAdd),
         place: Some(PhantomPlaceName::Series),
         tick: Some(Span(1)),
@@ -179,7 +179,7 @@ fn options() -> SchemeOptions {
         tail_boost: Some(true),
         incast_control: Some(true),
         resend_after: Some(Span(1)),
-        ecn: Some(EcnConfig { threshold: 1, scope: EcnScopeName::Queue }),
+        ecn: Some(EcnConfig { threshold: 1.into(), scope: EcnScopeName::Queue }),
         phantom: Some(phantom()),
         pacer: Some(pacer()),
         nic: Some(nic()),

@@ -1,4 +1,4 @@
-//! Every parameter of the protocol, in four named profiles (`docs/decisions/protocol.md`).
+//! Every parameter of the protocol, in named profiles (`docs/decisions/protocol.md`).
 //!
 //! [`Config::validate`] turns a configuration into a [`ValidConfig`], the only kind that an
 //! endpoint takes. A profile is a set of values. Those that a study varies are fields and combine
@@ -41,6 +41,9 @@ pub enum Profile {
     /// The Linux kernel module, branch main: at most once, with ACKs, and never a byte that the
     /// module would not send.
     Linux,
+    /// The series of patches for the upstream Linux kernel (v19, April 2026): as `Linux`, but every
+    /// byte of a message is sent unasked, and RESEND asks for what is missing.
+    LinuxUpstream,
     /// For users: ACKs and give-up, measured RTTbytes and cutoffs, incast control.
     Default,
 }

@@ -3,7 +3,8 @@
 //! rules ask for one of these values.
 //!
 //! Tests that are named here are the simulator's. [`USERS`] belongs to `default`, [`KERNEL`] to
-//! `linux`; the paper's text and the authors' simulator share [`PAPER`].
+//! `linux` and [`UPSTREAM`] to `linux-upstream`; the paper's text and the authors' simulator share
+//! [`PAPER`].
 
 use super::Profile;
 use crate::packet::Acks;
@@ -149,6 +150,9 @@ pub(crate) struct CompletionPolicy {
 /// Which packets and extensions may appear beyond those of Homa §3.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WirePolicy {
+    /// There are GRANT and CUTOFFS. Otherwise every byte is sent unasked, DATA says neither how
+    /// many are nor by which cutoffs, and RESEND asks for what is missing (Linux §1.8).
+    pub grants_and_cutoffs: bool,
     /// CUTOFFS are sent before anything was measured; otherwise every host has the same ones from
     /// the start.
     pub cutoffs: bool,
@@ -209,6 +213,7 @@ static PAPER: Policy = Policy {
         quiet_after_ack: false,
     },
     wire: WirePolicy {
+        grants_and_cutoffs: true,
         cutoffs: false,
         limits: false,
         corrects_senders: false,
@@ -222,7 +227,8 @@ static PAPER: Policy = Policy {
 };
 
 /// The Linux kernel module.
-static KERNEL: Policy = Policy {
+static KERNEL: Policy = MODULE;
+const MODULE: Policy = Policy {
     grants: GrantPolicy {
         remaining: RemainingBytes::Unreceived,
         older_first: true,
@@ -263,6 +269,7 @@ static KERNEL: Policy = Policy {
         quiet_after_ack: true,
     },
     wire: WirePolicy {
+        grants_and_cutoffs: true,
         cutoffs: true,
         limits: false,
         corrects_senders: false,
@@ -274,6 +281,17 @@ static KERNEL: Policy = Policy {
         empty_messages: false,
         challenges: false,
     },
+};
+
+/// The series for the upstream kernel: the module without grants and cutoffs.
+static UPSTREAM: Policy = Policy {
+    wire: WirePolicy {
+        cutoffs: false,
+        cutoffs_after_data: false,
+        grants_and_cutoffs: false,
+        ..MODULE.wire
+    },
+    ..MODULE
 };
 
 /// For users.
@@ -311,6 +329,7 @@ static USERS: Policy = Policy {
         quiet_after_ack: false,
     },
     wire: WirePolicy {
+        grants_and_cutoffs: true,
         cutoffs: true,
         limits: true,
         corrects_senders: true,
@@ -329,6 +348,7 @@ impl Profile {
         match self {
             Self::Sigcomm18 | Self::Sigcomm18Sim => &PAPER,
             Self::Linux => &KERNEL,
+            Self::LinuxUpstream => &UPSTREAM,
             Self::Default => &USERS,
         }
     }

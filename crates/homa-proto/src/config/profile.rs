@@ -135,6 +135,22 @@ impl Config {
         }
     }
 
+    /// The series of patches for the upstream Linux kernel (v19, April 2026), which is the kernel
+    /// module without GRANT, CUTOFFS and priorities. Its messages arrive unasked, so only
+    /// `memory_budget` bounds them: DATA for which there is no memory is dropped and asked for
+    /// later.
+    pub fn linux_upstream() -> Self {
+        let mut cutoffs = [0; super::LEVELS];
+        cutoffs[0] = NO_LIMIT;
+        Self {
+            profile: Profile::LinuxUpstream,
+            unscheduled: UnscheduledLimit::Fixed(1_000_000),
+            levels: 1,
+            priorities: PriorityAllocation::Fixed { cutoffs },
+            ..Self::linux()
+        }
+    }
+
     /// The default for users.
     pub fn for_users(link_rate: impl Into<Option<Rate>>) -> Self {
         Self {

@@ -19,6 +19,9 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<Placement, DropReason> {
+        // Without grants, all of it comes.
+        let all = Data { incoming: data.message_length, ..*data };
+        let data = if self.config.policy().wire.grants_and_cutoffs { data } else { &all };
         // Before everything else, because it may free memory and an RPC.
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());

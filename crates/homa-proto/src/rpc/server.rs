@@ -119,7 +119,7 @@ impl Endpoint {
     /// Sends CUTOFFS to the sender of a packet, with our limits if the wire format has room for
     /// them.
     pub(crate) fn send_cutoffs(&mut self, now: Time, packet: &Packet) {
-        if !self.may_answer() {
+        if !self.config.policy().wire.grants_and_cutoffs || !self.may_answer() {
             return;
         }
         let (cutoffs, version) = self.levels.cutoffs();

@@ -73,12 +73,16 @@ impl Endpoint {
                 span: Span { message: outgoing_message(handle), offset: start, len: end - start },
                 message_length: out.length,
                 incoming: match requested {
+                    _ if !policy.wire.grants_and_cutoffs => 0,
                     None => out.unscheduled,
                     Some(requested) if policy.wire.again_as_asked => requested,
                     Some(_) => out.unscheduled.max(end),
                 },
                 ack,
-                cutoff_version: peer.cutoff_version(),
+                cutoff_version: match policy.wire.grants_and_cutoffs {
+                    true => peer.cutoff_version(),
+                    false => 0,
+                },
                 retransmit,
                 incast,
             }),

@@ -16,4 +16,5 @@ mod simulator;
 mod state_table;
 mod transcripts;
 mod unreachable;
+mod upstream;
 mod wire;

@@ -14,7 +14,7 @@ use crate::scenario::outcome::{
     Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays, SizeGroup,
     StuckPort, TimeoutCounts, WorkflowTimes,
 };
-use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome};
+use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
@@ -22,8 +22,10 @@ use crate::transport::Timeouts;
 
 use super::Experiment;
 use super::network::ScenarioNetwork;
+use super::parts;
 use super::run::{ports_by_tier, seconds};
 use super::running::{AnySimulation, Measure};
+use super::tables;
 
 /// Idle times by (bytes, path).
 pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
@@ -199,14 +201,17 @@ pub(super) fn assemble(
     let limits = demand.limits(scenario, network, hosts.framing());
     let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
+    // They were resolved once to configure the hosts, so that they cannot be refused here.
+    let options = parts::resolved(scenario, network, demand).unwrap_or_default();
     let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
+        size_table: tables::form(&demand.sizes),
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
-        warnings: network.warnings(),
-        options: window.experiment.options.clone(),
+        warnings: network.warnings().into_iter().chain(tables::doubt(demand)).collect(),
+        options: options.first().map(|(_, options)| options.clone()).unwrap_or_default(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
         cpu_seconds: window.cpu_seconds,
@@ -232,7 +237,7 @@ pub(super) fn assemble(
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
         timeouts: timeouts(sim, tally.submitted),
-        kinds: kinds(window, generator, &*ideal),
+        kinds: kinds(window, generator, (&options, &*ideal)),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
@@ -299,22 +304,19 @@ fn groups(
 fn kinds(
     window: &MeasurementWindow<'_>,
     generator: &Generator,
-    ideal: &dyn Fn(u32, u32) -> Alone,
+    (options, ideal): (&[(String, SchemeOptions)], &dyn Fn(u32, u32) -> Alone),
 ) -> Vec<KindOutcome> {
-    let Experiment { scenario, network, beside, options, .. } = window.experiment;
+    let Experiment { scenario, network, beside, .. } = window.experiment;
     let Some(beside) = beside else { return Vec::new() };
     let of = |kind: u8| {
         let hosts = (0..network.wiring.hosts()).filter(|host| beside.kinds.of(*host) == kind);
         let received: f64 = hosts.map(|h| window.sent(network.wiring.downlink(HostId(h)))).sum();
         let hosts = beside.kinds.count(kind);
         let latencies = generator.latencies.of_class(kind);
-        let (scheme, options) = match kind {
-            0 => (&*scenario.scheme, options),
-            _ => (beside.scheme, &beside.options),
-        };
+        let (scheme, options) = options.get(usize::from(kind)).cloned().unwrap_or_default();
         KindOutcome {
-            scheme: scheme.to_owned(),
-            options: options.clone(),
+            scheme,
+            options,
             beside: kind == 1,
             hosts,
             messages: latencies.count(),

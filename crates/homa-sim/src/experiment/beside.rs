@@ -7,7 +7,7 @@
 
 use crate::fabric::Forwarding;
 use crate::fabric::queue::{EcnScope, EcnThreshold};
-use crate::scenario::{Basis, Scenario, ScenarioError, SchemeOptions, Shape};
+use crate::scenario::{Basis, Scenario, ScenarioError, Shape};
 use crate::scheme::{HostConfig, SwitchQueue, ecn_queue};
 use crate::topology::HostId;
 use crate::traffic::Kinds;
@@ -25,8 +25,6 @@ pub(super) struct SecondHosts {
     pub kinds: Kinds,
     /// Configuration of its hosts.
     pub hosts: HostConfig,
-    /// Its options, all written out.
-    pub options: SchemeOptions,
 }
 
 /// Which hosts run which scheme, if there are two.
@@ -133,10 +131,10 @@ impl Experiment<'_> {
             0 => first(host, life),
             _ => second(host, life),
         };
-        let queue = match self.queue {
-            SwitchQueue::Ecn(ecn) => ecn_queue(ecn),
+        let (queue, trip) = (self.queue, start.round_trip());
+        start.with(make, move |port| match queue {
+            SwitchQueue::Ecn(ecn) => ecn_queue(ecn, port.rate, trip),
             _ => EcnThreshold::new(u32::MAX, EcnScope::Queue),
-        };
-        start.with(make, move |_| queue)
+        })
     }
 }

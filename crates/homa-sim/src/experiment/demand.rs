@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use homa_proto::Rate;
 use homa_workload::framing::Framing;
-use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
+use homa_workload::sizes::SizeDistribution;
 
 use crate::measure::backlog;
 use crate::measure::latency::Latencies;
@@ -14,7 +14,6 @@ use crate::scenario::{
     WorkflowTraffic,
 };
 use crate::time::{SimDuration, SimTime};
-use crate::traffic::flows;
 use crate::traffic::open_loop::{OpenLoop, Pairs, ScheduledMessage};
 use crate::traffic::rate;
 use crate::traffic::{
@@ -24,6 +23,7 @@ use crate::traffic::{
 use super::beside;
 use super::network::ScenarioNetwork;
 use super::permutation::permutation;
+use super::tables;
 
 /// The traffic of a scenario.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Demand {
         match &scenario.traffic {
             Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
                 workload: workload.clone(),
-                sizes: sizes(workload, *max_bytes)?,
+                sizes: tables::sizes(workload, *max_bytes)?,
                 exchange: *exchange,
                 kind: Kind::Open(Pairs::All(hosts)),
                 senders: hosts,
@@ -100,7 +100,7 @@ impl Demand {
                 }
                 Ok(Self {
                     workload: workload.clone(),
-                    sizes: sizes(workload, *max_bytes)?,
+                    sizes: tables::sizes(workload, *max_bytes)?,
                     exchange: Exchange::Echo,
                     kind: Kind::Open(Pairs::Split { clients, servers }),
                     senders: clients,
@@ -134,7 +134,7 @@ impl Demand {
                 }
                 Ok(Self {
                     workload: workload.clone(),
-                    sizes: sizes(workload, None)?,
+                    sizes: tables::sizes(workload, None)?,
                     exchange: Exchange::OneWay,
                     kind: Kind::Open(Pairs::ToOne { senders }),
                     senders,
@@ -147,7 +147,7 @@ impl Demand {
                 Self::list(format!("permutation-{bytes}"), list, hosts)
             }
             Traffic::Flows { file, exchange } => {
-                let listed = Self::list(file.clone(), read_flows(file)?, hosts)?;
+                let listed = Self::list(file.clone(), tables::flows(file)?, hosts)?;
                 Ok(Self { exchange: *exchange, ..listed })
             }
         }
@@ -476,24 +476,4 @@ impl Demand {
 fn constant(bytes: u32) -> Result<SizeDistribution, ScenarioError> {
     let must = || ScenarioError::field("traffic.request_bytes", "be at least 1");
     SizeDistribution::constant(bytes).ok_or_else(must)
-}
-
-fn sizes(workload: &str, max_bytes: Option<u32>) -> Result<SizeDistribution, ScenarioError> {
-    let failed = |error: WorkloadError| {
-        let reason = match error {
-            // The text of these errors names the path, too, which would then appear twice.
-            WorkloadError::Table { source, .. } => source.to_string(),
-            WorkloadError::Read { source, .. } => source.to_string(),
-            other => return ScenarioError::unfit("traffic.workload", other.to_string()),
-        };
-        ScenarioError::File { path: workload.to_owned(), reason }
-    };
-    let sizes = Workload::parse(workload).and_then(|workload| workload.sizes()).map_err(failed)?;
-    Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
-}
-
-fn read_flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> {
-    let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    flows::parse(&text).map_err(|error| failed(error.to_string()))
 }

@@ -31,6 +31,7 @@ mod planned;
 mod run;
 mod running;
 mod start;
+mod tables;
 
 pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{
@@ -38,7 +39,7 @@ pub use run::{
     run_watched, validate,
 };
 
-use crate::scenario::{Scenario, SchemeOptions};
+use crate::scenario::Scenario;
 use crate::scheme::{HostConfig, SwitchQueue};
 
 pub(crate) use start::{Start, Started};
@@ -54,8 +55,6 @@ struct Experiment<'a> {
     network: &'a ScenarioNetwork,
     demand: &'a Demand,
     hosts: &'a HostConfig,
-    /// The options of these hosts and their ports, all written out.
-    options: &'a SchemeOptions,
     /// The hosts that run a second scheme, if there are any.
     beside: Option<&'a SecondHosts>,
     queue: SwitchQueue,

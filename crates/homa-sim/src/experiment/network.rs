@@ -10,7 +10,7 @@ use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
-use crate::scheme::{Scheme, SwitchQueue, detail};
+use crate::scheme::{NetworkScale, Scheme, SwitchQueue, detail};
 use crate::time::SimDuration;
 use crate::topology::{
     FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
@@ -89,7 +89,8 @@ impl ScenarioNetwork {
         let link = link.unwrap_or(fabric.host_link.rate());
         let rtt_bytes = rtt_bytes(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
-        let (cioq, late_pause) = match cioq(scenario, scheme, (&wiring, &changes))? {
+        let scale = NetworkScale { link, rtt_bytes };
+        let (cioq, late_pause) = match cioq(scenario, (scheme, scale), (&wiring, &changes))? {
             Some((config, late)) => (Some(config), late),
             None => (None, None),
         };
@@ -134,6 +135,11 @@ impl ScenarioNetwork {
             )
         });
         late.chain(unheeded).collect()
+    }
+
+    /// What thresholds of queues follow.
+    pub fn scale(&self) -> NetworkScale {
+        NetworkScale { link: self.link, rtt_bytes: self.rtt_bytes }
     }
 
     /// The name of a port, which consists of the names of its two ends in plans, e.g.
@@ -182,10 +188,12 @@ pub(super) struct LatePause {
 /// threshold, it may lose frames, which is only a warning.
 fn cioq(
     scenario: &Scenario,
-    scheme: &Scheme,
+    (scheme, scale): (&Scheme, NetworkScale),
     (wiring, changes): (&Wiring, &[Change]),
 ) -> Result<Option<(CioqConfig, Option<LatePause>)>, ScenarioError> {
-    let SwitchQueue::Combined(config) = scheme.queue(&scenario.options)? else { return Ok(None) };
+    let SwitchQueue::Combined(config) = scheme.queue(&scenario.options, scale)? else {
+        return Ok(None);
+    };
     let fabric = &scenario.fabric;
     let mut config = detail::sized(config, fabric.buffer)?;
     if wiring.ports().len() > MOST_LINKS {
@@ -329,7 +337,8 @@ fn wire(
 
 fn graph(file: &str) -> Result<NamedWiring, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let text =
+        homa_workload::text::read(file.as_ref()).map_err(|error| failed(error.to_string()))?;
     let graph = Graph::from_csv(&text).map_err(|error| failed(error.to_string()))?;
     let wiring = graph.wire();
     if wiring.hosts() < 2 {

@@ -1,7 +1,7 @@
 //! The configuration of hosts and ports under a scenario's schemes and options, before `start`
 //! turns it into types.
 
-use crate::scenario::{Exchange, Scenario, ScenarioError, SchemeOptions};
+use crate::scenario::{Exchange, Scenario, ScenarioError, SchemeOptions, SecondScheme};
 use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme, SwitchQueue};
 
 use super::Experiment;
@@ -12,7 +12,6 @@ use super::network::ScenarioNetwork;
 /// See the module's description.
 pub(super) struct Parts {
     hosts: HostConfig,
-    options: SchemeOptions,
     beside: Option<SecondHosts>,
     queue: SwitchQueue,
 }
@@ -56,12 +55,19 @@ fn environment<'a>(network: &ScenarioNetwork, demand: &'a Demand) -> Environment
     }
 }
 
-/// The options that a row runs with, all written out.
-pub(super) fn resolve(
-    options: &SchemeOptions,
-    (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
-) -> Result<SchemeOptions, ScenarioError> {
-    row.resolved(&environment(network, demand), options)
+/// The schemes of a scenario with their options, all written out.
+pub(super) fn resolved(
+    scenario: &Scenario,
+    network: &ScenarioNetwork,
+    demand: &Demand,
+) -> Result<Vec<(String, SchemeOptions)>, ScenarioError> {
+    let environment = environment(network, demand);
+    let first = row(&scenario.scheme)?.resolved(&environment, &scenario.options)?;
+    let mut all = vec![(scenario.scheme.clone(), first)];
+    if let Some(SecondScheme { scheme, options, .. }) = &scenario.beside {
+        all.push((scheme.clone(), second_row(scheme)?.resolved(&environment, options)?));
+    }
+    Ok(all)
 }
 
 impl Parts {
@@ -70,32 +76,21 @@ impl Parts {
         (first, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
     ) -> Result<Self, ScenarioError> {
         let hosts = configure(&scenario.options, (first, network, demand))?;
-        let options = resolve(&scenario.options, (first, network, demand))?;
-        let queue = first.queue(&scenario.options)?;
-        let Some(given) = &scenario.beside else {
-            return Ok(Self { hosts, options, beside: None, queue });
-        };
+        let queue = first.queue(&scenario.options, network.scale())?;
+        let Some(given) = &scenario.beside else { return Ok(Self { hosts, beside: None, queue }) };
         let Some(kinds) = demand.kinds() else {
             let must = "be \"all-to-all\" if there is a second scheme (`beside`)";
             return Err(ScenarioError::field("traffic.pattern", must));
         };
         let second = second_row(&given.scheme)?;
-        let parts = (second, network, demand);
-        let of_second = configure(&given.options, parts).and_then(|hosts| {
-            Ok((hosts, second.queue(&given.options)?, resolve(&given.options, parts)?))
-        });
-        let (other, other_queue, other_options) = of_second.map_err(beside::of_beside)?;
-        let beside =
-            SecondHosts { scheme: second.name, kinds, hosts: other, options: other_options };
+        let of_second = configure(&given.options, (second, network, demand));
+        let of_second =
+            of_second.and_then(|hosts| Ok((hosts, second.queue(&given.options, network.scale())?)));
+        let (other, other_queue) = of_second.map_err(beside::of_beside)?;
+        let beside = SecondHosts { scheme: second.name, kinds, hosts: other };
         beside.check(&hosts, [queue, other_queue])?;
         let queue = beside::queue(queue, other_queue)?;
-        Ok(Self { hosts, options, beside: Some(beside), queue })
-    }
-
-    /// The schemes of the hosts, and their options, all written out.
-    pub fn into_options(self, scheme: &str) -> Vec<(String, SchemeOptions)> {
-        let second = self.beside.map(|beside| (beside.scheme.to_owned(), beside.options));
-        [(scheme.to_owned(), self.options)].into_iter().chain(second).collect()
+        Ok(Self { hosts, beside: Some(beside), queue })
     }
 
     /// The experiment with these parts. Refuses hosts, queues and networks that do not fit
@@ -106,9 +101,9 @@ impl Parts {
         network: &'a ScenarioNetwork,
         demand: &'a Demand,
     ) -> Result<Experiment<'a>, ScenarioError> {
-        let Self { hosts, options, beside, queue } = self;
-        let (beside, queue) = (beside.as_ref(), *queue);
-        let experiment = Experiment { scenario, network, demand, hosts, options, beside, queue };
+        let Self { hosts, beside, queue } = self;
+        let beside = beside.as_ref();
+        let experiment = Experiment { scenario, network, demand, hosts, beside, queue: *queue };
         experiment.check_parts()?;
         Ok(experiment)
     }

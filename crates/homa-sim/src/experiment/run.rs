@@ -172,8 +172,7 @@ pub fn resolved(scenario: &Scenario) -> Result<Vec<(String, SchemeOptions)>, Sce
     let row = parts::row(&scenario.scheme)?;
     let network = ScenarioNetwork::new(scenario, row)?;
     let demand = Demand::new(scenario, network.wiring.hosts())?;
-    let parts = Parts::new(scenario, (row, &network, &demand))?;
-    Ok(parts.into_options(&scenario.scheme))
+    parts::resolved(scenario, &network, &demand)
 }
 
 /// Receives reports of progress; if it returns an error, the run ends.

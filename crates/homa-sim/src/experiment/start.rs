@@ -9,6 +9,8 @@
 
 use std::io::Write;
 
+use homa_proto::Duration;
+
 use crate::checker::MessageChecker;
 use crate::engine::{Fault, MakeTransport, NoFaults, Probe, Simulation};
 use crate::fabric::{PortQueue, StrictPriority};
@@ -66,6 +68,11 @@ impl<'a> Start<'_, 'a> {
     /// The kind of queue that ports have.
     pub fn queue(&self) -> SwitchQueue {
         self.experiment.queue
+    }
+
+    /// The round trip of the network without queueing.
+    pub fn round_trip(&self) -> Duration {
+        self.experiment.network.scale().round_trip()
     }
 
     /// Number of paths between hosts of different racks.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::queue_bytes::QueueBytes;
 use super::units::{self, Span};
 
 /// A phantom queue at every port of a switch (HULL §2.1).
@@ -14,9 +15,10 @@ pub struct PhantomOptions {
     /// Drain rate as a share of the link's rate (gamma). Default: 0.95 (HULL §6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<f64>,
-    /// Packets are marked above this many virtually queued bytes. Default: 1000 (HULL §6).
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
-    pub threshold: Option<u32>,
+    /// Packets are marked above this many virtually queued bytes. Default: one BDP of the port, at
+    /// least 1000 bytes (HULL §6, at 1 Gbit/s: 1000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<QueueBytes>,
     /// Whether the bytes of a packet count for the packet itself. Default: they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<PhantomOrderName>,

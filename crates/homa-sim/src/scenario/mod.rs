@@ -19,6 +19,7 @@ mod hull;
 mod nic;
 pub mod options;
 pub mod outcome;
+mod queue_bytes;
 mod reports;
 mod transports;
 pub mod units;
@@ -34,7 +35,8 @@ pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,
 };
-pub use outcome::ScenarioOutcome;
+pub use outcome::{ScenarioOutcome, SizeTable};
+pub use queue_bytes::QueueBytes;
 pub use transports::{
     NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
 };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hull::{PacerOptions, PhantomOptions};
 use super::nic::NicOptions;
+use super::queue_bytes::QueueBytes;
 use super::transports::{NdpOptions, PFabricOptions, PHostOptions, SwitchOptions};
 use super::units::{self, Span};
 
@@ -221,8 +222,7 @@ pub enum PickName {
 #[serde(deny_unknown_fields)]
 pub struct EcnConfig {
     /// Packets are marked if more wire bytes than this wait (K).
-    #[serde(deserialize_with = "units::bytes")]
-    pub threshold: u32,
+    pub threshold: QueueBytes,
     /// Which waiting bytes count.
     #[serde(default)]
     pub scope: EcnScopeName,

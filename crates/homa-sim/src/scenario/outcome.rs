@@ -9,7 +9,7 @@ use super::demand::Basis;
 use super::options::{SchemeOptions, SlowdownBy};
 pub use super::reports::{
     FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, LinkUse, NicReport, Pauses,
-    ProbeDelays, Rounds, StuckPort, TimeoutCounts, WorkflowTimes,
+    ProbeDelays, Rounds, SizeTable, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
 /// The results of one scenario. Field names are the keys of `homa sim --format json`.
@@ -19,6 +19,9 @@ pub struct ScenarioOutcome {
     pub scheme: String,
     /// Name of the workload, or of the traffic pattern if it has no workload.
     pub workload: String,
+    /// How the table of sizes was understood, if the workload is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_table: Option<SizeTable>,
     /// The load that the scenario asks for.
     pub load: f64,
     /// Measured messages that arrived (RPCs for echo).

@@ -21,6 +21,18 @@ pub struct FlowTime {
     pub us: f64,
 }
 
+/// How the user's table of sizes was understood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeTable {
+    /// Rows, what lies between them, and units: `12 points, linear between points, shares in per
+    /// cent, sizes in bytes`.
+    pub form: String,
+    /// Mean size of the messages, bytes, to a tenth.
+    pub mean_bytes: f64,
+    /// The mean that the table's first line states, in its unit of sizes.
+    pub stated_mean: Option<f64>,
+}
+
 /// Results of one of the two schemes that share the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindOutcome {

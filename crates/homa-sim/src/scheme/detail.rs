@@ -11,7 +11,7 @@ use crate::transport::stream::ConnectionPolicy;
 use crate::transport::tcp::config::{Recovery, RtoConfig, TcpConfig};
 use homa_proto::LEVELS;
 
-use super::{Environment, SwitchQueue};
+use super::{Environment, NetworkScale, SwitchQueue};
 
 /// DeTail's switch without flow control: 128 KB on each side of a port, and a crossbar with four
 /// times the rate of a link (DeTail §5.1). The delay of the switch includes the forwarding decision
@@ -77,7 +77,7 @@ pub fn lossless(environment: &Environment<'_>) -> TcpConfig {
 }
 
 /// The switches of a row, or those that `options.switch.kind` replaces them with.
-pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>) -> SwitchQueue {
+pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>, scale: NetworkScale) -> SwitchQueue {
     let config = match kind {
         None => return row,
         Some(SwitchKind::Combined) => SWITCH,
@@ -85,7 +85,7 @@ pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>) -> SwitchQueue {
     };
     // DCTCP needs marks from these switches, too.
     let mark_above = match row {
-        SwitchQueue::Ecn(ecn) => Some(ecn.threshold),
+        SwitchQueue::Ecn(ecn) => Some(scale.bytes(ecn.threshold)),
         _ => None,
     };
     SwitchQueue::Combined(CioqConfig { mark_above, ..config })
@@ -95,6 +95,7 @@ pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>) -> SwitchQueue {
 pub fn switch(
     mut config: CioqConfig,
     options: &SchemeOptions,
+    scale: NetworkScale,
 ) -> Result<CioqConfig, ScenarioError> {
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
     let SwitchOptions {
@@ -113,7 +114,8 @@ pub fn switch(
     }
     config.lookup = lookup.map_or(config.lookup, |span| span.duration());
     config.virtual_outputs = virtual_outputs.unwrap_or(config.virtual_outputs);
-    config.mark_above = options.ecn.map_or(config.mark_above, |ecn| Some(ecn.threshold));
+    config.mark_above =
+        options.ecn.map_or(config.mark_above, |ecn| Some(scale.bytes(ecn.threshold)));
     let Some(pfc) = &mut config.pfc else {
         return match (priorities, pause, unpause, response) {
             (None, None, None, None) => Ok(config),

@@ -1,7 +1,8 @@
 //! HULL's NICs and phantom queues (NSDI 2012) for TCP schemes, under a scenario's options.
 //!
 //! The paper has two sets of pacer parameters: those of its testbed at 1 Gbit/s (Table 3, §5.1) and
-//! those of its simulation at 10 Gbit/s (§6.3). Links below 10 Gbit/s use the first set. The
+//! those of its simulation at 10 Gbit/s (§6.3). Links below 10 Gbit/s use the first set, others the
+//! second, whose times follow the round trip. The
 //! numbers of Table 3 and the bounds of the rate, 1 and 100 % of the link, are also in the authors'
 //! ns-2 code.
 
@@ -21,12 +22,18 @@ use crate::time::SimDuration;
 use crate::transport::tcp::config::Recovery;
 use crate::transport::tcp::priorities::{LEVELS, Priorities};
 
-use super::{Environment, Nic, TcpConfig, tcp};
+use super::{Environment, NetworkScale, Nic, PhantomQueue, TcpConfig, rows, tcp};
 
 /// The TCP that HULL compares with (§6): NewReno with selective acknowledgements, as in its Linux
 /// 2.6.26, and a minimum RTO of 10 ms.
 pub fn tcp(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { recovery: Recovery::SACK, ..tcp::newreno(environment) }
+}
+
+/// DCTCP with the constants of HULL's testbed at 1 Gbit/s (§6), whatever the network.
+pub fn dctcp(environment: &Environment<'_>) -> TcpConfig {
+    let initial_window = TcpConfig::dctcp().initial_window;
+    TcpConfig { initial_window, ..tcp::dctcp(environment) }
 }
 
 /// [`tcp`] with messages of one packet at the highest level and others at the level below, over
@@ -36,10 +43,14 @@ pub fn qos(environment: &Environment<'_>) -> TcpConfig {
     TcpConfig { priorities: Priorities::Size(vec![tcp.mss()]), ack_priority: LEVELS - 1, ..tcp }
 }
 
+/// The round trip of HULL's simulation (§6.3).
+const SIMULATED_ROUND_TRIP: Duration = Duration(11_800);
+
 /// The pacer of HULL's testbed (§5.1, Table 3) if the link is slower than 10 Gbit/s, otherwise that
-/// of its simulation (§6.3).
-fn paper(link: Rate) -> PacerConfig {
-    let ceiling = link.0 as f64 / 8.0;
+/// of its simulation (§6.3) with times in proportion to the round trip, because the rate should
+/// adapt within a few of them (§6): a period of 0.61 round trips, and a backlog that takes 28.
+fn paper(scale: NetworkScale) -> PacerConfig {
+    let ceiling = scale.link.0 as f64 / 8.0;
     let testbed = PacerConfig {
         period: Duration::micros(64),
         gain: 0.125,
@@ -53,12 +64,13 @@ fn paper(link: Rate) -> PacerConfig {
         floor: ceiling / 100.0,
         ceiling,
     };
-    if link < Rate::gbps(10) {
+    if scale.link < Rate::gbps(10) {
         return testbed;
     }
+    let round_trips = scale.round_trip().0.max(1) as f64 / SIMULATED_ROUND_TRIP.0 as f64;
     PacerConfig {
-        period: Duration(7_200),
-        backlog_gain: 375.0,
+        period: Duration(((7_200.0 * round_trips) as u64).max(1)),
+        backlog_gain: 375.0 / round_trips,
         expiry: Duration::millis(1),
         depth: 3_100,
         tick: None,
@@ -82,7 +94,7 @@ pub fn nic(
     let mut config = offloads(options.nic)?;
     config.mark_above = options.tcp.as_ref().and_then(|tcp| tcp.source_ecn);
     if is_on && changes.enabled.unwrap_or(true) {
-        let mut pacer = paper(environment.link);
+        let mut pacer = paper(environment.scale());
         change(&mut pacer, &changes)?;
         config.pacer = Some(pacer);
     }
@@ -235,7 +247,7 @@ fn change(config: &mut PacerConfig, changes: &PacerOptions) -> Result<(), Scenar
 }
 
 /// The phantom queue of the options; `None` if they switch it off.
-pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, ScenarioError> {
+pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomQueue>, ScenarioError> {
     let paper = PhantomConfig::PAPER;
     let drain = options.drain.unwrap_or(f64::from(paper.drain_ppm) / 1e6);
     if !(1e-6..=1.0).contains(&drain) {
@@ -244,7 +256,7 @@ pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, Scenar
     }
     let config = PhantomConfig {
         drain_ppm: (drain * 1e6).round() as u32,
-        threshold: options.threshold.unwrap_or(paper.threshold),
+        threshold: paper.threshold,
         order: match options.order.unwrap_or_default() {
             PhantomOrderName::CompareThenAdd => PhantomOrder::CompareThenAdd,
             PhantomOrderName::AddThenCompare => PhantomOrder::AddThenCompare,
@@ -256,18 +268,19 @@ pub fn phantom(options: &PhantomOptions) -> Result<Option<PhantomConfig>, Scenar
         tick: options.tick.filter(|tick| tick.0 > 0).map(|tick| SimDuration(tick.0)),
         uncounted: options.uncounted.unwrap_or(paper.uncounted),
     };
-    Ok(options.enabled.unwrap_or(true).then_some(config))
+    let threshold = options.threshold.unwrap_or(rows::PHANTOM.threshold);
+    Ok(options.enabled.unwrap_or(true).then_some(PhantomQueue { config, threshold }))
 }
 
 /// The options with which a row's ports have this phantom queue, or none.
-pub fn phantom_options(phantom: Option<PhantomConfig>) -> PhantomOptions {
-    let Some(config) = phantom else {
+pub fn phantom_options(phantom: Option<PhantomQueue>) -> PhantomOptions {
+    let Some(PhantomQueue { config, threshold }) = phantom else {
         return PhantomOptions { enabled: Some(false), ..PhantomOptions::default() };
     };
     PhantomOptions {
         enabled: Some(true),
         drain: Some(f64::from(config.drain_ppm) / 1e6),
-        threshold: Some(config.threshold),
+        threshold: Some(threshold),
         order: Some(match config.order {
             PhantomOrder::CompareThenAdd => PhantomOrderName::CompareThenAdd,
             PhantomOrder::AddThenCompare => PhantomOrderName::AddThenCompare,
@@ -287,10 +300,13 @@ mod tests {
 
     #[test]
     fn pacer_defaults_depend_on_the_rate_of_the_link() {
-        let slow = paper(Rate::gbps(1));
+        let of = |gbps, rtt_bytes| paper(NetworkScale { link: Rate::gbps(gbps), rtt_bytes });
+        let slow = of(1, 30_000);
         assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_072, 125e6));
-        let fast = paper(Rate::gbps(10));
+        let fast = of(10, 14_750);
         assert_eq!((fast.period, fast.backlog_gain, fast.floor), (Duration(7_200), 375.0, 12.5e6));
+        let half = of(100, 73_750);
+        assert_eq!((half.period, half.backlog_gain), (Duration(3_600), 750.0));
     }
 
     #[test]
@@ -310,12 +326,13 @@ mod tests {
     #[test]
     fn invalid_values_are_refused_with_their_key() {
         let with = |drain| PhantomOptions { drain: Some(drain), ..PhantomOptions::default() };
-        assert_eq!(phantom(&with(0.9)).unwrap().unwrap().drain_ppm, 900_000);
+        assert_eq!(phantom(&with(0.9)).unwrap().unwrap().config.drain_ppm, 900_000);
         for wrong in [0.0, 1e-9, 1.5, f64::NAN] {
             let error = phantom(&with(wrong)).unwrap_err().to_string();
             assert!(error.contains("options.phantom.drain"), "{error}");
         }
-        let pacer = |changes| change(&mut paper(Rate::gbps(1)), &changes);
+        let scale = NetworkScale { link: Rate::gbps(1), rtt_bytes: 30_000 };
+        let pacer = |changes| change(&mut paper(scale), &changes);
         let tick = PacerOptions { tick: Some(Span(1)), ..PacerOptions::default() };
         let gain = PacerOptions { gain: Some(2.0), ..PacerOptions::default() };
         let period = PacerOptions { period: Some(Span(999)), ..PacerOptions::default() };

@@ -37,7 +37,7 @@ use crate::fabric::queue::{
     TrimmingConfig,
 };
 use crate::fabric::{CioqConfig, Forwarding, PortQueue, StrictPriority};
-use crate::scenario::{EcnConfig, EcnScopeName, ScenarioError, SchemeOptions};
+use crate::scenario::{EcnConfig, EcnScopeName, QueueBytes, ScenarioError, SchemeOptions};
 use crate::transport::parts::WireFormat;
 
 pub use crate::transport::tcp::config::TcpConfig;
@@ -80,7 +80,7 @@ pub enum SwitchQueue {
     /// [`crate::fabric::queue::Trimming`]. `options.ndp` changes its size.
     Trimming(TrimmingConfig),
     /// [`crate::fabric::queue::Phantom`] around an ECN threshold. Each of the two may be missing.
-    Phantom(Option<EcnConfig>, Option<PhantomConfig>),
+    Phantom(Option<EcnConfig>, Option<PhantomQueue>),
     /// [`crate::fabric::queue::Combined`], for switches that queue at inputs and outputs.
     Combined(CioqConfig),
 }
@@ -96,6 +96,43 @@ impl SwitchQueue {
             Self::Phantom(..) => Phantom::<EcnThreshold>::ORDER,
             Self::Combined(_) => Combined::ORDER,
         }
+    }
+}
+
+/// A phantom queue whose threshold may follow the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhantomQueue {
+    /// Everything but the threshold.
+    pub config: PhantomConfig,
+    /// Marks above this many virtual bytes.
+    pub threshold: QueueBytes,
+}
+
+impl PhantomQueue {
+    /// The phantom queue of a port of this rate.
+    pub fn at(self, port: Rate, round_trip: Duration) -> PhantomConfig {
+        PhantomConfig { threshold: self.threshold.at(port, round_trip), ..self.config }
+    }
+}
+
+/// What thresholds of queues follow.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkScale {
+    /// Rate of a host's link.
+    pub link: Rate,
+    /// RTTbytes of the network, see [`Environment`].
+    pub rtt_bytes: u32,
+}
+
+impl NetworkScale {
+    /// The round trip without queueing.
+    pub fn round_trip(self) -> Duration {
+        self.link.time_for(self.rtt_bytes.into())
+    }
+
+    /// A threshold at the port of a host.
+    fn bytes(self, threshold: QueueBytes) -> u32 {
+        threshold.at(self.link, self.round_trip())
     }
 }
 
@@ -122,6 +159,11 @@ pub struct Environment<'a> {
 }
 
 impl Environment<'_> {
+    /// What thresholds of queues follow.
+    fn scale(&self) -> NetworkScale {
+        NetworkScale { link: self.link, rtt_bytes: self.rtt_bytes }
+    }
+
     /// The bandwidth-delay product in packets of `full` bytes on the wire.
     fn bdp(&self, full: u32) -> u32 {
         self.rtt_bytes.div_ceil(full).max(1)
@@ -162,13 +204,13 @@ fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioErro
     }
 }
 
-/// The ECN queue of one port.
-pub(crate) fn ecn_queue(ecn: EcnConfig) -> EcnThreshold {
+/// The ECN queue of a port of this rate.
+pub(crate) fn ecn_queue(ecn: EcnConfig, port: Rate, round_trip: Duration) -> EcnThreshold {
     let scope = match ecn.scope {
         EcnScopeName::Queue => EcnScope::Queue,
         EcnScopeName::Port => EcnScope::Port,
     };
-    EcnThreshold::new(ecn.threshold, scope)
+    EcnThreshold::new(ecn.threshold.at(port, round_trip), scope)
 }
 
 impl Scheme {
@@ -206,7 +248,7 @@ impl Scheme {
         options: &SchemeOptions,
     ) -> Result<SchemeOptions, ScenarioError> {
         let mut resolved = self.host.resolved(self.nic, environment, options)?;
-        match self.queue(options)? {
+        match self.queue(options, environment.scale())? {
             SwitchQueue::Strict | SwitchQueue::PriorityDrop | SwitchQueue::Trimming(_) => {}
             SwitchQueue::Ecn(ecn) => resolved.ecn = Some(ecn),
             SwitchQueue::Phantom(ecn, phantom) => {
@@ -214,6 +256,10 @@ impl Scheme {
                 resolved.phantom = Some(hull::phantom_options(phantom));
             }
             SwitchQueue::Combined(config) => {
+                resolved.ecn = match self.default_queue(environment.link) {
+                    SwitchQueue::Ecn(ecn) => options.ecn.or(Some(ecn)),
+                    _ => options.ecn,
+                };
                 resolved.switch = Some(detail::switch_options(config, options));
             }
         }
@@ -228,8 +274,8 @@ impl Scheme {
 
     /// Whether switches queue at their inputs under these options.
     fn queues_at_inputs(&self, options: &SchemeOptions) -> bool {
-        let chosen = detail::chosen(self.queue, options.switch.and_then(|switch| switch.kind));
-        matches!(chosen, SwitchQueue::Combined(_))
+        let is_replaced = options.switch.is_some_and(|switch| switch.kind.is_some());
+        is_replaced || matches!(self.queue, SwitchQueue::Combined(_))
     }
 
     /// Whether switches pause senders before a queue is full.
@@ -246,12 +292,27 @@ impl Scheme {
         self.host.memory(options, rtt_bytes)
     }
 
+    /// The queue of switch ports if no option changes it. DCTCP's threshold depends on the link.
+    fn default_queue(&self, link: Rate) -> SwitchQueue {
+        match self.queue {
+            SwitchQueue::Ecn(ecn) if ecn.threshold == rows::K && link < Rate::gbps(10) => {
+                SwitchQueue::Ecn(EcnConfig { threshold: rows::SLOW_K, ..ecn })
+            }
+            queue => queue,
+        }
+    }
+
     /// The queue of switch ports under a scenario's options.
-    pub fn queue(&self, options: &SchemeOptions) -> Result<SwitchQueue, ScenarioError> {
+    pub fn queue(
+        &self,
+        options: &SchemeOptions,
+        scale: NetworkScale,
+    ) -> Result<SwitchQueue, ScenarioError> {
         let unheeded = |field| Err(unfit::unheeded(self, field));
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         let kind = options.switch.and_then(|switch| switch.kind);
-        match (detail::chosen(self.queue, kind), options.ecn, &options.phantom) {
+        let row = self.default_queue(scale.link);
+        match (detail::chosen(row, kind, scale), options.ecn, &options.phantom) {
             (SwitchQueue::Trimming(_), None, None) => {
                 ndp::queue(options).map(SwitchQueue::Trimming)
             }
@@ -259,7 +320,7 @@ impl Scheme {
                 unheeded("options.ecn")
             }
             (SwitchQueue::Combined(row), _, None) => {
-                detail::switch(row, options).map(SwitchQueue::Combined)
+                detail::switch(row, options, scale).map(SwitchQueue::Combined)
             }
             (queue, None, None) => Ok(queue),
             (SwitchQueue::Ecn(_), Some(ecn), None) => Ok(SwitchQueue::Ecn(ecn)),

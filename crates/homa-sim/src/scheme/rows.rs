@@ -1,8 +1,10 @@
 //! The table of schemes.
 
+use homa_proto::Duration;
+
 use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
-use crate::scenario::{EcnConfig, EcnScopeName};
+use crate::scenario::{EcnConfig, EcnScopeName, QueueBytes};
 
 use super::homa::{self, HomaHosts};
 use super::ideal::Ideal;
@@ -11,11 +13,19 @@ use super::pfabric::PFabricHosts;
 use super::phost::PHostHosts;
 use super::stop_and_wait::StopAndWaitHosts;
 use super::tcp::{self, TcpHosts};
-use super::{Nic, Scheme, SwitchQueue, detail, hull};
+use super::{Nic, PhantomQueue, Scheme, SwitchQueue, detail, hull};
 
-/// 65 full frames: the threshold of DCTCP (SIGCOMM 2010 §3.5) and of PIAS (NSDI 2015 §5.1) at 10
-/// Gbit/s.
-const K: u32 = 65 * 1_538;
+/// The threshold of DCTCP (SIGCOMM 2010 §3.5) and PIAS (NSDI 2015 §5.1) at 10 Gbit/s, 65 full
+/// frames, and on faster links at least 1.25 BDP, as SIRD's study has it at 100 Gbit/s
+/// (arXiv 2312.15403: 82 frames).
+pub(super) const K: QueueBytes = QueueBytes::Bdp { thousandths: 1_250, least: 65 * 1_538 };
+/// The same below 10 Gbit/s: 20 full frames (DCTCP §3.5, at 1 Gbit/s).
+pub(super) const SLOW_K: QueueBytes = QueueBytes::Bdp { thousandths: 1_250, least: 20 * 1_538 };
+/// HULL's phantom queue. Its threshold is 1 KB at 1 Gbit/s (§6), which such a link sends in 8 us,
+/// and faster links have as much time: with 1 KB at 400 Gbit/s, the first packets of any message
+/// would be marked, and a message of 1 MB alone would take 21 times as long as it needs.
+pub(super) const PHANTOM: PhantomQueue =
+    PhantomQueue { config: PhantomConfig::PAPER, threshold: QueueBytes::Time(Duration::micros(8)) };
 
 /// Every scheme.
 pub const SCHEMES: &[Scheme] = &[
@@ -203,7 +213,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "hull",
         paper: "HULL (NSDI 2012): DCTCP, phantom queues, paced NICs",
         host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: SwitchQueue::Phantom(None, Some(PhantomConfig::PAPER)),
+        queue: SwitchQueue::Phantom(None, Some(PHANTOM)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
         one_way_only: false,
@@ -222,8 +232,11 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "dctcp-30k",
         paper: "HULL §6: DCTCP with its threshold for 1 Gbit/s",
-        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: SwitchQueue::Ecn(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: hull::dctcp },
+        queue: SwitchQueue::Ecn(EcnConfig {
+            threshold: QueueBytes::Fixed(30_000),
+            scope: EcnScopeName::Queue,
+        }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -232,8 +245,11 @@ pub const SCHEMES: &[Scheme] = &[
     Scheme {
         name: "dctcp-6k-pacer",
         paper: "HULL §6: the lowest threshold that pacing allows, at 1 Gbit/s",
-        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: SwitchQueue::Ecn(EcnConfig { threshold: 6_000, scope: EcnScopeName::Queue }),
+        host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: hull::dctcp },
+        queue: SwitchQueue::Ecn(EcnConfig {
+            threshold: QueueBytes::Fixed(6_000),
+            scope: EcnScopeName::Queue,
+        }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
         one_way_only: false,
@@ -245,7 +261,7 @@ pub const SCHEMES: &[Scheme] = &[
         host: &TcpHosts { variant: "TCP NewReno, ECN", build: tcp::ecn },
         queue: SwitchQueue::Phantom(
             None,
-            Some(PhantomConfig { threshold: 6_000, ..PhantomConfig::PAPER }),
+            Some(PhantomQueue { threshold: QueueBytes::Fixed(6_000), ..PHANTOM }),
         ),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,

@@ -41,7 +41,10 @@ impl HostScheme for StopAndWaitHosts {
     fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
         let make = |_, life| StopAndWait::new(life);
         match start.queue() {
-            SwitchQueue::Ecn(ecn) => start.with(make, move |_| ecn_queue(ecn)),
+            SwitchQueue::Ecn(ecn) => {
+                let trip = start.round_trip();
+                start.with(make, move |port| ecn_queue(ecn, port.rate, trip))
+            }
             _ => start.with(make, |_| StrictPriority),
         }
     }

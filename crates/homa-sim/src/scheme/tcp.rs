@@ -39,6 +39,9 @@ use super::{
 /// the state of all of them is allocated with the first message.
 const MOST_CONNECTIONS: u32 = 4_096;
 
+/// Segments of the initial window of RFC 6928; larger ones follow the network.
+const RFC_WINDOW: u32 = 10;
+
 /// How a row makes its configuration.
 pub type Build = fn(&Environment<'_>) -> TcpConfig;
 
@@ -160,7 +163,10 @@ impl HostScheme for ConfiguredTcp {
         let nic = NicConfig { instrument: start.instrument(), ..self.nic };
         let (ecn, phantom) = match (start.queue(), self.nic.is_plain()) {
             (SwitchQueue::Phantom(ecn, phantom), _) => (ecn, phantom),
-            (SwitchQueue::Ecn(ecn), true) => return start.with(plain, move |_| ecn_queue(ecn)),
+            (SwitchQueue::Ecn(ecn), true) => {
+                let trip = start.round_trip();
+                return start.with(plain, move |port| ecn_queue(ecn, port.rate, trip));
+            }
             (SwitchQueue::Combined(_), true) => return start.with(plain, |_| Combined),
             (_, true) => return start.with(plain, |_| StrictPriority),
             (SwitchQueue::Ecn(ecn), false) => (Some(ecn), None),
@@ -173,16 +179,27 @@ impl HostScheme for ConfiguredTcp {
         // One type of queue serves all rows with a NIC: a threshold that no queue reaches marks
         // nothing, and without a phantom queue only the threshold marks.
         let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
-        let queue =
-            move |port: &PortSpec| Phantom::new(ecn.map_or(never, ecn_queue), phantom, port.rate);
+        let trip = start.round_trip();
+        let queue = move |port: &PortSpec| {
+            let inner = ecn.map_or(never, |ecn| ecn_queue(ecn, port.rate, trip));
+            let phantom = phantom.map(|phantom| phantom.at(port.rate, trip));
+            Phantom::new(inner, phantom, port.rate)
+        };
         start.with(paced, queue)
     }
 }
 
-/// TCP with the defaults of Linux and one connection per client and server, as in the Homa/Linux
-/// study (ATC 2021 §5).
+/// A connection for every message, as simulations of message transports compare TCP with them
+/// (pFabric §5, pHost §4, PIAS §5): on a permanent connection a short message waits for the long
+/// ones before it, which no message transport makes it do. Studies of permanent connections set
+/// `options.tcp.connections` (Homa/Linux, ATC 2021 §5: 1; HULL §6: 16 or 1).
+fn per_message(config: TcpConfig) -> TcpConfig {
+    TcpConfig { connections: ConnectionPolicy::PerMessage, ..config }
+}
+
+/// TCP with the defaults of Linux.
 pub fn linux(_: &Environment<'_>) -> TcpConfig {
-    TcpConfig::linux()
+    per_message(TcpConfig::linux())
 }
 
 /// NewReno of the RFCs without selective acknowledgements and with a minimum RTO of 10 ms. This is
@@ -190,7 +207,7 @@ pub fn linux(_: &Environment<'_>) -> TcpConfig {
 pub fn newreno(_: &Environment<'_>) -> TcpConfig {
     let newreno = TcpConfig::newreno();
     let rto = RtoConfig { min: Duration::millis(10), ..newreno.rto };
-    TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..newreno }
+    per_message(TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..newreno })
 }
 
 /// The streaming transport of Homa Figure 8 (§5.1: RAMCloud's InfRC): byte streams over one
@@ -200,6 +217,7 @@ pub fn newreno(_: &Environment<'_>) -> TcpConfig {
 pub fn streaming(environment: &Environment<'_>) -> TcpConfig {
     let newreno = newreno(environment);
     TcpConfig {
+        connections: ConnectionPolicy::ONE,
         recovery: Recovery::SACK,
         // As large as the limit on bytes in flight, so that it never restricts a sender.
         initial_window: newreno.flight_limit().div_ceil(newreno.mss()),
@@ -208,11 +226,15 @@ pub fn streaming(environment: &Environment<'_>) -> TcpConfig {
     }
 }
 
-/// DCTCP as Linux runs it (RFC 8257), with a minimum RTO of 10 ms (SIGCOMM 2010 §4).
-pub fn dctcp(_: &Environment<'_>) -> TcpConfig {
+/// DCTCP as Linux runs it (RFC 8257), with a minimum RTO of 10 ms (SIGCOMM 2010 §4). The initial
+/// window is the bandwidth-delay product, as where DCTCP is compared with message transports
+/// (pFabric's scripts: 12 packets, PIAS: 70, SIRD: 66), but at least that of RFC 6928.
+pub fn dctcp(environment: &Environment<'_>) -> TcpConfig {
     let dctcp = TcpConfig::dctcp();
     let rto = RtoConfig { min: Duration::millis(10), ..dctcp.rto };
-    TcpConfig { rto, delayed_ack: Some(Duration::millis(5)), ..dctcp }
+    let initial_window = dctcp.initial_window.max(environment.rtt_bytes.div_ceil(dctcp.mss()));
+    let delayed_ack = Some(Duration::millis(5));
+    per_message(TcpConfig { rto, delayed_ack, initial_window, ..dctcp })
 }
 
 /// [`newreno`] that reacts to a mark as to a loss, once per window (RFC 3168 §6.1.2). This is the
@@ -262,7 +284,13 @@ pub fn configure(
 ) -> Result<Arc<TcpConfig>, ScenarioError> {
     let mut config = build(environment);
     if let Some(changes) = &options.tcp {
+        let first = (config.initial_window, config.mss());
         apply(&mut config, changes)?;
+        if changes.initial_window.is_none() && first.0 > RFC_WINDOW {
+            // It was derived as bytes, and segments have another size now.
+            let bytes = first.0.saturating_mul(first.1);
+            config.initial_window = bytes.div_ceil(config.mss()).max(RFC_WINDOW);
+        }
     }
     Ok(Arc::new(config))
 }

@@ -110,7 +110,7 @@ mod tests {
             Environment { link: Rate::gbps(10), rtt_bytes: 9_680, workload: "w3", sizes: &sizes };
         let row = find(scheme).unwrap();
         let refused = row.configure(&environment, options).err();
-        refused.or_else(|| row.queue(options).err()).unwrap().to_string()
+        refused.or_else(|| row.queue(options, environment.scale()).err()).unwrap().to_string()
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             options
         };
         let ecn = |o: &mut SchemeOptions| {
-            o.ecn = Some(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue });
+            o.ecn = Some(EcnConfig { threshold: 30_000.into(), scope: EcnScopeName::Queue });
         };
         let pfabric = |o: &mut SchemeOptions| o.pfabric = Some(PFabricOptions::default());
         let phantom = |o: &mut SchemeOptions| o.phantom = Some(PhantomOptions::default());

@@ -196,7 +196,7 @@ fn with_options(rng: &mut Rng, mut config: Config) -> Config {
     if rng.chance(0.3) {
         config.network_levels = rng.between(1, 8) as u8;
     }
-    if config.profile == Profile::Linux {
+    if matches!(config.profile, Profile::Linux | Profile::LinuxUpstream) {
         return config;
     }
     if rng.chance(0.2) {
@@ -234,12 +234,13 @@ fn moves(rng: &mut Rng, hosts: u32, span_ns: u64, config: &Config) -> Vec<(HostI
 fn protocol(rng: &mut Rng, rate: Rate) -> Config {
     let mut config = match rng.between(0, 9) {
         0 | 1 => Config::sigcomm18(rate),
-        2 | 3 => Config::linux().link_rate(rate),
+        2 => Config::linux().link_rate(rate),
+        3 => Config::linux_upstream().link_rate(rate),
         _ => Config::for_users(rate),
     };
     config.readable_events = rng.chance(0.5);
     config.max_message = rng.log_between(20_000, 400_000) as u32;
-    if config.profile == Profile::Linux {
+    if matches!(config.profile, Profile::Linux | Profile::LinuxUpstream) {
         return config;
     }
     config.levels = rng.between(1, 8) as u8;

@@ -3,12 +3,14 @@
 //! Each line is a link with equal directions: `from,to,gbps,delay_ns`, for example `h0,s3,100,500`.
 //! A name of `h` and a number is a host; any other name is a switch. Hosts are numbered from 0
 //! without gaps and have one link each, to a switch. Switches have two or more links, and every
-//! switch can reach a host. Blanks and quotes around fields are ignored. Lines that begin with `#`,
-//! empty lines and the header are skipped. Frames take all shortest paths (fewest links).
+//! switch can reach a host. Blanks and quotes around fields are ignored, and so are empty lines and
+//! comments. A header may name the columns in another order. Frames take all shortest paths (fewest
+//! links).
 
 use std::collections::BTreeMap;
 
 use homa_proto::Rate;
+use homa_workload::text::{Head, HeadError, Row, plain, rows, whole};
 
 use crate::time::SimDuration;
 
@@ -49,6 +51,8 @@ pub struct GraphError {
 pub enum GraphFault {
     /// The line does not have four fields.
     Fields,
+    /// The first row names columns, but not those of a link.
+    Head(HeadError),
     /// The rate is not a number of at least 0.02 Gbit/s.
     Rate(String),
     /// The delay is not a number from 0 to 500,000 ns.
@@ -78,6 +82,9 @@ impl std::fmt::Display for GraphError {
         }
         match &self.fault {
             GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
+            GraphFault::Head(error) => {
+                write!(f, "{error}; name `from,to,gbps,delay_ns` in any order, or no columns")
+            }
             GraphFault::Rate(text) => {
                 write!(f, "`{text}` is not a rate in Gbit/s of at least 0.02")
             }
@@ -152,16 +159,13 @@ impl Graph {
         let mut names = Names::default();
         let mut access: BTreeMap<u32, NamedLink> = BTreeMap::new();
         let mut between = Vec::new();
-        for (line, content) in (1..).zip(text.lines().map(str::trim)) {
-            if content.is_empty()
-                || content.starts_with('#')
-                || content.trim_start_matches('"').starts_with("from")
-            {
-                continue;
-            }
+        let text = plain(text);
+        let mut rows = rows(&text).peekable();
+        let layout = Layout::new(rows.next_if(is_header).as_ref())?;
+        for row in rows {
+            let line = row.line;
             let wrong = |fault| GraphError { line, fault };
-            let fields: Vec<&str> = content.split(',').map(bare).collect();
-            let [from, to, gbps, delay] = fields[..] else { return Err(wrong(GraphFault::Fields)) };
+            let [from, to, gbps, delay] = layout.fields(&row).map_err(wrong)?;
             let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
             let link = |a, b| NamedLink { a, b, rate, delay };
             let ends =
@@ -258,9 +262,36 @@ impl Graph {
     }
 }
 
-/// A field without surrounding blanks and quotes.
-fn bare(field: &str) -> &str {
-    field.trim().trim_matches('"').trim()
+/// Whether a row names columns: its fields include `from` and `to`.
+fn is_header(row: &Row<'_>) -> bool {
+    let named = |name: &str| row.fields.iter().any(|field| field.eq_ignore_ascii_case(name));
+    named("from") && named("to")
+}
+
+/// Where the fields of a link are.
+struct Layout {
+    places: [usize; 4],
+    columns: usize,
+}
+
+impl Layout {
+    /// Of the header, or of a list without one.
+    fn new(header: Option<&Row<'_>>) -> Result<Self, GraphError> {
+        let Some(header) = header else { return Ok(Self { places: [0, 1, 2, 3], columns: 4 }) };
+        let head = Head::new(header);
+        let mut places = [0; 4];
+        for (place, name) in places.iter_mut().zip(["from", "to", "gbps", "delay_ns"]) {
+            let found = head.find(name).map_err(GraphFault::Head);
+            *place = found.map_err(|fault| GraphError { line: header.line, fault })?;
+        }
+        Ok(Self { places, columns: head.columns() })
+    }
+
+    fn fields<'a>(&self, row: &Row<'a>) -> Result<[&'a str; 4], GraphFault> {
+        let complete = row.fields.len() == self.columns;
+        let fields = complete.then(|| self.places.map(|place| row.fields[place]));
+        fields.ok_or(GraphFault::Fields)
+    }
 }
 
 fn rate(text: &str) -> Result<Rate, GraphFault> {
@@ -272,8 +303,8 @@ fn rate(text: &str) -> Result<Rate, GraphFault> {
 }
 
 fn delay(text: &str) -> Result<SimDuration, GraphFault> {
-    match text.parse() {
-        Ok(nanos @ 0..=500_000) => Ok(SimDuration::nanos(nanos)),
+    match whole(text) {
+        Some(nanos @ 0..=500_000) => Ok(SimDuration::nanos(nanos)),
         _ => Err(GraphFault::Delay(String::from(text))),
     }
 }

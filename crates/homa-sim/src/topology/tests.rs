@@ -102,6 +102,21 @@ fn errors_in_a_list_of_links_name_their_line() {
         assert!(error(&text).starts_with(&format!("line 2: `{typo}` is a switch with")), "{typo}");
     }
     assert_eq!(error("h0,a,1,1\nh01,a,1,1"), "line 2: write `h01` without leading zeros");
+    // A switch whose name begins like the header is no header.
+    assert_eq!(
+        error("from1,a,1,1\nh0,a,1,1"),
+        "line 1: `from1` is a switch with a single link; \
+        name hosts h0, h1, h2, ..."
+    );
+    let head = error("from,to,rate,delay_ns\nh0,a,1,1\nh1,a,1,1");
+    assert!(
+        head.starts_with("line 1: no column `gbps`; the first row has from, to, rate"),
+        "{head}"
+    );
+    let turned = "\u{feff}delay_ns;To;from;gbps\r\n500;a;h0;10\r\n0.0;a;h1;25\r\n";
+    let wiring = Graph::from_csv(turned).unwrap().wire();
+    let first = wiring.ports()[0];
+    assert_eq!((first.rate, first.delay), (Rate::gbps(10), SimDuration::nanos(500)));
     let quoted = "\"from\",\"to\",gbps,delay_ns\n\"h0\", \"a\" ,1,\"1\"\nh1,a,1,1";
     assert_eq!(Graph::from_csv(quoted).unwrap().wire().hosts(), 2);
 }

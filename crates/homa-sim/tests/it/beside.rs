@@ -130,7 +130,7 @@ fn the_second_schemes_ecn_threshold_applies() {
     scenario.load.fraction = 0.9;
     scenario.stop.messages = Some(300);
     let low = SchemeOptions {
-        ecn: Some(EcnConfig { threshold: 3_000, scope: EcnScopeName::Queue }),
+        ecn: Some(EcnConfig { threshold: 3_000.into(), scope: EcnScopeName::Queue }),
         ..SchemeOptions::default()
     };
     let high = outcome(&scenario);

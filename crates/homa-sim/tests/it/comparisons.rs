@@ -53,6 +53,27 @@ fn best_does_not_hide_a_slow_start_and_idle_does() {
 }
 
 #[test]
+fn one_message_alone_is_not_slowed_at_any_rate() {
+    for (scheme, gbps, most) in [
+        ("dctcp", 10, 1.01),
+        ("dctcp", 400, 1.01),
+        // Phantom queues drain at 95 % of the link, and five packets fill a round trip.
+        ("hull", 10, 1.25),
+        ("hull", 100, 1.06),
+        ("hull", 400, 1.06),
+    ] {
+        let workload = "1000000".to_owned();
+        let traffic = Traffic::AllToAll { workload, exchange: Exchange::OneWay, max_bytes: None };
+        let mut scenario = star(scheme, traffic);
+        scenario.fabric.host_link = Bandwidth::gbps(gbps);
+        scenario.load.fraction = 0.0005;
+        scenario.stop.messages = Some(40);
+        let slowdown = outcome(&scenario).slowdown.p50.expect("messages arrived");
+        assert!(slowdown < most, "{scheme} at {gbps} Gbit/s: {slowdown}");
+    }
+}
+
+#[test]
 fn a_round_lasts_until_its_last_response() {
     let traffic = Traffic::Incast {
         servers: 5,

@@ -51,7 +51,7 @@ fn traded(scenario: &Scenario) -> (f64, f64) {
 #[test]
 fn phantom_queues_and_pacers_trade_bandwidth_for_latency() {
     let mut dctcp = two_flows("dctcp");
-    dctcp.options.ecn = Some(EcnConfig { threshold: 30_000, scope: EcnScopeName::Queue });
+    dctcp.options.ecn = Some(EcnConfig { threshold: 30_000.into(), scope: EcnScopeName::Queue });
     let mut unpaced = two_flows("hull");
     unpaced.options.pacer = Some(PacerOptions { enabled: Some(false), ..PacerOptions::default() });
     let mut lower = two_flows("hull");
@@ -140,6 +140,8 @@ fn a_buffer_per_level_leaves_room_for_the_higher_level() {
 #[test]
 fn a_dropped_probe_counts_as_lost_not_as_slow() {
     let mut scenario = two_flows("tcp-droptail");
+    // Duplicates of later probes show a loss only if all use the same connection.
+    scenario.options.tcp = Some(TcpOptions { connections: Some(1), ..TcpOptions::default() });
     scenario.fabric.buffer = Buffer::PerPort { bytes: 100_000 };
     scenario.probes.as_mut().unwrap().lost_after = Some(Span::nanos(1_000_000));
     let waits = run(&scenario, &mut |_| ()).unwrap().probes.unwrap();

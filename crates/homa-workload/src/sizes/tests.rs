@@ -117,7 +117,11 @@ fn truncation_keeps_the_messages_and_cuts_their_bytes() {
 fn a_workload_is_a_name_a_file_or_a_size() {
     assert_eq!(Workload::parse("W3").unwrap(), Workload::W3);
     assert_eq!(Workload::parse("1000").unwrap(), Workload::Constant(1000));
-    assert_eq!(Workload::parse("my.csv").unwrap(), Workload::File("my.csv".into()));
+    for path in ["my.csv", "WebSearch_distribution.txt", "a/w3", "./cdf", "data.2024/CDF.tcl"] {
+        let file = Workload::File { path: path.into(), reading: Reading::default() };
+        assert_eq!(Workload::parse(path).unwrap(), file);
+        assert_eq!(file.to_string(), path);
+    }
     for size in ["2000", "2KB", "2_000", "2kB"] {
         assert_eq!(Workload::parse(size).unwrap(), Workload::Constant(2_000), "{size}");
     }
@@ -146,7 +150,7 @@ fn a_missing_file_and_a_bad_file_are_named() {
     assert!(missing.to_string().contains("no/such.csv"), "{missing}");
     let path = std::env::temp_dir().join(format!("sizes-{}.csv", std::process::id()));
     std::fs::write(&path, "size_bytes,cumulative_fraction\n5,x\n").unwrap();
-    let bad = Workload::File(path.clone()).sizes().unwrap_err();
+    let bad = Workload::parse(&path.to_string_lossy()).unwrap().sizes().unwrap_err();
     std::fs::remove_file(&path).unwrap();
     let text = bad.to_string();
     assert!(text.contains(&*path.to_string_lossy()) && text.contains("line 2"), "{text}");
@@ -155,20 +159,28 @@ fn a_missing_file_and_a_bad_file_are_named() {
 #[test]
 fn each_bad_line_is_named_with_what_is_expected_there() {
     use TableErrorKind as K;
-    let cases: [(&str, usize, K); 13] = [
+    let cases: [(&str, usize, K); 21] = [
         ("", 1, K::Empty),
         ("# only a comment\n", 1, K::Empty),
-        ("10,1\n", 1, K::Header),
         ("H\n", 2, K::Empty),
-        ("H\n10 1\n", 3, K::Fields),
+        ("H\n10\n", 3, K::Fields),
         ("H\n10,0.5,1\n", 3, K::Fields),
-        ("H\n0,1\n", 3, K::Size("0".into())),
+        ("H\n0,1\n", 3, K::Nothing),
         ("H\n-4,1\n", 3, K::Size("-4".into())),
+        ("H\n4.5,1\n", 3, K::Size("4.5".into())),
         ("H\n10,NaN\n", 3, K::Share("NaN".into())),
-        ("H\n10,1.5\n", 3, K::Share("1.5".into())),
-        ("H\n10,0.5\n10,1\n", 4, K::SizeOrder(10)),
-        ("H\n10,0.5\n20,0.4\n", 4, K::ShareOrder),
-        ("H\n10,0.5\n\n# more\n20,0.9\n", 6, K::Incomplete),
+        ("H\n10,1.5\n20,1\n", 3, K::Share("1.5".into())),
+        ("H\n10,0.5\n10,1\n", 4, K::SizeOrder(10.0)),
+        ("H\n10,0.5\n20,0.4\n30,1", 4, K::ShareOrder),
+        ("H\n10,0.5\n\n# more\n20,0.9\n", 6, K::Incomplete(0.9, Some(Shares::Fractions))),
+        ("size_bytes,share\n10,1\n", 1, K::Header(vec!["size_bytes".into(), "share".into()])),
+        ("size,size,cdf\n10,1,1\n", 1, K::Twice("size".into())),
+        ("100\n200\n", 2, K::Fields),
+        ("100 x\n200 1\n", 1, K::Share("x".into())),
+        ("O 0\n200 1\n", 1, K::Size("O".into())),
+        ("1 2 0.5\n2 3 1\n", 2, K::Middle),
+        ("0 0\n10 97.5\n", 2, K::Incomplete(97.5, None)),
+        ("0 5\n10 100\n", 1, K::Nothing),
     ];
     for (text, line, kind) in cases {
         let full = text.replace("H\n", "# sizes\nsize_bytes,cumulative_fraction\n");
@@ -219,4 +231,119 @@ fn the_distributions_of_ns_2_have_the_means_of_its_scripts() {
         assert!(steps.is_sorted_by(|a, b| a.bytes < b.bytes && a.cumulative < b.cumulative));
         assert_eq!(steps.last().map(|step| step.cumulative), Some(1.0), "{name}");
     }
+}
+
+/// The mean of lines between points (size, cumulative share), in exact arithmetic.
+fn mean_of_lines(points: &[(f64, f64)]) -> f64 {
+    points.windows(2).map(|pair| (pair[1].1 - pair[0].1) * (pair[0].0 + pair[1].0) / 2.0).sum()
+}
+
+#[test]
+fn points_of_other_simulators_are_joined_by_lines() {
+    let per_cent = "0 0\n1000 40\n10000 80\n100000 95\n1000000 100\n";
+    let tables = [
+        per_cent.to_owned(),
+        per_cent.replace(' ', "\t"),
+        per_cent.replace(' ', ", "),
+        format!("\u{feff}# web\r\n{}", per_cent.replace('\n', " # point\r\n")),
+        "0 0\n1000 0.4\n10000 .8\n1e5 0.95\n1000000 1.0\n".to_owned(),
+        "bytes;cumulative_percent\n0;0\n1000;40\n10000;80\n100000;95\n1000000;100\n".to_owned(),
+        "cdf,note,size\n0,a,0\n0.4,b,1000\n0.8,c,10000\n0.95,d,100000\n1,e,1000000\n".to_owned(),
+        "0 0%\n1KB 40%\n10000 80 %\n100KB 95%\n1MB 100%\n".replace(" %", "%"),
+    ];
+    for table in tables {
+        let d = SizeDistribution::from_csv(&table).unwrap_or_else(|error| panic!("{table}{error}"));
+        near(d.mean_bytes(), 38_150.0, 0.01);
+        assert_eq!(d.form().map(|form| form.between), Some(Between::Lines), "{table}");
+        near(d.share_of_messages(1_000), 0.4, 2e-4);
+        near(d.share_of_messages(55_000), 0.875, 1e-3);
+        assert_eq!((d.quantile(1.0), d.min_bytes()), (1_000_000, 1), "{table}");
+        assert!(d.steps().is_sorted_by(|a, b| a.bytes < b.bytes && a.cumulative <= b.cumulative));
+    }
+    let steps = Reading { between: Some(Between::Steps), ..Reading::default() };
+    let d = SizeDistribution::from_table(per_cent, steps).unwrap();
+    near(d.mean_bytes(), 69_400.0, 1e-6);
+    assert_eq!(
+        d.form().unwrap().to_string(),
+        "5 points, steps, shares in per cent, sizes in bytes"
+    );
+}
+
+#[test]
+fn lines_keep_the_mean_of_narrow_and_wide_stretches() {
+    // As of HPCC's generator: sizes a byte apart beside sizes a million apart.
+    let points: Vec<(f64, f64)> =
+        [(0, 0.0), (3, 6.5), (32, 9.7), (33, 9.9), (1_000, 57.0), (15_158_197, 100.0)]
+            .map(|(size, share)| (f64::from(size), share))
+            .to_vec();
+    let text: String = points.iter().map(|(size, share)| format!("{size} {share}\n")).collect();
+    let d = SizeDistribution::from_csv(&text).unwrap();
+    let exact = mean_of_lines(&points) / 100.0;
+    near(d.mean_bytes() / exact, 1.0, 1e-4);
+    // Two points of one size are a size that occurs that often, and so is a first one with a share.
+    for jump in ["6 0\n6 0.15\n13 1\n", "6 0.15\n13 1\n"] {
+        let d = SizeDistribution::from_csv(jump).unwrap();
+        near(d.mean_bytes(), 0.15 * 6.0 + 0.85 * 9.5, 1e-9);
+        assert_eq!((d.quantile(0.15), d.min_bytes()), (6, 6));
+    }
+}
+
+#[test]
+fn three_columns_are_packets_as_pfabric_has_them() {
+    let text = "1 1 0\n1 1 0.5\n2 1 0.6\n3 1 0.7\n2107 1 1.0\n";
+    let d = SizeDistribution::from_csv(text).unwrap();
+    let points = [(1.0, 0.5), (2.0, 0.6), (3.0, 0.7), (2107.0, 1.0)];
+    let packets = 0.5 + mean_of_lines(&points);
+    near(d.mean_bytes() / (1460.0 * packets), 1.0, 1e-6);
+    assert!(d.form().unwrap().to_string().ends_with("sizes in packets of 1460 B"));
+    assert_eq!(d.max_bytes(), 2107 * 1460);
+    let read = |name: &str| Reading::split(name).0;
+    let other = SizeDistribution::from_table(text, read("packets=1500:x")).unwrap();
+    near(other.mean_bytes() / d.mean_bytes(), 1500.0 / 1460.0, 1e-6);
+    let bytes = SizeDistribution::from_table(text, read("bytes:x")).unwrap();
+    assert_eq!(bytes.max_bytes(), 2107);
+    // Sizes that can only be bytes.
+    let huge = SizeDistribution::from_csv("1000 1 0\n30000000 1 1\n").unwrap_err().to_string();
+    assert!(huge.contains("bytes:FILE"), "{huge}");
+}
+
+#[test]
+fn a_first_line_of_one_number_is_a_mean_or_a_count() {
+    let rows = "100  0.5\n1456  0.65\n10000  0.75\n100000  0.999\n1000000  1.0\n";
+    let counted = SizeDistribution::from_csv(&format!("5\n{rows}")).unwrap();
+    assert_eq!(counted.form().unwrap().stated, None);
+    let stated = SizeDistribution::from_csv(&format!("27168.4\n{rows}")).unwrap();
+    let form = stated.form().unwrap();
+    assert_eq!(form.stated, Some(27_168.4));
+    // The mean of steps, which lines do not have.
+    assert!(!form.agrees(stated.mean_bytes()), "{}", stated.mean_bytes());
+    let steps =
+        SizeDistribution::from_table(&format!("27168.4\n{rows}"), Reading::split("steps:").0);
+    let steps = steps.unwrap();
+    assert!(form.agrees(steps.mean_bytes()), "{}", steps.mean_bytes());
+}
+
+#[test]
+fn what_a_table_leaves_open_is_decided_by_words_before_its_path() {
+    for text in ["steps:a.csv", "linear:percent:./cdf", "fraction:packets:x", "packets=9000:x"] {
+        let workload = Workload::parse(text).unwrap();
+        assert_eq!(workload.to_string(), text);
+        let Workload::File { path, reading } = workload else { panic!("{text}") };
+        assert_ne!(reading, Reading::default());
+        assert!(!path.to_string_lossy().contains(':'), "{path:?}");
+    }
+    assert_eq!(Reading::split("a:b.csv"), (Reading::default(), "a:b.csv"));
+    let read = |word: &str, text: &str| {
+        SizeDistribution::from_table(text, Reading::split(word).0).map_err(|e| e.to_string())
+    };
+    let one = read("percent:", "10 0.5\n20 1\n").unwrap_err();
+    assert!(one.contains("1 per cent") && one.contains("`fraction:FILE`"), "{one}");
+    let hundred = read("fraction:", "10 50\n20 100\n").unwrap_err();
+    assert!(hundred.contains("`percent:FILE`"), "{hundred}");
+    let neither = read("", "10 50\n20 97\n").unwrap_err();
+    assert!(neither.contains("`percent:FILE` and `fraction:FILE`"), "{neither}");
+    // The tables of this project keep their steps.
+    let own = "size_bytes,cumulative_fraction\n100,0.5\n200,1\n";
+    near(read("", own).unwrap().mean_bytes(), 150.0, 1e-9);
+    near(read("linear:", own).unwrap().mean_bytes(), 125.0, 1e-9);
 }

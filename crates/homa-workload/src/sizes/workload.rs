@@ -1,12 +1,14 @@
-//! Naming a workload: `w1` to `w5`, `w1-analytic`, `web-search` and its like, the path of a table,
-//! one size in bytes, sizes with weights, or a Pareto law.
+//! Naming a workload: `w1` to `w5`, `w1-analytic`, `web-search` and its like, the path of a table
+//! (with words before it that say how to read it), one size in bytes, sizes with weights, or a
+//! Pareto law.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::{MAX_BYTES, SizeDistribution, TableError, etc_model, packets, written};
+use super::{MAX_BYTES, Reading, SizeDistribution, TableError, etc_model, packets, written};
 use crate::nearest::nearest;
+use crate::text;
 use crate::units::Quantity;
 
 /// How the name of a Pareto law begins.
@@ -34,7 +36,12 @@ pub enum Workload {
     /// A datacenter of the IMC 2010 study, as pHost's authors draw it.
     Imc10,
     /// A table of the user's own.
-    File(PathBuf),
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// How it is to be read.
+        reading: Reading,
+    },
     /// Every message has this many bytes (at least 1).
     Constant(u32),
     /// Sizes in bytes, each with a weight: `1000:4,10000000:1`.
@@ -82,9 +89,9 @@ impl fmt::Display for WorkloadError {
                     None => write!(
                         f,
                         "unknown workload `{name}`; allowed: w1 to w5, w1-analytic, web-search, \
-                         data-mining, imc10, the path of a .csv file, a size in bytes such as 1000 \
-                         or 2KB, sizes with weights such as 1KB:4,10MB:1, or a Pareto law by shape \
-                         and mean such as pareto:1.05:100KB"
+                         data-mining, imc10, the path of a table such as sizes.csv or ./cdf, a \
+                         size in bytes such as 1000 or 2KB, sizes with weights such as \
+                         1KB:4,10MB:1, or a Pareto law by shape and mean such as pareto:1.05:100KB"
                     ),
                 }
             }
@@ -124,9 +131,9 @@ impl Workload {
         Self::BUILT_IN.iter().chain(&Self::OTHERS)
     }
 
-    /// Understands `w3` and `web-search` (in any case), a path that ends in `.csv` or contains
-    /// `/`, or a size in bytes such as `1000` or `2KB`. Files are not opened before
-    /// [`Workload::sizes`].
+    /// Understands `w3` and `web-search` (in any case), a path that contains `/` or ends with a dot
+    /// and letters, or that has words of [`Reading`] before it, or a size in bytes such as `1000`
+    /// or `2KB`. Files are not opened before [`Workload::sizes`].
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let text = text.trim();
         let name = text.to_ascii_lowercase();
@@ -140,8 +147,10 @@ impl Workload {
         if let Some(mixture) = mixture(text) {
             return Ok(mixture);
         }
-        if name.ends_with(".csv") || text.contains('/') {
-            return Ok(Self::File(PathBuf::from(text)));
+        let (reading, path) = Reading::split(text);
+        let is_size = || Quantity::Bytes.parse(text).is_ok();
+        if path.len() < text.len() || text.contains('/') || has_extension(text) && !is_size() {
+            return Ok(Self::File { path: PathBuf::from(path), reading });
         }
         match Quantity::Bytes.parse(text).map(u32::try_from) {
             Ok(Ok(bytes @ 1..=MAX_BYTES)) => Ok(Self::Constant(bytes)),
@@ -162,7 +171,7 @@ impl Workload {
             Self::WebSearch => "web search (DCTCP), in ns-2",
             Self::DataMining => "data mining (VL2), in ns-2",
             Self::Imc10 => "a datacenter (IMC 2010), pHost",
-            Self::File(_) => "a table of message sizes",
+            Self::File { .. } => "a table of message sizes",
             Self::Constant(_) => "one size",
             Self::Mixture(_) => "sizes with weights",
             Self::Pareto { .. } => "a Pareto law, cut at the largest message",
@@ -172,7 +181,7 @@ impl Workload {
     /// The distribution; reads and checks the file of a [`Workload::File`].
     pub fn sizes(&self) -> Result<SizeDistribution, WorkloadError> {
         let built_in = match self {
-            Self::W1Analytic => return Ok(SizeDistribution { steps: etc_model::steps() }),
+            Self::W1Analytic => return Ok(SizeDistribution::of_steps(etc_model::steps())),
             Self::WebSearch => return Ok(in_packets(packets::WEB_SEARCH)),
             Self::DataMining => return Ok(in_packets(packets::DATA_MINING)),
             Self::Imc10 => return Ok(in_packets(packets::IMC10)),
@@ -181,10 +190,11 @@ impl Workload {
             Self::W3 => include_str!("../../data/w3.csv"),
             Self::W4 => include_str!("../../data/w4.csv"),
             Self::W5 => include_str!("../../data/w5.csv"),
-            Self::File(path) => {
-                let text = std::fs::read_to_string(path)
+            Self::File { path, reading } => {
+                let text = text::read(path)
                     .map_err(|source| WorkloadError::Read { path: path.clone(), source })?;
-                return self.table(&text);
+                return SizeDistribution::from_table(&text, *reading)
+                    .map_err(|source| WorkloadError::Table { path: path.clone(), source });
             }
             Self::Mixture(parts) => {
                 return written::mixture(parts)
@@ -199,19 +209,22 @@ impl Workload {
                     .ok_or_else(|| WorkloadError::Size(bytes.to_string()));
             }
         };
-        self.table(built_in)
-    }
-
-    fn table(&self, text: &str) -> Result<SizeDistribution, WorkloadError> {
-        SizeDistribution::from_csv(text).map_err(|source| WorkloadError::Table {
-            path: PathBuf::from(self.to_string()),
-            source,
-        })
+        let sizes = SizeDistribution::from_csv(built_in).map_err(|source| {
+            WorkloadError::Table { path: PathBuf::from(self.to_string()), source }
+        })?;
+        Ok(SizeDistribution::of_steps(sizes.steps))
     }
 }
 
+/// Whether a name ends with a dot and an extension that is no part of a number.
+fn has_extension(name: &str) -> bool {
+    let extension =
+        name.rsplit_once('.').map_or("", |(stem, end)| if stem.is_empty() { "" } else { end });
+    extension.starts_with(|first: char| first.is_ascii_alphabetic())
+}
+
 fn in_packets(points: &[(u32, f64)]) -> SizeDistribution {
-    SizeDistribution { steps: packets::steps(points) }
+    SizeDistribution::of_steps(packets::steps(points))
 }
 
 /// `1KB:4,10000000:1`.
@@ -255,7 +268,7 @@ impl fmt::Display for Workload {
             Self::WebSearch => f.write_str("web-search"),
             Self::DataMining => f.write_str("data-mining"),
             Self::Imc10 => f.write_str("imc10"),
-            Self::File(path) => path.display().fmt(f),
+            Self::File { path, reading } => write!(f, "{reading}{}", path.display()),
             Self::Constant(bytes) => bytes.fmt(f),
             Self::Mixture(parts) => {
                 let parts: Vec<String> = parts.iter().map(|(b, w)| format!("{b}:{w}")).collect();

@@ -23,7 +23,7 @@ pub(super) fn mixture(parts: &[(u32, u32)]) -> Option<SizeDistribution> {
         steps.push(SizeStep { bytes, cumulative: sum / total });
     }
     steps.last_mut()?.cumulative = 1.0;
-    Some(SizeDistribution { steps })
+    Some(SizeDistribution::of_steps(steps))
 }
 
 /// Sizes of neighbouring steps differ by a third of a per cent.
@@ -52,7 +52,7 @@ pub(super) fn pareto(shape: u32, mean: u32) -> Option<SizeDistribution> {
     }
     steps.dedup_by_key(|step| step.bytes);
     steps.push(SizeStep { bytes: MAX_BYTES, cumulative: 1.0 });
-    Some(SizeDistribution { steps })
+    Some(SizeDistribution::of_steps(steps))
 }
 
 #[cfg(test)]

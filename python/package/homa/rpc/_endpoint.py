@@ -48,12 +48,13 @@ class Endpoint:
         """The running loop, which watches the engine from now on."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            descriptor = self._native.fileno()
+            descriptors = self._native.filenos()
             if self._loop is not None:
                 raise RuntimeError(
                     "it was used in another event loop: open a client or server in each loop"
                 )
-            loop.add_reader(descriptor, self._turn)
+            for descriptor in descriptors:
+                loop.add_reader(descriptor, self._turn)
             self._loop = loop
         return loop
 
@@ -99,7 +100,7 @@ class Endpoint:
         """A request is here."""
 
     def _turn(self) -> None:
-        """Take in what has ended; the loop calls it."""
+        """Drive the engine, and take in what has ended; the loop calls it."""
         room = self._room()
         ended, requests = self._native.turn(room)
         self._full = len(requests) == room
@@ -121,11 +122,12 @@ class Endpoint:
         self._closed = True
         if self._loop is not None and not self._loop.is_closed():
             try:
-                descriptor = self._native.fileno()
+                descriptors = self._native.filenos()
             except Forked:
                 # The parent's loop goes on watching.
                 return
-            self._loop.remove_reader(descriptor)
+            for descriptor in descriptors:
+                self._loop.remove_reader(descriptor)
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(ShuttingDown("it was closed: open another"))

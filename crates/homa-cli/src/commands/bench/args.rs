@@ -86,7 +86,8 @@ pub struct Args {
     /// [default: the first five]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = transport)]
     pub transport: Vec<Transport>,
-    /// Message sizes: w1 to w5, the path of a CSV table, or one size in bytes. Cut at 1 MB.
+    /// Message sizes: w1 to w5, a table (`homa workloads --help`), or one size in bytes. Cut at
+    /// 1 MB.
     #[arg(long, default_value = "w3", value_name = "NAME|FILE", value_parser = workload)]
     pub workload: Workload,
     /// Share of each host's link taken by requests, responses and their headers.
@@ -155,7 +156,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off")]
     pub incast_control: Switch,
     /// Seed of sizes and arrivals. Every transport gets the same RPCs.
-    #[arg(long, default_value_t = 1, value_name = "S")]
+    #[arg(long, default_value_t = 1, value_name = "S", value_parser = values::seed)]
     pub seed: u64,
     /// Also forecast each measured row by simulating the same RPCs on the same rack, and give the
     /// bound that clairvoyant SRPT sets on each receiver's link. For TCP, with --cc cubic or reno.

@@ -18,6 +18,7 @@ use super::args::{Args, Switch};
 use super::marking::PlannedRow;
 use crate::commands::driver::Driver;
 use crate::failure::{Failure, Hint};
+use crate::values;
 
 /// Larger messages are cut to this size, as in the measurements of Homa/Linux (ATC 2021).
 pub const LARGEST: u32 = 1_000_000;
@@ -98,6 +99,7 @@ pub fn rack_config(args: &Args) -> RackConfig {
 /// The RPCs of every host, and the sizes they are drawn from.
 pub fn offer(args: &Args) -> Result<(Offer, SizeDistribution), Failure> {
     let sizes = args.workload.sizes().hint("`homa workloads` lists what is built in")?;
+    values::tell_table(&args.workload.to_string(), &sizes);
     let load = Load {
         fraction: args.load,
         basis: Basis::Wire,

@@ -74,6 +74,9 @@ pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure>
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(Sizes::Workload(sizes)) = &args.size {
+        values::tell_table("--size", sizes);
+    }
     args.driver.check_size(args.size.as_ref().map_or(0, Sizes::largest))?;
     match (args.count, args.duration) {
         (None | Some(1), None) => one(args),

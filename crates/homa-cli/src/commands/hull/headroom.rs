@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     rule_only: bool,
     /// Seed of everything random.
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = values::seed)]
     seed: u64,
     /// Output format on stdout.
     #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -11,18 +11,23 @@
 //! * A packet of which the capture kept only the beginning is read with zeros in place of what is
 //!   missing. What depends on the missing bytes is never reported.
 //!
+//! * What a [`tunnel`] carries is read like what stands in the frame itself; a datagram that was
+//!   captured before is one of [`Copies`].
+//!
 //! Memory: the sockets remembered are at most [`MAX_SOCKETS`].
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
 
-use super::frame::{self, IpPacket, Payload, Unreadable};
+use super::copies::Copies;
+use super::finding::{Encapsulation, Finding, Homa, Icmp, Known, Refusal};
+use super::frame::{self, Content, IpPacket, Payload, Unreadable};
 use super::train::{self, Split};
+use super::tunnel;
 
 /// UDP sockets remembered for having spoken Homa.
 const MAX_SOCKETS: usize = 65_536;
@@ -34,116 +39,6 @@ const HOMA: u8 = 146;
 /// SYN and RST, and the urgent pointer that goes with them.
 const MARKS: (u8, [u8; 2]) = (0x06, [0xb9, 0x7d]);
 
-/// The encapsulation of a Homa packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Encapsulation {
-    /// IP protocol 146.
-    Ip,
-    /// IP protocol 6, disguised.
-    Tcp,
-    /// A UDP datagram.
-    Udp,
-}
-
-impl Encapsulation {
-    /// Its name in both forms of the output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "ip",
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-}
-
-/// Knowledge about a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Everything.
-    All(Packet, RequestExtensions),
-    /// The common header: the capture kept no more.
-    Header {
-        /// Its type, as on the wire.
-        kind: u8,
-        /// The RPC.
-        id: RpcId,
-    },
-    /// Nothing: the capture kept less than the common header.
-    Nothing,
-    /// It breaks the format.
-    Malformed(DropReason),
-}
-
-/// A Homa packet of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Homa {
-    /// Its encapsulation.
-    pub encapsulation: Encapsulation,
-    /// Sender; port 0 when not even that was readable.
-    pub source: SocketAddr,
-    /// Receiver.
-    pub destination: SocketAddr,
-    /// Level that the IP header asks for: the top three bits of the traffic class.
-    pub priority: u8,
-    /// The datagram's number (UDP).
-    pub number: Option<u64>,
-    /// Its content.
-    pub known: Known,
-}
-
-/// Why ICMP says that a Homa packet did not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No socket listens at the port.
-    Port,
-    /// The host does not speak the protocol.
-    Protocol,
-    /// It is larger than the MTU of the next link of its path, which is this many bytes. The sender
-    /// then sends smaller ones, and its RPC continues.
-    TooBig(u32),
-    /// Another code of "destination unreachable".
-    Other(u8),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Port => f.write_str("port unreachable"),
-            Self::Protocol => f.write_str("protocol unreachable"),
-            Self::TooBig(mtu) => write!(f, "packet too big, MTU {mtu}"),
-            Self::Other(code) => write!(f, "destination unreachable, code {code}"),
-        }
-    }
-}
-
-/// An ICMP message about a Homa packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Icmp {
-    /// The host that refuses.
-    pub from: IpAddr,
-    /// Why.
-    pub refusal: Refusal,
-    /// Sender and receiver of the packet that it quotes.
-    pub source: SocketAddr,
-    /// Its receiver.
-    pub destination: SocketAddr,
-    /// Its RPC, if the quotation goes that far.
-    pub id: Option<RpcId>,
-}
-
-/// A finding in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// A Homa packet.
-    Homa(Homa),
-    /// A refusal.
-    Icmp(Icmp),
-    /// Not Homa: a protocol number.
-    Protocol(u8),
-    /// Homa or not, it cannot be read.
-    Unreadable(Unreadable),
-}
-
 /// Finds Homa packets.
 #[derive(Debug, Default)]
 pub struct Dissector {
@@ -151,8 +46,18 @@ pub struct Dissector {
     ports: Vec<u16>,
     sockets: BTreeSet<SocketAddr>,
     scratch: Vec<u8>,
+    copies: Copies,
     /// Findings in UDP.
     pub datagrams: Datagrams,
+}
+
+/// A datagram's ends, priority level, and when it was captured.
+#[derive(Clone, Copy)]
+struct Envelope {
+    source: SocketAddr,
+    destination: SocketAddr,
+    priority: u8,
+    time: Option<i64>,
 }
 
 /// Counts of datagrams; a frame may hold a train of them.
@@ -166,14 +71,37 @@ pub struct Datagrams {
     pub unclear: u64,
 }
 
+impl Envelope {
+    /// A packet of the datagram of that number.
+    fn finding(self, number: Option<u64>, known: Known) -> Finding {
+        let Self { source, destination, priority, .. } = self;
+        let encapsulation = Encapsulation::Udp;
+        Finding::Homa(Homa { encapsulation, source, destination, priority, number, known })
+    }
+}
+
 impl Dissector {
     /// For captures in which datagrams from and to `ports` are Homa, whatever they look like.
     pub fn new(ports: Vec<u16>) -> Self {
         Self { ports, ..Self::default() }
     }
 
-    /// Reports everything in an IP packet.
-    pub fn dissect(&mut self, ip: &IpPacket<'_>, report: &mut dyn FnMut(Finding)) {
+    /// Reports everything in an IP packet that was captured at a time, in nanoseconds.
+    pub fn dissect(
+        &mut self,
+        ip: &IpPacket<'_>,
+        time: Option<i64>,
+        report: &mut dyn FnMut(Finding),
+    ) {
+        self.opened(ip, (time, tunnel::DEEPEST), report);
+    }
+
+    fn opened(
+        &mut self,
+        ip: &IpPacket<'_>,
+        (time, deeper): (Option<i64>, u8),
+        report: &mut dyn FnMut(Finding),
+    ) {
         let payload = Payload { bytes: ip.payload, length: ip.length };
         if ip.fragment {
             return report(match ip.protocol {
@@ -184,12 +112,29 @@ impl Dissector {
         match ip.protocol {
             HOMA => self.native(ip, Encapsulation::Ip, payload, report),
             TCP if disguised(ip.payload) => self.native(ip, Encapsulation::Tcp, payload, report),
-            UDP => self.udp(ip, report),
+            UDP => self.udp(ip, (time, deeper), report),
             ICMP | ICMPV6 => report(match self.icmp(ip) {
                 Some(icmp) => Finding::Icmp(icmp),
                 None => Finding::Protocol(ip.protocol),
             }),
-            other => report(Finding::Protocol(other)),
+            other => match tunnel::in_ip(ip).filter(|_| deeper > 0) {
+                Some(inner) => self.inner(inner, (time, deeper), report),
+                None => report(Finding::Protocol(other)),
+            },
+        }
+    }
+
+    /// What a tunnel carries.
+    fn inner(
+        &mut self,
+        inner: Result<Content<'_>, Unreadable>,
+        (time, deeper): (Option<i64>, u8),
+        report: &mut dyn FnMut(Finding),
+    ) {
+        match inner {
+            Ok(Content::Ip(ip)) => self.opened(&ip, (time, deeper - 1), report),
+            Ok(Content::EtherType(number)) => report(Finding::EtherType(number)),
+            Err(reason) => report(Finding::Unreadable(reason)),
         }
     }
 
@@ -220,7 +165,12 @@ impl Dissector {
         }));
     }
 
-    fn udp(&mut self, ip: &IpPacket<'_>, report: &mut dyn FnMut(Finding)) {
+    fn udp(
+        &mut self,
+        ip: &IpPacket<'_>,
+        (time, deeper): (Option<i64>, u8),
+        report: &mut dyn FnMut(Finding),
+    ) {
         let Some((header, bytes)) = ip.payload.split_first_chunk::<8>() else {
             return report(Finding::Protocol(UDP));
         };
@@ -242,6 +192,10 @@ impl Dissector {
         let destination =
             SocketAddr::new(ip.destination, u16::from_be_bytes([header[2], header[3]]));
         let marked = marked(payload.bytes);
+        let tunnel = tunnel::in_udp(destination.port(), payload);
+        if let Some(inner) = tunnel.filter(|_| deeper > 0 && !marked) {
+            return self.inner(inner, (time, deeper), report);
+        }
         if marked && self.sockets.len() + 2 <= MAX_SOCKETS {
             self.sockets.extend([source, destination]);
         }
@@ -250,27 +204,12 @@ impl Dissector {
         if !(marked || named || spoke) {
             return report(Finding::Protocol(UDP));
         }
-        let priority = ip.class >> 5;
-        let encapsulation = Encapsulation::Udp;
-        self.train(payload, priority, &mut |number, known| {
-            report(Finding::Homa(Homa {
-                encapsulation,
-                source,
-                destination,
-                priority,
-                number,
-                known,
-            }));
-        });
+        let envelope = Envelope { source, destination, priority: ip.class >> 5, time };
+        self.train(payload, envelope, report);
     }
 
     /// The packets of the datagrams that were captured as one.
-    fn train(
-        &mut self,
-        payload: Payload<'_>,
-        priority: u8,
-        report: &mut dyn FnMut(Option<u64>, Known),
-    ) {
+    fn train(&mut self, payload: Payload<'_>, envelope: Envelope, report: &mut dyn FnMut(Finding)) {
         let split = train::split(payload.bytes, payload.length);
         let size = match split {
             Split::Train(size) => size.get(),
@@ -281,17 +220,36 @@ impl Dissector {
             self.datagrams.unclear += 1;
             // How many bytes DATA carries is not known, then.
             if let Some((number, known)) = train::head_of_data(payload.bytes) {
+                if self.is_copy(envelope, payload.bytes) {
+                    return report(Finding::Copy);
+                }
                 self.datagrams.all += 1;
-                return report(Some(number), known);
+                return report(envelope.finding(Some(number), known));
             }
         }
         for start in (0..payload.length.max(1)).step_by(size) {
-            self.datagrams.all += 1;
             let bytes = payload.bytes.get(start..).unwrap_or_default();
             let length = size.min(payload.length - start);
             let one = Payload { bytes: &bytes[..bytes.len().min(length)], length };
-            self.datagram(one, priority, report);
+            if self.is_copy(envelope, one.bytes) {
+                report(Finding::Copy);
+                continue;
+            }
+            self.datagrams.all += 1;
+            self.datagram(one, envelope.priority, &mut |number, known| {
+                report(envelope.finding(number, known));
+            });
         }
+    }
+
+    /// Whether a datagram was captured before.
+    fn is_copy(&mut self, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Envelope { source, destination, time, .. } = envelope;
+        let number = bytes.get(8..).and_then(|rest| rest.first_chunk()).filter(|_| marked(bytes));
+        number.is_some_and(|number| {
+            let number = u64::from_be_bytes(*number);
+            self.copies.seen((source, destination), (number, bytes), time)
+        })
     }
 
     /// The packets of a datagram, with its number.

@@ -6,8 +6,8 @@
 //! bytes are taken as they come. A file that breaks off or contradicts itself yields every frame
 //! before that place, then says where and how.
 //!
-//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: compression, blocks of pcapng without
-//! frames except interface statistics, comments except the one that marks one-way messages.
+//! Formats: the IETF drafts on PCAP and PCAPNG. Left out: blocks of pcapng without frames except
+//! interface statistics, comments except the one that marks one-way messages.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -142,9 +142,15 @@ impl<R: Read> CaptureReader<R> {
             [0x0a, 0x0d, 0x0d, 0x0a] => {
                 Format::PcapNg { order: Order::Big, interfaces: Vec::new() }
             }
+            // In gzip or zstd, of which one layer was removed.
             [0x1f, 0x8b, ..] => return Err(ReadError::NotACapture { instead: Some("gzip") }),
             [0x28, 0xb5, 0x2f, 0xfd] => {
                 return Err(ReadError::NotACapture { instead: Some("zstd") });
+            }
+            [0xfd, b'7', b'z', b'X'] => return Err(ReadError::NotACapture { instead: Some("xz") }),
+            [b'B', b'Z', b'h', _] => return Err(ReadError::NotACapture { instead: Some("bzip2") }),
+            [0x04, 0x22, 0x4d, 0x18] => {
+                return Err(ReadError::NotACapture { instead: Some("lz4") });
             }
             _ => return Err(ReadError::NotACapture { instead: None }),
         };

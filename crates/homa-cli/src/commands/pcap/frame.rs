@@ -4,7 +4,8 @@
 //! and a truncated packet still has its true length. Nothing is reassembled: a fragment is
 //! recognised and counted.
 //!
-//! Left out: tunnels, and link layers that do not carry Homa in practice.
+//! Left out: link layers that do not carry Homa in practice. What tunnels carry is read by
+//! [`super::tunnel`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

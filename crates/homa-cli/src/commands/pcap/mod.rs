@@ -2,9 +2,12 @@
 //!
 //! | module | from | to |
 //! |---|---|---|
+//! | [`packed`] | a file or pipe | its bytes, without gzip or zstd |
 //! | [`file`] | bytes | frames |
 //! | [`frame`] | a frame | the IP packet in it |
-//! | [`dissect`] | an IP packet | the Homa packets in it, in every encapsulation; ICMP about them |
+//! | [`tunnel`] | an IP packet | the packet that a tunnel carries in it |
+//! | [`dissect`], [`finding`] | an IP packet | the Homa packets in it, in every encapsulation; ICMP about them |
+//! | [`copies`] | a datagram | whether it was captured before |
 //! | [`train`] | a UDP packet | the datagrams that a kernel put together in it |
 //! | [`tracker`], [`rpc`] | packets | what became of each RPC |
 //! | [`rows`], [`totals`], [`output`], [`spool`] | all that | text or JSON |
@@ -13,30 +16,37 @@
 //! bounded size, and counters. Every frame is counted somewhere. Capture files and link layers are
 //! no part of the protocol; its packets are read by `homa_proto::wire` alone.
 
+mod copies;
 mod dissect;
 mod file;
+mod finding;
 mod frame;
 mod output;
+mod packed;
 mod rows;
 mod rpc;
 mod spool;
 mod totals;
 mod tracker;
 mod train;
+mod tunnel;
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Read};
+use std::io::{self, BufReader, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use homa_proto::RpcId;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::Format;
-use dissect::{Dissector, Finding, Homa, Known};
+use dissect::Dissector;
 use file::{CaptureReader, Frame, ReadError};
+use finding::{Finding, Homa, Known};
 use frame::{LINK_TYPES, Unreadable};
 use output::{Output, Summary, Wanted};
+use packed::Input;
 use rows::{PacketRow, Place, RpcRow, icmp_line, packet_line, rpc_cells};
 use rpc::Rpc;
 use totals::Totals;
@@ -62,8 +72,9 @@ A line is a Homa packet: a frame may hold several, in one datagram or in a train
 (GSO on the sender, GRO on the receiver), which is divided. Totals count frames, datagrams, packets
 and bytes of payload separately, and RPCs that were in progress when the capture began or ended.
 
-Decoded: pcap and pcapng; Ethernet, VLAN, Linux cooked, loopback, raw IP; IPv4 and IPv6; protocol
-146, UDP, and TCP in disguise (flags 06, urgent b97d).
+Decoded: pcap and pcapng, also packed by gzip or zstd; Ethernet, VLAN, Linux cooked, loopback, raw
+IP; IPv4 and IPv6; VXLAN, Geneve, GRE and IP in IP; protocol 146, UDP, and TCP in disguise (flags
+06, urgent b97d). A datagram that was captured twice, such as on two interfaces, counts once.
 
 JSON: {\"captures\":[{\"file\",\"format\",\"packets\":[…],\"rpcs\":[…],\"start_unix_ns\",
 \"duration_ns\",\"damage\",\"totals\"}]}, described in docs/captures.md.
@@ -73,7 +84,7 @@ opened, or has only frames of a link layer that is not decoded.")]
 pub struct Args {
     /// Captures, each decoded by itself; - reads stdin.
     #[arg(value_name = "FILE", required = true)]
-    files: Vec<String>,
+    files: Vec<PathBuf>,
     /// Show packets, and RPCs only if --rpcs is given too. [default: both]
     #[arg(long)]
     packets: bool,
@@ -109,13 +120,11 @@ fn rpc_id(text: &str) -> Result<RpcId, String> {
     number.map(RpcId).map_err(|_| "write the id as 0x1234 or 4660".to_owned())
 }
 
-type Input = Box<dyn Read>;
-
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     let mut captures = Vec::new();
     for file in &args.files {
-        captures.push((file.as_str(), open(file)?));
+        captures.push((file.display().to_string(), open(file)?));
     }
     let all = args.packets == args.rpcs;
     let (packets, rpcs) = (args.packets || all, args.rpcs || all);
@@ -123,7 +132,7 @@ pub fn run(args: &Args) -> Outcome {
     let alone = captures.len() == 1;
     let mut verdict = Ok(Verdict::Passed);
     for (file, reader) in captures {
-        let Told { damage, foreign } = match Walk::new(args, reader).run(file, alone, &mut out) {
+        let Told { damage, foreign } = match Walk::new(args, reader).run(&file, alone, &mut out) {
             Ok(told) => told,
             Err(error) => return written(error),
         };
@@ -149,24 +158,24 @@ fn written(error: io::Error) -> Outcome {
     }
 }
 
-fn open(file: &str) -> Result<CaptureReader<BufReader<Input>>, Failure> {
-    let input: Input = match file {
-        "-" => {
-            outlive_interrupts()
-                .hint("the sandbox refuses signal handlers: allow them (sigaction, socketpair)")?;
-            Box::new(io::stdin())
-        }
-        path => {
-            let file = File::open(path).map_err(|e| anyhow::anyhow!("{path}: {e}")).hint(HINT)?;
-            Box::new(file)
-        }
+fn open(file: &Path) -> Result<CaptureReader<BufReader<Input>>, Failure> {
+    let shown = file.display();
+    let input: Input = if file == Path::new("-") {
+        outlive_interrupts()
+            .hint("the sandbox refuses signal handlers: allow them (sigaction, socketpair)")?;
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(file).map_err(|e| anyhow::anyhow!("{shown}: {e}")).hint(HINT)?)
     };
+    let input = packed::unpacked(input).map_err(|e| anyhow::anyhow!("{shown}: {e}")).hint(HINT)?;
     CaptureReader::new(BufReader::with_capacity(1 << 20, input)).map_err(|error| {
         let hint = match &error {
-            ReadError::NotACapture { instead: Some(_) } => "unpack it, and give - to read a pipe",
+            ReadError::NotACapture { instead: Some(_) } => {
+                "unpack it (gzip and zstd are read as they are), and give - to read a pipe"
+            }
             _ => HINT,
         };
-        Failure::new(anyhow::anyhow!("{file}: {error}"), hint)
+        Failure::new(anyhow::anyhow!("{shown}: {error}"), hint)
     })
 }
 
@@ -264,7 +273,8 @@ impl<'a> Walk<'a> {
         match content {
             Ok(frame::Content::Ip(ip)) => {
                 let findings = &mut self.findings;
-                self.dissector.dissect(&ip, &mut |finding| findings.push(finding));
+                let time = frame.time;
+                self.dissector.dissect(&ip, time, &mut |finding| findings.push(finding));
             }
             Ok(other) => self.totals.other(&other),
             Err(reason) => {
@@ -323,7 +333,10 @@ impl<'a> Walk<'a> {
                 }
                 out.packet(|| icmp_line(place, icmp), || PacketRow::refusal(place, icmp))
             }
-            Finding::Protocol(_) | Finding::Unreadable(_) => Ok(()),
+            Finding::Copy
+            | Finding::Protocol(_)
+            | Finding::EtherType(_)
+            | Finding::Unreadable(_) => Ok(()),
         }
     }
 

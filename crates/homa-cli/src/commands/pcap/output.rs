@@ -182,6 +182,10 @@ impl Output {
             writeln!(out, "{trains} frames are trains (GSO, GRO); {datagrams} datagrams over UDP")?;
         }
         for (count, what) in [
+            (
+                totals.copies,
+                "copies of datagrams captured before (on two interfaces, or duplicated), left out",
+            ),
             (totals.retransmitted, "DATA packets marked as retransmitted"),
             (totals.duplicates, "DATA packets of bytes captured before, not marked"),
             (totals.cut, "packets cut by the capture before their fields end"),

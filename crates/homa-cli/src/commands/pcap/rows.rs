@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use homa_proto::{AckEntry, Body, Packet, RefusalReason, ResendLength, wire};
 use serde::Serialize;
 
-use super::dissect::{Homa, Icmp, Known};
+use super::finding::{Homa, Icmp, Known};
 use super::rpc::{Ending, PcapMessage, Rpc};
 use super::totals::{reason_name, type_name, type_of};
 

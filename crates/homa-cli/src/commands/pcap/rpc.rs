@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use homa_proto::{Body, Data, Packet, RpcId};
 
-use super::dissect::{Encapsulation, Refusal};
+use super::finding::{Encapsulation, Refusal};
 
 /// Separate ranges of a message that are kept. A message that needs more has lost most of its
 /// packets.

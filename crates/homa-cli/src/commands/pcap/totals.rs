@@ -6,7 +6,8 @@ use homa_proto::wire::kind;
 use homa_proto::{Body, DropReason};
 use serde::Serialize;
 
-use super::dissect::{Datagrams, Finding, Homa, Known};
+use super::dissect::Datagrams;
+use super::finding::{Finding, Homa, Known};
 use super::frame::{Content, Unreadable};
 use super::rpc::{Ending, Rpc};
 
@@ -26,6 +27,9 @@ pub struct Totals {
     pub trains: u64,
     /// Frames that may: the capture kept too little of them to tell.
     pub unclear_trains: u64,
+    /// Datagrams that were captured before, on another interface or as the network's duplicate:
+    /// not in `datagrams`, and none of their packets is counted.
+    pub copies: u64,
     /// Homa packets; a frame and a datagram may hold several.
     pub packets: u64,
     /// Payload of DATA packets, bytes; retransmitted and duplicate ones included.
@@ -104,6 +108,11 @@ impl Totals {
                 self.homa_frames += u64::from(index == 0);
                 self.homa(homa);
             }
+            Finding::Copy => {
+                self.homa_frames += u64::from(index == 0);
+                self.copies += 1;
+            }
+            Finding::EtherType(number) => self.other(&Content::EtherType(*number)),
             Finding::Icmp(icmp) => add(&mut self.icmp, &icmp.refusal.to_string()),
             Finding::Protocol(number) => add(&mut self.other, &protocol(*number)),
             Finding::Unreadable(reason) => self.unreadable(*reason),

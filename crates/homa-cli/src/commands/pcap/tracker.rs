@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use homa_proto::{AckEntry, Body, Packet, RpcId};
 
-use super::dissect::{Encapsulation, Homa, Icmp, Known, Refusal};
+use super::finding::{Encapsulation, Homa, Icmp, Known, Refusal};
 use super::rpc::Rpc;
 
 /// How long after its RPC an id may be used again, nanoseconds. Retransmissions are marked, so this

@@ -22,7 +22,8 @@ use homa_proto::RpcId;
 use homa_proto::wire::datagram::{self, DATAGRAM_MAX};
 use homa_proto::wire::{self, kind};
 
-use super::dissect::{Known, be16, disguised, header_len, marked};
+use super::dissect::{be16, disguised, header_len, marked};
+use super::finding::Known;
 
 /// Longest packet that is taken for a single datagram when the capture kept too little of it to
 /// show whether it is a train, bytes: what one frame of ordinary Ethernet takes.

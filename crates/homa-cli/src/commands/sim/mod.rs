@@ -126,7 +126,8 @@ pub struct Options {
     /// A scheme that `homa schemes` lists.
     #[arg(long)]
     scheme: Option<String>,
-    /// Message sizes: w1 to w5, a table (FILE.csv) or one size in bytes.
+    /// Message sizes: w1 to w5, one size in bytes, or a table of sizes and cumulative shares (FILE,
+    /// or `steps:FILE` and others: see `homa workloads --help`).
     #[arg(long)]
     workload: Option<String>,
     /// Share of every host's link that the traffic fills, in the plan's load basis.
@@ -138,7 +139,8 @@ pub struct Options {
     /// Seed of everything random.
     #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<u64>,
-    /// Messages from a list instead: lines of id,src,dst,bytes,start_ns.
+    /// Messages from a list instead: rows of id,src,dst,bytes,start_ns, or of columns in another
+    /// order under these names.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["workload", "load"])]
     flows: Option<String>,
     /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.

@@ -44,6 +44,9 @@ pub fn print(outcome: &Simulated, bins: Bins) {
         outcome.messages,
         outcome.simulated_seconds * 1e3
     ));
+    if let Some(table) = &outcome.size_table {
+        line(format!("sizes: {}; mean {:.1} B", table.form, table.mean_bytes));
+    }
     let carried = percent(outcome.utilisation);
     if open {
         line(format!(

@@ -6,8 +6,10 @@ mod formats;
 mod frames;
 mod hostile;
 mod live;
+mod packed;
 mod summary;
 mod trains;
+mod tunnels;
 mod wireshark;
 
 use std::io::Write;

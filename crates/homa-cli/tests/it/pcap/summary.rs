@@ -399,7 +399,7 @@ fn a_capture_that_breaks_off_is_shown_up_to_there() {
     let capture = common::document(&output)["captures"][0].take();
     assert_eq!(capture["totals"]["packets"], 13);
     assert!(capture["damage"].as_str().unwrap().contains("ends inside this record"));
-    for (other, hint) in [(&b"no capture"[..], "give a pcap"), (&[0x1f, 0x8b, 8, 0], "unpack")] {
+    for (other, hint) in [(&b"no capture"[..], "give a pcap"), (&[4, 0x22, 0x4d, 0x18], "unpack")] {
         let output = pcap(other, &[]);
         assert_eq!(common::code(&output), 2);
         assert!(output.stdout.is_empty());

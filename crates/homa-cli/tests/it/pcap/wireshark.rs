@@ -374,7 +374,11 @@ fn tshark_divides_trains_as_we_do() {
     }
     compare("cut-trains.pcap", &PLAIN.file(1, &records), &[]);
     // Behind good ones, so that both know the sockets.
-    let some = [whole, mutated(1_000, &LENGTHS[..1])].concat();
+    let mut some = [whole, mutated(1_000, &LENGTHS[..1])].concat();
+    // The same datagrams again and again, too far apart to be copies of each other.
+    for (seconds, record) in (0..).zip(&mut some) {
+        record.time = 1_700_000_000_000_000_000 + 2_000_000_000 * seconds;
+    }
     let file = PLAIN.file(1, &some);
     let temporary = Temporary::new("some-trains.pcap", &file);
     let shown = tshark(temporary.path(), &["homa.summary"], &["-o", "homa.ports:4000"]);

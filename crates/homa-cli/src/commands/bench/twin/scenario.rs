@@ -120,14 +120,14 @@ fn tcp(args: &Args, row: PlannedRow, rto_min: Duration) -> Option<(&'static str,
     let classes = (row.transport == Transport::TcpClassed).then(|| vec![SMALL_RPC_BYTES]);
     let marks = heeds && row.marks == Some(true);
     let scheme = if row.transport == Transport::Dctcp { "dctcp" } else { "tcp" };
-    let unmarked = EcnConfig { threshold: u32::MAX, scope: EcnScopeName::Queue };
+    let unmarked = EcnConfig { threshold: u32::MAX.into(), scope: EcnScopeName::Queue };
     let threshold = args.ecn_threshold.filter(|_| marks);
-    let ecn = threshold.map(|threshold| EcnConfig { threshold, ..unmarked });
+    let ecn = threshold.map(|bytes| EcnConfig { threshold: bytes.into(), ..unmarked });
     // DCTCP's own row has a threshold, which the rack lacks.
     let ecn = ecn.or((scheme == "dctcp").then_some(unmarked));
     let phantom = args.phantom_queue.filter(|_| marks).map(|queue| PhantomOptions {
         drain: Some(queue.drain),
-        threshold: Some(queue.threshold),
+        threshold: Some(queue.threshold.into()),
         ..PhantomOptions::default()
     });
     let tcp = TcpOptions {

@@ -1,0 +1,49 @@
+//! The tables that a scenario's traffic names: sizes of messages, and lists of messages.
+
+use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
+use homa_workload::text;
+
+use crate::scenario::{ScenarioError, SizeTable};
+use crate::traffic::flows;
+use crate::traffic::open_loop::ScheduledMessage;
+
+use super::demand::Demand;
+
+/// The sizes of a workload, those above `max_bytes` cut down to it.
+pub(super) fn sizes(
+    workload: &str,
+    max_bytes: Option<u32>,
+) -> Result<SizeDistribution, ScenarioError> {
+    let failed = |error: WorkloadError| {
+        let reason = match error {
+            // The text of these errors names the path, too, which would then appear twice.
+            WorkloadError::Table { source, .. } => source.to_string(),
+            WorkloadError::Read { source, .. } => source.to_string(),
+            other => return ScenarioError::unfit("traffic.workload", other.to_string()),
+        };
+        ScenarioError::File { path: workload.to_owned(), reason }
+    };
+    let sizes = Workload::parse(workload).and_then(|workload| workload.sizes()).map_err(failed)?;
+    Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
+}
+
+/// The messages of a list.
+pub(super) fn flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> {
+    let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
+    let text = text::read(file.as_ref()).map_err(|error| failed(error.to_string()))?;
+    flows::parse(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// What is odd about the table of sizes, as a sentence.
+pub(super) fn doubt(demand: &Demand) -> Option<String> {
+    demand.sizes.doubt().map(|doubt| format!("`{}`: {doubt}", demand.workload))
+}
+
+/// How the table that sizes were read from was understood, if they were.
+pub(super) fn form(sizes: &SizeDistribution) -> Option<SizeTable> {
+    sizes.form().map(|form| SizeTable {
+        form: form.to_string(),
+        mean_bytes: (sizes.mean_bytes() * 10.0).round() / 10.0,
+        stated_mean: form.stated,
+    })
+}

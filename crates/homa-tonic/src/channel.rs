@@ -1,0 +1,185 @@
+//! Calls: one RPC for a unary call, and the first one of every other.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use homa::{CallError, CallOptions, Client, Message};
+use http::HeaderMap;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+
+use crate::pull::{self, Pulls};
+use crate::push::{self, Pump};
+use crate::wire::{CallNumber, Open, Request};
+use crate::{status, timeout};
+
+/// A server holds a call for which it has nothing to say for at most this long, then says so.
+/// Therefore a server that is silent for longer than [`SILENCE`] is gone, whatever the call's own
+/// timeout.
+pub(crate) const HOLD: Duration = Duration::from_secs(25);
+
+/// How long one RPC of a call may take.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// The name under which a W3C trace context travels in headers.
+const TRACEPARENT: &str = "traceparent";
+
+/// An extension of a request: the call may be executed more than once. If its server restarts, the
+/// call is then sent again instead of failing.
+///
+/// ```
+/// let mut request = tonic::Request::new(());
+/// request.extensions_mut().insert(homa_tonic::Idempotent);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotent;
+
+/// A server, for any client that tonic generates. Clones are cheap and share the engine.
+#[derive(Clone, Debug)]
+pub struct Channel(Arc<Target>);
+
+/// The server of a channel.
+#[derive(Debug)]
+pub(crate) struct Target {
+    client: Client,
+    to: SocketAddr,
+    timeout: Option<Duration>,
+    /// The upper half of the numbers of calls that take several RPCs.
+    random: u64,
+    calls: AtomicU64,
+}
+
+impl Channel {
+    pub(crate) fn new(target: Target) -> Self {
+        Self(Arc::new(target))
+    }
+
+    /// The address of the server.
+    pub fn server(&self) -> SocketAddr {
+        self.0.to
+    }
+}
+
+impl Service<http::Request<Body>> for Channel {
+    type Response = http::Response<Body>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        // A call that the engine refuses because of a limit waits for room itself.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        Box::pin(call(self.0.clone(), request))
+    }
+}
+
+async fn call(
+    target: Arc<Target>,
+    request: http::Request<Body>,
+) -> Result<http::Response<Body>, Status> {
+    let (mut parts, mut body) = request.into_parts();
+    let mut limit = target.limit(&mut parts.headers);
+    let (first, complete) = push::at_once(&mut body).await?;
+    // A part of a stream cannot be sent again to a server that has lost the parts before it.
+    let twice = complete && parts.extensions.get::<Idempotent>().is_some();
+    let number = target.number();
+    let open = Open {
+        number,
+        complete,
+        window: pull::WINDOW,
+        path: parts.uri.path().to_owned(),
+        headers: parts.headers,
+        body: first,
+    };
+    let message = Request::Open(Box::new(open)).encode();
+    let message = message.ok_or_else(|| Status::resource_exhausted("the metadata is too long"))?;
+    let pump = (!complete).then(|| Pump::start(target.clone(), number, body, limit));
+    limit.options.idempotent = twice;
+    Pulls::new(target, number, limit, pump).response(message).await
+}
+
+/// What limits the RPCs of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// When the call's own time is over.
+    until: Option<Instant>,
+    pub(crate) options: CallOptions,
+}
+
+impl Target {
+    pub(crate) fn new(client: Client, to: SocketAddr, timeout: Option<Duration>) -> Self {
+        let random = getrandom::u64().unwrap_or_else(|_| std::process::id().into());
+        Self { client, to, timeout, random, calls: AtomicU64::new(0) }
+    }
+
+    fn number(&self) -> CallNumber {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        CallNumber(u128::from(self.random) << 64 | u128::from(call))
+    }
+
+    /// Reads the limits of a call from its headers, and adds that of the channel.
+    fn limit(&self, headers: &mut HeaderMap) -> Limit {
+        let asked = timeout::of(headers);
+        let shortest = asked.into_iter().chain(self.timeout).min();
+        if let Some(shortest) = shortest.filter(|shortest| asked != Some(*shortest)) {
+            headers.insert(timeout::NAME, timeout::header(shortest));
+        }
+        // Of HTTP/2, for proxies.
+        headers.remove(http::header::TE);
+        let mut options = CallOptions::default();
+        let trace = headers.get(TRACEPARENT).and_then(|trace| trace.to_str().ok()?.parse().ok());
+        options.trace = trace;
+        Limit { until: shortest.and_then(|after| Instant::now().checked_add(after)), options }
+    }
+
+    /// Begins an RPC. The engine sends it even if its future is not polled.
+    pub(crate) fn start(&self, message: &[Bytes], limit: &Limit) -> homa::Call {
+        let left = limit.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let mut options = limit.options;
+        options.deadline = left.unwrap_or(SILENCE).min(SILENCE);
+        self.client.call_async_with(self.to, message.to_vec(), &options)
+    }
+
+    /// Waits for an RPC that [`start`](Self::start) began. If the engine had no room for it, begins
+    /// it again once there is.
+    pub(crate) async fn finish(
+        &self,
+        mut call: homa::Call,
+        message: &[Bytes],
+        limit: &Limit,
+    ) -> Result<Message, Status> {
+        loop {
+            match call.await {
+                Ok(message) => return Ok(message),
+                Err(
+                    CallError::TooManyCalls { .. }
+                    | CallError::SendMemoryFull { .. }
+                    | CallError::TooManyPeers { .. },
+                ) => {
+                    let bytes = message.iter().map(Bytes::len).sum();
+                    self.client.ready_for(bytes).await.map_err(status::of)?;
+                    call = self.start(message, limit);
+                }
+                Err(CallError::DeadlineExceeded) if !limit.is_over() => {
+                    return Err(Status::unavailable("the server has been silent for 40 s"));
+                }
+                Err(error) => return Err(status::of(error)),
+            }
+        }
+    }
+}
+
+impl Limit {
+    /// True if the call's own time is over.
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
+}

@@ -1,0 +1,64 @@
+//! gRPC over Homa: a [`Channel`] and a [`Server`] for code that [tonic] generates.
+//!
+//! A service moves from TCP to Homa by a change of two lines. The generated client takes a
+//! [`Channel`] instead of tonic's, and the generated server goes to a [`Server`] of the same shape:
+//!
+//! ```
+//! # async fn example<S>(service: S, at: std::net::SocketAddr) -> Result<(), Box<dyn std::error::Error>>
+//! # where
+//! #     S: tonic::server::NamedService + Clone + Send + Sync + 'static,
+//! #     S: tonic::codegen::Service<
+//! #             http::Request<tonic::body::Body>,
+//! #             Response = http::Response<tonic::body::Body>,
+//! #             Error = std::convert::Infallible,
+//! #         >,
+//! #     S::Future: Send,
+//! # {
+//! // The server: tonic::transport::Server before.
+//! homa_tonic::Server::builder().add_service(service).serve(at).await?;
+//! // The client: tonic::transport::Endpoint before.
+//! let channel = homa_tonic::Endpoint::from_shared("homa://search.internal:4000")?.connect().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A unary call is one Homa RPC: one request message and one response message. The other three
+//! kinds of calls take an RPC to open, one for each batch of messages that the client pushes, and
+//! one for each batch that it pulls, so that a slow reader delays the writer. The format of these
+//! messages is in `docs/wire-grpc.md`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `wire` | the format of the messages |
+//! | `metadata` | headers and trailers in it |
+//! | `timeout` | the header `grpc-timeout` |
+//! | `endpoint`, `channel` | the client: names, calls |
+//! | `push`, `pull` | the client's halves of a streaming call |
+//! | `server`, `serve` | the server: services, requests |
+//! | `session`, `inbound` | the server's halves of a streaming call |
+//! | `status` | errors of the transport as statuses of gRPC |
+//!
+//! Invariants: a call is executed at most once, whatever the network does, unless it is marked
+//! [`Idempotent`]; bodies are never copied; a peer can make neither side panic.
+//!
+//! Left out: HTTP/2, so nothing but this crate speaks the format; TLS.
+//!
+//! [tonic]: https://docs.rs/tonic
+#![forbid(unsafe_code)]
+
+mod channel;
+mod endpoint;
+mod inbound;
+mod metadata;
+mod pull;
+mod push;
+mod serve;
+mod server;
+mod session;
+mod status;
+mod timeout;
+pub mod wire;
+
+pub use channel::{Channel, Idempotent};
+pub use endpoint::{ConnectError, Endpoint};
+pub use server::{Router, ServeError, Server};

@@ -1,0 +1,144 @@
+//! The client's half of a streaming request: pushes the request body in parts, one after another,
+//! each as soon as the server has taken the one before, so that a slow service delays the writer.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::Body as _;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::channel::{Limit, Target};
+use crate::status;
+use crate::wire::{Answer, CallNumber, Request};
+
+/// Bytes after which a part is sent although the body has more at once.
+const PART: usize = 64 << 10;
+
+/// The same of a first part, which may be a whole unary request.
+const FIRST_PART: usize = 4 << 20;
+
+/// How long a push that arrives before its call is repeated.
+const OVERTAKES: Duration = Duration::from_secs(10);
+
+/// What a body has without waiting, and whether that is all.
+pub(crate) async fn at_once(body: &mut Body) -> Result<(Vec<Bytes>, bool), Status> {
+    let mut part = Vec::new();
+    poll_fn(|context| match poll_part(body, context, &mut part, FIRST_PART) {
+        Poll::Ready(complete) => {
+            Poll::Ready(complete.map(|complete| (part.split_off(0), complete)))
+        }
+        Poll::Pending => Poll::Ready(Ok((part.split_off(0), false))),
+    })
+    .await
+}
+
+/// Waits until a body has something, and returns what it has then, and whether that is the rest.
+async fn next(body: &mut Body) -> Result<(Vec<Bytes>, bool), Status> {
+    let mut part = Vec::new();
+    poll_fn(|context| match poll_part(body, context, &mut part, PART) {
+        Poll::Ready(complete) => {
+            Poll::Ready(complete.map(|complete| (part.split_off(0), complete)))
+        }
+        Poll::Pending if part.is_empty() => Poll::Pending,
+        Poll::Pending => Poll::Ready(Ok((part.split_off(0), false))),
+    })
+    .await
+}
+
+/// Adds to `part` what the body has, up to `most` bytes. Ready with true at its end.
+fn poll_part(
+    body: &mut Body,
+    context: &mut Context<'_>,
+    part: &mut Vec<Bytes>,
+    most: usize,
+) -> Poll<Result<bool, Status>> {
+    let mut bytes = 0;
+    while bytes < most {
+        match std::task::ready!(Pin::new(&mut *body).poll_frame(context)) {
+            // Clients have no trailers.
+            Some(Ok(frame)) => {
+                part.extend(frame.into_data().ok().inspect(|data| bytes += data.len()))
+            }
+            Some(Err(status)) => return Poll::Ready(Err(status)),
+            None => return Poll::Ready(Ok(true)),
+        }
+    }
+    Poll::Ready(Ok(false))
+}
+
+/// The task that pushes; dropping this ends it.
+#[derive(Debug)]
+pub(crate) struct Pump(JoinHandle<Result<(), Status>>);
+
+impl Pump {
+    pub(crate) fn start(target: Arc<Target>, number: CallNumber, body: Body, limit: Limit) -> Self {
+        Self(tokio::spawn(push(target, number, body, limit)))
+    }
+
+    /// Resolves if the request body fails, and never otherwise.
+    pub(crate) async fn failed(&mut self) -> Status {
+        if !self.0.is_finished()
+            && let Ok(Err(status)) = (&mut self.0).await
+        {
+            return status;
+        }
+        std::future::pending().await
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn push(
+    target: Arc<Target>,
+    number: CallNumber,
+    mut body: Body,
+    limit: Limit,
+) -> Result<(), Status> {
+    for sequence in 0.. {
+        let (part, complete) = next(&mut body).await?;
+        let push = Request::Push { number, sequence, complete, body: part };
+        let message = push.encode().unwrap_or_default();
+        if push_one(&target, &message, &limit).await? == Pushed::Unwanted || complete {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Pushed {
+    Taken,
+    Unwanted,
+}
+
+/// Pushes one part until the server has taken it or wants no more.
+async fn push_one(target: &Target, message: &[Bytes], limit: &Limit) -> Result<Pushed, Status> {
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let answer = target.finish(target.start(message, limit), message, limit).await?;
+        match Answer::decode(answer.into_bytes()).map_err(status::malformed)? {
+            Answer::Part(_) => return Ok(Pushed::Taken),
+            Answer::Later => {}
+            // The push may have overtaken the opening, which can be longer. If the call has ended
+            // instead, the opening's answer says so, and drops this task.
+            Answer::Unknown if began.elapsed() < OVERTAKES => {
+                sleep(pause).await;
+                pause = (2 * pause).min(Duration::from_millis(100));
+            }
+            Answer::Unknown | Answer::Closed => return Ok(Pushed::Unwanted),
+            Answer::Refused => return Err(status::malformed("the server refused a push")),
+        }
+    }
+}

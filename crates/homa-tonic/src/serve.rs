@@ -1,0 +1,201 @@
+//! The loop that takes requests, and the calls in progress that they belong to.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::channel::HOLD;
+use crate::inbound::Pushed;
+use crate::server::Layered;
+use crate::session;
+use crate::wire::{Answer, CallNumber, Malformed, Part, Request};
+
+/// Most calls in progress that take several RPCs. Each holds at most two windows of bytes.
+const MOST_SESSIONS: usize = 65_536;
+
+/// Serves requests until the server drains. Dropping the future ends those in progress.
+pub(crate) async fn all(server: homa::Server, service: Layered, timeout: Option<Duration>) {
+    let sessions = Arc::new(Sessions::default());
+    let mut tasks = JoinSet::new();
+    while let Some(request) = server.accept_async().await {
+        tasks.spawn(one(request, service.clone(), sessions.clone(), timeout));
+        // A task that panicked has dropped its request, which its client is told.
+        while tasks.try_join_next().is_some() {}
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn one(
+    mut request: homa::Request,
+    service: Layered,
+    sessions: Arc<Sessions>,
+    timeout: Option<Duration>,
+) {
+    let host = request.from().ip();
+    match Request::decode(request.take_bytes().into_bytes()) {
+        Ok(Request::Open(open)) => session::run(service, *open, request, sessions, timeout).await,
+        Ok(Request::Push { number, sequence, complete, body }) => {
+            let body = body.into_iter().next().unwrap_or_default();
+            let answer = sessions.push((host, number), sequence, Pushed { body, complete });
+            tokio::select! {
+                answer = answer => reply(request, answer).await,
+                () = request.cancelled() => {}
+            }
+        }
+        Ok(Request::Pull { number, sequence, window }) => {
+            let pull = Pull { request, sequence, window };
+            if let Err(pull) = sessions.pull((host, number), pull) {
+                reply(pull.request, Answer::Unknown).await;
+            }
+        }
+        Ok(Request::Reset { number }) => {
+            if let Some(session) = sessions.find((host, number)) {
+                session.reset.notify_one();
+            }
+            reply(request, Answer::Part(Part::default())).await;
+        }
+        Err(malformed) => {
+            tracing::debug!(%malformed, from = %request.from(), "refused");
+            reply(request, refusal(malformed)).await;
+        }
+    }
+}
+
+fn refusal(malformed: Malformed) -> Answer {
+    match malformed {
+        Malformed::Version(_) | Malformed::Kind(_) => Answer::Refused,
+        malformed => session::ended(crate::status::malformed(malformed), true),
+    }
+}
+
+/// Sends a short answer. If the client is gone, nothing is left to do.
+pub(crate) async fn reply(request: homa::Request, answer: Answer) {
+    if let Some(message) = answer.encode() {
+        let _ = request.reply_async(message).await;
+    }
+}
+
+/// The host and the number of a call.
+pub(crate) type SessionKey = (IpAddr, CallNumber);
+
+/// Calls in progress that take several RPCs.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(Mutex<HashMap<SessionKey, Arc<Session>>>);
+
+/// Where the RPCs of a call go.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// `None` if the opening had the whole request body.
+    pushes: Option<tokio::sync::Mutex<Pushes>>,
+    pulls: mpsc::Sender<Pull>,
+    pub(crate) reset: Notify,
+}
+
+#[derive(Debug)]
+struct Pushes {
+    next: u32,
+    to: mpsc::Sender<Pushed>,
+}
+
+/// A pull that waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Pull {
+    pub(crate) request: homa::Request,
+    pub(crate) sequence: u32,
+    pub(crate) window: u32,
+}
+
+impl Session {
+    pub(crate) fn new(pushes: Option<mpsc::Sender<Pushed>>, pulls: mpsc::Sender<Pull>) -> Self {
+        let pushes = pushes.map(|to| tokio::sync::Mutex::new(Pushes { next: 0, to }));
+        Self { pushes, pulls, reset: Notify::new() }
+    }
+
+    /// Whether the client may push.
+    pub(crate) fn takes_pushes(&self) -> bool {
+        self.pushes.is_some()
+    }
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<Session>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, key: SessionKey) -> Option<Arc<Session>> {
+        self.lock().get(&key).cloned()
+    }
+
+    /// Adds a call, until the result is dropped. `None` if there are too many, or if the host
+    /// already has one of this number.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        key: SessionKey,
+        session: Arc<Session>,
+    ) -> Option<Registration> {
+        let mut sessions = self.lock();
+        let full = sessions.len() >= MOST_SESSIONS;
+        match sessions.entry(key) {
+            Entry::Vacant(vacant) if !full => vacant.insert(session),
+            _ => return None,
+        };
+        Some(Registration { key, sessions: self.clone() })
+    }
+
+    /// Hands a part of a request body to its call, waiting for room.
+    async fn push(&self, key: SessionKey, sequence: u32, part: Pushed) -> Answer {
+        let Some(session) = self.find(key) else { return Answer::Unknown };
+        let Some(pushes) = &session.pushes else { return Answer::Refused };
+        let taken = async {
+            let mut pushes = pushes.lock().await;
+            // A client pushes one part at a time, so another number is a fault of the client.
+            if pushes.next != sequence {
+                return Answer::Refused;
+            }
+            match pushes.to.send(part).await {
+                Ok(()) => {
+                    pushes.next = pushes.next.wrapping_add(1);
+                    Answer::Part(Part::default())
+                }
+                Err(_) => Answer::Closed,
+            }
+        };
+        tokio::select! {
+            answer = taken => answer,
+            () = sleep(HOLD) => Answer::Later,
+        }
+    }
+
+    /// Hands a pull to its call, or gives it back.
+    fn pull(&self, key: SessionKey, pull: Pull) -> Result<(), Pull> {
+        match self.find(key) {
+            Some(session) => session.pulls.try_send(pull).map_err(|error| error.into_inner()),
+            None => Err(pull),
+        }
+    }
+}
+
+/// A call's place among those in progress.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    key: SessionKey,
+    sessions: Arc<Sessions>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.sessions.lock().remove(&self.key);
+    }
+}
+
+/// The bytes of a body that came with an opening.
+pub(crate) fn first(body: Vec<Bytes>) -> Option<Bytes> {
+    body.into_iter().next()
+}

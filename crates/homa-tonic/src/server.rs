@@ -1,0 +1,221 @@
+//! The server: services by name, layers around them, and the loop that serves requests.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use homa::{Config, DrainTimeout, Engine, OpenError};
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service};
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+use tower::layer::util::{Identity, Stack};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Layer, ServiceExt};
+
+use crate::serve;
+
+/// How long a server that was asked to end waits for requests in progress.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// A service without its type.
+type BoxService = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
+
+/// All services with the layers around them.
+pub(crate) type Layered = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
+
+/// Builds a server, as `tonic::transport::Server` does.
+#[derive(Clone, Debug)]
+pub struct Server<L = Identity> {
+    layer: L,
+    config: Config,
+    timeout: Option<Duration>,
+}
+
+/// A server could not be opened, or was ended before its requests were.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The engine could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Requests were in progress 30 s after the signal.
+    #[error(transparent)]
+    Drain(#[from] DrainTimeout),
+}
+
+impl Server {
+    /// A server without layers.
+    pub fn builder() -> Self {
+        Self { layer: Identity::new(), config: Config::default(), timeout: None }
+    }
+}
+
+impl<L> Server<L> {
+    /// Adds a layer around all services. Layers that were added first see a request first.
+    pub fn layer<N>(self, layer: N) -> Server<Stack<N, L>> {
+        let Self { layer: outer, config, timeout } = self;
+        Server { layer: Stack::new(layer, outer), config, timeout }
+    }
+
+    /// The parameters of the engine that [`Router::serve`] opens.
+    pub fn config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Limits the time of every request, as if each had this `grpc-timeout`. Default: none.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Serves a service that tonic generated, under its name.
+    pub fn add_service<S, B>(self, service: S) -> Router<L>
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Display,
+    {
+        Router { server: self, services: HashMap::new() }.add_service(service)
+    }
+}
+
+/// A server with services.
+#[derive(Clone, Debug)]
+pub struct Router<L = Identity> {
+    server: Server<L>,
+    services: HashMap<&'static str, BoxService>,
+}
+
+impl<L> Router<L> {
+    /// Serves one more service. It replaces an earlier one of the same name.
+    pub fn add_service<S, B>(mut self, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Display,
+    {
+        let service = service.map_response(|response: http::Response<B>| response.map(Body::new));
+        self.services.insert(S::NAME, BoxCloneSyncService::new(service));
+        self
+    }
+
+    /// Serves one more service, if there is one.
+    pub fn add_optional_service<S, B>(self, service: Option<S>) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+        S: NamedService + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Display,
+    {
+        match service {
+            Some(service) => self.add_service(service),
+            None => self,
+        }
+    }
+
+    /// Opens an engine at an address and serves until the future is dropped, which ends the
+    /// requests in progress.
+    ///
+    /// Needs a runtime of tokio with time.
+    pub async fn serve<S, B>(self, at: SocketAddr) -> Result<(), ServeError>
+    where
+        L: Layer<Services, Service = S>,
+        S: Service<http::Request<Body>, Response = http::Response<B>>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.serve_with_shutdown(at, pending()).await
+    }
+
+    /// As [`serve`](Self::serve), until `signal` resolves: from then on requests are refused as
+    /// not executed, and those in progress have 30 s to end.
+    pub async fn serve_with_shutdown<S, B, F>(
+        self,
+        at: SocketAddr,
+        signal: F,
+    ) -> Result<(), ServeError>
+    where
+        L: Layer<Services, Service = S>,
+        S: Service<http::Request<Body>, Response = http::Response<B>>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        F: Future<Output = ()>,
+    {
+        let server = Engine::bind(at, self.server.config.clone())?.serve()?;
+        self.serve_on(server, signal).await
+    }
+
+    /// Serves the requests of a server that is open already, until `signal` resolves.
+    pub async fn serve_on<S, B, F>(self, server: homa::Server, signal: F) -> Result<(), ServeError>
+    where
+        L: Layer<Services, Service = S>,
+        S: Service<http::Request<Body>, Response = http::Response<B>>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        F: Future<Output = ()>,
+    {
+        let Self { server: Server { layer, timeout, .. }, services } = self;
+        let layered = layer.layer(Services(Arc::new(services)));
+        let layered = layered
+            .map_response(|response: http::Response<B>| response.map(Body::new))
+            .map_err(Into::into);
+        let draining = server.clone();
+        let served = serve::all(server, BoxCloneSyncService::new(layered), timeout);
+        tokio::pin!(served);
+        tokio::select! {
+            () = &mut served => return Ok(()),
+            () = signal => {}
+        }
+        let drained = tokio::task::spawn_blocking(move || draining.drain(DRAIN));
+        served.await;
+        drained.await.unwrap_or(Ok(())).map_err(ServeError::from)
+    }
+}
+
+/// All services of a server, as one: what layers are put around.
+#[derive(Clone, Debug)]
+pub struct Services(Arc<HashMap<&'static str, BoxService>>);
+
+impl Service<http::Request<Body>> for Services {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Each request gets a clone of its service, which waits until it is ready.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let path = request.uri().path();
+        let name = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        match name.and_then(|(name, _)| self.0.get(name)) {
+            Some(service) => Box::pin(service.clone().oneshot(request)),
+            None => {
+                let what = format!("no service has the method {path}");
+                let refused = Status::new(Code::Unimplemented, what).into_http();
+                Box::pin(std::future::ready(Ok(refused)))
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! gRPC over Homa with generated code, over real sockets on loopback.
+
+mod ecosystem;
+mod fresh;
+mod interop;
+mod service;
+mod streams;
+
+/// What tonic generates from `proto/interop.proto`; `fresh` writes it.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+mod generated {
+    include!("generated/grpc.testing.rs");
+}
