@@ -71,8 +71,8 @@ class Server(Endpoint):
         handler: the coroutine function; or set it with ``@server.handler``. A plain function runs
             in a thread of the loop's default executor, so that one that waits does not hold up the
             loop; its answer is what it returns.
-        concurrency: requests that are handled at a time. Others wait in the engine; those that could
-            not be answered before their deadline are refused (``Overloaded``).
+        concurrency: requests that are handled at a time. Others wait in the engine; those that
+            could not be answered before their deadline are refused (``Overloaded``).
         drain: seconds that those in progress have when the server ends; then they are cancelled.
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).
