@@ -8,9 +8,9 @@ use homa_testbed::{Transport, UnknownTransport};
 use homa_workload::sizes::Workload;
 use homa_workload::units::Quantity;
 
-use super::decide::ARRIVALS;
-use super::fabric::{self, Degrade, FabricShape, PathChoice};
-use super::marking::{self, Phantom};
+use super::decide::{ARRIVALS, LINK};
+use super::fabric::{FabricArgs, FabricShape};
+use super::marking::{MarkingArgs, PlannedRow};
 use crate::commands::driver::Driver;
 use crate::failure::Failure;
 use crate::output::Format;
@@ -18,9 +18,6 @@ use crate::values;
 
 /// How long each row of `--micro` is measured unless told otherwise, over all rounds.
 pub const MICRO_DURATION: Duration = Duration::from_secs(2);
-
-/// Rate of every link if none is asked for and no trial has chosen one, bits per second.
-pub const LINK: u64 = 100_000_000;
 
 /// Options that only the rack has.
 const RACK_ONLY: [&str; 13] = [
@@ -96,18 +93,8 @@ pub struct Args {
     /// Hosts on the rack; each is client and server. [default: 5; 4 with --fabric leaf-spine]
     #[arg(long, value_name = "N")]
     pub hosts: Option<usize>,
-    /// Topology between the hosts, emulated by the rack's switch process.
-    #[arg(long, value_enum, default_value_t = FabricShape::SingleSwitch)]
-    pub fabric: FabricShape,
-    /// How the switches of --fabric leaf-spine choose among paths.
-    #[arg(long, value_enum, default_value_t = PathChoice::Ecmp)]
-    pub forwarding: PathChoice,
-    /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
-    /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
-    /// time after it: spine1:10, spine1:0@2s.
-    #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
-    #[arg(value_parser = fabric::degrade)]
-    pub degrade: Vec<Degrade>,
+    #[command(flatten)]
+    pub network: FabricArgs,
     /// Rate of every link. [default: the fastest of 100, 50, 25 and 12.5 Mbit/s at which a trial
     /// shows that this machine keeps up]
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
@@ -119,15 +106,8 @@ pub struct Args {
     /// Buffer of every switch port, shared by all priorities, wire bytes.
     #[arg(long, default_value = "131072", value_name = "BYTES", value_parser = values::bytes)]
     pub buffer: u64,
-    /// A phantom queue at every port of the switch (HULL §2.1): its drain rate as a share of the
-    /// link's, and the virtual backlog in bytes above which packets are marked. Rows that react to
-    /// marks (tcp-ecn, dctcp) are measured without it, too.
-    #[arg(long, value_name = "SHARE,BYTES", value_parser = marking::phantom)]
-    pub phantom_queue: Option<Phantom>,
-    /// Mark packets that arrive when more than this many bytes are queued at their priority (RFC
-    /// 8257 §3.1). Rows that react to marks are measured without it, too.
-    #[arg(long, value_name = "BYTES", value_parser = marking::threshold)]
-    pub ecn_threshold: Option<u32>,
+    #[command(flatten)]
+    pub marks: MarkingArgs,
     /// Congestion control of the TCP rows.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     pub cc: String,
@@ -233,9 +213,14 @@ impl Args {
         self.ports.into()
     }
 
+    /// The rows, in order.
+    pub fn rows(&self) -> Vec<PlannedRow> {
+        self.marks.rows(self.transports())
+    }
+
     /// Hosts on the rack. Two leaf switches share them, so that their number is even there.
     pub fn hosts(&self) -> usize {
-        self.hosts.unwrap_or(match self.fabric {
+        self.hosts.unwrap_or(match self.network.fabric {
             FabricShape::SingleSwitch => 5,
             FabricShape::LeafSpine => 4,
         })

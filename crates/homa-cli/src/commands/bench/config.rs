@@ -86,8 +86,8 @@ impl Config {
         let ours = rack;
         let loaded = args.incast.is_none();
         let sized = loaded && args.fan_out.is_none();
-        let fabric = rack && args.fabric != FabricShape::SingleSwitch;
-        let degraded = || args.degrade.iter().map(ToString::to_string).collect();
+        let fabric = rack && args.network.fabric != FabricShape::SingleSwitch;
+        let degraded = || args.network.degrade.iter().map(ToString::to_string).collect();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             network,
@@ -104,17 +104,17 @@ impl Config {
             incast: args.incast,
             incast_control: ours.then_some(args.incast_control == Switch::On),
             hosts: ours.then_some(args.hosts()),
-            fabric: fabric.then(|| args.fabric.name()),
-            forwarding: fabric.then(|| args.forwarding.name()),
+            fabric: fabric.then(|| args.network.fabric.name()),
+            forwarding: fabric.then(|| args.network.forwarding.name()),
             degraded: fabric.then(degraded),
             fan_out: args.fan_out,
             response_bytes: args.fan_out.map(|_| args.response),
             link_bps: args.link(),
             duration_s: args.duration().as_secs_f64(),
             buffer_bytes: rack.then_some(args.buffer),
-            phantom_drain: args.phantom_queue.filter(|_| rack).map(|queue| queue.drain),
-            phantom_threshold_bytes: args.phantom_queue.filter(|_| rack).map(|q| q.threshold),
-            ecn_threshold_bytes: args.ecn_threshold.filter(|_| rack),
+            phantom_drain: args.marks.phantom_queue.filter(|_| rack).map(|queue| queue.drain),
+            phantom_threshold_bytes: args.marks.phantom_queue.filter(|_| rack).map(|q| q.threshold),
+            ecn_threshold_bytes: args.marks.ecn_threshold.filter(|_| rack),
             cc: rack.then(|| args.cc.clone()),
             tcp_rto_min_ms: None,
             loss: ours.then_some(args.loss),
@@ -143,14 +143,20 @@ pub fn command_line(args: &Args) -> String {
             let names: Vec<&str> = args.transports().iter().map(|t| t.name()).collect();
             add("transport", &names.join(","));
             add("hosts", &args.hosts().to_string());
-            if args.fabric != FabricShape::SingleSwitch {
-                add("fabric", args.fabric.name());
-                add("forwarding", args.forwarding.name());
+            if args.network.fabric != FabricShape::SingleSwitch {
+                add("fabric", args.network.fabric.name());
+                add("forwarding", args.network.forwarding.name());
             }
-            args.degrade.iter().for_each(|degrade| add("degrade", &degrade.to_string()));
+            args.network.degrade.iter().for_each(|degrade| add("degrade", &degrade.to_string()));
             add("buffer", &args.buffer.to_string());
-            args.phantom_queue.iter().for_each(|queue| add("phantom-queue", &queue.to_string()));
-            args.ecn_threshold.iter().for_each(|bytes| add("ecn-threshold", &bytes.to_string()));
+            args.marks
+                .phantom_queue
+                .iter()
+                .for_each(|queue| add("phantom-queue", &queue.to_string()));
+            args.marks
+                .ecn_threshold
+                .iter()
+                .for_each(|bytes| add("ecn-threshold", &bytes.to_string()));
             add("cc", &args.cc);
             add("loss", &args.loss.to_string());
             add("duplicate", &args.duplicate.to_string());

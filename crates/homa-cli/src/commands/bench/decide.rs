@@ -8,8 +8,10 @@
 
 use std::time::Duration;
 
-use super::args::LINK;
 use crate::failure::Verdict;
+
+/// Rate of every link if none is asked for and no trial has chosen one, bits per second.
+pub const LINK: u64 = 100_000_000;
 
 /// Link rates that are tried if none is asked for, fastest first, bits per second. A pause of 1 ms
 /// costs a link of 12.5 Mbit/s one full frame, which is why there is no slower one.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use homa_sim::fabric::{Alb, Forwarding};
 use homa_testbed::{Degraded, LEAVES, Topology};
 
-use super::args::Args;
 use crate::failure::Failure;
 use crate::values;
 
@@ -112,7 +111,24 @@ pub fn degrade(text: &str) -> Result<Degrade, String> {
     Ok(Degrade { spine: number(spine, "spine")?, leaf, percent, after })
 }
 
-impl Args {
+/// The options of a fabric.
+#[derive(clap::Args, Clone, Debug)]
+pub struct FabricArgs {
+    /// Topology between the hosts, emulated by the rack's switch process.
+    #[arg(long, value_enum, default_value_t = FabricShape::SingleSwitch)]
+    pub fabric: FabricShape,
+    /// How the switches of --fabric leaf-spine choose among paths.
+    #[arg(long, value_enum, default_value_t = PathChoice::Ecmp)]
+    pub forwarding: PathChoice,
+    /// With --fabric leaf-spine: slow down or cut (0) the links of a spine (spine0, spine1), or one
+    /// of them (spine1-leaf0), to this percentage of their rate, from the start of the load or a
+    /// time after it: spine1:10, spine1:0@2s.
+    #[arg(long, value_delimiter = ',', value_name = "LINK:PERCENT[@TIME],…")]
+    #[arg(value_parser = degrade)]
+    pub degrade: Vec<Degrade>,
+}
+
+impl FabricArgs {
     /// The topology as the rack takes it.
     pub fn topology(&self) -> Topology {
         match self.fabric {
@@ -140,7 +156,7 @@ impl Args {
 
     /// Refuses choices among paths that a single switch does not have, changes of links after the
     /// load's end, which nothing would show, and two of one link at once.
-    pub fn check_fabric(&self) -> Result<(), Failure> {
+    pub fn check(&self, duration: Duration) -> Result<(), Failure> {
         let forwarding = self.forwarding.name();
         if self.fabric == FabricShape::SingleSwitch && self.forwarding != PathChoice::default() {
             let no = anyhow::anyhow!("--forwarding {forwarding}: a single switch has one path");
@@ -156,7 +172,6 @@ impl Args {
                 anyhow::anyhow!("--degrade: two changes of spine{spine}-leaf{leaf} at once");
             return Err(Failure::new(twice, "leave one out, or give each a time: spine1:10@2s"));
         }
-        let duration = self.duration();
         match self.degrade.iter().find(|degrade| degrade.after >= duration) {
             None => Ok(()),
             Some(late) => {
@@ -167,7 +182,7 @@ impl Args {
     }
 
     /// The topology in words.
-    pub fn fabric_text(&self) -> String {
+    pub fn text(&self) -> String {
         if self.fabric == FabricShape::SingleSwitch {
             return "one switch".into();
         }
@@ -189,17 +204,21 @@ mod tests {
     #[test]
     fn a_degraded_spine_is_both_its_links_unless_a_leaf_is_named() {
         let all = ["--fabric", "leaf-spine", "--degrade", "spine1:10,spine0-leaf1:0@2s"];
-        let degraded = asked(&all).degraded();
+        let degraded = asked(&all).network.degraded();
         let links: Vec<_> = degraded.iter().map(|d| (d.leaf, d.spine, d.percent)).collect();
         assert_eq!(links, [(0, 1, 10), (1, 1, 10), (1, 0, 0)]);
         assert_eq!(degraded[2].after, Duration::from_secs(2));
-        let early = asked(&["--degrade", "spine1:10@2s,spine0:0@1s", "--fabric", "leaf-spine"]);
+        let early =
+            asked(&["--degrade", "spine1:10@2s,spine0:0@1s", "--fabric", "leaf-spine"]).network;
         assert!(early.degraded().is_sorted_by_key(|degraded| degraded.after));
     }
 
     #[test]
-    fn what_nobody_would_see_is_refused() {
-        let check = |arguments: &[&str]| asked(arguments).check_fabric().is_ok();
+    fn an_option_without_effect_is_refused() {
+        let check = |arguments: &[&str]| {
+            let args = asked(arguments);
+            args.network.check(args.duration()).is_ok()
+        };
         assert!(!check(&["--forwarding", "alb"]));
         assert!(check(&["--forwarding", "alb", "--fabric", "leaf-spine"]));
         let late = ["--fabric", "leaf-spine", "--degrade", "spine1:10@1s", "--duration"];

@@ -31,7 +31,7 @@ const CHART: &str = "homa-bench.svg";
 /// Checks the arguments of every pattern on the rack, then runs the one that was asked for.
 pub fn run(args: &Args) -> Outcome {
     args.check_congestion_control()?;
-    args.check_fabric()?;
+    args.network.check(args.duration())?;
     rack_config(args).validate().hint("`homa bench --help` has units and defaults")?;
     if args.twin {
         twin::check(args)?;

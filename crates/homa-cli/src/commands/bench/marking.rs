@@ -8,7 +8,6 @@ use std::fmt;
 use homa_sim::fabric::queue::PhantomConfig;
 use homa_testbed::{Marking, Transport};
 
-use super::args::Args;
 use crate::values;
 
 /// A phantom queue as the command line names it.
@@ -77,15 +76,29 @@ impl PlannedRow {
     }
 
     /// The switch's marking while this row is measured.
-    pub fn marking(self, args: &Args) -> Marking {
+    pub fn marking(self, asked: &MarkingArgs) -> Marking {
         match self.marks {
-            Some(true) => args.marking(),
+            Some(true) => asked.marking(),
             _ => Marking::default(),
         }
     }
 }
 
-impl Args {
+/// The options of marks.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct MarkingArgs {
+    /// A phantom queue at every port of the switch (HULL §2.1): its drain rate as a share of the
+    /// link's, and the virtual backlog in bytes above which packets are marked. Rows that react to
+    /// marks (tcp-ecn, dctcp) are measured without it, too.
+    #[arg(long, value_name = "SHARE,BYTES", value_parser = phantom)]
+    pub phantom_queue: Option<Phantom>,
+    /// Mark packets that arrive when more than this many bytes are queued at their priority (RFC
+    /// 8257 §3.1). Rows that react to marks are measured without it, too.
+    #[arg(long, value_name = "BYTES", value_parser = threshold)]
+    pub ecn_threshold: Option<u32>,
+}
+
+impl MarkingArgs {
     /// The switch's marking.
     pub fn marking(&self) -> Marking {
         Marking {
@@ -94,8 +107,8 @@ impl Args {
         }
     }
 
-    /// The rows, in order.
-    pub fn rows(&self) -> Vec<PlannedRow> {
+    /// The rows for some transports, in order.
+    pub fn rows(&self, transports: Vec<Transport>) -> Vec<PlannedRow> {
         let marking = self.marking().is_on();
         let of = |transport: Transport| {
             let marks: &[Option<bool>] = match (marking, transport.heeds_marks()) {
@@ -105,11 +118,11 @@ impl Args {
             };
             marks.iter().map(move |&marks| PlannedRow { transport, marks })
         };
-        self.transports().into_iter().flat_map(of).collect()
+        transports.into_iter().flat_map(of).collect()
     }
 
     /// The marking for people; `None` if nothing is marked.
-    pub fn marking_line(&self) -> Option<String> {
+    pub fn line(&self) -> Option<String> {
         let phantom = self.phantom_queue.map(|queue| {
             let never = if queue.drain < MOST_COUNTED {
                 String::new()
@@ -148,17 +161,17 @@ mod tests {
         assert_eq!(labels(&["--phantom-queue", "0.95,1KB"]), marked);
         assert_eq!(labels(&["--ecn-threshold", "30KB"]), marked);
         let args = asked(&["--phantom-queue", "0.9,3KB", "--ecn-threshold", "30KB"]);
-        let marking = args.marking();
+        let marking = args.marks.marking();
         let phantom = marking.phantom.map(|queue| (queue.drain_ppm, queue.threshold));
         assert_eq!((phantom, marking.ecn_threshold), (Some((900_000, 3_000)), Some(30_000)));
         let planned = |marks| PlannedRow { transport: Transport::TcpEcn, marks };
-        assert_eq!(planned(Some(false)).marking(&args), Marking::default());
-        assert_eq!(planned(Some(true)).marking(&args), marking);
+        assert_eq!(planned(Some(false)).marking(&args.marks), Marking::default());
+        assert_eq!(planned(Some(true)).marking(&args.marks), marking);
     }
 
     #[test]
     fn a_queue_that_never_marks_is_told() {
-        let line = |queue| asked(&["--phantom-queue", queue]).marking_line().unwrap();
+        let line = |queue| asked(&["--phantom-queue", queue]).marks.line().unwrap();
         assert!(!line("0.98,1KB").contains("never"), "{}", line("0.98,1KB"));
         assert!(line("0.99,1KB").contains("never: frames count"), "{}", line("0.99,1KB"));
         assert!(line("1,1KB").contains("98.4 % of a full link"), "{}", line("1,1KB"));

@@ -51,7 +51,7 @@ impl<'a> Racks<'a> {
         args: &Args,
         row: PlannedRow,
     ) -> Result<(&Rack, &Verdict), TestbedError> {
-        let config = RackConfig { marking: row.marking(args), ..rack_config(args) };
+        let config = RackConfig { marking: row.marking(&args.marks), ..rack_config(args) };
         let usable =
             |(rack, found): &mut (Rack, Verdict)| *rack.config() == config && found.valid();
         let (rack, found) = match self.rack.take_if(usable) {
@@ -85,12 +85,12 @@ fn probe(rack: &Rack) -> Result<Verdict, TestbedError> {
 pub fn rack_config(args: &Args) -> RackConfig {
     RackConfig {
         hosts: args.hosts(),
-        topology: args.topology(),
-        forwarding: args.forwarding(),
-        degraded: args.degraded(),
+        topology: args.network.topology(),
+        forwarding: args.network.forwarding(),
+        degraded: args.network.degraded(),
         link: Rate(args.link()),
         buffer_bytes: args.buffer,
-        marking: args.marking(),
+        marking: args.marks.marking(),
         faults: Faults { loss: args.loss, duplication: args.duplicate, seed: args.seed },
         ..RackConfig::default()
     }

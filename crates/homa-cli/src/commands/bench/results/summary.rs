@@ -36,7 +36,7 @@ fn not_shown(args: &Args) -> String {
         "Not shown: real switches and network cards, links above {}, {}, encryption, receive-side \
          kernel cost; all hosts share this machine's cores.",
         rate(args.link()),
-        match args.fabric {
+        match args.network.fabric {
             FabricShape::SingleSwitch => "more than one switch",
             FabricShape::LeafSpine => "switches that pause senders (PFC)",
         }

@@ -188,13 +188,13 @@ pub fn rack_lines(args: &Args, rack: Option<&Rack>) -> Vec<String> {
         "Rack: {} hosts x {}, {}, {} B of buffer a port, {place}.",
         args.hosts(),
         rate(args.link()),
-        args.fabric_text(),
+        args.network.text(),
         args.buffer
     )];
     if !args.transports().iter().all(|transport| transport.is_homa()) {
         lines.push(tcp_timer(rack.map_or(TCP_RTO_MIN, Rack::tcp_rto_min)));
     }
-    lines.extend(args.marking_line());
+    lines.extend(args.marks.line());
     lines
 }
 

@@ -42,7 +42,7 @@ pub fn scenario(args: &Args, row: PlannedRow, hosts: Hosts) -> Option<Scenario> 
         scheme: scheme.to_owned(),
         options,
         fabric: Fabric {
-            shape: match args.fabric {
+            shape: match args.network.fabric {
                 FabricShape::SingleSwitch => Shape::SingleSwitch { hosts: args.hosts() as u32 },
                 FabricShape::LeafSpine => Shape::LeafSpine {
                     racks: LEAVES,
@@ -50,12 +50,17 @@ pub fn scenario(args: &Args, row: PlannedRow, hosts: Hosts) -> Option<Scenario> 
                     spines: LEAVES,
                 },
             },
-            routing: Some(match args.forwarding {
+            routing: Some(match args.network.forwarding {
                 PathChoice::Ecmp => Routing::Ecmp,
                 PathChoice::Spray => Routing::Spray,
                 PathChoice::Alb => Routing::Adaptive,
             }),
-            impaired: args.degraded().iter().map(|degraded| impaired(args, degraded)).collect(),
+            impaired: args
+                .network
+                .degraded()
+                .iter()
+                .map(|degraded| impaired(args, degraded))
+                .collect(),
             host_link: link,
             fabric_link: link,
             send_delay: sending,
@@ -121,11 +126,11 @@ fn tcp(args: &Args, row: PlannedRow, rto_min: Duration) -> Option<(&'static str,
     let marks = heeds && row.marks == Some(true);
     let scheme = if row.transport == Transport::Dctcp { "dctcp" } else { "tcp" };
     let unmarked = EcnConfig { threshold: u32::MAX.into(), scope: EcnScopeName::Queue };
-    let threshold = args.ecn_threshold.filter(|_| marks);
+    let threshold = args.marks.ecn_threshold.filter(|_| marks);
     let ecn = threshold.map(|bytes| EcnConfig { threshold: bytes.into(), ..unmarked });
     // DCTCP's own row has a threshold, which the rack lacks.
     let ecn = ecn.or((scheme == "dctcp").then_some(unmarked));
-    let phantom = args.phantom_queue.filter(|_| marks).map(|queue| PhantomOptions {
+    let phantom = args.marks.phantom_queue.filter(|_| marks).map(|queue| PhantomOptions {
         drain: Some(queue.drain),
         threshold: Some(queue.threshold.into()),
         ..PhantomOptions::default()
