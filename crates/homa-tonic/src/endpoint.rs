@@ -124,7 +124,8 @@ impl Endpoint {
         Self { connect_timeout: timeout, ..self }
     }
 
-    /// Calls with this client, which several channels can share. Default: a new one on any port.
+    /// Calls with this client, which several channels can share. Default: a new one on any port,
+    /// whose engine the runtime drives ([`homa::Engine::drive_on_tokio`]).
     pub fn client(self, client: Client) -> Self {
         Self { client: Some(client), ..self }
     }
@@ -171,7 +172,12 @@ impl Endpoint {
     }
 
     fn open(&self) -> Result<Client, OpenError> {
-        self.client.clone().map_or_else(Client::new, Ok)
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        let client = Client::new()?;
+        client.engine().drive_on_tokio()?;
+        Ok(client)
     }
 
     fn channel(&self, client: Client, to: SocketAddr) -> Channel {

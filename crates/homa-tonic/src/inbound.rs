@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::Status;
 
 /// A part of a request body.
@@ -14,20 +14,27 @@ pub(crate) struct Pushed {
     pub(crate) body: Bytes,
     /// Whether it is the last one.
     pub(crate) complete: bool,
+    /// Its share of the memory for bodies that are not read.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// A request body. Reading it makes room for the next push.
 #[derive(Debug)]
 pub(crate) struct InboundBody {
     first: Option<Bytes>,
+    /// The share of `first` of the memory for bodies that are not read.
+    room: Option<OwnedSemaphorePermit>,
     /// `None` after the last part.
     rest: Option<mpsc::Receiver<Pushed>>,
 }
 
 impl InboundBody {
     /// A body that begins with `first` and ends with it if there is no `rest`.
-    pub(crate) fn new(first: Option<Bytes>, rest: Option<mpsc::Receiver<Pushed>>) -> Self {
-        Self { first, rest }
+    pub(crate) fn new(
+        (first, room): (Option<Bytes>, Option<OwnedSemaphorePermit>),
+        rest: Option<mpsc::Receiver<Pushed>>,
+    ) -> Self {
+        Self { first, room, rest }
     }
 }
 
@@ -41,11 +48,13 @@ impl http_body::Body for InboundBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         loop {
             if let Some(data) = self.first.take() {
+                self.room = None;
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
             match std::task::ready!(rest.poll_recv(context)) {
-                Some(Pushed { body, complete }) => {
+                Some(Pushed { body, complete, room }) => {
+                    self.room = room;
                     if complete {
                         self.rest = None;
                     }

@@ -105,15 +105,33 @@ async fn push(
     mut body: Body,
     limit: Limit,
 ) -> Result<(), Status> {
-    for sequence in 0.. {
+    let mut sequence = 0;
+    loop {
         let (part, complete) = next(&mut body).await?;
-        let push = Request::Push { number, sequence, complete, body: part };
-        let message = push.encode().unwrap_or_default();
-        if push_one(&target, &message, &limit).await? == Pushed::Unwanted || complete {
-            break;
+        let mut pieces = pieces(part).peekable();
+        while let Some(piece) = pieces.next() {
+            let complete = complete && pieces.peek().is_none();
+            let push = Request::Push { number, sequence, complete, body: piece };
+            let message = push.encode().unwrap_or_default();
+            if push_one(&target, &message, &limit).await? == Pushed::Unwanted || complete {
+                return Ok(());
+            }
+            sequence += 1;
         }
     }
-    Ok(())
+}
+
+/// A part in pieces of at most [`PART`] bytes; an empty part is one empty piece.
+fn pieces(part: Vec<Bytes>) -> impl Iterator<Item = Vec<Bytes>> {
+    let small = part.iter().map(Bytes::len).sum::<usize>() <= PART;
+    let whole = small.then(|| part.clone());
+    let cut = move |mut bytes: Bytes| {
+        std::iter::from_fn(move || {
+            (!bytes.is_empty()).then(|| vec![bytes.split_to(bytes.len().min(PART))])
+        })
+    };
+    let cut = part.into_iter().filter(move |_| !small).flat_map(cut);
+    whole.into_iter().chain(cut)
 }
 
 #[derive(PartialEq, Eq)]

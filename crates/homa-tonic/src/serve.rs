@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -20,30 +23,65 @@ use crate::wire::{Answer, CallNumber, Malformed, Part, Request};
 /// Most calls in progress that take several RPCs. Each holds at most two windows of bytes.
 const MOST_SESSIONS: usize = 65_536;
 
+/// Most bytes of request bodies that services have not read, in units of 1,024. Beyond it requests
+/// stay with the engine, which has its own limits and quotas per host.
+const UNREAD_KIB: usize = 256 << 10;
+
 /// Serves requests until the server drains. Dropping the future ends those in progress.
 pub(crate) async fn all(server: homa::Server, service: Layered, timeout: Option<Duration>) {
     let sessions = Arc::new(Sessions::default());
+    let unread = Arc::new(Semaphore::new(UNREAD_KIB));
+    // As many as the runtime has workers, because each runs the beginning of its requests itself.
+    let loops = tokio::runtime::Handle::current().metrics().num_workers();
+    let mut tasks = JoinSet::new();
+    for _ in 0..loops {
+        let (server, service) = (server.clone(), service.clone());
+        tasks.spawn(accept(server, service, (sessions.clone(), unread.clone()), timeout));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn accept(
+    server: homa::Server,
+    service: Layered,
+    (sessions, unread): (Arc<Sessions>, Arc<Semaphore>),
+    timeout: Option<Duration>,
+) {
     let mut tasks = JoinSet::new();
     while let Some(request) = server.accept_async().await {
-        tasks.spawn(one(request, service.clone(), sessions.clone(), timeout));
-        // A task that panicked has dropped its request, which its client is told.
+        let kib = (request.len() >> 10) as u32 + 1;
+        // A request that is longer than everything waits until all else was read.
+        let room = unread.clone().acquire_many_owned(kib.min(UNREAD_KIB as u32)).await;
+        let request = (request, room.ok());
+        let mut serving = Box::pin(one(request, service.clone(), sessions.clone(), timeout));
+        // Most calls end here, without a task. If one panics, it has dropped its request, which its
+        // client is told.
+        let begun = poll_fn(|context| {
+            let begin = AssertUnwindSafe(|| serving.as_mut().poll(context));
+            Poll::Ready(catch_unwind(begin))
+        });
+        if let Ok(Poll::Pending) = begun.await {
+            tasks.spawn(serving);
+        }
         while tasks.try_join_next().is_some() {}
     }
     while tasks.join_next().await.is_some() {}
 }
 
 async fn one(
-    mut request: homa::Request,
+    (mut request, room): (homa::Request, Option<OwnedSemaphorePermit>),
     service: Layered,
     sessions: Arc<Sessions>,
     timeout: Option<Duration>,
 ) {
     let host = request.from().ip();
     match Request::decode(request.take_bytes().into_bytes()) {
-        Ok(Request::Open(open)) => session::run(service, *open, request, sessions, timeout).await,
+        Ok(Request::Open(open)) => {
+            session::run(service, (*open, room), request, sessions, timeout).await;
+        }
         Ok(Request::Push { number, sequence, complete, body }) => {
             let body = body.into_iter().next().unwrap_or_default();
-            let answer = sessions.push((host, number), sequence, Pushed { body, complete });
+            let answer = sessions.push((host, number), sequence, Pushed { body, complete, room });
             tokio::select! {
                 answer = answer => reply(request, answer).await,
                 () = request.cancelled() => {}

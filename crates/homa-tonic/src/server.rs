@@ -158,11 +158,13 @@ impl<L> Router<L> {
         B::Error: Into<BoxError>,
         F: Future<Output = ()>,
     {
-        let server = Engine::bind(at, self.server.config.clone())?.serve()?;
-        self.serve_on(server, signal).await
+        let engine = Engine::bind(at, self.server.config.clone())?;
+        engine.drive_on_tokio()?;
+        self.serve_on(engine.serve()?, signal).await
     }
 
-    /// Serves the requests of a server that is open already, until `signal` resolves.
+    /// Serves the requests of a server that is open already, until `signal` resolves. Let the
+    /// runtime drive its engine ([`homa::Engine::drive_on_tokio`]), unless it is driven already.
     pub async fn serve_on<S, B, F>(self, server: homa::Server, signal: F) -> Result<(), ServeError>
     where
         L: Layer<Services, Service = S>,

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use homa::{RefusedReply, ReplyError};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use http_body::Body as _;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::{sleep, sleep_until};
 use tonic::Status;
 use tonic::body::Body;
@@ -35,7 +35,7 @@ const UNREAD: Duration = Duration::from_secs(600);
 /// Runs a call to its end.
 pub(crate) async fn run(
     service: Layered,
-    open: Open,
+    (open, room): (Open, Option<OwnedSemaphorePermit>),
     request: homa::Request,
     sessions: Arc<Sessions>,
     limit: Option<Duration>,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     let mut call = InProgress {
         key,
         until,
-        output: Output::new(respond(service, http_request(open, pushes, &request, until))),
+        output: Output::new(respond(service, http_request((open, room), pushes, &request, until))),
         session: Arc::new(Session::new(push, pull)),
         sessions,
         registered: None,
@@ -79,13 +79,13 @@ fn respond(service: Layered, request: http::Request<Body>) -> Responding {
 
 /// The request that the service sees.
 fn http_request(
-    open: Open,
+    (open, room): (Open, Option<OwnedSemaphorePermit>),
     pushes: Option<mpsc::Receiver<crate::inbound::Pushed>>,
     request: &homa::Request,
     until: Option<Instant>,
 ) -> http::Request<Body> {
     let Open { path, headers, body, .. } = open;
-    let body = Body::new(InboundBody::new(first(body), pushes));
+    let body = Body::new(InboundBody::new((first(body), room), pushes));
     let mut seen = http::Request::new(body);
     *seen.method_mut() = Method::POST;
     *seen.version_mut() = Version::HTTP_2;

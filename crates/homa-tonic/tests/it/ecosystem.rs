@@ -17,7 +17,9 @@ use crate::service::{Seen, channel};
 
 fn open() -> homa::Server {
     let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), homa::Config::default());
-    engine.unwrap().serve().unwrap()
+    let engine = engine.unwrap();
+    engine.drive_on_tokio().unwrap();
+    engine.serve().unwrap()
 }
 
 #[tokio::test]

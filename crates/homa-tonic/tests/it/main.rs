@@ -7,7 +7,7 @@ mod service;
 mod streams;
 
 /// What tonic generates from `proto/interop.proto`; `fresh` writes it.
-#[allow(missing_docs, clippy::all, clippy::pedantic)]
+#[allow(missing_docs, unused_qualifications, clippy::all)]
 mod generated {
     include!("generated/grpc.testing.rs");
 }

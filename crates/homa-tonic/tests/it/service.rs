@@ -187,7 +187,9 @@ pub struct Running {
 pub async fn serve() -> Running {
     let seen = Seen::default();
     let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), homa::Config::default());
-    let server = engine.unwrap().serve().unwrap();
+    let engine = engine.unwrap();
+    engine.drive_on_tokio().unwrap();
+    let server = engine.serve().unwrap();
     let (drain, asked) = oneshot::channel();
     let (at, router) = (server.local_addr(), Server::builder());
     let router = router.add_service(TestServiceServer::new(seen.clone()));
