@@ -20,8 +20,11 @@ fn forks() -> Config {
     Config::linux().start_msg(OPCODE, DataLayout::Reserved)
 }
 
+/// Packets and their senders.
+type Sent = Rc<RefCell<Vec<(usize, Packet)>>>;
+
 /// A pair that is known to each other to have START_MSG, and what each sends.
-fn acquainted() -> (ClientAndServer, Rc<RefCell<Vec<(usize, Packet)>>>) {
+fn acquainted() -> (ClientAndServer, Sent) {
     let mut pair = ClientAndServer::new(forks(), forks());
     for end in [CLIENT, SERVER] {
         // Of an RPC that does not exist, and of one whose port is closed.
