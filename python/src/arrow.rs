@@ -53,6 +53,11 @@ impl Presence {
         Self { bits, absent }
     }
 
+    /// The bits; none if all values are there.
+    pub fn bits(&self) -> &[u8] {
+        &self.bits
+    }
+
     /// Whether the value at a place is there.
     pub fn has(&self, place: usize) -> bool {
         self.absent == 0 || self.bits[place / 8] & (1 << (place % 8)) != 0

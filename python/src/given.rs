@@ -1,7 +1,9 @@
 //! What a caller wants simulated, as the JSON that `package/homa/_given.py` makes of it: a plan's
 //! file or its tables, and keywords that change it.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use homa_lab::changes::Changes;
 use homa_lab::document::Document;
@@ -16,7 +18,8 @@ use crate::errors::DICTIONARY;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Given {
-    file: Option<PathBuf>,
+    /// The bytes of a path.
+    file: Option<Vec<u8>>,
     tables: Option<toml::Table>,
     scheme: Option<String>,
     workload: Option<String>,
@@ -53,7 +56,7 @@ impl Given {
 
     fn document(&self) -> Result<Option<Document>, LabError> {
         match (&self.file, &self.tables) {
-            (Some(file), _) => Document::read(file).map(Some),
+            (Some(file), _) => Document::read(Path::new(OsStr::from_bytes(file))).map(Some),
             (None, Some(tables)) => {
                 let text = toml::to_string(tables).map_err(|error| fault(error.to_string()))?;
                 Ok(Some(Document::new(DICTIONARY, text)))

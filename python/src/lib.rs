@@ -8,6 +8,7 @@
 //! | [`errors`] | the laboratory's errors as exceptions |
 //! | [`watch`] | progress, and Ctrl-C while Python waits |
 //! | [`arrow`], [`table`] | results as tables that other libraries read without a copy |
+//! | [`kept`] | tables as pickle keeps them |
 //! | [`simulation`], [`sweep`], [`figures`] | called from `package/homa/*.py` |
 //! | [`rpc`] | called from `package/homa/rpc` |
 //!
@@ -18,6 +19,7 @@ mod arrow;
 mod errors;
 mod figures;
 mod given;
+mod kept;
 mod rpc;
 mod simulation;
 mod sweep;
@@ -34,7 +36,7 @@ mod native {
     #[pymodule_export]
     use super::simulation::{Simulation, simulate};
     #[pymodule_export]
-    use super::sweep::{Sweep, perform_task};
+    use super::sweep::{Sweep, SweepResults, perform_task};
     #[pymodule_export]
     use super::table::Table;
 

@@ -11,6 +11,7 @@ use homa_lab::store::{Listed, Store, Stored, model};
 use homa_lab::sweep::keep;
 use homa_sim::experiment::{Replay, run_sampled};
 use homa_sim::scenario::ScenarioError;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::raised;
@@ -53,6 +54,18 @@ pub fn simulate(
     Ok(Simulation { stored, resolved: plan.resolved, samples })
 }
 
+/// A result as pickle keeps it.
+pub fn json_of(stored: &Stored) -> PyResult<String> {
+    serde_json::to_string(stored).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A result that was kept.
+pub fn stored_of(json: &str) -> PyResult<Stored> {
+    serde_json::from_str(json).map_err(|error| {
+        PyValueError::new_err(format!("no result of this version of homa: {error}"))
+    })
+}
+
 fn run(plan: &Plan, watch: &mut Watch) -> Result<Replay, LabError> {
     let (cell, stop) = (&plan.cells[0], watch.stop());
     let done = run_sampled(&cell.scenario, &stop, &mut |progress| {
@@ -66,6 +79,17 @@ fn run(plan: &Plan, watch: &mut Watch) -> Result<Replay, LabError> {
 
 #[pymethods]
 impl Simulation {
+    /// A simulation as pickle keeps it: its result as JSON, its plan, its messages.
+    #[new]
+    fn new(stored: &str, resolved: String, samples: Py<Table>) -> PyResult<Self> {
+        Ok(Self { stored: stored_of(stored)?, resolved, samples })
+    }
+
+    /// What [`Simulation::new`] takes: pickle and copy call it.
+    fn __getnewargs__(&self, py: Python<'_>) -> PyResult<(String, String, Py<Table>)> {
+        Ok((json_of(&self.stored)?, self.resolved.clone(), self.samples.clone_ref(py)))
+    }
+
     /// The document of `homa sim --format json`.
     fn json(&self) -> String {
         serde_json::to_string(&self.stored.outcome).unwrap_or_default()

@@ -1,7 +1,6 @@
 //! Every combination of a plan's axes and seeds: here on all cores, or as tasks of an executor.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use homa_lab::chart::svg;
 use homa_lab::error::LabError;
@@ -15,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::errors::raised;
 use crate::given::Given;
+use crate::simulation::{json_of, stored_of};
 use crate::table::Table;
 use crate::watch::Watch;
 
@@ -24,8 +24,15 @@ pub struct Sweep {
     plan: Plan,
     store: Store,
     manifest: Manifest,
-    /// Results as they were last read.
-    read: Mutex<Vec<Stored>>,
+}
+
+/// The results of a sweep, which pickle keeps.
+#[pyclass(frozen, module = "homa._native")]
+pub struct SweepResults {
+    folder: PathBuf,
+    title: String,
+    resolved: String,
+    stored: Vec<Stored>,
 }
 
 /// A simulation that has no result yet: key, name, share of all work, text.
@@ -40,7 +47,7 @@ impl Sweep {
             let plan = Given::read(given)?.plan()?;
             let store = Store::create(&folder)?;
             let manifest = sweep::begin(&plan, &store, model())?;
-            Ok(Self { plan, store, manifest, read: Mutex::default() })
+            Ok(Self { plan, store, manifest })
         });
         made.map_err(|error| raised(py, error))
     }
@@ -77,55 +84,79 @@ impl Sweep {
         stored.map_err(|error| raised(py, error))
     }
 
-    /// Writes tables and page once all results are there; says whether they are.
-    fn finish(&self, py: Python<'_>) -> PyResult<bool> {
+    /// Writes tables and page once all results are there; returns the results.
+    fn finish(&self, py: Python<'_>) -> PyResult<SweepResults> {
         let finished = py.detach(|| {
-            let complete = sweep::finish(&self.store, &self.manifest)?;
-            if complete {
+            if sweep::finish(&self.store, &self.manifest)? {
                 homa_lab::report::write(self.store.root(), &Choice::default())?;
             }
-            *self.results() = sweep::stored(&self.store, &self.manifest)?;
-            Ok(complete)
+            Ok(SweepResults {
+                folder: self.store.root().to_owned(),
+                title: self.plan.title.clone(),
+                resolved: self.plan.resolved.clone(),
+                stored: sweep::stored(&self.store, &self.manifest)?,
+            })
         });
         finished.map_err(|error: LabError| raised(py, error))
+    }
+}
+
+#[pymethods]
+impl SweepResults {
+    /// Results as pickle keeps them: folder, title, plan, and each result as JSON.
+    #[new]
+    fn new(
+        folder: PathBuf,
+        title: String,
+        resolved: String,
+        stored: Vec<String>,
+    ) -> PyResult<Self> {
+        let stored = stored.iter().map(|json| stored_of(json)).collect::<PyResult<_>>()?;
+        Ok(Self { folder, title, resolved, stored })
+    }
+
+    /// What [`SweepResults::new`] takes: pickle and copy call it.
+    fn __getnewargs__(&self) -> PyResult<(PathBuf, String, String, Vec<String>)> {
+        let stored = self.stored.iter().map(json_of).collect::<PyResult<_>>()?;
+        Ok((self.folder.clone(), self.title.clone(), self.resolved.clone(), stored))
     }
 
     /// The folder of results.
     #[getter]
     fn folder(&self) -> &Path {
-        self.store.root()
+        &self.folder
     }
 
     /// The title of the plan.
     #[getter]
     fn title(&self) -> &str {
-        &self.plan.title
+        &self.title
     }
 
     /// The plan with every default written out.
     #[getter]
     fn plan(&self) -> &str {
-        &self.plan.resolved
+        &self.resolved
     }
 
     /// Number of simulations.
     fn __len__(&self) -> usize {
-        self.plan.cells.len()
+        self.stored.len()
     }
 
     /// The rows of `summary.csv`.
     fn summary(&self) -> Table {
-        Table::of(&results::summary(&self.results()))
+        Table::of(&results::summary(&self.stored))
     }
 
     /// The rows of `slowdown.csv`.
     fn buckets(&self) -> Table {
-        Table::of(&results::slowdown(&self.results()))
+        Table::of(&results::slowdown(&self.stored))
     }
 
     /// The rows of `ledger.csv`, if any were kept.
     fn ledger(&self) -> Option<Table> {
-        results::ledger(&self.results()).as_ref().map(Table::of)
+        results::ledger(&self.stored).as_ref().map(Table::of)
     }
 
     /// Drawings as SVG documents.
@@ -136,17 +167,11 @@ impl Sweep {
                 let key = cell.key(&stored.program);
                 (Listed { axes: cell.axes.clone(), seed, key }, stored.clone())
             };
-            let runs: Vec<_> = self.results().iter().map(listed).collect();
+            let runs: Vec<_> = self.stored.iter().map(listed).collect();
             charts(&runs, &Choice::default())
         });
         let drawn = drawn.map_err(|error| raised(py, error))?;
         Ok(drawn.iter().map(|chart| svg(chart, true)).collect())
-    }
-}
-
-impl Sweep {
-    fn results(&self) -> std::sync::MutexGuard<'_, Vec<Stored>> {
-        self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

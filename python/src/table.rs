@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use homa_lab::table as lab;
 use homa_sim::measure::latency::Sample;
-use pyo3::exceptions::{PyKeyError, PyModuleNotFoundError};
+use pyo3::exceptions::{PyKeyError, PyModuleNotFoundError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
 use crate::arrow::{ArrowArrayStream, Column, Columns, Presence, Values};
+use crate::kept::{Kept, keep, restore};
 
 /// A table of results. Libraries that know Arrow's PyCapsule interface (pandas, polars, pyarrow,
 /// DuckDB) read it without a copy; `table["column"]` is a list.
@@ -72,6 +73,19 @@ fn presence<T>(values: &[Option<T>]) -> Presence {
 
 #[pymethods]
 impl Table {
+    /// A table as pickle keeps it; use the tables of results.
+    #[new]
+    fn new(rows: usize, columns: Vec<Kept>) -> PyResult<Self> {
+        let columns = restore(rows, columns)
+            .ok_or_else(|| PyValueError::new_err("the table is damaged: have it pickled again"))?;
+        Ok(Self { columns: Arc::new(columns) })
+    }
+
+    /// What [`Table::new`] takes: pickle and copy call it.
+    fn __getnewargs__(&self) -> (usize, Vec<Kept>) {
+        (self.columns.rows, keep(&self.columns))
+    }
+
     /// The names of the columns; those of measures end with their unit.
     #[getter]
     fn column_names(&self) -> Vec<&str> {

@@ -75,3 +75,80 @@ def test_a_topology_is_a_table_of_links():
         "scenario": {"fabric": {"shape": graph}, "slowdown": "idle", "stop": {"messages": 100}}
     }
     assert homa.simulate(in_a_plan).trace_hash == result.trace_hash
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "row"),
+    [
+        ("start_ns", [0.001, 0.002], 0),
+        ("src", [0, 1.2], 1),
+        ("bytes", [100, 200.5], 1),
+        ("dst", [float("nan"), 2], 0),
+        ("bytes", [100, 0], 1),
+        ("src", [0, -1], 1),
+        ("src", ["0", 1], 0),
+        ("start_ns", [0, None], 1),
+    ],
+)
+def test_a_value_that_would_be_cut_is_named_by_column_and_row(column, values, row):
+    frame = {"src": [0, 1], "dst": [1, 2], "bytes": [100, 200], "start_ns": [0, 10]}
+    with pytest.raises(homa.PlanError, match=f"`flows`: column `{column}`, row {row} ") as caught:
+        homa.Flows({**frame, column: values})
+    assert caught.value.key == "flows"
+    whole = homa.Flows({**frame, "start_ns": [0.0, 10.0]})
+    assert whole.text == homa.Flows(frame).text
+
+
+def test_start_times_may_be_durations_and_times():
+    from datetime import datetime, timedelta
+
+    frame = {"src": [0, 1], "dst": [1, 2], "bytes": [100, 200]}
+
+    def starts(values):
+        rows = homa.Flows({**frame, "start_ns": values}).text.split()[1:]
+        return [int(row.split(",")[4]) for row in rows]
+
+    assert starts([timedelta(microseconds=2), timedelta(0)]) == [2000, 0]
+    assert starts([datetime(2026, 1, 2), datetime(2026, 1, 1)]) == [86_400 * 10**9, 0]
+    with pytest.raises(homa.PlanError, match="row 1 "):
+        starts([datetime(2026, 1, 1), 7])
+    with pytest.raises(homa.PlanError, match="row 0 "):
+        starts([timedelta(-1), timedelta(0)])
+    numpy = pytest.importorskip("numpy")
+    assert starts(numpy.array([1, 5], "timedelta64[us]")) == [1000, 5000]
+    first = numpy.datetime64("2026-01-01T00:00:00.000000003", "ns")
+    assert starts(numpy.array([first + 4, first])) == [4, 0]
+    with pytest.raises(homa.PlanError, match="row 1 "):
+        starts(numpy.array([1, "NaT"], "timedelta64[ns]"))
+    pandas = pytest.importorskip("pandas")
+    assert starts(pandas.to_timedelta([7, 0], unit="ns").to_series()) == [7, 0]
+    stamps = [pandas.Timestamp(12, tz="UTC"), pandas.Timestamp(5, tz="UTC")]
+    assert starts(pandas.Series(stamps)) == starts(stamps) == [7, 0]
+
+
+def test_sequences_of_any_library_are_taken(small):
+    assert homa.Sizes(range(100, 103)).text == homa.Sizes([100, 101, 102]).text
+    swept = homa.sweep({**small, "seeds": range(1, 3)})
+    assert swept.summary["seed"] == [1, 2]
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"bytes": [100, 20000], "share": [3, 1]})
+    assert homa.Sizes(frame["bytes"], frame["share"]).text == homa.Sizes([100, 20000], [3, 1]).text
+    seeds = homa.sweep({**small, "seeds": polars.Series([1, 2])}).summary["seed"]
+    assert seeds == [1, 2]
+
+
+def test_a_table_of_another_simulator_is_read_by_its_path(small, tmp_path):
+    file = tmp_path / "cdf.txt"
+    file.write_text("0 0\n1000 40\n10000 80\n100000 95\n1000000 100\n")
+    linear = homa.simulate(small, workload=file).outcome["size_table"]
+    assert linear["mean_bytes"] == pytest.approx(38150, abs=0.01)
+    assert "linear between points" in linear["form"]
+    steps = homa.simulate(small, workload=f"steps:{file}").outcome["size_table"]
+    assert steps["mean_bytes"] == pytest.approx(69400)
+
+
+def test_a_link_that_is_none_is_named_by_column_and_row():
+    links = {"from": ["h0", "h1"], "to": ["a", "a"], "gbps": [10, 10], "delay_ns": [500, 500]}
+    for column, value in [("from", "a,b"), ("to", 7), ("gbps", "fast"), ("delay_ns", 0.5)]:
+        with pytest.raises(homa.PlanError, match=f"column `{column}`, row 1"):
+            homa.Graph({**links, column: [links[column][0], value]})

@@ -37,7 +37,7 @@ def fresh(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("block", blocks())
+@pytest.mark.parametrize("block", list(blocks()))
 def test_a_block_runs_as_printed(block, fresh, tmp_path):
     done = fresh(block, tmp_path)
     assert done.returncode == 0, done.stderr

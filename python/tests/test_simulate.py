@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import signal
 import threading
@@ -229,3 +230,32 @@ def test_numbers_of_a_plan_have_units():
     plain = {**small, "traffic.max_bytes": 64 * 1024, "stop.messages": 100}
     units = {**small, "traffic.max_bytes": "64KiB", "stop.messages": "0.1k"}
     assert homa.simulate(set=units).trace_hash == homa.simulate(set=plain).trace_hash
+
+
+def test_paths_may_be_of_any_bytes(tmp_path):
+    text = (
+        "[scenario]\nstop = { messages = 50 }\nfabric.shape = { kind = 'single-switch', hosts = 4 }"
+    )
+    plan = os.fsencode(tmp_path) + b"/plan\xe9.toml"
+    out = os.fsencode(tmp_path) + b"/out\xe9"
+    with open(plan, "w") as file:
+        file.write(text)
+    for path in (plan, os.fsdecode(plan), Path(os.fsdecode(plan))):
+        assert homa.simulate(path).summary["messages"] == 50
+    result = homa.simulate(plan, out=out)
+    assert b"index.html" in os.listdir(out)
+    assert homa.sweep(plan, out=out + b"2").summary["messages"] == [50]
+    assert homa.report(out + b"2").paths[0].name == "index.html"
+    table = tmp_path / "sizes.csv"
+    table.write_text("size_bytes,cumulative_fraction\n100,1\n")
+    assert homa.simulate(plan, workload=os.fsencode(table)).trace_hash != result.trace_hash
+    # A plan is text, and names its tables.
+    with pytest.raises(homa.PlanError, match="rename it") as caught:
+        homa.simulate(plan, workload=os.fsencode(tmp_path) + b"/\xff.csv")
+    assert caught.value.key == "workload"
+
+
+def test_a_plan_of_a_spreadsheet_program_is_read(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_bytes(b"\xef\xbb\xbf[scenario]\r\nstop = { messages = 50 }\r\n")
+    assert homa.simulate(plan).summary["messages"] == 50

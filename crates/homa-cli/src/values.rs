@@ -175,6 +175,10 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 /// answers.
 pub fn server(text: &str) -> Result<SocketAddr, String> {
     match &addresses(text)?.0[..] {
+        // It lets a socket choose; nothing can be sent to it.
+        [first, ..] if first.port() == 0 => {
+            Err("no server has port 0: give the port that `homa serve` says it listens on".into())
+        }
         [one] => Ok(*one),
         several => Ok(reach::first_reached(several).unwrap_or(several[0])),
     }

@@ -42,7 +42,7 @@ const INPUTS: [&str; 12] = [
 impl EndpointInput {
     pub(crate) const fn of(body: &Body) -> Self {
         match body {
-            Body::Data(_) => Self::Data,
+            Body::Data(_) | Body::StartMsg { .. } => Self::Data,
             Body::Grant { .. } => Self::Grant,
             Body::Resend { .. } => Self::Resend,
             Body::RpcUnknown { .. } => Self::RpcUnknown,

@@ -166,6 +166,7 @@ impl Endpoint {
         let known = || handle.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
             Body::Data(_) | Body::Freeze => {}
+            Body::StartMsg { length } => self.on_start_msg(now, packet, handle, length)?,
             Body::Grant { offset, priority } => {
                 let handle = known()?;
                 self.on_grant(now, handle, offset, priority)?;

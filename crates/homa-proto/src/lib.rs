@@ -132,9 +132,9 @@ pub mod wire;
 
 pub use address_validation::ClientDirectory;
 pub use config::{
-    Completion, Config, ConfigError, FULL_FRAME, GrantWindow, GrantedLevel, Granting, IncastConfig,
-    LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, UnknownRpcReply,
-    UnscheduledLevel, UnscheduledLimit, ValidConfig,
+    Completion, Config, ConfigError, DataLayout, FULL_FRAME, GrantWindow, GrantedLevel, Granting,
+    IncastConfig, LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, StartMsg,
+    UnknownRpcReply, UnscheduledLevel, UnscheduledLimit, ValidConfig,
 };
 pub use counters::Counters;
 pub use coverage::Coverage;

@@ -75,6 +75,12 @@ impl Packet {
 pub enum Body {
     /// A range of bytes of a message.
     Data(Data),
+    /// The announcement of a message of which nothing is sent before a grant (public forks of the
+    /// kernel module: [`StartMsg`](crate::StartMsg)).
+    StartMsg {
+        /// Length of the whole message in bytes.
+        length: u32,
+    },
     /// The sender may transmit up to `offset`, at `priority`.
     Grant {
         /// All bytes before this offset may be sent.

@@ -79,6 +79,8 @@ pub(crate) struct PeerCold {
     payload_changed: bool,
     /// The least that packets to the peer ever held.
     least_payload: u32,
+    /// It speaks the wire with START_MSG.
+    pub(crate) speaks_start_msg: bool,
 }
 
 impl Peer {
@@ -99,6 +101,7 @@ impl Peer {
             need_acks: NeedAckBudget::default(),
             payload_changed: false,
             least_payload: info.max_payload,
+            speaks_start_msg: false,
         };
         Self {
             info,

@@ -78,6 +78,18 @@ impl Client {
         Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
+    /// This client, for calls on behalf of the request for which `behalf` calls.
+    #[cfg(feature = "tower")]
+    pub(crate) fn on_behalf_of_client(&self, behalf: &Self) -> Self {
+        let mut inherited = behalf.inherited.clone();
+        if !self.engine.is_sibling(&behalf.engine)
+            && let Some(inherited) = &mut inherited
+        {
+            inherited.in_progress = None;
+        }
+        Self { engine: self.engine.clone(), inherited }
+    }
+
     /// The options of a call, including what it inherits; `None` if the deadline has passed.
     fn inherit(&self, options: &CallOptions) -> Option<CallOptions> {
         let mut options = *options;

@@ -176,6 +176,16 @@ impl Config {
         Self { protocol: homa_proto::Config::linux_upstream(), ..Self::linux() }
     }
 
+    /// Also speaks the wire that public forks of the kernel module have had since September 2026,
+    /// to peers that show that they do: a message longer than its unscheduled bytes is announced
+    /// with a packet of type `opcode`, and nothing of it is sent before a grant. Goes with
+    /// [`Self::linux`]. Not tested with such a module.
+    #[must_use]
+    pub fn start_msg(mut self, opcode: u8, layout: homa_proto::DataLayout) -> Self {
+        self.protocol = self.protocol.start_msg(opcode, layout);
+        self
+    }
+
     /// Most engines that can share these limits. Each of them must be able to make a call, receive
     /// one, know a peer, grant a packet, receive a packet of an unvalidated sender (which may use
     /// an eighth of the memory), and send a message of any length.

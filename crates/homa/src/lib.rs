@@ -98,6 +98,7 @@ pub mod driver;
 mod egress;
 mod engine;
 pub mod error;
+mod error_class;
 mod message;
 pub mod metrics;
 mod pacer;
@@ -134,7 +135,10 @@ pub use socket::Socket;
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-#[cfg_attr(feature = "tokio", doc = include_str!("../../../docs/guide/service.md"))]
+#[cfg_attr(
+    all(feature = "tokio", feature = "tower"),
+    doc = include_str!("../../../docs/guide/service.md")
+)]
 struct Pages;
 
 /// Handles can be sent to other threads and shared between them.

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._given import count
+from ._columns import path_text
+from ._given import AnyPath, count
 from ._show import Progress, images, watched
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ class Page:
         return f"<homa.Page: {self.paths[0]}>"
 
     def _repr_html_(self) -> str:
-        text = self.paths[0].read_text().replace("&", "&amp;").replace('"', "&quot;")
+        page = self.paths[0].read_text(encoding="utf-8")
+        text = page.replace("&", "&amp;").replace('"', "&quot;")
         return f'<iframe width="100%" height="700" style="border:0" srcdoc="{text}"></iframe>'
 
 
 def report(
-    folder: str | os.PathLike[str] | Sweep,
+    folder: AnyPath | Sweep,
     *,
     metrics: str | Iterable[str] = (),
     x: str | None = None,
@@ -57,7 +59,8 @@ def report(
         x: the axis across; absent: every axis of numbers.
         only: axes and values: ``{"load.fraction": 0.8}``.
     """
-    path = os.fspath(folder if isinstance(folder, (str, os.PathLike)) else folder.folder)
+    given = folder if isinstance(folder, (str, bytes, os.PathLike)) else folder.folder
+    path = os.fsdecode(given)
     chosen = [(str(axis), str(value)) for axis, value in (only or {}).items()]
     drawn = [metrics] if isinstance(metrics, str) else list(metrics)
     return Page(_native.report(path, drawn, x, chosen))
@@ -94,10 +97,10 @@ class Figure:
 
 
 def repro(
-    *ids: str,
+    *ids: AnyPath,
     quick: bool = False,
     compared: bool = False,
-    out: str | os.PathLike[str] = "homa-repro",
+    out: AnyPath = "homa-repro",
     threads: int | None = None,
     progress: Progress = None,
 ) -> list[Figure]:
@@ -116,7 +119,8 @@ def repro(
         raise TypeError("repro() needs at least one figure: homa.figures() lists them")
     threads = count(threads, "threads")
     with watched(progress) as told:
-        text = _native.repro(list(ids), quick, compared, os.fspath(out), threads, told)
+        named = [path_text(name, "ids") for name in ids]
+        text = _native.repro(named, quick, compared, os.fsdecode(out), threads, told)
     return [Figure(document) for document in json.loads(text)]
 
 

@@ -8,10 +8,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ._columns import listed, path_text
 from ._data import Data, Graph
 from ._errors import PlanError
 
-Plan = str | os.PathLike[str] | Mapping[str, Any]
+#: A path as functions of ``os`` take them.
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Plan = AnyPath | Mapping[str, Any]
 
 
 def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:
@@ -26,7 +29,8 @@ def given(plan: Plan | None, keywords: Mapping[str, Any]) -> str:
     if isinstance(plan, Mapping):
         out["tables"] = _plain(plan, "")
     elif plan is not None:
-        out["file"] = os.fspath(plan)
+        # A path may have bytes that are no text.
+        out["file"] = list(os.fsencode(plan))
     return json.dumps(out, allow_nan=False)
 
 
@@ -57,18 +61,21 @@ def _plain(value: Any, key: str) -> Any:
         return {"kind": "graph", "file": value.path()}
     if isinstance(value, Data):
         return value.path()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
+    if isinstance(value, (str, bytes, os.PathLike)):
+        return path_text(value, key)
     if isinstance(value, Mapping):
         pairs = ((str(name), inner) for name, inner in value.items() if inner is not None)
         return {name: _plain(inner, f"{key}.{name}".lstrip(".")) for name, inner in pairs}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         return [_plain(inner, key) for inner in value]
     if hasattr(value, "tolist"):
+        # A number of NumPy becomes one of Python's, an array a list.
         return _plain(value.tolist(), key)
+    if any(hasattr(value, name) for name in ("to_list", "to_pylist", "to_numpy")):
+        return _plain(listed(value, key), key)
     if isinstance(value, float) and not math.isfinite(value):
         raise PlanError(f"`{key}`: {value} is no value of a plan", key=key)
-    if not isinstance(value, (bool, int, float, str)):
+    if not isinstance(value, (bool, int, float)):
         kind = type(value).__name__
         text = f"`{key}`: a plan holds numbers, texts, lists and tables, not {kind}"
         raise PlanError(text, key=key)

@@ -10,13 +10,13 @@ from typing import Any
 
 from . import _native
 from ._data import Data
-from ._given import Plan, given
+from ._given import AnyPath, Plan, given
 from ._native import Table
 from ._show import Progress, images, watched
 
 
 class Result:
-    """What came of one simulation.
+    """What came of one simulation. It can be pickled and copied.
 
     The keys of ``outcome`` and the columns of all tables are those of ``docs/simulator.md``.
     """
@@ -94,14 +94,14 @@ def simulate(
     plan: Plan | None = None,
     *,
     scheme: str | None = None,
-    workload: str | os.PathLike[str] | Data | None = None,
+    workload: AnyPath | Data | None = None,
     load: float | None = None,
     messages: int | None = None,
     seed: int | None = None,
-    flows: str | os.PathLike[str] | Data | None = None,
+    flows: AnyPath | Data | None = None,
     topology: Mapping[str, Any] | Data | None = None,
     set: Mapping[str, Any] | None = None,
-    out: str | os.PathLike[str] | None = None,
+    out: AnyPath | None = None,
     progress: Progress = None,
 ) -> Result:
     """Run one simulation; the same plan and seed give the same packets everywhere.
@@ -114,7 +114,8 @@ def simulate(
             paper's network of 144 hosts, 300,000 messages of W1 at 80 % load. The keywords change
             it, as the options of ``homa sim`` do.
         scheme: what hosts and switches run: a name that ``homa schemes`` lists.
-        workload: message sizes: ``"w1"`` to ``"w5"``, the path of a table, or :class:`Sizes`.
+        workload: message sizes: ``"w1"`` to ``"w5"``, the path of a table (``"cdf.txt"``,
+            ``"steps:cdf.txt"``: see ``homa workloads --help``), or :class:`Sizes`.
         load: the share of every host's link that the traffic fills: 0.8 for 80 %.
         messages: how many are measured.
         seed: everything random follows from it.
@@ -141,5 +142,5 @@ def simulate(
         "set": set,
     }
     with watched(progress) as told:
-        folder = None if out is None else os.fspath(out)
+        folder = None if out is None else os.fsdecode(out)
         return Result(_native.simulate(given(plan, keywords), told, folder))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native, _worker
-from ._given import Plan, count, given
+from ._given import AnyPath, Plan, count, given
 from ._native import Table
 from ._show import Progress, images, watched
 
@@ -18,13 +18,15 @@ from ._show import Progress, images, watched
 class Sweep:
     """The results of a plan's simulations, in the order of the plan.
 
-    The columns of all tables are those of ``docs/simulator.md``; axes have separate columns.
+    The columns of all tables are those of ``docs/simulator.md``; axes have separate columns. It can
+    be pickled and copied: tables, plan and charts go along, a temporary folder stays with the
+    original.
 
     Attributes:
         folder: where plan, results, tables and page are; ``homa sweep --out`` goes on there, too.
     """
 
-    def __init__(self, sweep: _native.Sweep, temporary: Any = None) -> None:
+    def __init__(self, sweep: _native.SweepResults, temporary: Any = None) -> None:
         """Wrap what the compiled part returns; a temporary folder lives as long."""
         self._sweep = sweep
         self._temporary = temporary
@@ -59,6 +61,10 @@ class Sweep:
         """Count the simulations."""
         return len(self._sweep)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the temporary folder."""
+        return Sweep, (self._sweep,)
+
     def __repr__(self) -> str:
         """Say how many simulations lie where."""
         return f"<homa.Sweep: {len(self)} simulations in {self.folder}>"
@@ -70,7 +76,7 @@ class Sweep:
 def sweep(
     plan: Plan,
     executor: Executor | None = None,
-    out: str | os.PathLike[str] | None = None,
+    out: AnyPath | None = None,
     *,
     set: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -107,14 +113,13 @@ def sweep(
     if out is None:
         temporary = tempfile.TemporaryDirectory(prefix="homa-sweep-")
         out = temporary.name
-    native = _native.Sweep(given(plan, {"set": set}), os.fspath(out))
+    native = _native.Sweep(given(plan, {"set": set}), os.fsdecode(out))
     with watched(progress) as told:
         if executor is None:
             native.run(threads, told)
         else:
             _spread(native, executor, told)
-    native.finish()
-    return Sweep(native, temporary)
+    return Sweep(native.finish(), temporary)
 
 
 def _check_interface(executor: Any) -> None:

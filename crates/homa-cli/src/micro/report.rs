@@ -135,8 +135,8 @@ impl MicroReport {
         line("\nSmall RPCs per second (one peer: 100 B; 64 peers: sizes of W1)");
         line(
             "(homa-pair: both sides on one core; homa-sharded: two such pairs, a core each, whose \
-             servers share an address; homa-tokio: a service written with futures; CPU time and sleeps \
-             of threads are for one RPC, both sides together)",
+             servers share an address; homa-tokio: a service written with futures; CPU time and \
+             sleeps of threads are for one RPC, both sides together)",
         );
         let table = TextTable::new(&[
             left("transport", 18),

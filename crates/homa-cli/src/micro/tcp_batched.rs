@@ -47,8 +47,8 @@ impl CountedWindow {
         Self { from: now + time / 5, until: now + time }
     }
 
-    /// Looks at the clock when an RPC has completed: 1 if it counts, 0 if it does not, `None` if the
-    /// round has ended.
+    /// Looks at the clock when an RPC has completed: 1 if it counts, 0 if it does not, `None` if
+    /// the round has ended.
     pub fn look(&self) -> Option<u64> {
         let now = Instant::now();
         (now < self.until).then(|| u64::from(now >= self.from))

@@ -88,6 +88,25 @@ fn a_slip_in_a_name_is_told_the_name_that_was_meant() {
 }
 
 #[test]
+fn a_number_out_of_range_is_told_the_range() {
+    for (arguments, said) in [
+        (
+            &["call", "127.0.0.1:0"][..],
+            "'127.0.0.1:0' for '<ADDR>': no server has port 0: give the",
+        ),
+        (&["ping", "localhost:0"], "no server has port 0: "),
+        (&["bench", "--peer", "127.0.0.1:0"], "no server has port 0: "),
+        (&["swarm", "--seed", "18446744073709551616"], "a seed is a whole number from 0 to 18446"),
+        (&["tail", "--seed", "-1"], "a seed is a whole number from 0 to 18446744073709551615"),
+        (&["sim", "--set", "seed=18446744073709551615"], "whole numbers end at 922337203685477580"),
+    ] {
+        let output = homa(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_folder_or_plan_of_another_kind_is_told_what_belongs_there() {
     let folder = Folder::new("another-kind");
     let plan = folder.file("sweep.toml", "title = \"Of homa sweep\"\n[scenario]\n");

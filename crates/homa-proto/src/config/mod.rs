@@ -7,10 +7,13 @@
 mod policy;
 mod profile;
 mod rule;
+mod start_msg;
 
 pub(crate) use policy::{
     FifoShare, GrantPolicy, Liveness, LossPolicy, Policy, RemainingBytes, UnknownReaction,
 };
+
+pub use start_msg::{DataLayout, StartMsg};
 
 pub use rule::{
     Completion, GrantWindow, GrantedLevel, Granting, IncastConfig, LossConfig, Overcommitment,
@@ -152,6 +155,8 @@ pub struct Config {
     pub unguessable_ids: bool,
     /// Emit [`crate::Event::Readable`] for messages of more than one packet.
     pub readable_events: bool,
+    /// The wire with START_MSG, beside the module's own (profile `linux` only). Default: none.
+    pub start_msg: Option<StartMsg>,
     /// Seeds the first RPC id and the hash tables. A runtime should pass true randomness, and a
     /// simulation a fixed number.
     pub seed: u64,

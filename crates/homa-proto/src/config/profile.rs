@@ -196,6 +196,7 @@ impl Config {
             validate_addresses: false,
             unguessable_ids: false,
             readable_events: false,
+            start_msg: None,
             seed: 1,
         }
     }

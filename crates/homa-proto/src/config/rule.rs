@@ -206,7 +206,7 @@ crate::setters!(IncastConfig { threshold: u32, max_unscheduled: u16, budget: u32
 
 impl Config {
     /// Each field with its requirement, and whether it is met.
-    pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 17] {
+    pub(super) fn rules(&self) -> [(&'static str, &'static str, bool); 18] {
         let degree = match self.overcommitment {
             Overcommitment::Fixed(k) => (1..=8).contains(&k),
             Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
@@ -238,6 +238,11 @@ impl Config {
             ("fifo_permille", "be at most 1000", self.fifo_permille <= 1000),
             ("fifo_increment", "be at least 1", self.fifo_increment >= 1),
             ("overcommitment", "be between 1 and 8", degree),
+            (
+                "start_msg",
+                "be in profile linux, with a packet type that no other packet has",
+                self.start_msg_fits(),
+            ),
             ("sharing", "be at least 1", self.sharing >= 1),
             ("incast.max_unscheduled", "be at least 1 byte", incast),
             ("scheduled_extra", "be at most 1000", self.scheduled_extra <= 1000),

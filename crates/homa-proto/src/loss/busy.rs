@@ -28,6 +28,11 @@ impl Endpoint {
         if !rpc.out.exists() {
             return self.on_resend_before_response(now, handle);
         }
+        // The peer has not heard of the message, of which nothing was granted.
+        if range.1 == ResendLength::All && self.announce(handle) {
+            return;
+        }
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         let restarts = self.server_forgot(rpc, range);
         // Then the RESEND is answered by the first packets of the request.
         if restarts {

@@ -94,6 +94,14 @@ impl Endpoint {
     /// Sends a RESEND for each missing range of the granted bytes.
     pub(crate) fn request_missing(&mut self, now: Time, handle: RpcHandle) {
         self.make_room(handle);
+        // Nothing can be missing of the response to a request that was not granted.
+        let waits = self.rpcs.get(handle).is_some_and(|rpc| rpc.state.is_client());
+        if waits && self.announce(handle) {
+            if let Some(rpc) = self.rpcs.get_mut(handle) {
+                rpc.loss.asked(now);
+            }
+            return;
+        }
         let priority = self.levels.top();
         let policy = &self.config.policy().loss;
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };

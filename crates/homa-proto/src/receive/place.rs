@@ -19,9 +19,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<Placement, DropReason> {
-        // Without grants, all of it comes.
-        let all = Data { incoming: data.message_length, ..*data };
-        let data = if self.config.policy().wire.grants_and_cutoffs { data } else { &all };
+        let data = &self.incoming_of(packet, data);
         // Before everything else, because it may free memory and an RPC.
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());
@@ -227,7 +225,7 @@ impl Endpoint {
 
     /// The first packet of a message: its length is known now. A message of one packet needs no
     /// state.
-    fn first_packet(
+    pub(crate) fn first_packet(
         &mut self,
         now: Time,
         handle: RpcHandle,

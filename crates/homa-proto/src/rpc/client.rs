@@ -60,11 +60,13 @@ impl Endpoint {
             cookie: request.cookie,
             deadline: request.deadline,
         };
+        let unscheduled = self.unasked(peer, request.length, unscheduled);
         let out = self.outgoing(peer, request.length, unscheduled).with_head(request.head);
         let rpc = Rpc::new(now, RpcState::ClientOutgoing, id, peer, ports);
         // The deadline may be sooner than the first RESEND.
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc.with_options(options).with_message(out));
+        self.announce(started.rpc);
         self.arm(now, first_check, started.rpc);
         Ok(started)
     }
@@ -124,6 +126,7 @@ impl Endpoint {
             }
             // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
+            UnknownReaction::Retransmit if self.announce(handle) => {}
             UnknownReaction::Retransmit => self.retransmit_all(handle),
             UnknownReaction::Restart => self.restart_request(handle),
         }

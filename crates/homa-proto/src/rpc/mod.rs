@@ -20,6 +20,7 @@ mod peers;
 mod refusal;
 pub(crate) mod room;
 mod server;
+mod start_msg;
 pub(crate) mod state;
 pub(crate) mod table;
 mod unreachable;

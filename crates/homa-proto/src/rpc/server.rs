@@ -99,13 +99,15 @@ impl Endpoint {
         let limit = rpc.response_limit().map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;
-        let out = self.outgoing(peer, length, unscheduled.min(limit));
+        let unscheduled = self.unasked(peer, length, unscheduled.min(limit));
+        let out = self.outgoing(peer, length, unscheduled);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(SubmitError::UnknownRpc) };
         rpc.out = out;
         rpc.state = RpcState::ServerOutgoing;
         rpc.loss.restart(now);
         self.send_queue.wake(handle, &mut rpc.out);
         self.counters.responses_sent += 1;
+        self.announce(handle);
         Ok(Submitted { rpc: handle, message: Some(outgoing_message(handle)) })
     }
 

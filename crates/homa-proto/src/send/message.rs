@@ -107,8 +107,8 @@ impl OutgoingMessage {
     pub(crate) fn with_head(self, head: u8) -> Self {
         // A message that is unscheduled as a whole stays so.
         let unscheduled = match self.unscheduled < self.length {
-            true => self.unscheduled.saturating_sub(head.into()).max(1),
-            false => self.unscheduled,
+            true if head > 0 => self.unscheduled.saturating_sub(head.into()).max(1),
+            _ => self.unscheduled,
         };
         Self { head, unscheduled, granted: unscheduled, ..self }
     }

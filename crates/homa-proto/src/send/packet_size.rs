@@ -43,6 +43,11 @@ impl Endpoint {
         self.find_client(peer, id).or_else(|| self.find_server(peer, id.client())).is_some()
     }
 
+    /// RPCs in progress with a peer.
+    pub fn rpcs_with(&self, peer: PeerId) -> u32 {
+        self.peer(peer).map_or(0, |peer| peer.rpcs())
+    }
+
     /// When any packet of a peer last arrived; [`Time::ZERO`]: never.
     pub fn last_heard(&self, peer: PeerId) -> Time {
         self.peer(peer).map_or(Time::ZERO, |peer| peer.loss.last_heard())

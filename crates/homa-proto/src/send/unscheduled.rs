@@ -27,6 +27,8 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
 /// Most unscheduled bytes of any sender of this profile, except for the rest of a packet.
 pub(crate) fn most_unscheduled(config: &Config) -> u32 {
     match config.unscheduled {
+        // DATA that does not say how much comes unasked may be of a message that comes whole.
+        _ if config.start_msg.is_some() => config.max_message,
         UnscheduledLimit::RttBytes => MAX_UNSCHEDULED,
         UnscheduledLimit::Fixed(bytes) => bytes.max(MAX_UNSCHEDULED),
     }

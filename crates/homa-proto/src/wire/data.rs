@@ -66,7 +66,15 @@ pub(super) fn encode(packet: &Packet, data: &Data, out: &mut [u8; DATA_LEN]) {
 #[inline(always)]
 pub(super) fn decode(bytes: &[u8]) -> Result<(Data, &[u8]), DropReason> {
     let packet: &[u8; DATA_LEN] = fixed(bytes)?;
-    let payload = &bytes[DATA_LEN..];
+    decode_parts(packet, &bytes[DATA_LEN..])
+}
+
+/// The same of a header and its payload.
+#[inline(always)]
+pub(super) fn decode_parts<'a>(
+    packet: &[u8; DATA_LEN],
+    payload: &'a [u8],
+) -> Result<(Data, &'a [u8]), DropReason> {
     let offset = match SEGMENT_OFFSET.get(packet) {
         IN_SEQUENCE => header::SEQUENCE.get(packet),
         offset => offset,

@@ -19,7 +19,7 @@
 //! garbage in them, newer ones fill the checksum), so only the type is validated.
 
 use super::field::{Be16, Be32, Be64, Byte};
-use crate::packet::Packet;
+use crate::packet::{Body, Packet, PeerId, RpcId};
 
 /// Bytes in the common header.
 pub const HEADER_LEN: usize = 28;
@@ -61,6 +61,12 @@ pub mod kind {
 const SYN_RST: u8 = 0x06;
 /// The second mark of such a packet.
 const HOMA_URGENT: u16 = 0xb97d;
+
+/// A packet with this header and body, as its receiver sees it.
+pub(super) fn read(head: &[u8; HEADER_LEN], peer: PeerId, priority: u8, body: Body) -> Packet {
+    let (local_port, remote_port) = (DESTINATION.get(head), SOURCE.get(head));
+    Packet { peer, priority, local_port, remote_port, id: RpcId(RPC_ID.get(head)), body }
+}
 
 /// Zeroes the packet and fills the common header of a control packet.
 #[inline(always)]

@@ -24,6 +24,7 @@ mod grant;
 mod header;
 pub mod pretty;
 mod resend;
+mod start_msg;
 
 pub use ack::ACK_LEN;
 pub use cutoffs::CUTOFFS_LEN;
@@ -31,6 +32,7 @@ pub use data::DATA_LEN;
 pub use grant::GRANT_LEN;
 pub use header::{HEADER_LEN, kind};
 pub use resend::RESEND_LEN;
+pub use start_msg::{decode_from, encode_for};
 
 use crate::config::LEVELS;
 use crate::event::{DropReason, Quoted};
@@ -67,6 +69,8 @@ pub enum EncodeError {
     },
     /// A packet in the datagram has other values of the same extensions: begin another datagram.
     OtherExtensions,
+    /// START_MSG to a peer whose wire does not have it: use [`encode_for`].
+    NoStartMsg,
 }
 
 impl fmt::Display for EncodeError {
@@ -78,6 +82,7 @@ impl fmt::Display for EncodeError {
             Self::OtherExtensions => {
                 f.write_str("the datagram's extensions say something else: begin a new datagram")
             }
+            Self::NoStartMsg => f.write_str("START_MSG has no type here: configure `start_msg`"),
         }
     }
 }
@@ -89,6 +94,7 @@ impl core::error::Error for EncodeError {}
 pub fn encoded_len(body: &Body) -> usize {
     match body {
         Body::Data(_) => DATA_LEN,
+        Body::StartMsg { .. } => start_msg::START_MSG_LEN,
         Body::Grant { .. } => GRANT_LEN,
         Body::Resend { .. } => RESEND_LEN,
         Body::Cutoffs { .. } => CUTOFFS_LEN,
@@ -107,6 +113,7 @@ pub fn encoded_len(body: &Body) -> usize {
 pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
     match &packet.body {
         Body::Data(data) => data::encode(packet, data, room(out)?),
+        Body::StartMsg { .. } => return Err(EncodeError::NoStartMsg),
         &Body::Grant { offset, priority } => grant::encode(packet, offset, priority, room(out)?),
         &Body::Resend { offset, length, priority } => {
             resend::encode(packet, (offset, length), priority, room(out)?);

@@ -61,6 +61,7 @@ impl fmt::Display for Pretty<'_> {
                 f.write_str(if *no_server { " no server" } else { "" })?;
                 reason.map_or(Ok(()), |reason| write_reason(f, reason))
             }
+            Body::StartMsg { length } => write!(f, "START_MSG of {length}"),
             Body::Busy { come_back } => {
                 f.write_str("BUSY")?;
                 come_back.map_or(Ok(()), |time| write!(f, " come back {} us", time.0 / 1_000))

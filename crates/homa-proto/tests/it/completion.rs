@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use homa_proto::{Body, Config, Duration, Packet, Rate, ResendLength, Time};
+use homa_proto::{
+    Body, Config, Duration, Packet, PeerId, Quoted, Rate, ResendLength, Time, Unreachable,
+};
 
-use crate::common::{CLIENT, ClientAndServer, Observed, SERVER};
+use crate::common::{CLIENT, ClientAndServer, Observed, PORTS, SERVER};
 
 fn users() -> Config {
     Config::for_users(Rate::gbps(10))
@@ -30,6 +32,29 @@ fn the_client_of_a_long_request_is_asked_whether_it_is_there() {
     pair.run_for(Duration::secs(1));
     assert!(pair.seen[SERVER].contains(&Observed::Cancelled), "{}", pair.transcript);
     pair.assert_clean();
+}
+
+#[test]
+fn a_closed_port_cancels_the_request_in_service() {
+    let mut pair = ClientAndServer::new(users(), users());
+    pair.reply = None;
+    let asked = Rc::new(Cell::new(None));
+    let seen = asked.clone();
+    pair.call(100, 1);
+    pair.run_for(Duration::millis(300));
+    // The client's process ends: its host answers what arrives.
+    pair.lose = Box::new(move |from, packet, _| {
+        if from == SERVER {
+            seen.set(Some(packet.id));
+        }
+        true
+    });
+    pair.run_for(Duration::millis(701));
+    let id = asked.get().expect("the server asked within a second");
+    let (port, quoted) = (Unreachable::Port(PORTS[CLIENT]), Quoted { id, data: false });
+    pair.ends[SERVER].unreachable(pair.now, PeerId(0), port, Some(quoted));
+    pair.drain(SERVER);
+    assert_eq!(pair.seen[SERVER].last(), Some(&Observed::Cancelled));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod room;
 mod several_ports;
 mod silence;
 mod simulator;
+mod start_msg;
 mod state_table;
 mod transcripts;
 mod unreachable;

@@ -51,5 +51,7 @@ mod standstill;
 mod tokio_drives;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(all(feature = "tower", feature = "tokio"))]
+mod tower_serve;
 #[cfg(feature = "xdp")]
 mod xdp;

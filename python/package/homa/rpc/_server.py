@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import operator
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,8 +16,8 @@ from ._errors import Gone
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-#: Takes a request; what it returns is the answer.
-Handler: TypeAlias = "Callable[[Request], Awaitable[Buffer | None]]"
+#: Takes a request; what it returns is the answer. A plain function runs in a thread.
+Handler: TypeAlias = "Callable[[Request], Awaitable[Buffer | None] | Buffer | None]"
 
 #: Seconds between looks whether all is finished, while a server drains.
 STEP = 0.002
@@ -58,7 +59,7 @@ class Request:
 
 
 class Server(Endpoint):
-    """Answers requests at an address by a coroutine.
+    """Answers requests at an address by a coroutine, or by a plain function.
 
     ``await server.serve_forever()``, or ``async with server:``. What the handler returns is the
     answer. If it raises, the exception is passed to the loop's exception handler, the client's call
@@ -67,9 +68,11 @@ class Server(Endpoint):
 
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.
-        handler: the coroutine function; or set it with ``@server.handler``.
-        concurrency: requests that are handled at a time. Others wait in the engine; those that could
-            not be answered before their deadline are refused (``Overloaded``).
+        handler: the coroutine function; or set it with ``@server.handler``. A plain function runs
+            in a thread of the loop's default executor, so that one that waits does not hold up the
+            loop; its answer is what it returns.
+        concurrency: requests that are handled at a time. Others wait in the engine; those that
+            could not be answered before their deadline are refused (``Overloaded``).
         drain: seconds that those in progress have when the server ends; then they are cancelled.
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).
@@ -94,6 +97,8 @@ class Server(Endpoint):
         """Listen; requests wait until it is served."""
         if address is None:
             raise TypeError(f"a server needs an address: {ADVICE}")
+        if handler is not None and not callable(handler):
+            raise TypeError(f"the handler is a function of a request, and {handler!r} was given")
         if operator.index(concurrency) < 1:
             raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
         drain = seconds(drain, "drain")
@@ -209,10 +214,21 @@ class Server(Endpoint):
     async def _answer(self, request: Request) -> None:
         assert self._handler is not None
         try:
-            answer = await self._handler(request)
+            answer = await _called(self._handler, request)
             if answer is not None:
                 await request.reply(answer)
             elif request._incoming.waits:
                 raise TypeError("the handler returned None and had not replied: return the answer")
         except Gone:
             pass
+
+
+async def _called(handler: Handler, request: Request) -> Buffer | None:
+    """What a handler returns: of a coroutine function here, of a plain one from a thread."""
+    is_coroutine = inspect.iscoroutinefunction
+    if is_coroutine(handler) or is_coroutine(type(handler).__call__):
+        answer = handler(request)
+    else:
+        answer = await asyncio.to_thread(handler, request)
+    # A plain function may be a wrapper of a coroutine function.
+    return await answer if inspect.isawaitable(answer) else answer

@@ -221,9 +221,11 @@ impl Fields {
             Body::Ack(acks) => Self::Ack { acks: acks.iter().map(AckRow::from).collect() },
             // An empty list of acks, as the packet has.
             Body::Proof(_) => Self::Ack { acks: Vec::new() },
-            Body::Busy { .. } | Body::Freeze | Body::NeedAck | Body::Challenge { .. } => {
-                return None;
-            }
+            Body::Busy { .. }
+            | Body::Freeze
+            | Body::NeedAck
+            | Body::Challenge { .. }
+            | Body::StartMsg { .. } => return None,
         })
     }
 }

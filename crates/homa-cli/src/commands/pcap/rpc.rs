@@ -308,7 +308,7 @@ impl Rpc {
             Body::RpcUnknown { .. } => self.unknowns += 1,
             Body::NeedAck | Body::Challenge { .. } => self.need_acks += 1,
             Body::Ack(_) | Body::Proof(_) => self.acks += 1,
-            Body::Cutoffs { .. } | Body::Freeze => {}
+            Body::Cutoffs { .. } | Body::Freeze | Body::StartMsg { .. } => {}
         }
         false
     }

@@ -158,6 +158,8 @@ impl Totals {
 /// A packet type's name, as the kernel module spells it.
 pub fn type_name(body: &Body) -> &'static str {
     type_of(match body {
+        // Its number is an option of the endpoints, so no capture shows it.
+        Body::StartMsg { .. } => return "START_MSG",
         Body::Data(_) => kind::DATA,
         Body::Grant { .. } => kind::GRANT,
         Body::Resend { .. } => kind::RESEND,

@@ -25,6 +25,7 @@ const REUSE: i64 = 50_000_000;
 fn begins_rpc(body: &Body) -> bool {
     match body {
         Body::Data(_) | Body::Grant { .. } | Body::Resend { .. } => true,
+        Body::StartMsg { .. } => true,
         Body::RpcUnknown { .. } | Body::Busy { .. } => true,
         Body::Ack(_) | Body::Proof(_) | Body::NeedAck | Body::Challenge { .. } => false,
         Body::Cutoffs { .. } | Body::Freeze => false,

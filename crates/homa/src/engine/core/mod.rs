@@ -17,6 +17,7 @@ mod calls;
 mod closing;
 pub mod context;
 mod counters;
+mod dialect;
 mod failure;
 pub mod limits;
 pub mod messages;

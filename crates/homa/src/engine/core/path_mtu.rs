@@ -44,6 +44,7 @@ impl Core {
         for peer in self.packer.take_resend_peers() {
             if let Some(info) = state.peers.path(peer)
                 && state.endpoint.is_validated(peer)
+                && state.peers.fills_packets(peer)
             {
                 state.paths.lost(now, peer, info);
             }

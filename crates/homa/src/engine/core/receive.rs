@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram;
 use homa_proto::{
     Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
-    RpcError, RpcHandle, RpcId, Submit, Time, wire,
+    RpcError, RpcHandle, RpcId, Submit, Time,
 };
 
 use super::context::RequestContext;
@@ -26,7 +26,7 @@ use crate::message::Message;
 use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
 
 /// The priority of received packets. No rule uses it, and reading it from the kernel costs time.
-const UNASKED: u8 = 0;
+pub(super) const UNASKED: u8 = 0;
 
 /// An event for the application.
 #[derive(Debug)]
@@ -177,6 +177,8 @@ impl EngineState {
     /// A message of `length` bytes to a peer was submitted. If larger packets are possible, they
     /// are probed.
     pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
+        let in_progress = self.endpoint.rpcs_with(peer);
+        self.peers.note_submitted(peer, length, in_progress);
         if let Some(path) = self.peers.wider(peer, length) {
             self.paths.wanted(now, peer, path);
         }
@@ -248,7 +250,7 @@ impl EngineState {
 
     /// Receives one packet that was the payload of an IP packet.
     fn receive_packet(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
-        let mut decoded = match wire::decode(bytes, PeerId(0), UNASKED) {
+        let mut decoded = match self.decode_native(train, bytes) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
@@ -268,6 +270,7 @@ impl EngineState {
             }
             Receipt::Consumed | Receipt::Dropped(_) => {}
         }
+        self.note_dialect(peer);
         self.drain_events();
     }
 
@@ -286,7 +289,11 @@ impl EngineState {
         }
         let wants = matches!(
             packet.body,
-            Body::Data(_) | Body::Resend { .. } | Body::NeedAck | Body::Challenge { .. }
+            Body::Data(_)
+                | Body::StartMsg { .. }
+                | Body::Resend { .. }
+                | Body::NeedAck
+                | Body::Challenge { .. }
         );
         let reason = match wants {
             true => {
@@ -312,6 +319,7 @@ impl EngineState {
         self.paths.heard(packet.peer);
         if !matches!(packet.body, Body::Data(_))
             && let Some(path) = self.peers.path(packet.peer)
+            && (self.peers.fills_packets(packet.peer) || matches!(packet.body, Body::Ack(_)))
         {
             self.paths.notice(now, packet, path, &self.endpoint);
         }

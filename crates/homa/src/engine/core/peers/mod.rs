@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use homa_proto::wire::DATA_LEN;
 use homa_proto::wire::datagram::DATA_OVERHEAD;
-use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, Time};
+use homa_proto::{Endpoint, LinkId, PeerId, PeerInfo, StartMsg, Time};
 
 use crate::driver::{ETHERNET_MTU, Encapsulation, RouteMtu};
 use crate::engine::fairness::accounts::{AccountId, Accounts, host_key};
@@ -67,6 +67,10 @@ pub struct Peer {
     /// Used since the clock hand last passed.
     used: bool,
     open: bool,
+    /// It speaks the wire with START_MSG.
+    pub start_msg: Option<StartMsg>,
+    /// Datagrams to it may have been larger than every path carries.
+    fills_packets: bool,
 }
 
 /// A peer's address, and [`Peer::source`].
@@ -300,6 +304,29 @@ impl Peers {
         datagram < before
     }
 
+    /// A message of `length` bytes was submitted to a peer with which so many RPCs are in progress.
+    pub fn note_submitted(&mut self, id: PeerId, length: u32, in_progress: u32) {
+        if let Some(peer) = self.peers.get_mut(id.0 as usize) {
+            // Short messages share a datagram.
+            let together = length.saturating_add(DATA_OVERHEAD as u32).saturating_mul(in_progress);
+            let headers = u32::from(HEADER_V6 + HEADER_UDP);
+            peer.fills_packets |= together.saturating_add(headers) > MTU_MIN.into();
+        }
+    }
+
+    /// True if datagrams to a peer may have been larger than every path carries. Otherwise nothing
+    /// that is lost was lost for its size.
+    pub fn fills_packets(&self, id: PeerId) -> bool {
+        self.get(id).is_some_and(|peer| peer.fills_packets)
+    }
+
+    /// Sets whether a peer speaks the wire with START_MSG.
+    pub fn set_start_msg(&mut self, id: PeerId, start_msg: Option<StartMsg>) {
+        if let Some(peer) = self.peers.get_mut(id.0 as usize) {
+            peer.start_msg = start_msg;
+        }
+    }
+
     /// The path to a peer.
     pub fn path(&self, id: PeerId) -> Option<PathInfo> {
         let &Peer { address, datagram, max, .. } = self.get(id).filter(|peer| peer.open)?;
@@ -372,6 +399,8 @@ impl Peers {
             routed: 0,
             used: true,
             open: true,
+            start_msg: None,
+            fills_packets: false,
         };
         let index = match self.free.pop() {
             Some(index) => {

@@ -90,6 +90,25 @@ fn over_raw_ip_a_host_is_one_peer_with_the_modules_payload() {
     assert_eq!((payload(v4), payload(v6)), (1424, 1404), "the route's MTU is tried first");
 }
 
+#[test]
+fn short_messages_alone_are_not_lost_for_their_size() {
+    let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+    let mut endpoint = Endpoint::new(config.validate().unwrap());
+    let mut peers = Peers::new(100, 1500, Encapsulation::Datagram, None);
+    let mut n = 0;
+    for (length, in_progress, fills) in
+        [(5, 1, false), (400, 1, false), (500, 1, true), (5, 10, true), (u32::MAX, 9, true)]
+    {
+        n += 1;
+        let peer = peers.find(Time::ZERO, address(n), None, &mut endpoint).unwrap();
+        peers.note_submitted(peer, length, in_progress);
+        assert_eq!(peers.fills_packets(peer), fills, "{in_progress} of {length} bytes");
+        // A short message later changes nothing.
+        peers.note_submitted(peer, 5, 1);
+        assert_eq!(peers.fills_packets(peer), fills);
+    }
+}
+
 /// Returns the MTU of the route to an address, chosen by its port.
 fn by_port(to: SocketAddr) -> Option<u16> {
     Some(to.port()).filter(|&mtu| mtu > 0)

@@ -255,7 +255,11 @@ impl Packer {
         let start = self.used;
         // An ACK has the longest header.
         let room = self.reserve(ACK_LEN);
-        let Ok(len) = wire::encode(packet, room) else { return 0 };
+        let encoded = match route.peer.start_msg {
+            Some(start_msg) => wire::encode_for(packet, start_msg, true, room),
+            None => wire::encode(packet, room),
+        };
+        let Ok(len) = encoded else { return 0 };
         if from.messages.sends_empty(packet) {
             let _ = wire::mark_empty(room);
         }
