@@ -72,8 +72,9 @@
 //!   kernel module and of the paper do not guarantee this: [`CallOptions::idempotent`],
 //!   [`Config::linux`].
 //! * Dropping a call cancels it, also at the server: [`Call`], [`Request::cancelled`].
-//! * Overload is refused with a typed error instead of being queued without bound:
-//!   [`Client::ready`], [`Request::reply_async`].
+//! * Overload is refused with a typed error instead of being queued without bound, and a server
+//!   refuses requests that it could not answer in time: [`Client::ready`],
+//!   [`Request::reply_async`], [`Server::concurrency`].
 //! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed

@@ -5,7 +5,7 @@ use super::Findings;
 
 /// Which of our crates a crate may depend on. `homa` and `homa-sim` share only the protocol, so
 /// that the simulated code is the deployed code, and neither depends on the other's environment.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
     ("homa-bpf", &[]),

@@ -74,7 +74,8 @@ fn assert_not_wasted((outcome, took): (Outcome, Duration)) {
     let executed = outcome.executed.load(Ordering::Relaxed);
     assert!(outcome.answered * 10 >= executed * 7, "{outcome:?}");
     let busy = Duration::from_micros(outcome.busy.load(Ordering::Relaxed));
-    assert!(busy * 2 >= took, "{busy:?} of {took:?}: {outcome:?}");
+    // A fifth of the time, because the machine may be busy with other tests.
+    assert!(busy * 5 >= took, "{busy:?} of {took:?}: {outcome:?}");
     assert!(outcome.overloaded > 0, "{outcome:?}");
 }
 
