@@ -108,7 +108,7 @@ fn check_file(path: &str, content: &[u8]) -> Vec<Finding> {
     match std::str::from_utf8(content) {
         Ok(text) => {
             source::check_text(text, &mut findings);
-            if path.ends_with(".rs") {
+            if path.ends_with(".rs") && !path.contains("/generated/") {
                 source::check_rust(text, &mut findings);
                 words::check_test_names(text, &mut findings);
             }

@@ -104,7 +104,7 @@ pub(crate) fn comment(cells: &[Cell], seeds: usize) -> String {
         }
     }
     let mut comment = String::from(
-        "\n# The options of each scheme here, defaults included. Uncommented, they change nothing.\n",
+        "\n# The options of each scheme, defaults included. Uncommented, they change nothing.\n",
     );
     for line in blocks.text().lines() {
         let _ = writeln!(comment, "# {line}");

@@ -1,7 +1,7 @@
 //! Unary calls of one generated service over Homa and over TCP, in one run.
 //!
-//! `cargo run --release -p homa-tonic --example compare [SECONDS] [OUTSTANDING]` runs a server and a
-//! client of each transport in this process, on loopback, a round of each in turn, and prints the
+//! `cargo run --release -p homa-tonic --example compare [SECONDS] [OUTSTANDING]` runs a server and
+//! a client of each transport in this process, on loopback, a round of each in turn, and prints the
 //! medians of five rounds: calls per second, p50 and p99 in microseconds.
 
 use std::net::SocketAddr;
@@ -23,12 +23,12 @@ use generated::*;
 const ROUNDS: usize = 5;
 
 #[derive(Clone, Copy)]
-struct Echo;
+struct EchoService;
 
 type Outputs = tokio_stream::Empty<Result<StreamingOutputCallResponse, Status>>;
 
 #[tonic::async_trait]
-impl TestService for Echo {
+impl TestService for EchoService {
     async fn empty_call(&self, _: Request<Empty>) -> Result<Response<Empty>, Status> {
         Ok(Response::new(Empty {}))
     }
@@ -126,10 +126,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let outstanding: usize = arguments.next().map_or(Ok(64), |text| text.parse())?;
 
     let free = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-    let homa = homa_tonic::Server::builder().add_service(TestServiceServer::new(Echo));
+    let homa = homa_tonic::Server::builder().add_service(TestServiceServer::new(EchoService));
     tokio::spawn(homa.serve(free));
     let at: SocketAddr = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let tcp = tonic::transport::Server::builder().add_service(TestServiceServer::new(Echo));
+    let tcp = tonic::transport::Server::builder().add_service(TestServiceServer::new(EchoService));
     tokio::spawn(tcp.serve(at));
     tokio::time::sleep(Duration::from_millis(200)).await;
 

@@ -16,7 +16,7 @@ use tonic::codegen::Service;
 
 use crate::pull::{self, Pulls};
 use crate::push::{self, Pump};
-use crate::wire::{CallNumber, Open, Request};
+use crate::wire::{CallNumber, ClientMessage, Open};
 use crate::{status, timeout};
 
 /// A server holds a call for which it has nothing to say for at most this long, then says so.
@@ -99,7 +99,7 @@ async fn call(
         headers: parts.headers,
         body: first,
     };
-    let message = Request::Open(Box::new(open)).encode();
+    let message = ClientMessage::Open(Box::new(open)).encode();
     let message = message.ok_or_else(|| Status::resource_exhausted("the metadata is too long"))?;
     let pump = (!complete).then(|| Pump::start(target.clone(), number, body, limit));
     limit.options.idempotent = twice;
@@ -108,7 +108,7 @@ async fn call(
 
 /// What limits the RPCs of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct CallLimit {
     /// When the call's own time is over.
     until: Option<Instant>,
     pub(crate) options: CallOptions,
@@ -126,7 +126,7 @@ impl Target {
     }
 
     /// Reads the limits of a call from its headers, and adds that of the channel.
-    fn limit(&self, headers: &mut HeaderMap) -> Limit {
+    fn limit(&self, headers: &mut HeaderMap) -> CallLimit {
         let asked = timeout::of(headers);
         let shortest = asked.into_iter().chain(self.timeout).min();
         if let Some(shortest) = shortest.filter(|shortest| asked != Some(*shortest)) {
@@ -137,11 +137,11 @@ impl Target {
         let mut options = CallOptions::default();
         let trace = headers.get(TRACEPARENT).and_then(|trace| trace.to_str().ok()?.parse().ok());
         options.trace = trace;
-        Limit { until: shortest.and_then(|after| Instant::now().checked_add(after)), options }
+        CallLimit { until: shortest.and_then(|after| Instant::now().checked_add(after)), options }
     }
 
     /// Begins an RPC. The engine sends it even if its future is not polled.
-    pub(crate) fn start(&self, message: &[Bytes], limit: &Limit) -> homa::Call {
+    pub(crate) fn start(&self, message: &[Bytes], limit: &CallLimit) -> homa::Call {
         let left = limit.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut options = limit.options;
         options.deadline = left.unwrap_or(SILENCE).min(SILENCE);
@@ -154,7 +154,7 @@ impl Target {
         &self,
         mut call: homa::Call,
         message: &[Bytes],
-        limit: &Limit,
+        limit: &CallLimit,
     ) -> Result<Message, Status> {
         loop {
             match call.await {
@@ -177,7 +177,7 @@ impl Target {
     }
 }
 
-impl Limit {
+impl CallLimit {
     /// True if the call's own time is over.
     fn is_over(&self) -> bool {
         self.until.is_some_and(|until| until <= Instant::now())

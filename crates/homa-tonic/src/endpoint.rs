@@ -8,7 +8,7 @@ use homa::{CallError, CallOptions, Client, OpenError};
 use http::uri::{Authority, InvalidUri, Uri};
 
 use crate::channel::{Channel, Target};
-use crate::wire::{CallNumber, Request};
+use crate::wire::{CallNumber, ClientMessage};
 
 /// How long [`Endpoint::connect`] tries the addresses of a name, unless it is set.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -138,7 +138,7 @@ impl Endpoint {
         let client = self.open()?;
         let each = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let options = CallOptions::deadline(each).idempotent();
-        let probe = Request::Reset { number: CallNumber(0) }.encode().unwrap_or_default();
+        let probe = ClientMessage::Reset { number: CallNumber(0) }.encode().unwrap_or_default();
         let mut failed = None;
         for to in addresses {
             match client.call_async_with(to, probe.clone(), &options).await {

@@ -15,10 +15,10 @@ use http_body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{Limit, Target};
+use crate::channel::{CallLimit, Target};
 use crate::push::Pump;
 use crate::status;
-use crate::wire::{Answer, CallNumber, Part, Request};
+use crate::wire::{Answer, CallNumber, ClientMessage, Part};
 
 /// Bytes of a response for which the client has room.
 pub(crate) const WINDOW: u32 = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) const WINDOW: u32 = 64 << 10;
 pub(crate) struct Pulls {
     target: Arc<Target>,
     number: CallNumber,
-    limit: Limit,
+    limit: CallLimit,
     pump: Option<Pump>,
     /// Pulls so far.
     sequence: u32,
@@ -40,7 +40,7 @@ impl Pulls {
     pub(crate) fn new(
         target: Arc<Target>,
         number: CallNumber,
-        limit: Limit,
+        limit: CallLimit,
         pump: Option<Pump>,
     ) -> Self {
         let held = pump.is_some();
@@ -69,7 +69,8 @@ impl Pulls {
 
     /// Begins the next pull.
     fn pull(&mut self) -> (homa::Call, Vec<Bytes>) {
-        let pull = Request::Pull { number: self.number, sequence: self.sequence, window: WINDOW };
+        let pull =
+            ClientMessage::Pull { number: self.number, sequence: self.sequence, window: WINDOW };
         self.sequence += 1;
         let message = pull.encode().unwrap_or_default();
         (self.target.start(&message, &self.limit), message)
@@ -124,7 +125,7 @@ impl Drop for Pulls {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (target, limit, number) = (self.target.clone(), self.limit, self.number);
         runtime.spawn(async move {
-            let reset = Request::Reset { number }.encode().unwrap_or_default();
+            let reset = ClientMessage::Reset { number }.encode().unwrap_or_default();
             let _ = target.finish(target.start(&reset, &limit), &reset, &limit).await;
         });
     }

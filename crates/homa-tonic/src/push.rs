@@ -14,9 +14,9 @@ use tokio::time::sleep;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{Limit, Target};
+use crate::channel::{CallLimit, Target};
 use crate::status;
-use crate::wire::{Answer, CallNumber, Request};
+use crate::wire::{Answer, CallNumber, ClientMessage};
 
 /// Bytes after which a part is sent although the body has more at once.
 const PART: usize = 64 << 10;
@@ -78,7 +78,12 @@ fn poll_part(
 pub(crate) struct Pump(JoinHandle<Result<(), Status>>);
 
 impl Pump {
-    pub(crate) fn start(target: Arc<Target>, number: CallNumber, body: Body, limit: Limit) -> Self {
+    pub(crate) fn start(
+        target: Arc<Target>,
+        number: CallNumber,
+        body: Body,
+        limit: CallLimit,
+    ) -> Self {
         Self(tokio::spawn(push(target, number, body, limit)))
     }
 
@@ -103,7 +108,7 @@ async fn push(
     target: Arc<Target>,
     number: CallNumber,
     mut body: Body,
-    limit: Limit,
+    limit: CallLimit,
 ) -> Result<(), Status> {
     let mut sequence = 0;
     loop {
@@ -111,7 +116,7 @@ async fn push(
         let mut pieces = pieces(part).peekable();
         while let Some(piece) = pieces.next() {
             let complete = complete && pieces.peek().is_none();
-            let push = Request::Push { number, sequence, complete, body: piece };
+            let push = ClientMessage::Push { number, sequence, complete, body: piece };
             let message = push.encode().unwrap_or_default();
             if push_one(&target, &message, &limit).await? == Pushed::Unwanted || complete {
                 return Ok(());
@@ -141,7 +146,7 @@ enum Pushed {
 }
 
 /// Pushes one part until the server has taken it or wants no more.
-async fn push_one(target: &Target, message: &[Bytes], limit: &Limit) -> Result<Pushed, Status> {
+async fn push_one(target: &Target, message: &[Bytes], limit: &CallLimit) -> Result<Pushed, Status> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {

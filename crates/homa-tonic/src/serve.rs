@@ -18,7 +18,7 @@ use crate::channel::HOLD;
 use crate::inbound::Pushed;
 use crate::server::Layered;
 use crate::session;
-use crate::wire::{Answer, CallNumber, Malformed, Part, Request};
+use crate::wire::{Answer, CallNumber, ClientMessage, Malformed, Part};
 
 /// Most calls in progress that take several RPCs. Each holds at most two windows of bytes.
 const MOST_SESSIONS: usize = 65_536;
@@ -75,11 +75,11 @@ async fn one(
     timeout: Option<Duration>,
 ) {
     let host = request.from().ip();
-    match Request::decode(request.take_bytes().into_bytes()) {
-        Ok(Request::Open(open)) => {
+    match ClientMessage::decode(request.take_bytes().into_bytes()) {
+        Ok(ClientMessage::Open(open)) => {
             session::run(service, (*open, room), request, sessions, timeout).await;
         }
-        Ok(Request::Push { number, sequence, complete, body }) => {
+        Ok(ClientMessage::Push { number, sequence, complete, body }) => {
             let body = body.into_iter().next().unwrap_or_default();
             let answer = sessions.push((host, number), sequence, Pushed { body, complete, room });
             tokio::select! {
@@ -87,13 +87,13 @@ async fn one(
                 () = request.cancelled() => {}
             }
         }
-        Ok(Request::Pull { number, sequence, window }) => {
+        Ok(ClientMessage::Pull { number, sequence, window }) => {
             let pull = Pull { request, sequence, window };
             if let Err(pull) = sessions.pull((host, number), pull) {
                 reply(pull.request, Answer::Unknown).await;
             }
         }
-        Ok(Request::Reset { number }) => {
+        Ok(ClientMessage::Reset { number }) => {
             if let Some(session) = sessions.find((host, number)) {
                 session.reset.notify_one();
             }

@@ -55,7 +55,10 @@ pub(crate) async fn run(
     let mut call = InProgress {
         key,
         until,
-        output: Output::new(respond(service, http_request((open, room), pushes, &request, until))),
+        output: ServiceOutput::new(respond(
+            service,
+            http_request((open, room), pushes, &request, until),
+        )),
         session: Arc::new(Session::new(push, pull)),
         sessions,
         registered: None,
@@ -67,7 +70,7 @@ pub(crate) async fn run(
     call.answer_all(request, window).await;
 }
 
-type Responding = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
+type Responding = Pin<Box<dyn Future<ServiceOutput = http::Response<Body>> + Send>>;
 
 fn respond(service: Layered, request: http::Request<Body>) -> Responding {
     Box::pin(async move {
@@ -108,7 +111,7 @@ fn http_request(
 struct InProgress {
     key: SessionKey,
     until: Option<Instant>,
-    output: Output,
+    output: ServiceOutput,
     session: Arc<Session>,
     sessions: Arc<Sessions>,
     registered: Option<Registration>,
@@ -221,7 +224,7 @@ pub(crate) fn ended(status: Status, headless: bool) -> Answer {
 }
 
 /// What the service writes.
-struct Output {
+struct ServiceOutput {
     stage: Stage,
     head: Option<(StatusCode, HeaderMap)>,
     head_was_sent: bool,
@@ -236,7 +239,7 @@ enum Stage {
     Done,
 }
 
-impl Output {
+impl ServiceOutput {
     fn new(responding: Responding) -> Self {
         let stage = Stage::Responding(responding);
         Self { stage, head: None, head_was_sent: false, body: Vec::new(), bytes: 0, end: None }

@@ -84,7 +84,7 @@ pub struct Open {
 
 /// The head of a message that belongs to a call in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ClientMessage {
     /// Begins a call.
     Open(Box<Open>),
     /// Brings a part of the request body.
@@ -128,8 +128,8 @@ pub struct Part {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To an open or a pull. A part without head, end and body means that there is nothing yet; to a
-    /// push, that it was taken.
+    /// To an open or a pull. A part without head, end and body means that there is nothing yet; to
+    /// a push, that it was taken.
     Part(Part),
     /// No call of this number is in progress: it has not arrived yet, or it has ended.
     Unknown,
@@ -172,7 +172,7 @@ impl Open {
     }
 }
 
-impl Request {
+impl ClientMessage {
     /// The message, or `None` if the headers or the path are too long.
     pub fn encode(&self) -> Option<Vec<Bytes>> {
         let mut head = BytesMut::with_capacity(32);
@@ -317,7 +317,7 @@ mod tests {
         [("x-id".parse().unwrap(), HeaderValue::from_static("7"))].into_iter().collect()
     }
 
-    fn requests() -> [Request; 4] {
+    fn requests() -> [ClientMessage; 4] {
         let (number, body) = (CallNumber(7 << 100 | 9), vec![Bytes::from_static(b"body")]);
         let open = Open {
             number,
@@ -328,10 +328,10 @@ mod tests {
             body: body.clone(),
         };
         [
-            Request::Open(Box::new(open)),
-            Request::Push { number, sequence: 3, complete: true, body },
-            Request::Pull { number, sequence: 4, window: 1 },
-            Request::Reset { number },
+            ClientMessage::Open(Box::new(open)),
+            ClientMessage::Push { number, sequence: 3, complete: true, body },
+            ClientMessage::Pull { number, sequence: 4, window: 1 },
+            ClientMessage::Reset { number },
         ]
     }
 
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn every_message_is_decoded_as_it_was_encoded() {
         for request in requests() {
-            assert_eq!(Request::decode(whole(request.encode().unwrap())), Ok(request));
+            assert_eq!(ClientMessage::decode(whole(request.encode().unwrap())), Ok(request));
         }
         for answer in answers() {
             assert_eq!(Answer::decode(whole(answer.clone().encode().unwrap())), Ok(answer));
@@ -362,12 +362,12 @@ mod tests {
         let answers = answers().map(|answer| whole(answer.encode().unwrap()));
         for message in requests.into_iter().chain(answers) {
             for at in 0..message.len() {
-                let _ = Request::decode(message.slice(..at));
+                let _ = ClientMessage::decode(message.slice(..at));
                 let _ = Answer::decode(message.slice(..at));
                 for byte in [0, 1, 0x7f, 0xff] {
                     let mut changed = message.to_vec();
                     changed[at] = byte;
-                    let _ = Request::decode(changed.clone().into());
+                    let _ = ClientMessage::decode(changed.clone().into());
                     let _ = Answer::decode(changed.into());
                 }
             }
@@ -376,13 +376,13 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        assert_eq!(Request::decode(Bytes::from_static(&[2, 1])), Err(Malformed::Version(2)));
-        assert_eq!(Request::decode(Bytes::new()), Err(Malformed::Short));
+        assert_eq!(ClientMessage::decode(Bytes::from_static(&[2, 1])), Err(Malformed::Version(2)));
+        assert_eq!(ClientMessage::decode(Bytes::new()), Err(Malformed::Short));
     }
 
     #[test]
     fn the_bytes_are_those_of_the_specification() {
-        let pull = Request::Pull { number: CallNumber(0xab), sequence: 1, window: 256 };
+        let pull = ClientMessage::Pull { number: CallNumber(0xab), sequence: 1, window: 256 };
         let mut bytes = [0; 26];
         (bytes[0], bytes[1], bytes[17], bytes[21], bytes[24]) = (1, 3, 0xab, 1, 1);
         assert_eq!(whole(pull.encode().unwrap()), bytes[..]);

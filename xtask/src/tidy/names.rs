@@ -9,9 +9,11 @@ use super::Finding;
 const MANY: usize = 3;
 
 /// Names that several modules share on purpose.
-const SHARED: [(&str, &str); 2] = [
+const SHARED: [(&str, &str); 4] = [
     ("Args", "each command of the program has its own; clap's convention"),
     ("Config", "the public options of a crate or a part, always qualified by its module"),
+    ("Endpoint", "the protocol's, DESIGN's word; tonic's; Python's, which wraps an engine"),
+    ("Server", "what serves in each interface: homa's, tower's, tonic's"),
 ];
 
 /// Most names that may be shared.

@@ -50,8 +50,8 @@ impl Endpoint {
         Ok(Submitted { rpc: handle, message: None })
     }
 
-    /// Application in, at the server: refuses a request that was not begun, because its server ends.
-    /// To its client, no server listens at the port. In other profiles it is a
+    /// Application in, at the server: refuses a request that was not begun, because its server
+    /// ends. To its client, no server listens at the port. In other profiles it is a
     /// [`Submit::Cancel`](crate::Submit::Cancel).
     pub fn turn_away(&mut self, now: Time, handle: RpcHandle) -> Result<Submitted, SubmitError> {
         self.begin(now);

@@ -11,8 +11,8 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses, ProbeDelays, SizeGroup,
-    StuckPort, TimeoutCounts, WorkflowTimes,
+    BacklogOutcome, Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses,
+    ProbeDelays, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions};
 use crate::time::{SimDuration, SimTime};
@@ -192,14 +192,12 @@ pub(super) fn assemble(
     ideals: &Ideals,
 ) -> ScenarioOutcome {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
-    let backlog = std::mem::take(&mut sim.generator_mut().backlog);
+    let backlog = backlog(window, sim);
     let flows = std::mem::take(&mut sim.generator_mut().kept);
     let (generator, counters) = (sim.generator(), sim.counters());
     let tally = generator.tally;
     let ideal = window.experiment.divisor(ideals);
     let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
-    let limits = demand.limits(scenario, network, hosts.framing());
-    let needs = demand.needs_seconds(scenario, network, hosts.framing());
     let undelivered = generator.book.measured();
     // They were resolved once to configure the hosts, so that they cannot be refused here.
     let options = parts::resolved(scenario, network, demand).unwrap_or_default();
@@ -228,7 +226,7 @@ pub(super) fn assemble(
         messages_per_second_ci: arrivals_ci(window),
         goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),
         loads,
-        backlog: backlog.judge(limits.sample_every, tally.entered_bytes, needs),
+        backlog,
         drops: drops(network, sim),
         tail_delay: None,
         ledger: None,
@@ -237,7 +235,7 @@ pub(super) fn assemble(
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
         timeouts: timeouts(sim, tally.submitted),
-        kinds: kinds(window, generator, (&options, &*ideal)),
+        kinds: kinds(window, generator, &options, &*ideal),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         flow_groups: window.flow_groups(),
@@ -259,6 +257,16 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+/// Incomplete messages, and whether they grew without bound.
+fn backlog(window: &MeasurementWindow<'_>, sim: &mut dyn AnySimulation) -> BacklogOutcome {
+    let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
+    let limits = demand.limits(scenario, network, hosts.framing());
+    let needs = demand.needs_seconds(scenario, network, hosts.framing());
+    let entered = sim.generator().tally.entered_bytes;
+    let samples = std::mem::take(&mut sim.generator_mut().backlog);
+    samples.judge(limits.sample_every, entered, needs)
 }
 
 /// Frames dropped by full buffers, frames lost to faults, and packets that transports refused.
@@ -304,7 +312,8 @@ fn groups(
 fn kinds(
     window: &MeasurementWindow<'_>,
     generator: &Generator,
-    (options, ideal): (&[(String, SchemeOptions)], &dyn Fn(u32, u32) -> Alone),
+    options: &[(String, SchemeOptions)],
+    ideal: &dyn Fn(u32, u32) -> Alone,
 ) -> Vec<KindOutcome> {
     let Experiment { scenario, network, beside, .. } = window.experiment;
     let Some(beside) = beside else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! An application that closes a descriptor of an engine by mistake. Each mistake is made in a process
-//! of its own.
+//! An application that closes a descriptor of an engine by mistake. Each mistake is made in a
+//! process of its own.
 
 use std::os::fd::RawFd;
 use std::thread;

@@ -55,3 +55,4 @@ mod tower;
 mod tower_serve;
 #[cfg(feature = "xdp")]
 mod xdp;
+mod xdp_budget;

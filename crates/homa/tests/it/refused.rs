@@ -1,8 +1,8 @@
-//! System calls that the system refuses: for one destination, because of a packet filter, for want of
-//! memory.
+//! System calls that the system refuses: for one destination, because of a packet filter, for want
+//! of memory.
 //!
-//! A filter of system calls (seccomp) refuses with any error number. It applies to the thread of the
-//! test and to the threads that it starts.
+//! A filter of system calls (seccomp) refuses with any error number. It applies to the thread of
+//! the test and to the threads that it starts.
 
 use std::net::SocketAddr;
 use std::time::Duration;

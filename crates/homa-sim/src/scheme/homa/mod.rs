@@ -304,8 +304,8 @@ impl HomaConfig {
         }
     }
 
-    /// The options with which the scheme has this configuration. `given` are those of the plan. What
-    /// hosts measure has no option, and neither has a rule that the profile lacks.
+    /// The options with which the scheme has this configuration. `given` are those of the plan.
+    /// What hosts measure has no option, and neither has a rule that the profile lacks.
     fn options(&self, given: &SchemeOptions) -> SchemeOptions {
         let config = &self.config;
         let framing = match self.framing {

@@ -33,7 +33,7 @@ impl EngineState {
         };
         if let (Err(DropReason::UnknownType), Some(&kind)) = (&decoded, bytes.get(TYPE)) {
             let from = train.from;
-            tracing::warn!(%from, kind, "a packet of an unknown type: the peer speaks a newer Homa");
+            tracing::warn!(%from, kind, "packet of an unknown type: the peer speaks a newer Homa");
         }
         decoded
     }
