@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use homa_proto::Rate;
-use homa_workload::text::{Head, HeadError, Row, plain, rows, whole};
+use homa_workload::text::{HeadError, TableHead, TextRow, plain, rows, whole};
 
 use crate::time::SimDuration;
 
@@ -161,7 +161,7 @@ impl Graph {
         let mut between = Vec::new();
         let text = plain(text);
         let mut rows = rows(&text).peekable();
-        let layout = Layout::new(rows.next_if(is_header).as_ref())?;
+        let layout = LinkColumns::new(rows.next_if(is_header).as_ref())?;
         for row in rows {
             let line = row.line;
             let wrong = |fault| GraphError { line, fault };
@@ -263,22 +263,22 @@ impl Graph {
 }
 
 /// Whether a row names columns: its fields include `from` and `to`.
-fn is_header(row: &Row<'_>) -> bool {
+fn is_header(row: &TextRow<'_>) -> bool {
     let named = |name: &str| row.fields.iter().any(|field| field.eq_ignore_ascii_case(name));
     named("from") && named("to")
 }
 
 /// Where the fields of a link are.
-struct Layout {
+struct LinkColumns {
     places: [usize; 4],
     columns: usize,
 }
 
-impl Layout {
+impl LinkColumns {
     /// Of the header, or of a list without one.
-    fn new(header: Option<&Row<'_>>) -> Result<Self, GraphError> {
+    fn new(header: Option<&TextRow<'_>>) -> Result<Self, GraphError> {
         let Some(header) = header else { return Ok(Self { places: [0, 1, 2, 3], columns: 4 }) };
-        let head = Head::new(header);
+        let head = TableHead::new(header);
         let mut places = [0; 4];
         for (place, name) in places.iter_mut().zip(["from", "to", "gbps", "delay_ns"]) {
             let found = head.find(name).map_err(GraphFault::Head);
@@ -287,7 +287,7 @@ impl Layout {
         Ok(Self { places, columns: head.columns() })
     }
 
-    fn fields<'a>(&self, row: &Row<'a>) -> Result<[&'a str; 4], GraphFault> {
+    fn fields<'a>(&self, row: &TextRow<'a>) -> Result<[&'a str; 4], GraphFault> {
         let complete = row.fields.len() == self.columns;
         let fields = complete.then(|| self.places.map(|place| row.fields[place]));
         fields.ok_or(GraphFault::Fields)

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use homa_workload::sizes::MAX_BYTES;
-use homa_workload::text::{Head, Row, plain, rows, whole};
+use homa_workload::text::{TableHead, TextRow, plain, rows, whole};
 
 use crate::time::SimTime;
 
@@ -40,20 +40,20 @@ const COLUMNS: [&str; 5] = ["id", "src", "dst", "bytes", "start_ns"];
 const NEEDED: [&str; 4] = ["src", "dst", "bytes", "start_ns"];
 
 /// Where the fields of a row are.
-struct Layout {
+struct FlowColumns {
     places: [usize; 4],
     columns: usize,
     /// Without a header, a first field that is no number may be one that is missing.
     has_id: bool,
 }
 
-impl Layout {
+impl FlowColumns {
     /// Of a list without a header.
     const PLAIN: Self = Self { places: [1, 2, 3, 4], columns: COLUMNS.len(), has_id: true };
 
     /// Of the columns that a header names.
-    fn named(header: &Row<'_>) -> Result<Self, FlowError> {
-        let head = Head::new(header);
+    fn named(header: &TextRow<'_>) -> Result<Self, FlowError> {
+        let head = TableHead::new(header);
         let mut places = [0; 4];
         for (place, name) in places.iter_mut().zip(NEEDED) {
             *place = head.find(name).map_err(|error| FlowError {
@@ -68,7 +68,7 @@ impl Layout {
         Ok(Self { places, columns: head.columns(), has_id: false })
     }
 
-    fn message(&self, row: &Row<'_>) -> Result<ScheduledMessage, String> {
+    fn message(&self, row: &TextRow<'_>) -> Result<ScheduledMessage, String> {
         let (found, needed) = (row.fields.len(), self.columns);
         if found != needed {
             return Err(format!("expected {needed} fields, found {found}"));
@@ -109,8 +109,8 @@ pub fn parse(text: &str) -> Result<Vec<ScheduledMessage>, FlowError> {
     let mut rows = rows(&text).peekable();
     let is_number = |field: &&str| field.parse::<f64>().is_ok();
     let header = rows.next_if(|row| !row.fields.iter().all(is_number));
-    let layout = header.as_ref().map_or(Ok(Layout::PLAIN), Layout::named)?;
-    let message = |row: Row<'_>| {
+    let layout = header.as_ref().map_or(Ok(FlowColumns::PLAIN), FlowColumns::named)?;
+    let message = |row: TextRow<'_>| {
         layout.message(&row).map_err(|expected| FlowError { line: row.line, expected })
     };
     let mut arrivals = rows.map(message).collect::<Result<Vec<_>, _>>()?;

@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::reading::{Between, Reading, Shares, TableForm};
 use super::{MAX_BYTES, PACKET_BYTES, SizeStep, lines};
-use crate::text::{Head, HeadError, Row, plain, rows};
+use crate::text::{HeadError, TableHead, TextRow, plain, rows};
 use crate::units::Quantity;
 
 /// The columns of a table of this project.
@@ -161,7 +161,7 @@ fn incomplete(last: f64, unit: Option<Shares>, f: &mut fmt::Formatter<'_>) -> fm
 impl std::error::Error for TableError {}
 
 /// A row as it stands there.
-struct Point<'a> {
+struct SizePoint<'a> {
     line: usize,
     /// In the table's unit.
     size: f64,
@@ -170,7 +170,7 @@ struct Point<'a> {
 }
 
 /// Which columns are what.
-struct Columns {
+struct SizeColumns {
     size: usize,
     share: usize,
     all: usize,
@@ -182,9 +182,9 @@ struct Columns {
     shares: Option<Shares>,
 }
 
-impl Columns {
-    fn named(row: &Row<'_>) -> Result<Self, TableErrorKind> {
-        let head = Head::new(row);
+impl SizeColumns {
+    fn named(row: &TextRow<'_>) -> Result<Self, TableErrorKind> {
+        let head = TableHead::new(row);
         let place = |name: &str| match head.find(name) {
             Ok(place) => Ok(Some(place)),
             Err(HeadError::Twice(name)) => Err(TableErrorKind::Twice(name)),
@@ -205,7 +205,7 @@ impl Columns {
         Ok(Self { size, share, all: head.columns(), middle: None, own, packets, shares })
     }
 
-    fn plain(row: &Row<'_>) -> Result<Self, TableErrorKind> {
+    fn plain(row: &TextRow<'_>) -> Result<Self, TableErrorKind> {
         let all = row.fields.len();
         if !(2..=3).contains(&all) {
             return Err(TableErrorKind::Fields);
@@ -215,7 +215,7 @@ impl Columns {
         Ok(Self { size: 0, share: all - 1, all, middle, own: false, packets, shares: None })
     }
 
-    fn point<'a>(&mut self, row: &Row<'a>) -> Result<Point<'a>, TableErrorKind> {
+    fn point<'a>(&mut self, row: &TextRow<'a>) -> Result<SizePoint<'a>, TableErrorKind> {
         if row.fields.len() != self.all {
             return Err(TableErrorKind::Fields);
         }
@@ -230,7 +230,7 @@ impl Columns {
         }
         let value = bare.unwrap_or(share).trim_end();
         let share = number(value).ok_or_else(|| TableErrorKind::Share(share.to_owned()))?;
-        Ok(Point { line: row.line, size, written, share })
+        Ok(SizePoint { line: row.line, size, written, share })
     }
 }
 
@@ -252,14 +252,15 @@ pub(super) fn parse(
     let text = plain(text);
     let mut rows = rows(&text).peekable();
     let at = |line| move |kind| TableError { line, kind };
-    let alone = |row: &Row<'_>| row.fields.len() == 1 && number(row.fields[0]).is_some();
+    let alone = |row: &TextRow<'_>| row.fields.len() == 1 && number(row.fields[0]).is_some();
     let alone = rows.next_if(alone);
     let first = rows.peek().or(alone.as_ref()).cloned();
     let Some(first) = first else { return Err(at(1)(TableErrorKind::Empty)) };
     let header = rows.next_if(is_header);
-    let columns = if header.is_some() { Columns::named(&first) } else { Columns::plain(&first) };
+    let columns =
+        if header.is_some() { SizeColumns::named(&first) } else { SizeColumns::plain(&first) };
     let mut columns = columns.map_err(at(first.line))?;
-    let mut points: Vec<Point<'_>> = Vec::new();
+    let mut points: Vec<SizePoint<'_>> = Vec::new();
     for row in rows {
         points.push(columns.point(&row).map_err(at(row.line))?);
     }
@@ -277,7 +278,7 @@ pub(super) fn parse(
     let scaled = checked(&points, &form, columns.own)?;
     let steps = match form.between {
         Between::Steps => steps(&scaled).map_err(|index| {
-            let Point { line, written, .. } = points[index];
+            let SizePoint { line, written, .. } = points[index];
             at(line)(TableErrorKind::Size(written.to_owned()))
         })?,
         Between::Lines => lines::steps(&scaled),
@@ -287,7 +288,7 @@ pub(super) fn parse(
 
 /// Whether a first row names columns: it has no number. A row with a number is one of the table,
 /// perhaps with a mistake.
-fn is_header(row: &Row<'_>) -> bool {
+fn is_header(row: &TextRow<'_>) -> bool {
     !row.fields.iter().any(|field| field.trim_end_matches('%').parse::<f64>().is_ok())
 }
 
@@ -303,12 +304,12 @@ fn unit(last: f64, given: Option<Shares>) -> Result<Shares, TableErrorKind> {
 
 /// Sizes in bytes and shares from 0 to 1, in order; the last share is exactly 1.
 fn checked(
-    points: &[Point<'_>],
+    points: &[SizePoint<'_>],
     form: &TableForm,
     own: bool,
 ) -> Result<Vec<(f64, f64)>, TableError> {
     let mut scaled: Vec<(f64, f64)> = Vec::with_capacity(points.len());
-    let mut before: Option<&Point<'_>> = None;
+    let mut before: Option<&SizePoint<'_>> = None;
     for point in points {
         let fail = |kind| Err(TableError { line: point.line, kind });
         let bytes = point.size * f64::from(form.packet);
