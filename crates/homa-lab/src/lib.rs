@@ -19,6 +19,7 @@
 //! runs, compares and draws.
 #![forbid(unsafe_code)]
 
+mod anchored;
 pub mod cell;
 pub mod changes;
 pub mod chart;

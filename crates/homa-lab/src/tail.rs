@@ -8,7 +8,7 @@
 
 use homa_workload::quantile::{Percentile, Sorted};
 use homa_workload::rng::Rng;
-use homa_workload::text::{TableHead, TableRow, plain, rows};
+use homa_workload::text::{TableHead, TextRow, plain, rows};
 
 /// A distribution of round-trip times, microseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ impl RoundTrips {
         let text = plain(text);
         let mut rows = rows(&text);
         let head = rows.next().ok_or_else(|| fault(1, "an empty table"))?;
-        let columns = TailColumns::new(&head)?;
+        let columns = TripColumns::new(&head)?;
         let mut read: Vec<(f64, f64)> = Vec::new();
         let mut last_line = head.line;
         for row in rows {
@@ -70,7 +70,7 @@ impl RoundTrips {
         if columns.counted { Self::counted(read) } else { Self::curve(read) }.ok_or_else(|| {
             fault(
                 last_line,
-                "the table ends too early: it needs a count above 0, or shares up to 1 (100 %)",
+                "the table ends too early: needs a count above 0, or shares up to 1 (100 %)",
             )
         })
     }
@@ -161,7 +161,7 @@ fn fault(line: usize, message: &str) -> TableFault {
 }
 
 /// The columns of a table of round-trip times.
-struct TailColumns {
+struct TripColumns {
     us: usize,
     share: usize,
     all: usize,
@@ -170,8 +170,8 @@ struct TailColumns {
     whole: f64,
 }
 
-impl TailColumns {
-    fn new(row: &TableRow<'_>) -> Result<Self, TableFault> {
+impl TripColumns {
+    fn new(row: &TextRow<'_>) -> Result<Self, TableFault> {
         let head = TableHead::new(row);
         let found = head.find("us").ok().and_then(|us| {
             let kinds =
@@ -190,7 +190,7 @@ impl TailColumns {
         found.ok_or_else(|| fault(row.line, message))
     }
 
-    fn numbers(&self, row: &TableRow<'_>) -> Option<(f64, f64)> {
+    fn numbers(&self, row: &TextRow<'_>) -> Option<(f64, f64)> {
         let number = |place: usize| -> Option<f64> {
             row.fields[place].parse().ok().filter(|number: &f64| number.is_finite())
         };

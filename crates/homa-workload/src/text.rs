@@ -60,7 +60,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 
 /// A line of a table that is neither empty nor a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableRow<'a> {
+pub struct TextRow<'a> {
     /// Its number, from 1.
     pub line: usize,
     /// Its fields, without the blanks and quotes around them; at least one.
@@ -70,10 +70,10 @@ pub struct TableRow<'a> {
 /// The rows of a [`plain`] text. Fields are separated by semicolons, commas or tabs, whichever a
 /// line has, otherwise by blanks. A `#` at the beginning of a line or after a blank begins a
 /// comment; empty fields at the end of a line are those of a spreadsheet, and left out.
-pub fn rows(text: &str) -> impl Iterator<Item = TableRow<'_>> {
+pub fn rows(text: &str) -> impl Iterator<Item = TextRow<'_>> {
     (1..).zip(text.lines()).filter_map(|(line, content)| {
         let fields = fields(without_comment(content).trim());
-        (!fields.is_empty()).then_some(TableRow { line, fields })
+        (!fields.is_empty()).then_some(TextRow { line, fields })
     })
 }
 
@@ -132,7 +132,7 @@ impl std::error::Error for HeadError {}
 
 impl TableHead {
     /// The head that a row is.
-    pub fn new(row: &TableRow<'_>) -> Self {
+    pub fn new(row: &TextRow<'_>) -> Self {
         Self { names: row.fields.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_their_names() {
-        let row = TableRow { line: 1, fields: vec!["", "Src", "dst", "dst"] };
+        let row = TextRow { line: 1, fields: vec!["", "Src", "dst", "dst"] };
         let head = TableHead::new(&row);
         assert_eq!(head.find("src"), Ok(1));
         assert_eq!(head.find("dst"), Err(HeadError::Twice("dst".into())));

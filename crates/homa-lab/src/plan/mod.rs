@@ -30,10 +30,10 @@
 use std::path::Path;
 
 use homa_sim::scenario::Scenario;
-use homa_workload::sizes::Reading;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::anchored::anchored;
 use crate::cell::Cell;
 use crate::changes::changed;
 use crate::document::Document;
@@ -50,9 +50,6 @@ const SEED: &str = "seed";
 
 /// The default pattern if a plan gives only some keys of the traffic.
 const PATTERN: (&str, &str) = ("pattern", "all-to-all");
-
-/// Keys of the scenario whose values may name files.
-const FILES: [&str; 2] = ["workload", "file"];
 
 /// What a file says.
 #[derive(Debug, Deserialize)]
@@ -185,36 +182,6 @@ impl Plan {
         let resolved = resolved + &options::comment(&cells, 1);
         Ok(Self { title: String::new(), cells, resolved })
     }
-}
-
-/// The same with absolute paths of the files it names, so that it runs from any folder.
-fn anchored(table: &Table) -> Table {
-    let anchor = |(key, value): (&String, &Value)| {
-        let names = key.rsplit('.').next().is_some_and(|last| FILES.contains(&last));
-        let value = match value {
-            Value::Table(inner) => Value::Table(anchored(inner)),
-            Value::String(path) if names => Value::String(absolute(path)),
-            Value::Array(values) if names => {
-                let each = |value: &Value| match value {
-                    Value::String(path) => Value::String(absolute(path)),
-                    other => other.clone(),
-                };
-                Value::Array(values.iter().map(each).collect())
-            }
-            other => other.clone(),
-        };
-        (key.clone(), value)
-    };
-    table.iter().map(anchor).collect()
-}
-
-/// The path of a file that is there, with the words before it; what names no file stays as it is.
-fn absolute(text: &str) -> String {
-    let (_, path) = Reading::split(text);
-    let words = &text[..text.len() - path.len()];
-    let found = std::fs::canonicalize(path).ok().filter(|full| full.is_file());
-    let full = found.and_then(|full| full.to_str().map(|full| format!("{words}{full}")));
-    full.unwrap_or_else(|| text.to_owned())
 }
 
 /// A key and its values.

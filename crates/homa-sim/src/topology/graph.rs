@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use homa_proto::Rate;
-use homa_workload::text::{HeadError, TableHead, TableRow, plain, rows, whole};
+use homa_workload::text::{HeadError, TableHead, TextRow, plain, rows, whole};
 
 use crate::time::SimDuration;
 
@@ -52,7 +52,7 @@ pub enum GraphFault {
     /// The line does not have four fields.
     Fields,
     /// The first row names columns, but not those of a link.
-    TableHead(HeadError),
+    Head(HeadError),
     /// The rate is not a number of at least 0.02 Gbit/s.
     Rate(String),
     /// The delay is not a number from 0 to 500,000 ns.
@@ -82,7 +82,7 @@ impl std::fmt::Display for GraphError {
         }
         match &self.fault {
             GraphFault::Fields => write!(f, "write `from,to,gbps,delay_ns`"),
-            GraphFault::TableHead(error) => {
+            GraphFault::Head(error) => {
                 write!(f, "{error}; name `from,to,gbps,delay_ns` in any order, or no columns")
             }
             GraphFault::Rate(text) => {
@@ -161,7 +161,7 @@ impl Graph {
         let mut between = Vec::new();
         let text = plain(text);
         let mut rows = rows(&text).peekable();
-        let layout = Layout::new(rows.next_if(is_header).as_ref())?;
+        let layout = LinkColumns::new(rows.next_if(is_header).as_ref())?;
         for row in rows {
             let line = row.line;
             let wrong = |fault| GraphError { line, fault };
@@ -263,31 +263,31 @@ impl Graph {
 }
 
 /// Whether a row names columns: its fields include `from` and `to`.
-fn is_header(row: &TableRow<'_>) -> bool {
+fn is_header(row: &TextRow<'_>) -> bool {
     let named = |name: &str| row.fields.iter().any(|field| field.eq_ignore_ascii_case(name));
     named("from") && named("to")
 }
 
 /// Where the fields of a link are.
-struct Layout {
+struct LinkColumns {
     places: [usize; 4],
     columns: usize,
 }
 
-impl Layout {
+impl LinkColumns {
     /// Of the header, or of a list without one.
-    fn new(header: Option<&TableRow<'_>>) -> Result<Self, GraphError> {
+    fn new(header: Option<&TextRow<'_>>) -> Result<Self, GraphError> {
         let Some(header) = header else { return Ok(Self { places: [0, 1, 2, 3], columns: 4 }) };
         let head = TableHead::new(header);
         let mut places = [0; 4];
         for (place, name) in places.iter_mut().zip(["from", "to", "gbps", "delay_ns"]) {
-            let found = head.find(name).map_err(GraphFault::TableHead);
+            let found = head.find(name).map_err(GraphFault::Head);
             *place = found.map_err(|fault| GraphError { line: header.line, fault })?;
         }
         Ok(Self { places, columns: head.columns() })
     }
 
-    fn fields<'a>(&self, row: &TableRow<'a>) -> Result<[&'a str; 4], GraphFault> {
+    fn fields<'a>(&self, row: &TextRow<'a>) -> Result<[&'a str; 4], GraphFault> {
         let complete = row.fields.len() == self.columns;
         let fields = complete.then(|| self.places.map(|place| row.fields[place]));
         fields.ok_or(GraphFault::Fields)

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use homa_workload::sizes::MAX_BYTES;
-use homa_workload::text::{TableHead, TableRow, plain, rows, whole};
+use homa_workload::text::{TableHead, TextRow, plain, rows, whole};
 
 use crate::time::SimTime;
 
@@ -52,7 +52,7 @@ impl FlowColumns {
     const PLAIN: Self = Self { places: [1, 2, 3, 4], columns: COLUMNS.len(), has_id: true };
 
     /// Of the columns that a header names.
-    fn named(header: &TableRow<'_>) -> Result<Self, FlowError> {
+    fn named(header: &TextRow<'_>) -> Result<Self, FlowError> {
         let head = TableHead::new(header);
         let mut places = [0; 4];
         for (place, name) in places.iter_mut().zip(NEEDED) {
@@ -68,7 +68,7 @@ impl FlowColumns {
         Ok(Self { places, columns: head.columns(), has_id: false })
     }
 
-    fn message(&self, row: &TableRow<'_>) -> Result<ScheduledMessage, String> {
+    fn message(&self, row: &TextRow<'_>) -> Result<ScheduledMessage, String> {
         let (found, needed) = (row.fields.len(), self.columns);
         if found != needed {
             return Err(format!("expected {needed} fields, found {found}"));
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<Vec<ScheduledMessage>, FlowError> {
     let is_number = |field: &&str| field.parse::<f64>().is_ok();
     let header = rows.next_if(|row| !row.fields.iter().all(is_number));
     let layout = header.as_ref().map_or(Ok(FlowColumns::PLAIN), FlowColumns::named)?;
-    let message = |row: TableRow<'_>| {
+    let message = |row: TextRow<'_>| {
         layout.message(&row).map_err(|expected| FlowError { line: row.line, expected })
     };
     let mut arrivals = rows.map(message).collect::<Result<Vec<_>, _>>()?;

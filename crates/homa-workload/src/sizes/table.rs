@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::reading::{Between, Reading, Shares, TableForm};
 use super::{MAX_BYTES, PACKET_BYTES, SizeStep, lines};
-use crate::text::{HeadError, TableHead, TableRow, plain, rows};
+use crate::text::{HeadError, TableHead, TextRow, plain, rows};
 use crate::units::Quantity;
 
 /// The columns of a table of this project.
@@ -170,7 +170,7 @@ struct SizePoint<'a> {
 }
 
 /// Which columns are what.
-struct Columns {
+struct SizeColumns {
     size: usize,
     share: usize,
     all: usize,
@@ -182,8 +182,8 @@ struct Columns {
     shares: Option<Shares>,
 }
 
-impl Columns {
-    fn named(row: &TableRow<'_>) -> Result<Self, TableErrorKind> {
+impl SizeColumns {
+    fn named(row: &TextRow<'_>) -> Result<Self, TableErrorKind> {
         let head = TableHead::new(row);
         let place = |name: &str| match head.find(name) {
             Ok(place) => Ok(Some(place)),
@@ -205,7 +205,7 @@ impl Columns {
         Ok(Self { size, share, all: head.columns(), middle: None, own, packets, shares })
     }
 
-    fn plain(row: &TableRow<'_>) -> Result<Self, TableErrorKind> {
+    fn plain(row: &TextRow<'_>) -> Result<Self, TableErrorKind> {
         let all = row.fields.len();
         if !(2..=3).contains(&all) {
             return Err(TableErrorKind::Fields);
@@ -215,7 +215,7 @@ impl Columns {
         Ok(Self { size: 0, share: all - 1, all, middle, own: false, packets, shares: None })
     }
 
-    fn point<'a>(&mut self, row: &TableRow<'a>) -> Result<SizePoint<'a>, TableErrorKind> {
+    fn point<'a>(&mut self, row: &TextRow<'a>) -> Result<SizePoint<'a>, TableErrorKind> {
         if row.fields.len() != self.all {
             return Err(TableErrorKind::Fields);
         }
@@ -252,12 +252,13 @@ pub(super) fn parse(
     let text = plain(text);
     let mut rows = rows(&text).peekable();
     let at = |line| move |kind| TableError { line, kind };
-    let alone = |row: &TableRow<'_>| row.fields.len() == 1 && number(row.fields[0]).is_some();
+    let alone = |row: &TextRow<'_>| row.fields.len() == 1 && number(row.fields[0]).is_some();
     let alone = rows.next_if(alone);
     let first = rows.peek().or(alone.as_ref()).cloned();
     let Some(first) = first else { return Err(at(1)(TableErrorKind::Empty)) };
     let header = rows.next_if(is_header);
-    let columns = if header.is_some() { Columns::named(&first) } else { Columns::plain(&first) };
+    let columns =
+        if header.is_some() { SizeColumns::named(&first) } else { SizeColumns::plain(&first) };
     let mut columns = columns.map_err(at(first.line))?;
     let mut points: Vec<SizePoint<'_>> = Vec::new();
     for row in rows {
@@ -287,7 +288,7 @@ pub(super) fn parse(
 
 /// Whether a first row names columns: it has no number. A row with a number is one of the table,
 /// perhaps with a mistake.
-fn is_header(row: &TableRow<'_>) -> bool {
+fn is_header(row: &TextRow<'_>) -> bool {
     !row.fields.iter().any(|field| field.trim_end_matches('%').parse::<f64>().is_ok())
 }
 

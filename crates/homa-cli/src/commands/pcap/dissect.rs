@@ -24,7 +24,7 @@ use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
 
 use super::copies::Copies;
-use super::finding::{Encapsulation, Finding, Homa, Icmp, IcmpReason, Known};
+use super::finding::{Encapsulation, Finding, Homa, Icmp, IcmpRefusal, Known};
 use super::frame::{self, Content, IpPacket, Payload, Unreadable};
 use super::train::{self, Split};
 use super::tunnel;
@@ -306,23 +306,23 @@ impl Dissector {
         let (refusal, inner) = match (ip.protocol, kind) {
             (ICMP, 3) => {
                 let refusal = match code {
-                    2 => IcmpReason::Protocol,
-                    3 => IcmpReason::Port,
-                    4 => IcmpReason::TooBig(be16(ip.payload, 6)?.into()),
-                    other => IcmpReason::Other(other),
+                    2 => IcmpRefusal::Protocol,
+                    3 => IcmpRefusal::Port,
+                    4 => IcmpRefusal::TooBig(be16(ip.payload, 6)?.into()),
+                    other => IcmpRefusal::Other(other),
                 };
                 (refusal, frame::ipv4(quoted, 0).ok()?)
             }
             (ICMPV6, 1) => {
-                let refusal = if code == 4 { IcmpReason::Port } else { IcmpReason::Other(code) };
+                let refusal = if code == 4 { IcmpRefusal::Port } else { IcmpRefusal::Other(code) };
                 (refusal, frame::ipv6(quoted, 0).ok()?)
             }
             (ICMPV6, 2) => {
                 let mtu = u32::from_be_bytes(*ip.payload.get(4..)?.first_chunk()?);
-                (IcmpReason::TooBig(mtu), frame::ipv6(quoted, 0).ok()?)
+                (IcmpRefusal::TooBig(mtu), frame::ipv6(quoted, 0).ok()?)
             }
             // Parameter problem: unrecognised next header.
-            (ICMPV6, 4) if code == 1 => (IcmpReason::Protocol, frame::ipv6(quoted, 0).ok()?),
+            (ICMPV6, 4) if code == 1 => (IcmpRefusal::Protocol, frame::ipv6(quoted, 0).ok()?),
             _ => return None,
         };
         let source = SocketAddr::new(inner.source, be16(inner.payload, 0)?);

@@ -67,7 +67,7 @@ pub struct Homa {
 
 /// Why ICMP says that a Homa packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IcmpReason {
+pub enum IcmpRefusal {
     /// No socket listens at the port.
     Port,
     /// The host does not speak the protocol.
@@ -79,7 +79,7 @@ pub enum IcmpReason {
     Other(u8),
 }
 
-impl fmt::Display for IcmpReason {
+impl fmt::Display for IcmpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port => f.write_str("port unreachable"),
@@ -96,7 +96,7 @@ pub struct Icmp {
     /// Who refuses.
     pub from: IpAddr,
     /// Why.
-    pub refusal: IcmpReason,
+    pub refusal: IcmpRefusal,
     /// Sender and receiver of the packet that it quotes.
     pub source: SocketAddr,
     /// Its receiver.

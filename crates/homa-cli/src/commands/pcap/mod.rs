@@ -6,8 +6,7 @@
 //! | [`file`] | bytes | frames |
 //! | [`frame`] | a frame | the IP packet in it |
 //! | [`tunnel`] | an IP packet | the packet that a tunnel carries in it |
-//! | [`dissect`], [`finding`] | an IP packet | the Homa packets in it, in every encapsulation; ICMP
-//! about them |
+//! | [`dissect`] | an IP packet | a [`finding`] each: Homa packets, ICMP about them |
 //! | [`copies`] | a datagram | whether it was captured before |
 //! | [`train`] | a UDP packet | the datagrams that a kernel put together in it |
 //! | [`tracker`], [`rpc`] | packets | what became of each RPC |

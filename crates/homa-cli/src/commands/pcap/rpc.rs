@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use homa_proto::{Body, Data, Packet, RpcId};
 
-use super::finding::{Encapsulation, IcmpReason};
+use super::finding::{Encapsulation, IcmpRefusal};
 
 /// Separate ranges of a message that are kept. A message that needs more has lost most of its
 /// packets.
@@ -142,7 +142,7 @@ pub enum Ending {
     /// shows that it was sent: cancelled, unless the capture lacks packets.
     AckedUnseen,
     /// Refused by ICMP.
-    Unreachable(IcmpReason),
+    Unreachable(IcmpRefusal),
     /// The last word: the peer does not know it.
     Unknown,
     /// The last RESENDs, this many, were not answered.
@@ -230,7 +230,7 @@ pub struct Rpc {
     /// Acknowledgements, in ACK packets or on DATA of other RPCs.
     pub acks: u64,
     /// A refusal of one of its packets.
-    pub refusal: Option<IcmpReason>,
+    pub refusal: Option<IcmpRefusal>,
     /// RESENDs since the peer was heard: the client's, the server's.
     waiting: [u32; 2],
     /// The last packet was RPC_UNKNOWN.

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use homa_proto::{AckEntry, Body, Packet, RpcId};
 
-use super::finding::{Encapsulation, Homa, Icmp, IcmpReason, Known};
+use super::finding::{Encapsulation, Homa, Icmp, IcmpRefusal, Known};
 use super::rpc::Rpc;
 
 /// How long after its RPC an id may be used again, nanoseconds. Retransmissions are marked, so this
@@ -124,7 +124,7 @@ impl Tracker {
 
     /// Notes a refusal; one for its size ends no RPC.
     pub fn icmp(&mut self, icmp: &Icmp) {
-        let Some(id) = icmp.id.filter(|_| !matches!(icmp.refusal, IcmpReason::TooBig(_))) else {
+        let Some(id) = icmp.id.filter(|_| !matches!(icmp.refusal, IcmpRefusal::TooBig(_))) else {
             return;
         };
         let (client, server) = if id.from_server() {
