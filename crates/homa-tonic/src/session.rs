@@ -70,7 +70,7 @@ pub(crate) async fn run(
     call.answer_all(request, window).await;
 }
 
-type Responding = Pin<Box<dyn Future<ServiceOutput = http::Response<Body>> + Send>>;
+type Responding = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
 
 fn respond(service: Layered, request: http::Request<Body>) -> Responding {
     Box::pin(async move {

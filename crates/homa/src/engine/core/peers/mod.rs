@@ -304,7 +304,8 @@ impl Peers {
         datagram < before
     }
 
-    /// A message of `length` bytes was submitted to a peer with which this number of RPCs is in progress.
+    /// A message of `length` bytes was submitted to a peer with which this number of RPCs is in
+    /// progress.
     pub fn note_submitted(&mut self, id: PeerId, length: u32, in_progress: u32) {
         if let Some(peer) = self.peers.get_mut(id.0 as usize) {
             // Short messages share a datagram.
