@@ -104,8 +104,8 @@ impl Client {
         Some(options)
     }
 
-    /// True if calls are made on behalf of a request in progress of the same engine, which waits for
-    /// it while it drains.
+    /// True if calls are made on behalf of a request in progress of the same engine, which waits
+    /// for it while it drains.
     fn finishes_a_request(&self) -> bool {
         let mark = self.inherited.as_ref().and_then(|inherited| inherited.in_progress.as_ref());
         mark.is_some_and(|mark| mark.strong_count() > 0)
@@ -141,9 +141,9 @@ impl Client {
         &self.engine
     }
 
-    /// Calls a server and blocks until the response arrives, with the default options (10 s). In async
-    /// code use [`Self::call_async`]: a task that blocks its thread may keep the server's task from
-    /// running ([`CallError::RuntimeBlocked`]).
+    /// Calls a server and blocks until the response arrives, with the default options (10 s). In
+    /// async code use [`Self::call_async`]: a task that blocks its thread may keep the server's
+    /// task from running ([`CallError::RuntimeBlocked`]).
     ///
     /// # Errors
     /// Each variant of [`CallError`] says what to do.

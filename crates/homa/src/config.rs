@@ -273,10 +273,9 @@ pub struct CallOptions {
     pub deadline: Duration,
     /// The call may be executed more than once. If the server restarts or disappears, the call is
     /// retried until its deadline instead of failing with
-    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate). A call that the server refuses
-    /// with a reason, such as overload, is not retried. Without effect in the
-    /// profiles of the kernel module and of the paper, in which any request may be executed more
-    /// than once.
+    /// [`CallError::Indeterminate`](crate::CallError::Indeterminate). A call that the server
+    /// refuses with a reason, such as overload, is not retried. Without effect in the profiles of
+    /// the kernel module and of the paper, in which any request may be executed more than once.
     pub idempotent: bool,
     /// The distributed trace that the request belongs to. Over UDP it travels to the server
     /// ([`Request::trace_context`](crate::Request::trace_context)). Default: the trace of the

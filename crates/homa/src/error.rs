@@ -222,11 +222,11 @@ pub enum CallError {
     #[error("no response before the deadline: retry with a longer one if the call may run twice")]
     DeadlineExceeded,
     /// No response arrived before the deadline, and the call blocked a thread of an async runtime
-    /// meanwhile (feature `tokio`). If the server, or what it waits for, is a task of that thread, it
-    /// could not run.
+    /// meanwhile (feature `tokio`). If the server, or what it waits for, is a task of that thread,
+    /// it could not run.
     #[error(
-        "no response before the deadline, and the call blocked a thread of an async runtime, so that \
-         its tasks could not run, perhaps the server's: use `call_async` in async code, or \
+        "no response before the deadline, and the call blocked a thread of an async runtime, so \
+         that its tasks could not run, perhaps the server's: use `call_async` in async code, or \
          `spawn_blocking`"
     )]
     RuntimeBlocked,
@@ -252,8 +252,8 @@ pub enum CallError {
         /// The error number.
         errno: i32,
     },
-    /// The engine cannot send or receive any more, because the system refuses to use its descriptors
-    /// for good. A call in progress may have been executed.
+    /// The engine cannot send or receive any more, because the system refuses to use its
+    /// descriptors for good. A call in progress may have been executed.
     #[error(
         "the engine has ended, because the system refuses its descriptors: {}; look for code that \
          closes descriptors of others (a double close), and open another engine",

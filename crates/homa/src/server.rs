@@ -48,8 +48,8 @@ impl Server {
         self.0.local
     }
 
-    /// Limits the requests that are accepted and not answered yet, for all clones of this server, to
-    /// at least one. Others wait in the engine, which refuses those that it expects not to be
+    /// Limits the requests that are accepted and not answered yet, for all clones of this server,
+    /// to at least one. Others wait in the engine, which refuses those that it expects not to be
     /// answered before their deadline ([`CallError::Overloaded`](crate::CallError::Overloaded)): a
     /// server that starts a task for each request has no queue otherwise. Default: no limit.
     ///

@@ -7,12 +7,13 @@
 //! that left in the same turn as a whole request that came back met the same host. Other calls are
 //! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
 //! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
-//! calls continue, because the server may be about to restart. The other profiles fail every call of
-//! the peer, as the kernel module does.
+//! calls continue, because the server may be about to restart. The other profiles fail every call
+//! of the peer, as the kernel module does.
 //!
-//! A report about the host or the network may be wrong a moment later, for example when a link comes
-//! back (RFC 1122 §4.2.3.9). It does not end a call during which the peer was heard, and never ends
-//! a request of a client: RESENDs show whether the peer is back, until the deadline. A refusal of our own system ends only calls of which nothing was sent.
+//! A report about the host or the network may be wrong a moment later, for example when a link
+//! comes back (RFC 1122 §4.2.3.9). It does not end a call during which the peer was heard, and
+//! never ends a request of a client: RESENDs show whether the peer is back, until the deadline. A
+//! refusal of our own system ends only calls of which nothing was sent.
 //!
 //! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
 //! the call's RESEND says so (UDP only; `client`).

@@ -264,8 +264,8 @@ impl Engine {
 
     /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
     /// are finished and acknowledged. Calls on behalf of a request in progress
-    /// ([`Request::client`](crate::Request::client)) are still accepted. `accept` still returns requests that were already received,
-    /// then `None`.
+    /// ([`Request::client`](crate::Request::client)) are still accepted. `accept` still returns
+    /// requests that were already received, then `None`.
     ///
     /// # Errors
     /// [`DrainTimeout`] if some are unfinished when `timeout` has passed.

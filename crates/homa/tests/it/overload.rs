@@ -1,5 +1,5 @@
-//! Servers that are asked for several times what they can do. They refuse what they could not answer
-//! in time, so that what they do is not wasted.
+//! Servers that are asked for several times what they can do. They refuse what they could not
+//! answer in time, so that what they do is not wasted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

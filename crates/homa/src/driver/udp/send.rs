@@ -188,8 +188,8 @@ impl SendBatch {
         Ok(())
     }
 
-    /// Sends `most` entries of the rest, or as much as the kernel takes in one call; true if nothing
-    /// is left. An error is about the first entry that is not sent.
+    /// Sends `most` entries of the rest, or as much as the kernel takes in one call; true if
+    /// nothing is left. An error is about the first entry that is not sent.
     fn flush(&mut self, fd: RawFd, most: usize) -> io::Result<bool> {
         self.headers.clear();
         for entry in self.entries.iter_mut().skip(self.done).take(most) {

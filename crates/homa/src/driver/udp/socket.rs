@@ -122,9 +122,9 @@ fn bind(socket: &UdpSocket, at: SocketAddr) -> io::Result<()> {
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes the system refuse what arrives from now on (ICMP port unreachable), as if the socket, bound
-/// to `local`, were closed: it is connected to itself, and a connected socket is not that of other
-/// senders.
+/// Makes the system refuse what arrives from now on (ICMP port unreachable), as if the socket,
+/// bound to `local`, were closed: it is connected to itself, and a connected socket is not that of
+/// other senders.
 pub fn accept_only_from(socket: &UdpSocket, local: SocketAddr) -> io::Result<()> {
     let mut itself = local;
     match local.ip() {

@@ -1,5 +1,5 @@
-//! Local addresses of servers that are gone. They are closed once no RPC uses them. And the last act
-//! of an engine: it answers what lies in its sockets.
+//! Local addresses of servers that are gone. They are closed once no RPC uses them. And the last
+//! act of an engine: it answers what lies in its sockets.
 
 use std::net::SocketAddr;
 

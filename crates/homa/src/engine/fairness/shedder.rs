@@ -1,10 +1,10 @@
 //! Load shedding: which requests a server refuses because it could not answer them in time.
 //!
-//! If more is asked than a server can do, requests wait until their deadlines are near, and then its
-//! work is wasted: the clients of most answers have given up. So requests that would not be answered
-//! in time are refused before they are begun. The first to go are those that waited and whose
-//! deadline is now too near (when the application takes the next request), and then the newest (when
-//! they arrive). Requests without a deadline are never refused.
+//! If more is asked than a server can do, requests wait until their deadlines are near, and then
+//! its work is wasted: the clients of most answers have given up. So requests that would not be
+//! answered in time are refused before they are begun. The first to go are those that waited and
+//! whose deadline is now too near (when the application takes the next request), and then the
+//! newest (when they arrive). Requests without a deadline are never refused.
 //!
 //! The expectation is measured: the time between two requests that the application takes while
 //! others wait, which is what each request in front of another costs, however many threads or tasks
@@ -66,8 +66,8 @@ impl Shedder {
         };
     }
 
-    /// True if a request that arrives behind `ahead` others will probably be answered by `until`: in
-    /// three quarters of the time that it has, because the measurements are averages.
+    /// True if a request that arrives behind `ahead` others will probably be answered by `until`:
+    /// in three quarters of the time that it has, because the measurements are averages.
     pub fn admits(&self, now: Time, ahead: usize, until: Time) -> bool {
         if ahead == 0 || until == Time::MAX || self.samples < SAMPLES_MIN {
             return true;
