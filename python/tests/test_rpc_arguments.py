@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -256,3 +257,39 @@ def test_what_a_look_up_takes_is_taken_from_the_deadline():
         assert 0 < remaining[0] <= 59.8
 
     asyncio.run(main())
+
+
+def test_an_empty_payload_and_an_empty_answer_arrive():
+    async def main():
+        async with rpc.Server("127.0.0.1:0", echo) as server, rpc.Client() as client:
+            assert await client.call(server.address, b"") == b""
+
+    asyncio.run(main())
+
+
+def test_a_server_refuses_what_it_cannot_answer_in_time():
+    async def main():
+        async def slow(request):
+            await asyncio.sleep(0.005)
+            return b"done"
+
+        async with (
+            rpc.Server("127.0.0.1:0", slow, concurrency=1) as server,
+            rpc.Client() as client,
+        ):
+            calls = [client.call(server.address, b"x", deadline=0.3) for _ in range(300)]
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert any(isinstance(outcome, rpc.Overloaded) for outcome in ended), ended
+        assert b"done" in ended
+
+    asyncio.run(main())
+
+
+def test_every_error_of_the_crate_has_a_class():
+    source = Path(__file__).parents[2] / "crates" / "homa" / "src" / "error.rs"
+    enum = source.read_text().split("pub enum CallError {")[1].split("\n}")[0]
+    names = re.findall(r"^    ([A-Z]\w+)", enum, re.MULTILINE)
+    assert len(names) > 15
+    # Python has no engines that share an address, and no calls that block.
+    for name in set(names) - {"OtherShard", "RuntimeBlocked"}:
+        assert issubclass(getattr(rpc, name), rpc.CallError), name

@@ -334,9 +334,10 @@ int homa_abort(int sockfd, uint64_t id, int error);
  deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
  EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
  gone, and may or may not have executed the call), ECONNABORTED (the server's handler ended
- without an answer), EBUSY (the server is overloaded and did not execute it), EIO (the engine's descriptors were closed by
- mistake), the error with which the system refuses to send to that address (EACCES, EINVAL and
- others; the call was not executed), or the error given to homa_abort.
+ without an answer), EBUSY (the server is overloaded and did not execute it), EIO (the engine's
+ descriptors were closed by mistake), the error with which the system refuses to send to that
+ address (EACCES, EINVAL and others; the call was not executed), or the error given to
+ homa_abort.
 
  If nothing was received, returns -1 and sets *id to 0: EAGAIN; EINVAL (unknown flags, or no call
  with the id); ESHUTDOWN (after homa_close or homa_drain); EBADF; EFAULT.

@@ -38,7 +38,7 @@ use crate::metrics::DriverCounters;
 pub(crate) use poller::Poller;
 #[cfg(feature = "tokio")]
 pub(crate) use poller::register;
-pub use refusal::Refusal;
+pub use refusal::SystemRefusal;
 #[cfg(test)]
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};
@@ -316,7 +316,7 @@ pub trait Driver: Send {
 
     /// The next packet that the system refused to send for a reason other than these, or that it
     /// refused to receive.
-    fn refusal(&mut self) -> Option<Refusal> {
+    fn refusal(&mut self) -> Option<SystemRefusal> {
         None
     }
 

@@ -10,7 +10,7 @@ use homa_proto::Quoted;
 
 /// The system refused to send a packet, or to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SystemRefusal {
     /// The packet's destination (port 0 over raw IP), and its quoted part; `None` if the system
     /// refused to receive.
     pub packet: Option<(SocketAddr, Option<Quoted>)>,

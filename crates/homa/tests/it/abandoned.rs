@@ -125,7 +125,7 @@ fn sockets_and_inline_engines_tell_why_too() {
 }
 
 #[test]
-fn requests_that_a_closed_server_never_took_were_not_executed() {
+fn requests_that_a_server_never_accepted_were_not_executed() {
     let (client, server) =
         (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()));
     let serving = server.serve().unwrap();

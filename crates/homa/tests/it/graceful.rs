@@ -92,7 +92,7 @@ impl Server {
 }
 
 #[test]
-fn a_call_that_a_drained_server_did_not_run_is_no_open_question() {
+fn a_call_that_was_not_executed_is_never_indeterminate() {
     let client = engine("127.0.0.1", Config::default());
     let (first, at) = Server::start("127.0.0.1:0");
     let mut server = Some(first);

@@ -11,6 +11,8 @@ mod before;
 mod common;
 #[path = "../common/hosts.rs"]
 mod hosts;
+#[path = "../common/kernel.rs"]
+mod kernel;
 #[path = "../common/net.rs"]
 mod net;
 
@@ -55,4 +57,5 @@ mod tower;
 mod tower_serve;
 #[cfg(feature = "xdp")]
 mod xdp;
-mod xdp_budget;
+#[cfg(feature = "xdp")]
+mod xdp_batch;

@@ -13,32 +13,12 @@ use libc::c_long;
 use crate::alone::is_alone;
 use crate::common::{echo, engine, message};
 use crate::hosts::Host;
+use crate::kernel::refuse;
 use crate::net::Way;
 
 /// The system calls that send messages, and those that receive them.
 const SENDS: [c_long; 2] = [libc::SYS_sendmsg, libc::SYS_sendmmsg];
 const RECEIVES: [c_long; 2] = [libc::SYS_recvmsg, libc::SYS_recvmmsg];
-
-/// Makes the system refuse calls of this thread and of those that it starts.
-fn refuse(calls: &[c_long], errno: i32) {
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let answer = |what| statement(libc::BPF_RET | libc::BPF_K, what);
-    // The number of the system call is the first field of what the filter sees.
-    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
-    for &call in calls {
-        let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        filter.push(libc::sock_filter { jf: 1, ..statement(equal, call as u32) });
-        filter.push(answer(libc::SECCOMP_RET_ERRNO | errno as u32));
-    }
-    filter.push(answer(libc::SECCOMP_RET_ALLOW));
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the pointer is to a program that outlives the call, and the kernel copies it.
-    let refused = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
-    };
-    assert_eq!(refused, 0, "{}", std::io::Error::last_os_error());
-}
 
 /// Calls a server whose thread is not affected by what is refused here.
 fn call_while_refused(calls: &[c_long], errno: i32, deadline: Duration) -> Result<(), CallError> {

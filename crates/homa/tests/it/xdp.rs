@@ -21,22 +21,22 @@ use crate::common::{echo, message};
 use crate::hosts::Host;
 
 /// Reached only if the test fails.
-pub(crate) const GIVE_UP: Duration = Duration::from_secs(20);
+const GIVE_UP: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
-pub(crate) const PORT: u16 = 4000;
-pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
-pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+const PORT: u16 = 4000;
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 
 /// Two hosts and the cable between them.
-pub(crate) struct Net {
-    pub(crate) client: Host,
-    pub(crate) server: Host,
+pub struct Net {
+    pub client: Host,
+    server: Host,
 }
 
 impl Net {
     /// Creates the hosts. `None` if the system allows no namespaces or AF_XDP cannot be used.
     /// Prints the reason.
-    pub(crate) fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let has = Capabilities::of_this_process();
         if !has.has(Capabilities::SYS_ADMIN) || !has.has(Capabilities::NET_ADMIN) {
             skip::test("root (AF_XDP, and network namespaces)");
@@ -340,17 +340,14 @@ fn the_port_of_an_ended_server_is_free_after_address_changes() {
     served.join().unwrap();
 }
 
-/// No trains of these tests gather from messages.
-pub(crate) struct NoMessages;
-
-impl Gather for NoMessages {
-    fn bytes(&self, _: Span) -> &[u8] {
-        &[]
-    }
-}
-
 #[test]
 fn frames_of_an_interface_that_is_down_are_not_queued() {
+    struct NoMessages;
+    impl Gather for NoMessages {
+        fn bytes(&self, _: Span) -> &[u8] {
+            &[]
+        }
+    }
     let Some(net) = Net::new() else { return };
     let link = LinkId(0);
     let mut driver =

@@ -56,8 +56,8 @@ use super::udp::send::{SendBatch, SendStop, StopReason};
 use super::udp::socket::{queued, receive_buffer, unread};
 use super::{
     Driver, DriverCounters, Encapsulation, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox,
-    ReceivedTrain, Refusal, RouteMtu, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport, first_free,
-    put,
+    ReceivedTrain, RouteMtu, SystemRefusal, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport,
+    first_free, put,
 };
 use crate::error::OpenError;
 use orphans::Orphans;
@@ -124,7 +124,7 @@ fn meaning(local: &[SocketAddr], report: &IcmpReport) -> Option<PathReport> {
     local.iter().find(|local| local.port() == source)?;
     let (mut to, quoted) = (report.to, Some(wire::quoted(packet)?));
     if let Some(errno) = report.errno {
-        return Some(PathReport::Refused(Refusal { packet: Some((to, quoted)), errno }));
+        return Some(PathReport::Refused(SystemRefusal { packet: Some((to, quoted)), errno }));
     }
     if let Some(mtu) = report.too_big {
         return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
@@ -442,7 +442,7 @@ impl Driver for RawIpDriver {
         self.reports.too_big()
     }
 
-    fn refusal(&mut self) -> Option<Refusal> {
+    fn refusal(&mut self) -> Option<SystemRefusal> {
         self.reports.refusal()
     }
 

@@ -18,7 +18,7 @@ use std::ptr;
 use super::address::SocketName;
 use super::control::Control;
 use crate::driver::refusal::{self, ErrnoMeaning};
-use crate::driver::{Missing, Refusal, TooBig, UnreachableReport};
+use crate::driver::{Missing, SystemRefusal, TooBig, UnreachableReport};
 
 /// Most reports of one kind that are kept; more are dropped.
 pub const REPORTS_MAX: usize = 256;
@@ -73,12 +73,12 @@ pub enum PathReport {
     /// A packet was too big.
     TooBig(TooBig),
     /// Our own system refused a packet for another reason.
-    Refused(Refusal),
+    Refused(SystemRefusal),
 }
 
 /// The report that a device's queue never took a packet.
 pub fn full_device(to: SocketAddr) -> PathReport {
-    PathReport::Refused(Refusal { packet: Some((to, None)), errno: libc::ENOBUFS })
+    PathReport::Refused(SystemRefusal { packet: Some((to, None)), errno: libc::ENOBUFS })
 }
 
 /// Reports that have not been taken.
@@ -86,7 +86,7 @@ pub fn full_device(to: SocketAddr) -> PathReport {
 pub struct IcmpReports {
     unreachable: VecDeque<UnreachableReport>,
     too_big: VecDeque<TooBig>,
-    refused: VecDeque<Refusal>,
+    refused: VecDeque<SystemRefusal>,
 }
 
 /// Adds a report, unless it is already in the queue.
@@ -117,7 +117,7 @@ impl IcmpReports {
     }
 
     /// The oldest refusal of our own system.
-    pub fn refusal(&mut self) -> Option<Refusal> {
+    pub fn refusal(&mut self) -> Option<SystemRefusal> {
         self.refused.pop_front()
     }
 

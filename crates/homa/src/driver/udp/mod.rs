@@ -43,7 +43,7 @@ use super::link_sockets::LinkSockets;
 use super::raw_ip::route_mtu;
 use super::{
     Driver, DriverCounters, Full, Gather, JUMBO_MTU, LinkBacklog, Missing, Outbox, ReceivedTrain,
-    Refusal, RouteMtu, TooBig, Train, UnreachableReport, first_free, put,
+    RouteMtu, SystemRefusal, TooBig, Train, UnreachableReport, first_free, put,
 };
 use crate::error::OpenError;
 use error_queue::{IcmpReport, IcmpReports, PathReport, full_device};
@@ -298,7 +298,7 @@ fn unmapped(mut at: SocketAddr) -> SocketAddr {
 fn meaning(report: &IcmpReport) -> Option<PathReport> {
     let (to, quoted) = (report.to, datagram::quoted(report.payload()));
     if let Some(errno) = report.errno {
-        return Some(PathReport::Refused(Refusal { packet: Some((to, quoted)), errno }));
+        return Some(PathReport::Refused(SystemRefusal { packet: Some((to, quoted)), errno }));
     }
     if let Some(mtu) = report.too_big {
         return Some(PathReport::TooBig(TooBig { to, mtu, quoted }));
@@ -432,7 +432,7 @@ impl Driver for UdpDriver {
         }
     }
 
-    fn refusal(&mut self) -> Option<Refusal> {
+    fn refusal(&mut self) -> Option<SystemRefusal> {
         self.reports.refusal()
     }
 

@@ -10,7 +10,7 @@ use super::address::SocketName;
 use super::control::{Control, int, local_address};
 use super::error_queue::PathReport;
 use crate::driver::refusal::{self, ErrnoMeaning};
-use crate::driver::{FULL_BATCH, ReceivedTrain, Refusal};
+use crate::driver::{FULL_BATCH, ReceivedTrain, SystemRefusal};
 
 /// Most trains received at a time.
 const TRAINS_MAX: usize = FULL_BATCH;
@@ -238,6 +238,6 @@ impl RefusedLooks {
         self.0 += u32::from(!reported);
         let closed = refusal::meaning(errno) == ErrnoMeaning::Closed;
         (closed || self.0 >= Self::MAX)
-            .then_some(PathReport::Refused(Refusal { packet: None, errno }))
+            .then_some(PathReport::Refused(SystemRefusal { packet: None, errno }))
     }
 }

@@ -40,8 +40,8 @@ use homa_proto::LinkId;
 use super::backlog::Sockets;
 use super::udp::UdpDriver;
 use super::{
-    Driver, DriverCounters, Gather, JUMBO_MTU, LinkBacklog, Outbox, ReceivedTrain, Refusal,
-    RouteMtu, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport,
+    Driver, DriverCounters, Gather, JUMBO_MTU, LinkBacklog, Outbox, ReceivedTrain, RouteMtu,
+    SystemRefusal, TRAIN_OVERHEAD, TooBig, Train, UnreachableReport,
 };
 use crate::egress::kernel::Kernel;
 use crate::error::OpenError;
@@ -446,7 +446,7 @@ impl Driver for XdpDriver {
         self.udp.too_big()
     }
 
-    fn refusal(&mut self) -> Option<Refusal> {
+    fn refusal(&mut self) -> Option<SystemRefusal> {
         self.udp.refusal()
     }
 

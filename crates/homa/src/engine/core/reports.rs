@@ -7,7 +7,7 @@ use std::time::Duration;
 use homa_proto::{PeerId, Unreachable};
 
 use super::Core;
-use crate::driver::Refusal;
+use crate::driver::SystemRefusal;
 use crate::driver::refusal::{self, ErrnoMeaning};
 
 /// The pause after the system refused to receive: poll would report the same socket at once.
@@ -36,7 +36,7 @@ impl Core {
 
     /// The system refused a packet, or to receive. If that lasts, calls that were not sent end; if
     /// it may pass, their errors name it when they end at their deadline.
-    fn handle_refusal(&mut self, Refusal { packet, errno }: Refusal) {
+    fn handle_refusal(&mut self, SystemRefusal { packet, errno }: SystemRefusal) {
         let now = self.tick();
         let meaning = refusal::meaning(errno);
         let Some((to, quoted)) = packet else {

@@ -1,27 +1,27 @@
-//! How many system calls a batch of frames takes over AF_XDP in copy mode
-//! (XDP_MAX_TX_SKB_BUDGET).
+//! System calls for a batch of AF_XDP frames, on a veth pair between network namespaces.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa::driver::{Driver, Outbox, Train, TrainPiece};
-use homa::proto::LinkId;
+use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
+use homa::proto::{LinkId, Span};
 
-use crate::xdp::{CLIENT, GIVE_UP, Net, NoMessages, PORT, SERVER};
+use crate::kernel::has_a_budget;
+use crate::xdp::Net;
 
-/// True if this kernel copies as many frames as it is asked to in one system call.
-fn has_a_budget() -> bool {
-    // SAFETY: the calls take no pointers but one to a number of the length passed.
-    unsafe {
-        let socket = libc::socket(libc::AF_XDP, libc::SOCK_RAW, 0);
-        let (frames, length) = (64u32, 4);
-        let refused =
-            libc::setsockopt(socket, libc::SOL_XDP, 9, (&raw const frames).cast(), length) < 0;
-        let error = std::io::Error::last_os_error().raw_os_error();
-        libc::close(socket);
-        // Without a ring, kernels that know the option refuse its value.
-        !refused || error == Some(libc::EACCES)
+/// Reached only if the test fails.
+const GIVE_UP: Duration = Duration::from_secs(20);
+const PORT: u16 = 4000;
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+
+/// No trains of these tests gather from messages.
+struct NoMessages;
+
+impl Gather for NoMessages {
+    fn bytes(&self, _: Span) -> &[u8] {
+        &[]
     }
 }
 
