@@ -88,7 +88,7 @@ async fn one(
             }
         }
         Ok(ClientMessage::Pull { number, sequence, window }) => {
-            let pull = Pull { request, sequence, window };
+            let pull = Box::new(Pull { request, sequence, window });
             if let Err(pull) = sessions.pull((host, number), pull) {
                 reply(pull.request, Answer::Unknown).await;
             }
@@ -132,7 +132,7 @@ pub(crate) struct Sessions(Mutex<HashMap<SessionKey, Arc<Session>>>);
 pub(crate) struct Session {
     /// `None` if the opening had the whole request body.
     pushes: Option<tokio::sync::Mutex<Pushes>>,
-    pulls: mpsc::Sender<Pull>,
+    pulls: mpsc::Sender<Box<Pull>>,
     pub(crate) reset: Notify,
 }
 
@@ -151,7 +151,10 @@ pub(crate) struct Pull {
 }
 
 impl Session {
-    pub(crate) fn new(pushes: Option<mpsc::Sender<Pushed>>, pulls: mpsc::Sender<Pull>) -> Self {
+    pub(crate) fn new(
+        pushes: Option<mpsc::Sender<Pushed>>,
+        pulls: mpsc::Sender<Box<Pull>>,
+    ) -> Self {
         let pushes = pushes.map(|to| tokio::sync::Mutex::new(Pushes { next: 0, to }));
         Self { pushes, pulls, reset: Notify::new() }
     }
@@ -212,7 +215,7 @@ impl Sessions {
     }
 
     /// Hands a pull to its call, or gives it back.
-    fn pull(&self, key: SessionKey, pull: Pull) -> Result<(), Pull> {
+    fn pull(&self, key: SessionKey, pull: Box<Pull>) -> Result<(), Box<Pull>> {
         match self.find(key) {
             Some(session) => session.pulls.try_send(pull).map_err(|error| error.into_inner()),
             None => Err(pull),

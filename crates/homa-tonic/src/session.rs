@@ -115,12 +115,12 @@ struct InProgress {
     session: Arc<Session>,
     sessions: Arc<Sessions>,
     registered: Option<Registration>,
-    pulls: mpsc::Receiver<Pull>,
+    pulls: mpsc::Receiver<Box<Pull>>,
 }
 
 /// What became of an RPC that waits for output.
 enum Step {
-    Part(Part),
+    Part(Box<Part>),
     /// There is nothing yet, and the client should ask again.
     Nothing,
     /// The call's time is over.
@@ -143,7 +143,7 @@ impl InProgress {
         for pulled in 0.. {
             let headless = !self.output.head_was_sent;
             let part = match self.step(&request, window).await {
-                Step::Part(part) => part,
+                Step::Part(part) => *part,
                 Step::Nothing => Part::default(),
                 Step::Late => {
                     let late = Status::deadline_exceeded("the call's time is over");
@@ -181,7 +181,7 @@ impl InProgress {
         let reset: &Notify = &self.session.reset;
         tokio::select! {
             biased;
-            part = self.output.next(window as usize) => Step::Part(part),
+            part = self.output.next(window as usize) => Step::Part(Box::new(part)),
             () = request.cancelled() => Step::Abandoned,
             () = reset.notified() => Step::Abandoned,
             () = sleep_until(until.into()) => if until < hold { Step::Late } else { Step::Nothing },

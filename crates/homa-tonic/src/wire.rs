@@ -125,7 +125,8 @@ pub struct Part {
     pub body: Vec<Bytes>,
 }
 
-/// The answer to a request.
+/// The answer to a request. Nearly all are parts, so that a box for those would cost an allocation.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// To an open or a pull. A part without head, end and body means that there is nothing yet; to

@@ -8,7 +8,7 @@
 //! | 44..46 | piggybacked acknowledgement: the server's port |
 //! | 46..48 | version of the receiver's cutoffs that the sender used |
 //! | 48 | 1 if retransmitted |
-//! | 49 | bit 0: incast flag (Homa §3.6), bit 1: empty message (ours, in a pad byte of the module) |
+//! | 49 | bit 0: incast flag (Homa §3.6), bit 1: empty message (ours, in a pad byte of theirs) |
 //! | 50..52 | with the incast flag: most unscheduled bytes of the response (ours, as above) |
 //! | 52..56 | segment offset: place of the payload in the message |
 //! | 56.. | payload |

@@ -194,12 +194,10 @@ pub(super) fn assemble(
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
     let backlog = backlog(window, sim);
     let flows = std::mem::take(&mut sim.generator_mut().kept);
-    let (generator, counters) = (sim.generator(), sim.counters());
-    let tally = generator.tally;
+    let (generator, counters, tally) = (sim.generator(), sim.counters(), sim.generator().tally);
     let ideal = window.experiment.divisor(ideals);
     let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
     let undelivered = generator.book.measured();
-    // They were resolved once to configure the hosts, so that they cannot be refused here.
     let options = parts::resolved(scenario, network, demand).unwrap_or_default();
     let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
