@@ -119,6 +119,12 @@ impl Endpoint {
         reason: Option<RefusalReason>,
     ) {
         match self.config.policy().loss.unknown {
+            // The server dropped it because of its deadline, and our timer is late.
+            UnknownReaction::AtMostOnce
+                if self.rpcs.get(handle).is_some_and(|rpc| now >= rpc.deadline()) =>
+            {
+                self.fail(handle, RpcError::DeadlineExceeded);
+            }
             UnknownReaction::AtMostOnce => {
                 if !reason.is_some_and(|reason| self.fail_refused(handle, reason)) {
                     self.on_unknown_at_most_once(now, handle, remembered, no_server);
@@ -145,10 +151,6 @@ impl Endpoint {
         no_server: bool,
     ) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        // The server dropped it because of its deadline, and our timer is late.
-        if now >= rpc.deadline() {
-            return self.fail(handle, RpcError::DeadlineExceeded);
-        }
         rpc.loss.set_server_absent(false);
         rpc.loss.rest_until(Time::ZERO);
         let covered = remembered.is_some_and(|age| age > now.since(rpc.started()));
