@@ -115,7 +115,7 @@ pub fn summary(results: &[Stored]) -> Table {
     table.real("slowdown_p50", out().map(|o| o.slowdown.p50));
     table.real("slowdown_p99", out().map(|o| o.slowdown.p99));
     table.real("utilisation", out().map(|o| Some(o.utilisation)));
-    table.real("goodput", out().map(|o| Some(o.goodput)));
+    table.real("goodput", out().map(|o| o.goodput));
     table.real("wasted_bandwidth", out().map(|o| o.wasted_bandwidth));
     table.real("load_paper", out().map(|o| Some(o.loads.paper)));
     table.real("load_payload", out().map(|o| Some(o.loads.payload)));

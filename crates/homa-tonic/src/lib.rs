@@ -4,8 +4,8 @@
 //! [`Channel`] instead of tonic's, and the generated server goes to a [`Server`] of the same shape:
 //!
 //! ```
-//! # async fn example<S>(service: S, at: std::net::SocketAddr) -> Result<(), Box<dyn
-//! std::error::Error>>
+//! # type Done = Result<(), Box<dyn std::error::Error>>;
+//! # async fn example<S>(service: S, at: std::net::SocketAddr) -> Done
 //! # where
 //! #     S: tonic::server::NamedService + Clone + Send + Sync + 'static,
 //! #     S: tonic::codegen::Service<
@@ -16,9 +16,10 @@
 //! #     S::Future: Send,
 //! # {
 //! // The server: tonic::transport::Server before.
-//! homa_tonic::Server::builder().add_service(service).serve(at).await?; // The client:
-//! tonic::transport::Endpoint before. let channel =
-//! homa_tonic::Endpoint::from_shared("homa://search.internal:4000")?.connect().await?;
+//! homa_tonic::Server::builder().add_service(service).serve(at).await?;
+//! // The client: tonic::transport::Endpoint before.
+//! let endpoint = homa_tonic::Endpoint::from_shared("homa://search.internal:4000")?;
+//! let channel = endpoint.connect().await?;
 //! # Ok(())
 //! # }
 //! ```

@@ -73,9 +73,9 @@ fn poll_part(
     Poll::Ready(Ok(false))
 }
 
-/// The task that pushes; dropping this ends it.
+/// The task that pushes, until it has ended; dropping this ends it.
 #[derive(Debug)]
-pub(crate) struct Pump(JoinHandle<Result<(), Status>>);
+pub(crate) struct Pump(Option<JoinHandle<Result<(), Status>>>);
 
 impl Pump {
     pub(crate) fn start(
@@ -84,15 +84,17 @@ impl Pump {
         body: Body,
         limit: CallLimit,
     ) -> Self {
-        Self(tokio::spawn(push(target, number, body, limit)))
+        Self(Some(tokio::spawn(push(target, number, body, limit))))
     }
 
     /// Resolves if the request body fails, and never otherwise.
     pub(crate) async fn failed(&mut self) -> Status {
-        if !self.0.is_finished()
-            && let Ok(Err(status)) = (&mut self.0).await
-        {
-            return status;
+        if let Some(task) = &mut self.0 {
+            let ended = task.await;
+            self.0 = None;
+            if let Ok(Err(status)) = ended {
+                return status;
+            }
         }
         std::future::pending().await
     }
@@ -100,7 +102,9 @@ impl Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 

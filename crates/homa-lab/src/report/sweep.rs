@@ -268,7 +268,7 @@ const COLUMNS: [Column; 14] = [
     ("load, wire", |s| percent(s.outcome.loads.realised_paper)),
     ("load, payload", |s| percent(s.outcome.loads.realised_payload)),
     ("utilisation", |s| percent(s.outcome.utilisation)),
-    ("goodput", |s| percent(s.outcome.goodput)),
+    ("goodput", |s| s.outcome.goodput.map_or_else(|| optional(None), percent)),
     ("TOR down, mean kB", |s| queue(s, |q| q.mean_bytes)),
     ("TOR down, max kB", |s| queue(s, |q| q.max_bytes as f64)),
     ("drops", |s| (s.outcome.drops.overflow + s.outcome.drops.fault).to_string()),

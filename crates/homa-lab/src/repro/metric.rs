@@ -198,7 +198,7 @@ impl Metric {
                 let ends = outcome.utilisation_ci.map(|end| end.map(|share| share * 100.0));
                 Some(Measured::between(outcome.utilisation * 100.0, ends))
             }
-            Self::Goodput => Some(percent(outcome.goodput)),
+            Self::Goodput => outcome.goodput.map(percent),
             Self::PreemptionLag => {
                 let of = |tail: &TailDelay| {
                     of_tail(tail, tail.preemption_lag_us, tail.preemption_lag_ci)

@@ -119,7 +119,7 @@ where
         (mut make, queue): (MakeTransport<T>, MakeQueue<'_, Q>),
         (application, probe, faults): (A, P, F),
     ) -> Self {
-        debug_assert_eq!(wiring.unfit(), None);
+        debug_assert_eq!(wiring.unfit(homa_proto::FULL_FRAME), None);
         debug_assert!(Q::IS_PREEMPTIBLE || !config.preemption);
         debug_assert_eq!(Q::IS_COMBINED, config.cioq.is_some());
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();

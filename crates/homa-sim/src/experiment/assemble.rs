@@ -222,7 +222,7 @@ pub(super) fn assemble(
         utilisation_ci: window.utilisation_ci(),
         links: window.link_use(),
         messages_per_second_ci: arrivals_ci(window),
-        goodput: tally.delivered_bytes as f64 / window.receiving_capacity(),
+        goodput: goodput(window, tally.delivered_bytes),
         loads,
         backlog,
         drops: drops(network, sim),
@@ -255,6 +255,11 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+/// The share of the receivers' links that delivered bytes used, if any were delivered.
+fn goodput(window: &MeasurementWindow<'_>, delivered: u64) -> Option<f64> {
+    (delivered > 0).then(|| delivered as f64 / window.receiving_capacity())
 }
 
 /// Incomplete messages, and whether they grew without bound.

@@ -10,7 +10,7 @@ use crate::scenario::{Impaired, Paused, Scenario, ScenarioError};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Wiring};
 
-use super::network::ScenarioNetwork;
+use super::network::{ScenarioNetwork, least_mbps};
 
 /// A change of one direction of a link.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +58,11 @@ pub(super) fn pauses(list: &[Paused], wiring: &Wiring) -> Result<Vec<Pause>, Sce
     list.iter().enumerate().map(pause).collect()
 }
 
-/// Changes and losses of links from the plan's list. `names` are the switches by name.
+/// Changes and losses of links from the plan's list. `names` are the switches by name, and `frame`
+/// the wire bytes of the largest frame.
 pub(super) fn impair(
     list: &[Impaired],
-    wiring: &Wiring,
+    (wiring, frame): (&Wiring, u32),
     names: &BTreeMap<String, NodeId>,
 ) -> Result<(Vec<Change>, Vec<Lossy>), ScenarioError> {
     let (mut changes, mut lossy) = (Vec::new(), Vec::new());
@@ -85,8 +86,9 @@ pub(super) fn impair(
             let (what, back) = match (one.rate, one.loss_ppm) {
                 (Some(rate), _) => {
                     let rate = rate.rate();
-                    if !(PortSpec { rate, ..own }).fits() {
-                        return Err(wrong("have a rate of at least 20Mbps".to_owned()));
+                    if !(PortSpec { rate, ..own }).fits(frame) {
+                        let least = least_mbps(frame);
+                        return Err(wrong(format!("have a rate of at least {least}Mbps")));
                     }
                     if rate.0 > own.rate.0 {
                         let most = own.rate.0 as f64 / 1e9;

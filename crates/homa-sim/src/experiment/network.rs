@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homa_proto::{FULL_FRAME, Rate};
-use homa_workload::framing::MIN_FRAME;
+use homa_workload::framing::{ETHERNET, MIN_FRAME};
+
+use crate::Headers;
 
 use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
-use crate::scenario::{Buffer, Fabric, Routing, Scenario, ScenarioError, Shape, SlowdownBy};
+use crate::scenario::{
+    Buffer, Fabric, Routing, Scenario, ScenarioError, SchemeOptions, Shape, SlowdownBy,
+};
 use crate::scheme::{NetworkScale, Scheme, SwitchQueue, detail};
 use crate::time::SimDuration;
 use crate::topology::{
@@ -70,9 +74,13 @@ impl ScenarioNetwork {
         };
         let core_rate = core_rate(fabric)?;
         let NamedWiring { wiring, paths, names } = wire(&fabric.shape, (physics, core_rate))?;
-        if wiring.unfit().is_some() {
-            let must = "carry a jumbo frame over every link within 4.29 ms: choose links of at \
-                        least 20Mbps and delays below 0.5ms";
+        let frame = largest_frame(scenario);
+        if wiring.unfit(frame).is_some() {
+            let must = format!(
+                "carry the largest frame, {frame} bytes, over every link within 4.29 ms: choose \
+                 links of at least {}Mbps and delays below 0.5ms, or a smaller MTU",
+                least_mbps(frame)
+            );
             return Err(ScenarioError::field("fabric", must));
         }
         let formula =
@@ -82,7 +90,7 @@ impl ScenarioNetwork {
                         describes their network";
             return Err(ScenarioError::field("slowdown", must));
         }
-        let (changes, lossy) = impair(&fabric.impaired, &wiring, &names)?;
+        let (changes, lossy) = impair(&fabric.impaired, (&wiring, frame), &names)?;
         let pauses = pauses(&fabric.paused, &wiring)?;
         let uplinks = wiring.ports()[..wiring.hosts() as usize].iter();
         let link = uplinks.map(|port| port.rate).min_by_key(|rate| rate.0);
@@ -172,6 +180,28 @@ impl ScenarioNetwork {
             corrected,
         }
     }
+}
+
+/// Wire bytes of the largest frame that hosts may send.
+fn largest_frame(scenario: &Scenario) -> u32 {
+    let of = |options: &SchemeOptions| {
+        let SchemeOptions { mtu, pfabric, phost, ndp, tcp, .. } = options;
+        let mtus = [
+            *mtu,
+            pfabric.and_then(|pfabric| pfabric.mtu),
+            phost.and_then(|phost| phost.mtu),
+            ndp.and_then(|ndp| ndp.mtu),
+            tcp.as_ref().and_then(|tcp| tcp.mtu),
+        ];
+        mtus.into_iter().flatten().max().unwrap_or(Headers::MTU)
+    };
+    let second = scenario.beside.as_ref().map_or(0, |beside| of(&beside.options));
+    of(&scenario.options).max(second).max(Headers::MTU).saturating_add(ETHERNET as u32)
+}
+
+/// The lowest rate at which a link carries a frame in 3.79 ms, which leaves 0.5 ms for delays.
+pub(super) fn least_mbps(frame: u32) -> u32 {
+    (f64::from(frame) * 8.0 / 3_790.0).ceil() as u32
 }
 
 /// A pause threshold of a scenario that is not safe for all links.

@@ -69,8 +69,8 @@ pub struct ScenarioOutcome {
     #[serde(default)]
     pub messages_per_second_ci: [Option<f64>; 2],
     /// Share of the receivers' links that application bytes of delivered messages used while
-    /// traffic lasted.
-    pub goodput: f64,
+    /// traffic lasted; `None` if nothing was delivered.
+    pub goodput: Option<f64>,
     /// The load in different units, and the load that was realised.
     pub loads: Loads,
     /// Incomplete messages over time.

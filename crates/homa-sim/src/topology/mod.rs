@@ -95,9 +95,9 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// False if the engine cannot simulate the link; see [`Wiring::unfit`].
-    pub fn fits(&self) -> bool {
-        let serialisation = LinkRate::new(self.rate).serialisation(JUMBO);
+    /// False if the engine cannot simulate the link with such frames; see [`Wiring::unfit`].
+    pub fn fits(&self, frame: u32) -> bool {
+        let serialisation = LinkRate::new(self.rate).serialisation(frame);
         serialisation.0.saturating_add(self.delay.0) <= u64::from(u32::MAX)
     }
 }
@@ -176,9 +176,6 @@ impl Physics {
     }
 }
 
-/// Wire bytes of the longest frame that Ethernet switches usually accept.
-const JUMBO: u32 = 9_038;
-
 /// A compiled topology.
 #[derive(Clone, Debug)]
 pub struct Wiring {
@@ -213,10 +210,10 @@ impl Wiring {
         &self.routes
     }
 
-    /// The first port whose link is too slow or too long for the engine, if any: a frame of 9,038
-    /// bytes (jumbo) must arrive within 4.29 ms, which is 2^32 ps.
-    pub fn unfit(&self) -> Option<PortId> {
-        self.ports.iter().position(|port| !port.fits()).map(|at| PortId(at as u32))
+    /// The first port whose link is too slow or too long for the engine, if any: the largest frame,
+    /// of `frame` wire bytes, must arrive within 4.29 ms, which is 2^32 ps.
+    pub fn unfit(&self, frame: u32) -> Option<PortId> {
+        self.ports.iter().position(|port| !port.fits(frame)).map(|at| PortId(at as u32))
     }
 
     /// Recomputes the routes over the ports that are `alive`.

@@ -51,13 +51,15 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
 
 #[test]
 fn links_that_the_engine_cannot_simulate_are_found() {
-    let rack = |mbps, delay| {
+    const JUMBO: u32 = 9_038;
+    let rack = |mbps, delay, frame| {
         let physics = Physics::uniform(Rate::mbps(mbps), Rate::mbps(mbps), delay);
-        SingleSwitch { hosts: 2, physics }.wire().unfit()
+        SingleSwitch { hosts: 2, physics }.wire().unfit(frame)
     };
-    assert_eq!(rack(20, SimDuration::micros(600)), None);
-    assert_eq!(rack(10, SimDuration::ZERO), Some(PortId(0)));
-    assert_eq!(rack(1_000, SimDuration::millis(5)), Some(PortId(0)));
+    assert_eq!(rack(20, SimDuration::micros(600), JUMBO), None);
+    assert_eq!(rack(10, SimDuration::ZERO, JUMBO), Some(PortId(0)));
+    assert_eq!(rack(10, SimDuration::ZERO, 1_538), None);
+    assert_eq!(rack(1_000, SimDuration::millis(5), JUMBO), Some(PortId(0)));
 }
 
 #[test]

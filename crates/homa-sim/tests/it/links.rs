@@ -3,7 +3,7 @@
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Paused, Routing, Scenario, ScenarioOutcome,
-    Shape, SlowdownBy, Span, Traffic, TrafficEnding,
+    Shape, SlowdownBy, Span, TcpOptions, Traffic, TrafficEnding,
 };
 
 /// Two racks of four hosts under two spines, W3.
@@ -150,13 +150,24 @@ fn mistakes_in_link_names_list_the_existing_names() {
     let fast = Impaired { rate: Some(Bandwidth::gbps(100)), ..link("tor0", "spine0") };
     assert!(refusal(&scenario(vec![fast])).contains("no more than the link's 20 Gbit/s"));
     let slow = Impaired { rate: Some(Bandwidth(1_000_000)), ..link("tor0", "spine0") };
-    assert!(refusal(&scenario(vec![slow])).contains("20Mbps"));
+    assert!(refusal(&scenario(vec![slow])).contains("4Mbps"));
     let until = Some(Span::nanos(5));
     let backwards = Impaired { at: Span::nanos(5), until, ..link("tor0", "spine0") };
     assert!(refusal(&scenario(vec![backwards])).contains("`until`"));
     let mut slow = scenario(vec![]);
     slow.fabric.host_link = Bandwidth(1_000_000);
-    assert!(refusal(&slow).contains("20Mbps"));
+    assert!(refusal(&slow).contains("at least 4Mbps"));
+}
+
+#[test]
+fn the_slowest_link_depends_on_the_packets() {
+    let mut slow = scenario(vec![]);
+    slow.scheme = "tcp".to_owned();
+    slow.fabric.host_link = Bandwidth(12_500_000);
+    slow.stop.messages = Some(20);
+    assert_eq!(outcome(&slow).messages, 20);
+    slow.options.tcp = Some(TcpOptions { mtu: Some(9_000), ..TcpOptions::default() });
+    assert!(refusal(&slow).contains("at least 20Mbps"));
 }
 
 /// The leaf-spine above as a list of links, the switches' delays on them.

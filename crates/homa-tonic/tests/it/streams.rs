@@ -72,6 +72,19 @@ async fn a_slow_service_delays_the_writer() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_too_long_to_encode_ends_its_stream() {
+    let running = serve().await;
+    let mut client = client(&running).await.max_encoding_message_size(1_000);
+    let inputs = tokio_stream::iter([10, 100_000]).then(|size| async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        StreamingInputCallRequest { payload: payload(size) }
+    });
+    let call = client.streaming_input_call(Box::pin(inputs));
+    let ended = tokio::time::timeout(Duration::from_secs(20), call).await;
+    assert_eq!(ended.expect("it ends").unwrap_err().code(), Code::OutOfRange);
+}
+
+#[tokio::test]
 async fn a_dropped_call_ends_its_service() {
     let running = serve().await;
     let mut client = client(&running).await;
