@@ -260,8 +260,9 @@ mod tests {
         let bbr = asked(&["--twin", "--cc", "bbr", "--transport", "tcp"]);
         assert!(twin(&bbr, Transport::Tcp, None).is_none() && check(&bbr).is_err());
         assert!(check(&args).is_ok());
-        // The simulator has no link on which a jumbo frame takes more than 4.29 ms.
-        assert!(check(&asked(&["--twin", "--link", "10Mbps"])).is_err());
+        // The simulator has no link on which a frame takes more than 4.29 ms.
+        assert!(check(&asked(&["--twin", "--link", "12.5Mbps"])).is_ok());
+        assert!(check(&asked(&["--twin", "--link", "2Mbps"])).is_err());
     }
 
     #[test]
