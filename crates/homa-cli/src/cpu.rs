@@ -25,7 +25,7 @@ impl Usage {
         Self { cpu: times.iter().sum(), sleeps }
     }
 
-    /// What was used after `before`.
+    /// The use since `before` was taken.
     pub fn since(self, before: Self) -> Self {
         let cpu = self.cpu.saturating_sub(before.cpu);
         Self { cpu, sleeps: self.sleeps.saturating_sub(before.sleeps) }

@@ -75,8 +75,8 @@ impl Packet {
 pub enum Body {
     /// A range of bytes of a message.
     Data(Data),
-    /// The announcement of a message of which nothing is sent before a grant (public forks of the
-    /// kernel module: [`StartMsg`](crate::StartMsg)).
+    /// Announces a message whose sender waits for a grant before it sends any byte (public forks
+    /// of the kernel module: [`StartMsg`](crate::StartMsg)).
     StartMsg {
         /// Length of the whole message in bytes.
         length: u32,

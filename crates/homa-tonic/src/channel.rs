@@ -115,8 +115,13 @@ pub(crate) struct CallLimit {
 }
 
 impl Target {
-    pub(crate) fn new(client: Client, to: SocketAddr, timeout: Option<Duration>) -> Self {
-        let random = getrandom::u64().unwrap_or_else(|_| std::process::id().into());
+    /// `random` has to be unknown to other hosts.
+    pub(crate) fn new(
+        client: Client,
+        to: SocketAddr,
+        timeout: Option<Duration>,
+        random: u64,
+    ) -> Self {
         Self { client, to, timeout, random, calls: AtomicU64::new(0) }
     }
 

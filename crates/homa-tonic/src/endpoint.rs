@@ -42,7 +42,7 @@ pub enum ConnectError {
     Uri {
         /// The text.
         uri: String,
-        /// What is wrong with it.
+        /// The parser's reason.
         source: InvalidUri,
     },
     /// The URI has another scheme.
@@ -69,6 +69,9 @@ pub enum ConnectError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The system has no random numbers, so calls would have numbers that other hosts can guess.
+    #[error("the system gives no random numbers: {0}")]
+    Random(#[source] getrandom::Error),
     /// No engine could be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -142,7 +145,7 @@ impl Endpoint {
         let mut failed = None;
         for to in addresses {
             match client.call_async_with(to, probe.clone(), &options).await {
-                Ok(_) => return Ok(self.channel(client, to)),
+                Ok(_) => return self.channel(client, to),
                 Err(source) => failed = Some((to, source)),
             }
         }
@@ -159,7 +162,7 @@ impl Endpoint {
         let Some(to) = addresses.first() else {
             return Err(ConnectError::Resolve { name, source: io::ErrorKind::NotFound.into() });
         };
-        Ok(self.channel(self.open()?, *to))
+        self.channel(self.open()?, *to)
     }
 
     async fn resolve(&self) -> Result<(String, Vec<SocketAddr>), ConnectError> {
@@ -180,8 +183,9 @@ impl Endpoint {
         Ok(client)
     }
 
-    fn channel(&self, client: Client, to: SocketAddr) -> Channel {
-        Channel::new(Target::new(client, to, self.timeout))
+    fn channel(&self, client: Client, to: SocketAddr) -> Result<Channel, ConnectError> {
+        let random = getrandom::u64().map_err(ConnectError::Random)?;
+        Ok(Channel::new(Target::new(client, to, self.timeout, random)))
     }
 }
 

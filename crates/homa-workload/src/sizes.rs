@@ -114,8 +114,8 @@ impl SizeDistribution {
         Self { steps, form }
     }
 
-    /// What is odd about the table: its first line states a mean that it does not have as it was
-    /// understood.
+    /// A warning if the first line of the table states a mean that the table, as it was
+    /// understood, does not have.
     pub fn doubt(&self) -> Option<String> {
         let form = self.form.filter(|form| !form.agrees(self.mean_bytes()))?;
         let (stated, mean) = (form.stated?, self.mean_bytes() / f64::from(form.packet));

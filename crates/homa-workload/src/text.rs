@@ -58,7 +58,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A line of a table that is neither empty nor a comment.
+/// A line of a table, other than empty lines and comments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextRow<'a> {
     /// Its number, from 1.

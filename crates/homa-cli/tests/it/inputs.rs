@@ -141,7 +141,7 @@ fn a_path_of_any_bytes_is_read_or_refused() {
         let output = program().args(arguments).output().expect("the program starts");
         assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
     }
-    // What is named in a plan is text.
+    // Paths in a plan are text, so these options refuse paths that are not UTF-8.
     let refused: [&[&OsStr]; 5] = [
         &[text("sim"), text("--flows"), &trips],
         &[text("sim"), text("--workload"), &trips],

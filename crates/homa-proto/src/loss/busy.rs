@@ -28,7 +28,7 @@ impl Endpoint {
         if !rpc.out.exists() {
             return self.on_resend_before_response(now, handle);
         }
-        // The peer has not heard of the message, of which nothing was granted.
+        // No byte was granted, so the peer may have missed the announcement: send it again.
         if range.1 == ResendLength::All && self.announce(handle) {
             return;
         }

@@ -16,7 +16,7 @@ pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
 /// Longest timeout after backoff, and its exponent.
 pub(super) const MAX_TIMEOUT: Duration = Duration::millis(250);
 const MAX_BACKOFF: u16 = 5;
-/// Longest time between RESENDs to a peer of which nothing is heard.
+/// Longest time between RESENDs to a silent peer.
 const MAX_SILENT: Duration = Duration::secs(2);
 /// Time between RESENDs of a call whose server is not there, as its host said. That is often
 /// enough for a server that restarts, and each is answered.

@@ -13,7 +13,7 @@
 //! A report about the host or the network may be wrong a moment later, for example when a link
 //! comes back (RFC 1122 §4.2.3.9). It does not end a call during which the peer was heard, and
 //! never ends a request of a client: RESENDs show whether the peer is back, until the deadline. A
-//! refusal of our own system ends only calls of which nothing was sent.
+//! refusal of our own system ends a call only if no packet of it was sent.
 //!
 //! If a process is there and nothing listens at the port, there is no ICMP report: the answer to
 //! the call's RESEND says so (UDP only; `client`).

@@ -34,7 +34,7 @@ pub(super) fn flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> 
     flows::parse(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// What is odd about the table of sizes, as a sentence.
+/// A warning if the mean that the table of sizes states is not its mean.
 pub(super) fn doubt(demand: &Demand) -> Option<String> {
     demand.sizes.doubt().map(|doubt| format!("`{}`: {doubt}", demand.workload))
 }

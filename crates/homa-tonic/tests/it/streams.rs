@@ -39,7 +39,8 @@ async fn thousands_of_messages_arrive_in_order_both_ways() {
 async fn a_slow_reader_delays_the_writer() {
     let running = serve().await;
     let mut client = client(&running).await;
-    // 40 MB, of which two windows of 64 kB and what the codec holds may be written unread.
+    // The response has 40 MB. Unread, the service may write two windows of 64 kB and the
+    // codec's buffer.
     let responses = client.streaming_output_call(outputs(4_000, 10_000)).await.unwrap();
     let mut responses = responses.into_inner();
     responses.next().await.unwrap().unwrap();

@@ -101,7 +101,7 @@ impl fmt::Display for TableError {
             ),
             TableErrorKind::Middle => f.write_str(
                 "of three columns the middle one is always the same (packets, 1, share, as pFabric \
-                 has them): leave out the one that is neither size nor cumulative share",
+                 has them): leave out the column that holds neither sizes nor shares",
             ),
             TableErrorKind::Size(found) => {
                 write!(f, "expected a size in whole bytes, 1 to {MAX_BYTES}, found `{found}`")

@@ -18,8 +18,8 @@ fn wait_for_refusal(engine: &Engine, before: u64) {
     }
 }
 
-/// A call of which the server sent BUSY. Then the link of the client, or of the server, is down
-/// until the end there was refused a packet.
+/// The server answers a call with BUSY. Then the link of the client, or of the server, is down
+/// until the system refuses a packet of that end.
 fn call_over_a_flapping_link(of_client: bool) {
     let Some([client, server]) = Host::pair() else { return };
     let there = server.run(|| engine("10.8.0.2", Config::default()));

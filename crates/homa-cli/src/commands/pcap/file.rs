@@ -142,7 +142,7 @@ impl<R: Read> CaptureReader<R> {
             [0x0a, 0x0d, 0x0d, 0x0a] => {
                 Format::PcapNg { order: Order::Big, interfaces: Vec::new() }
             }
-            // In gzip or zstd, of which one layer was removed.
+            // The file is compressed twice, for example gzip in zstd; one layer was removed.
             [0x1f, 0x8b, ..] => return Err(ReadError::NotACapture { instead: Some("gzip") }),
             [0x28, 0xb5, 0x2f, 0xfd] => {
                 return Err(ReadError::NotACapture { instead: Some("zstd") });

@@ -1,4 +1,4 @@
-//! What is found in a frame: Homa packets, refusals of them, and what is neither.
+//! The result of dissecting a frame: a Homa packet, an ICMP refusal of one, or another protocol.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use homa_proto::wire::datagram;
 use homa_proto::{
     Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
-    RpcError, RpcHandle, RpcId, Submit, Time,
+    RefusalReason, RpcError, RpcHandle, RpcId, Submit, Time,
 };
 
 use super::context::RequestContext;
@@ -425,7 +425,8 @@ impl EngineState {
         self.ended(rpc, RpcOutcome::Deadline);
         self.counters.requests_expired += 1;
         // This fails if the client has ended it in the meantime.
-        let _ = self.endpoint.submit(self.endpoint.now(), Submit::Cancel { rpc });
+        let refusal = Submit::Refuse { rpc, reason: RefusalReason::DeadlinePassed };
+        let _ = self.endpoint.submit(self.endpoint.now(), refusal);
     }
 
     /// Responses that the application has not taken count against the memory for incoming messages.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A path to a peer of which a packet has arrived.
+/// A path to a peer that has sent a packet.
 fn path(now: Time, v4: bool, mtu: u16, max: u16) -> Path {
     let mut path = Path::new(now, v4, mtu, max);
     path.note_heard(now);
