@@ -19,7 +19,8 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
     ) -> Result<Placement, DropReason> {
-        let data = &self.incoming_of(packet, data);
+        let meant = self.incoming_of(packet, data);
+        let data = meant.as_ref().unwrap_or(data);
         // Before everything else, because it may free memory and an RPC.
         if let Some(ack) = data.ack {
             self.on_acked(packet.peer, ack.id.client());

@@ -17,20 +17,20 @@ impl Endpoint {
     }
 
     /// DATA shows which wire its sender has, if it says how much comes unasked and not all does.
-    /// Returns the DATA as it is meant: without `incoming`, all of it comes.
-    pub(crate) fn incoming_of(&mut self, packet: &Packet, data: &Data) -> Data {
-        let without = self.config.start_msg.is_some() && data.incoming == 0
-            || !self.config.policy().wire.grants_and_cutoffs;
-        if without {
-            return Data { incoming: data.message_length, ..*data };
+    /// Returns the DATA as it is meant, if that differs: without `incoming`, all of it comes.
+    #[inline]
+    pub(crate) fn incoming_of(&mut self, packet: &Packet, data: &Data) -> Option<Data> {
+        let starts = self.config.start_msg.is_some();
+        if starts && data.incoming == 0 || !self.config.policy().wire.grants_and_cutoffs {
+            return Some(Data { incoming: data.message_length, ..*data });
         }
-        if self.config.start_msg.is_some()
+        if starts
             && data.incoming < data.message_length
             && let Some(peer) = self.peer_mut(packet.peer)
         {
             peer.cold.speaks_start_msg = false;
         }
-        *data
+        None
     }
 
     /// START_MSG: the message begins without a byte, and waits for its grant.
@@ -86,7 +86,12 @@ impl Endpoint {
     }
 
     /// Announces the message of an RPC if nothing of it was granted yet; true then.
+    #[inline]
     pub(crate) fn announce(&mut self, handle: RpcHandle) -> bool {
+        // Otherwise something is always granted.
+        if self.config.start_msg.is_none() {
+            return false;
+        }
         let Some(rpc) = self.rpcs.get(handle) else { return false };
         let (waits, length) = (rpc.out.exists() && rpc.out.granted == 0, rpc.out.length);
         if waits {

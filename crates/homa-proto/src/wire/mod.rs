@@ -153,7 +153,7 @@ fn read<'a>(
 ) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
     // Each type builds the whole result in place, because a common body would be copied.
-    let decoded = |body, payload| Decoded {
+    let decoded = |body, payload, empty| Decoded {
         packet: Packet {
             peer,
             priority,
@@ -163,18 +163,18 @@ fn read<'a>(
             body,
         },
         payload,
-        empty: false,
+        empty,
     };
-    let control = |body| decoded(body, &[]);
+    let control = |body| decoded(body, &[], false);
     match header::KIND.get(head) {
         // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have
         // it.
         kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
             Err(DropReason::NoServer)
         }
-        kind::DATA => data::decode(bytes).map(|(data, payload)| Decoded {
-            empty: data.message_length == 1 && data::is_marked_empty(bytes),
-            ..decoded(Body::Data(data), payload)
+        kind::DATA => data::decode(bytes).map(|(data, payload)| {
+            let empty = data.message_length == 1 && data::is_marked_empty(bytes);
+            decoded(Body::Data(data), payload, empty)
         }),
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),

@@ -177,8 +177,10 @@ impl EngineState {
     /// A message of `length` bytes to a peer was submitted. If larger packets are possible, they
     /// are probed.
     pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
-        let in_progress = self.endpoint.rpcs_with(peer);
-        self.peers.note_submitted(peer, length, in_progress);
+        if !self.peers.fills_packets(peer) {
+            let in_progress = self.endpoint.rpcs_with(peer);
+            self.peers.note_submitted(peer, length, in_progress);
+        }
         if let Some(path) = self.peers.wider(peer, length) {
             self.paths.wanted(now, peer, path);
         }
