@@ -140,16 +140,16 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
 /// Ports are seen from here: the packet's source is [`Packet::remote_port`].
 #[inline]
 pub fn decode(bytes: &[u8], peer: PeerId, priority: u8) -> Result<Decoded<'_>, DropReason> {
-    read(bytes, peer, priority, &Extensions::default())
+    read(bytes, peer, priority, &[])
 }
 
-/// Reads a packet, with the values of its datagram's extensions.
+/// Reads a packet of a datagram with these extensions.
 #[inline(always)]
 fn read<'a>(
     bytes: &'a [u8],
     peer: PeerId,
     priority: u8,
-    extensions: &Extensions,
+    extensions: &[u8],
 ) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
     // Each type builds the whole result in place, because a common body would be copied.
@@ -166,6 +166,7 @@ fn read<'a>(
         empty,
     };
     let control = |body| decoded(body, &[], false);
+    let extensions = || Extensions::values(extensions);
     match header::KIND.get(head) {
         // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have
         // it.
@@ -179,17 +180,17 @@ fn read<'a>(
         kind::GRANT => grant::decode(bytes).map(control),
         kind::RESEND => resend::decode(bytes).map(control),
         kind::RPC_UNKNOWN => {
-            let &Extensions { remembered, no_server, reason, .. } = extensions;
+            let Extensions { remembered, no_server, reason, .. } = extensions()?;
             Ok(control(Body::RpcUnknown { remembered, no_server, reason }))
         }
-        kind::BUSY => Ok(control(Body::Busy { come_back: extensions.come_back })),
-        kind::CUTOFFS => cutoffs::decode(bytes, extensions.limits).map(control),
+        kind::BUSY => Ok(control(Body::Busy { come_back: extensions()?.come_back })),
+        kind::CUTOFFS => cutoffs::decode(bytes, extensions()?.limits).map(control),
         kind::FREEZE => Ok(control(Body::Freeze)),
-        kind::NEED_ACK => Ok(control(match extensions.challenge {
+        kind::NEED_ACK => Ok(control(match extensions()?.challenge {
             Some((boot, remembered)) => Body::Challenge { boot, remembered },
             None => Body::NeedAck,
         })),
-        kind::ACK => match extensions.proof {
+        kind::ACK => match extensions()?.proof {
             Some(proof) => ack::decode(bytes).map(|_| control(Body::Proof(proof))),
             None => ack::decode(bytes).map(control),
         },

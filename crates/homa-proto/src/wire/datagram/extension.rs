@@ -145,6 +145,26 @@ impl Extensions {
         }
     }
 
+    /// Those of a datagram that apply to packets of the same type as this one.
+    pub(super) fn for_type_of(self, body: &Body) -> Self {
+        let none = Self::default();
+        let Self { limits, remembered, no_server, challenge, proof, reason, come_back } = self;
+        match body {
+            Body::Cutoffs { .. } => Self { limits, ..none },
+            Body::RpcUnknown { .. } => Self { remembered, no_server, reason, ..none },
+            Body::Busy { .. } => Self { come_back, ..none },
+            Body::NeedAck | Body::Challenge { .. } => Self { challenge, ..none },
+            Body::Ack(_) | Body::Proof(_) => Self { proof, ..none },
+            _ => none,
+        }
+    }
+
+    /// The values as a receiver reads them.
+    pub(super) fn as_read(self) -> Self {
+        let rounded = |time| Duration::micros(micros(time).into());
+        Self { come_back: self.come_back.map(rounded), ..self }
+    }
+
     /// Bytes that [`Self::write`] writes.
     #[inline(always)]
     pub(super) fn encoded_len(&self) -> usize {
@@ -203,6 +223,11 @@ impl Extensions {
             put(kind::COME_BACK, &micros(time).to_be_bytes());
         }
         length
+    }
+
+    /// The values in the extensions of a datagram.
+    pub(in crate::wire) fn values(bytes: &[u8]) -> Result<Self, DropReason> {
+        Self::read(bytes).map(|(values, ..)| values)
     }
 
     /// Reads the extensions of a datagram. Also returns the lists of request extensions, and how

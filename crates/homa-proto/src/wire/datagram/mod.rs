@@ -146,7 +146,9 @@ pub struct DecodedDatagram<'a> {
     pub number: u64,
     /// Extensions that were skipped because their type is not known here.
     pub unknown_extensions: u16,
-    extensions: Extensions,
+    /// The extensions that control packets need, which are read again when one is found: most
+    /// datagrams have none.
+    extensions: &'a [u8],
     lists: Lists<'a>,
     aggregate: bool,
     packets: &'a [u8],
@@ -168,7 +170,7 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
     let mut datagram = DecodedDatagram {
         number: NUMBER.get(header),
         unknown_extensions: 0,
-        extensions: Extensions::default(),
+        extensions: &[],
         lists: Lists::default(),
         aggregate: FLAGS.get(header) & AGGREGATE != 0,
         packets: &bytes[HEADER_LEN..],
@@ -180,8 +182,8 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
         match Lists::only_deadlines(extensions) {
             Some(lists) => datagram.lists = lists,
             None => {
-                (datagram.extensions, datagram.lists, datagram.unknown_extensions) =
-                    Extensions::read(extensions)?;
+                datagram.extensions = extensions;
+                (_, datagram.lists, datagram.unknown_extensions) = Extensions::read(extensions)?;
             }
         }
         datagram.packets = packets;
@@ -283,7 +285,7 @@ impl<'a> Iterator for Packets<'a> {
         } else {
             rest
         };
-        let decoded = super::read(bytes, self.peer, self.priority, &self.datagram.extensions);
+        let decoded = super::read(bytes, self.peer, self.priority, self.datagram.extensions);
         let lists = &mut self.datagram.lists;
         let begins = || decoded.as_ref().is_ok_and(|decoded| decoded.packet.begins_request());
         self.extensions =

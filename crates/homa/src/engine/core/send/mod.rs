@@ -10,9 +10,7 @@
 //!
 //! Over raw IP, every packet is a datagram.
 
-use homa_proto::wire::datagram::{
-    self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions, Writer,
-};
+use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions};
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
 
@@ -356,9 +354,7 @@ impl Packer {
             if datagram.route.takes(packet, rise) {
                 let end = datagram.start + datagram.route.peer.datagram;
                 let buffer = &mut self.outbox.bytes[datagram.start..end];
-                let mut writer = Writer::resume(buffer, *draft);
-                let fits = push(&mut writer, now, packet, from.messages);
-                *draft = writer.pause();
+                let fits = push(draft, buffer, now, packet, from.messages);
                 let v4 = datagram.route.peer.address.is_ipv4();
                 let before = std::mem::replace(&mut datagram.len, draft.len());
                 if fits {
@@ -376,11 +372,11 @@ impl Packer {
     fn begin_short(&mut self, now: Time, packet: &Packet, from: &Sources<'_>) -> u32 {
         let Some(route) = self.route(packet, from.peers) else { return 0 };
         let (start, room, number) = (self.used, route.peer.datagram, self.next_number);
-        let Ok(mut writer) = Writer::new(self.reserve(room), number) else { return 0 };
-        if !push(&mut writer, now, packet, from.messages) {
+        let buffer = self.reserve(room);
+        let Ok(mut draft) = Draft::new(buffer, number) else { return 0 };
+        if !push(&mut draft, buffer, now, packet, from.messages) {
             return 0;
         }
-        let draft = writer.pause();
         let len = draft.len();
         self.next_number += 1;
         self.used = start + room;
@@ -450,12 +446,22 @@ impl Packer {
     }
 }
 
-/// Appends a short packet to a datagram; false if it does not fit.
-fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages) -> bool {
-    let Body::Data(data) = &packet.body else { return writer.push(packet).is_ok() };
+/// Appends a short packet to a datagram in its buffer; false if it does not fit.
+fn push(
+    draft: &mut Draft,
+    buffer: &mut [u8],
+    now: Time,
+    packet: &Packet,
+    messages: &Messages,
+) -> bool {
+    let none = RequestExtensions::NONE;
+    let Body::Data(data) = &packet.body else { return draft.push(buffer, packet, &none).is_ok() };
     let pushed = match packet.begins_request() {
-        true => writer.push_request(packet, &messages.request_extensions(data.span.message, now)),
-        false => writer.push(packet),
+        true => {
+            let extensions = messages.request_extensions(data.span.message, now);
+            draft.push(buffer, packet, &extensions)
+        }
+        false => draft.push(buffer, packet, &none),
     };
     let Ok(place) = pushed else { return false };
     match messages.get(data.span) {
@@ -466,7 +472,7 @@ fn push(writer: &mut Writer<'_>, now: Time, packet: &Packet, messages: &Messages
         }
     }
     if messages.sends_empty(packet) {
-        writer.mark_empty();
+        draft.mark_empty(buffer);
     }
     true
 }
