@@ -63,6 +63,7 @@ const SYN_RST: u8 = 0x06;
 const HOMA_URGENT: u16 = 0xb97d;
 
 /// A packet with this header and body, as its receiver sees it.
+#[inline(always)]
 pub(super) fn read(head: &[u8; HEADER_LEN], peer: PeerId, priority: u8, body: Body) -> Packet {
     let (local_port, remote_port) = (DESTINATION.get(head), SOURCE.get(head));
     Packet { peer, priority, local_port, remote_port, id: RpcId(RPC_ID.get(head)), body }

@@ -152,47 +152,39 @@ fn read<'a>(
     extensions: &[u8],
 ) -> Result<Decoded<'a>, DropReason> {
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
-    // Each type builds the whole result in place, because a common body would be copied.
-    let decoded = |body, payload, empty| Decoded {
-        packet: Packet {
-            peer,
-            priority,
-            local_port: header::DESTINATION.get(head),
-            remote_port: header::SOURCE.get(head),
-            id: RpcId(header::RPC_ID.get(head)),
-            body,
-        },
-        payload,
-        empty,
-    };
-    let control = |body| decoded(body, &[], false);
+    if header::KIND.get(head) != kind::DATA {
+        let packet = header::read(head, peer, priority, control(head, bytes, extensions)?);
+        return Ok(Decoded { packet, payload: &[], empty: false });
+    }
+    // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have it.
+    if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 {
+        return Err(DropReason::NoServer);
+    }
+    let (data, payload) = data::decode(bytes)?;
+    let empty = data.message_length == 1 && data::is_marked_empty(bytes);
+    Ok(Decoded { packet: header::read(head, peer, priority, Body::Data(data)), payload, empty })
+}
+
+/// Reads the body of a packet that is not DATA.
+fn control(head: &[u8; HEADER_LEN], bytes: &[u8], extensions: &[u8]) -> Result<Body, DropReason> {
     let extensions = || Extensions::values(extensions);
     match header::KIND.get(head) {
-        // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have
-        // it.
-        kind::DATA if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 => {
-            Err(DropReason::NoServer)
-        }
-        kind::DATA => data::decode(bytes).map(|(data, payload)| {
-            let empty = data.message_length == 1 && data::is_marked_empty(bytes);
-            decoded(Body::Data(data), payload, empty)
-        }),
-        kind::GRANT => grant::decode(bytes).map(control),
-        kind::RESEND => resend::decode(bytes).map(control),
+        kind::GRANT => grant::decode(bytes),
+        kind::RESEND => resend::decode(bytes),
         kind::RPC_UNKNOWN => {
             let Extensions { remembered, no_server, reason, .. } = extensions()?;
-            Ok(control(Body::RpcUnknown { remembered, no_server, reason }))
+            Ok(Body::RpcUnknown { remembered, no_server, reason })
         }
-        kind::BUSY => Ok(control(Body::Busy { come_back: extensions()?.come_back })),
-        kind::CUTOFFS => cutoffs::decode(bytes, extensions()?.limits).map(control),
-        kind::FREEZE => Ok(control(Body::Freeze)),
-        kind::NEED_ACK => Ok(control(match extensions()?.challenge {
+        kind::BUSY => Ok(Body::Busy { come_back: extensions()?.come_back }),
+        kind::CUTOFFS => cutoffs::decode(bytes, extensions()?.limits),
+        kind::FREEZE => Ok(Body::Freeze),
+        kind::NEED_ACK => Ok(match extensions()?.challenge {
             Some((boot, remembered)) => Body::Challenge { boot, remembered },
             None => Body::NeedAck,
-        })),
+        }),
         kind::ACK => match extensions()?.proof {
-            Some(proof) => ack::decode(bytes).map(|_| control(Body::Proof(proof))),
-            None => ack::decode(bytes).map(control),
+            Some(proof) => ack::decode(bytes).map(|_| Body::Proof(proof)),
+            None => ack::decode(bytes),
         },
         _ => Err(DropReason::UnknownType),
     }
