@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro, schemes, serve,
-    sim, swarm, sweep, tail, workloads,
+    bench, call, completions, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro,
+    schemes, serve, sim, swarm, sweep, tail, top, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -31,6 +31,8 @@ pub enum Command {
     Call(call::Args),
     /// Time small RPCs to a server, one at a time.
     Ping(ping::Args),
+    /// Show what a running engine does: RPCs per second, percentiles, losses, its busiest peers.
+    Top(top::Args),
     /// Simulate one scenario: latency by message size, queues, priorities, load.
     Sim(Box<sim::Args>),
     /// Simulate every combination of a plan's axes and seeds, on all cores, resumable.
@@ -58,6 +60,10 @@ pub enum Command {
     /// Run random small scenarios with faults, and some with a hostile host, under an independent
     /// checker of the protocol's promises.
     Swarm(swarm::Args),
+    /// Print the completions of a shell.
+    Completions(completions::Args),
+    /// Write the man pages of all commands.
+    Man(completions::ManArgs),
 }
 
 /// The command line. A number below zero is the value of an option, which then says what is

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod call;
+pub mod completions;
 pub mod doctor;
 mod driver;
 pub mod hull;
@@ -17,6 +18,7 @@ pub mod sim;
 pub mod swarm;
 pub mod sweep;
 pub mod tail;
+pub mod top;
 mod work;
 pub mod workloads;
 
@@ -47,6 +49,9 @@ pub fn run(command: Command) -> Outcome {
         Command::Pcap(args) => pcap::run(&args),
         Command::Pfc(args) => pfc::run(&args),
         Command::Tail(args) => tail::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::write_pages(&args),
+        Command::Top(args) => top::run(&args),
     }
 }
 

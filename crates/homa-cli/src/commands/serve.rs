@@ -8,6 +8,7 @@ use anyhow::Context;
 use homa::metrics::Metrics;
 use homa::metrics::http::Exporter;
 use homa::{Engine, Server};
+use sd_notify::NotifyState;
 
 use super::driver::Driver;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -64,8 +65,10 @@ pub fn run(args: &Args) -> Outcome {
     };
     let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
     let serving: Vec<_> = serving.collect();
+    tell_systemd(NotifyState::Ready);
     super::wait_for_the_end(None)
         .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
+    tell_systemd(NotifyState::Stopping);
     eprintln!("finishing requests in progress");
     for engine in &engines {
         if let Err(unfinished) = engine.drain(DRAIN) {
@@ -78,6 +81,13 @@ pub fn run(args: &Args) -> Outcome {
         line(Metrics::of_all(&engines).to_openmetrics().trim_end());
     }
     Ok(Verdict::Passed)
+}
+
+/// Tells systemd, if it started this program (`Type=notify`). An error is no reason to end.
+fn tell_systemd(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        eprintln!("warning: systemd was not told: {error}");
+    }
 }
 
 /// Opens an engine at each address, and its servers.

@@ -22,6 +22,7 @@ mod json;
 mod lab;
 mod mistakes;
 mod numbers;
+mod operating;
 mod pages;
 mod pcap;
 mod servers;

@@ -1,0 +1,390 @@
+//! The report: the difference of two scrapes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::scrape::{Sample, Scrape};
+use crate::output::{Align, TextTable};
+
+/// Peers in a report.
+const MOST_PEERS: usize = 8;
+/// RPCs by direction and outcome.
+const DURATION: &str = "homa_rpc_duration_seconds";
+
+/// What an engine did between two scrapes.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Time between the scrapes.
+    seconds: f64,
+    /// RPCs that ended, as client and as server.
+    rpcs: Vec<Rpcs>,
+    /// Calls in progress at the second scrape.
+    calls_in_progress: f64,
+    /// Requests in progress at the second scrape, replies that are not acknowledged included.
+    requests_in_progress: f64,
+    /// Peers in the table.
+    peers: f64,
+    /// Bytes of outgoing messages in memory.
+    send_memory_bytes: f64,
+    /// Datagrams and bits that left and came.
+    datagrams_sent_per_s: f64,
+    datagrams_received_per_s: f64,
+    sent_mbps: f64,
+    received_mbps: f64,
+    /// RESENDs that were sent: bytes were missing here.
+    resends_sent_per_s: f64,
+    /// RESENDs that came: bytes were missing at a peer.
+    resends_received_per_s: f64,
+    /// Datagrams that the full receive queue lost.
+    receive_overflows_per_s: f64,
+    /// Times that the process was not scheduled in time.
+    stalls_per_s: f64,
+    /// Requests refused because of overload, and requests that expired before they were accepted.
+    requests_shed_per_s: f64,
+    requests_expired_per_s: f64,
+    /// Dropped packets by reason, those that occurred.
+    drops_per_s: BTreeMap<String, f64>,
+    /// The peers with most RPCs in this time.
+    busiest: Vec<Peer>,
+}
+
+/// RPCs of one direction.
+#[derive(Debug, Serialize)]
+struct Rpcs {
+    direction: String,
+    /// That ended with a response.
+    ok_per_s: f64,
+    /// That ended otherwise.
+    other_per_s: f64,
+    /// Of those with a response; `None` if there was none.
+    mean_us: Option<f64>,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+/// RPCs with one peer.
+#[derive(Debug, Serialize)]
+struct Peer {
+    peer: String,
+    direction: String,
+    rpcs_per_s: f64,
+    failures_per_s: f64,
+    mean_us: Option<f64>,
+}
+
+/// Differences between two scrapes.
+struct Difference<'a> {
+    before: &'a Scrape,
+    after: &'a Scrape,
+    seconds: f64,
+}
+
+impl Difference<'_> {
+    /// The growth of a counter. If it became smaller, the engine was restarted, and all of it is
+    /// new.
+    fn grown(&self, name: &str, sample: &Sample) -> f64 {
+        let before = self.before.same(name, sample);
+        if sample.value < before { sample.value } else { sample.value - before }
+    }
+
+    /// The growth of a counter per second, the sum over all labels.
+    fn rate(&self, name: &str) -> f64 {
+        let grown = self.after.all(name).iter().map(|sample| self.grown(name, sample));
+        grown.sum::<f64>() / self.seconds
+    }
+
+    /// The growth of those samples of a counter that have this direction, and an outcome that is
+    /// accepted.
+    fn rpcs(&self, name: &str, direction: &str, accepts: impl Fn(&str) -> bool) -> f64 {
+        let all = self.after.all(name).iter();
+        let of = all.filter(|sample| {
+            sample.label("direction") == direction && accepts(sample.label("outcome"))
+        });
+        of.map(|sample| self.grown(name, sample)).sum()
+    }
+
+    fn direction(&self, direction: &str) -> Rpcs {
+        let (count, sum) = (format!("{DURATION}_count"), format!("{DURATION}_sum"));
+        let ok = self.rpcs(&count, direction, |outcome| outcome == "ok");
+        let other = self.rpcs(&count, direction, |outcome| outcome != "ok");
+        let time = self.rpcs(&sum, direction, |outcome| outcome == "ok");
+        let buckets = self.buckets(direction);
+        let percentile = |share| quantile(&buckets, share).map(|seconds| seconds * 1e6);
+        Rpcs {
+            direction: direction.to_owned(),
+            ok_per_s: ok / self.seconds,
+            other_per_s: other / self.seconds,
+            mean_us: (ok > 0.0).then(|| time / ok * 1e6),
+            p50_us: percentile(0.5),
+            p99_us: percentile(0.99),
+        }
+    }
+
+    /// RPCs with a response by time: the buckets' upper ends in seconds, cumulative counts.
+    fn buckets(&self, direction: &str) -> Vec<(f64, f64)> {
+        let name = format!("{DURATION}_bucket");
+        let all = self.after.all(&name).iter();
+        let of = all.filter(|sample| {
+            sample.label("direction") == direction && sample.label("outcome") == "ok"
+        });
+        let read = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(0.0) };
+        of.map(|sample| (read(sample.label("le")), self.grown(&name, sample))).collect()
+    }
+
+    fn busiest(&self) -> Vec<Peer> {
+        let rpcs = self.after.all("homa_peer_rpcs_total").iter();
+        let mut peers: Vec<Peer> = rpcs
+            .map(|sample| {
+                let of = |name: &str| {
+                    let mut all = self.after.all(name).iter();
+                    let same = all.find(|other| {
+                        other.label("peer") == sample.label("peer")
+                            && other.label("direction") == sample.label("direction")
+                    });
+                    same.map_or(0.0, |same| self.grown(name, same))
+                };
+                let ended = self.grown("homa_peer_rpcs_total", sample);
+                let time = of("homa_peer_rpc_seconds_total");
+                Peer {
+                    peer: sample.label("peer").to_owned(),
+                    direction: sample.label("direction").to_owned(),
+                    rpcs_per_s: ended / self.seconds,
+                    failures_per_s: of("homa_peer_rpc_failures_total") / self.seconds,
+                    mean_us: (ended > 0.0).then(|| time / ended * 1e6),
+                }
+            })
+            .filter(|peer| peer.rpcs_per_s > 0.0)
+            .collect();
+        peers.sort_by(|a, b| b.rpcs_per_s.total_cmp(&a.rpcs_per_s));
+        peers.truncate(MOST_PEERS);
+        peers
+    }
+}
+
+/// The quantile of a histogram, linear within a bucket (as Prometheus' `histogram_quantile`).
+/// `None` if it is empty.
+fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
+    let total = buckets.last()?.1;
+    let rank = share * total;
+    let (mut end_before, mut count_before) = (0.0, 0.0);
+    for &(end, count) in buckets {
+        if count >= rank && count > 0.0 {
+            let inside = (rank - count_before) / (count - count_before).max(1.0);
+            let width = if end.is_finite() { end - end_before } else { 0.0 };
+            return Some(end_before + inside * width);
+        }
+        (end_before, count_before) = (end, count);
+    }
+    None
+}
+
+impl Report {
+    /// What happened between two scrapes of an endpoint.
+    pub fn between(before: &Scrape, after: &Scrape) -> Self {
+        let seconds = after.taken.duration_since(before.taken).as_secs_f64().max(1e-3);
+        let of = Difference { before, after, seconds };
+        let protocol = |name: &str| of.rate(&format!("homa_protocol_{name}_total"));
+        let driver = |name: &str| of.rate(&format!("homa_driver_{name}_total"));
+        let engine = |name: &str| of.rate(&format!("homa_engine_{name}_total"));
+        let gauge = |name: &str| after.value(&format!("homa_engine_{name}"));
+        let drops = "homa_protocol_drops_total";
+        let dropped = after
+            .all(drops)
+            .iter()
+            .map(|sample| (sample.label("reason").to_owned(), of.grown(drops, sample) / seconds));
+        Self {
+            seconds,
+            rpcs: vec![of.direction("client"), of.direction("server")],
+            calls_in_progress: gauge("calls_in_progress"),
+            requests_in_progress: gauge("requests_in_progress"),
+            peers: gauge("peers"),
+            send_memory_bytes: gauge("send_memory_bytes"),
+            datagrams_sent_per_s: driver("datagrams_sent"),
+            datagrams_received_per_s: driver("datagrams_received"),
+            sent_mbps: driver("bytes_sent") * 8e-6,
+            received_mbps: driver("bytes_received") * 8e-6,
+            resends_sent_per_s: protocol("resends_sent"),
+            resends_received_per_s: protocol("resends_received"),
+            receive_overflows_per_s: driver("receive_overflows"),
+            stalls_per_s: protocol("stalls"),
+            requests_shed_per_s: engine("requests_shed"),
+            requests_expired_per_s: engine("requests_expired"),
+            drops_per_s: dropped.filter(|(_, rate)| *rate > 0.0).collect(),
+            busiest: of.busiest(),
+        }
+    }
+
+    /// The report for people.
+    pub fn to_text(&self, endpoint: SocketAddr) -> String {
+        let mut lines = vec![format!(
+            "{endpoint}: {} peers, {} calls and {} requests in progress, {} to send",
+            self.peers,
+            self.calls_in_progress,
+            self.requests_in_progress,
+            bytes(self.send_memory_bytes),
+        )];
+        lines.push(String::new());
+        lines.extend(self.rpc_lines());
+        lines.push(String::new());
+        lines.push(format!(
+            "sent {}/s ({:.1} Mbit/s), received {}/s ({:.1} Mbit/s)",
+            count(self.datagrams_sent_per_s),
+            self.sent_mbps,
+            count(self.datagrams_received_per_s),
+            self.received_mbps,
+        ));
+        lines.push(format!(
+            "lost: {}/s RESENDs sent, {}/s received, {}/s receive queue overflows",
+            count(self.resends_sent_per_s),
+            count(self.resends_received_per_s),
+            count(self.receive_overflows_per_s),
+        ));
+        lines.push(format!(
+            "overload: {}/s requests shed, {}/s expired, {}/s stalls of the process",
+            count(self.requests_shed_per_s),
+            count(self.requests_expired_per_s),
+            count(self.stalls_per_s),
+        ));
+        let drops =
+            self.drops_per_s.iter().map(|(reason, rate)| format!("{reason} {}/s", count(*rate)));
+        let drops: Vec<String> = drops.collect();
+        if !drops.is_empty() {
+            lines.push(format!("dropped packets: {}", drops.join(", ")));
+        }
+        if !self.busiest.is_empty() {
+            lines.push(String::new());
+            lines.extend(self.peer_lines());
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+
+    fn rpc_lines(&self) -> Vec<String> {
+        let columns = [
+            ("RPCs as", Align::Left, 8),
+            ("answered/s", Align::Right, 10),
+            ("other/s", Align::Right, 8),
+            ("mean us", Align::Right, 9),
+            ("p50 us", Align::Right, 9),
+            ("p99 us", Align::Right, 9),
+        ];
+        let table = TextTable::new(&columns);
+        let row = |of: &Rpcs| {
+            table.row(&[
+                of.direction.clone(),
+                count(of.ok_per_s),
+                count(of.other_per_s),
+                micros(of.mean_us),
+                micros(of.p50_us),
+                micros(of.p99_us),
+            ])
+        };
+        std::iter::once(table.head()).chain(self.rpcs.iter().map(row)).collect()
+    }
+
+    fn peer_lines(&self) -> Vec<String> {
+        let columns = [
+            ("peer", Align::Left, 22),
+            ("as", Align::Left, 6),
+            ("RPCs/s", Align::Right, 9),
+            ("failed/s", Align::Right, 9),
+            ("mean us", Align::Right, 9),
+        ];
+        let table = TextTable::new(&columns);
+        // A client of ours is a server to the peer.
+        let row = |of: &Peer| {
+            let role = if of.direction == "client" { "server" } else { "client" };
+            table.row(&[
+                of.peer.clone(),
+                role.to_owned(),
+                count(of.rpcs_per_s),
+                count(of.failures_per_s),
+                micros(of.mean_us),
+            ])
+        };
+        std::iter::once(table.head()).chain(self.busiest.iter().map(row)).collect()
+    }
+}
+
+/// A rate: a whole number from 10 up, one decimal below.
+fn count(rate: f64) -> String {
+    if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+}
+
+fn micros(time: Option<f64>) -> String {
+    time.map_or("-".into(), |time| format!("{time:.1}"))
+}
+
+fn bytes(bytes: f64) -> String {
+    match bytes {
+        b if b < 1e3 => format!("{b} B"),
+        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
+        b => format!("{:.1} MB", b / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A scrape with that many answered requests of 1 ms and 10 ms.
+    fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
+        let labels = "direction=\"server\",outcome=\"ok\"";
+        let all = fast + slow;
+        let mut scrape = Scrape::parse(&format!(
+            "homa_rpc_duration_seconds_bucket{{{labels},le=\"0.0005\"}} 0\n\
+             homa_rpc_duration_seconds_bucket{{{labels},le=\"0.001\"}} {fast}\n\
+             homa_rpc_duration_seconds_bucket{{{labels},le=\"0.01\"}} {all}\n\
+             homa_rpc_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {all}\n\
+             homa_rpc_duration_seconds_count{{{labels}}} {all}\n\
+             homa_rpc_duration_seconds_sum{{{labels}}} {}\n\
+             homa_rpc_duration_seconds_count{{direction=\"server\",outcome=\"dropped\"}} {slow}\n\
+             homa_peer_rpcs_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
+             homa_peer_rpc_seconds_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
+             homa_protocol_drops_total{{reason=\"overlap\"}} {slow}\n\
+             homa_protocol_drops_total{{reason=\"truncated\"}} 0\n\
+             homa_engine_peers 1\n",
+            f64::from(fast) * 1e-3 + f64::from(slow) * 1e-2,
+        ));
+        scrape.taken += Duration::from_secs(seconds);
+        scrape
+    }
+
+    #[test]
+    fn a_report_is_about_the_time_between_its_scrapes() {
+        let report = Report::between(&scrape(1_000, 0, 0), &scrape(1_900, 100, 10));
+        let [client, server] = &report.rpcs[..] else { panic!("{report:?}") };
+        assert!(client.ok_per_s == 0.0 && client.p99_us.is_none(), "{client:?}");
+        let near =
+            |got: Option<f64>, want: f64| got.is_some_and(|got| (got / want - 1.0).abs() < 0.01);
+        assert!((server.ok_per_s - 100.0).abs() < 0.1, "{server:?}");
+        assert!((server.other_per_s - 10.0).abs() < 0.1, "{server:?}");
+        assert!(near(server.mean_us, 1_900.0), "{server:?}");
+        assert!(near(server.p50_us, 777.8), "within the bucket from 0.5 to 1 ms: {server:?}");
+        assert!(near(server.p99_us, 9_100.0), "within the bucket from 1 to 10 ms: {server:?}");
+        assert_eq!(report.drops_per_s.keys().collect::<Vec<_>>(), ["overlap"]);
+        let [peer] = &report.busiest[..] else { panic!("{report:?}") };
+        assert!(peer.peer == "10.0.0.1:9" && (peer.rpcs_per_s - 100.0).abs() < 0.1, "{peer:?}");
+    }
+
+    #[test]
+    fn an_engine_that_was_restarted_has_no_negative_rates() {
+        let report = Report::between(&scrape(1_000, 50, 0), &scrape(30, 0, 1));
+        assert!((report.rpcs[1].ok_per_s - 30.0).abs() < 0.1, "{report:?}");
+        assert_eq!(report.rpcs[1].other_per_s, 0.0);
+    }
+
+    #[test]
+    fn quantiles_of_histograms_stay_within_their_buckets() {
+        let buckets = [(1.0, 0.0), (2.0, 50.0), (4.0, 100.0), (f64::INFINITY, 101.0)];
+        let at = |share| quantile(&buckets, share).unwrap();
+        assert!((1.0..=2.0).contains(&at(0.01)) && (2.0..=4.0).contains(&at(0.9)));
+        assert_eq!(at(1.0), 4.0, "longer than the last finite bucket");
+        assert_eq!(quantile(&[(1.0, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}
