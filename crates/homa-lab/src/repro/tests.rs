@@ -294,6 +294,8 @@ fn undecided_fails_only_at_full_size() {
         pass: None,
         missing: None,
         aside: None,
+        undecidable: None,
+        cause: None,
         ordering: false,
         others: Vec::new(),
     };
@@ -314,6 +316,10 @@ fn undecided_fails_only_at_full_size() {
     assert!(reproduction(false, &check).failed() && !reproduction(true, &check).failed());
     let only_reported = Check { tolerance: None, ..check.clone() };
     assert!(!reproduction(false, &only_reported).failed());
+    let text_decides_nothing = Check { undecidable: Some("why".into()), ..check.clone() };
+    let counted = reproduction(false, &text_decides_nothing);
+    assert!(!counted.failed());
+    assert_eq!(counted.tally(), Tally { undecidable: 1, ..Tally::default() });
     let outside = Check { pass: Some(false), ..check };
     assert!(reproduction(true, &outside).failed());
 }

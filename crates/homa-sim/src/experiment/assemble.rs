@@ -375,7 +375,9 @@ fn probe_delays(
     ideals: &Ideals,
 ) -> Option<ProbeDelays> {
     let idle = ideals.get(&experiment.probe_kind()?)?;
-    probes::delays((&generator.probed, generator.probes_lost), *idle)
+    let instrument = experiment.scenario.probes.and_then(|probes| probes.instrument);
+    let instrument = instrument.map_or(SimDuration::ZERO, |span| SimDuration(span.0));
+    probes::delays((&generator.probed, generator.probes_lost), *idle, instrument)
 }
 
 /// The load in different units. Realised loads count from the empty start to the end of traffic.

@@ -21,6 +21,7 @@ pub mod cpu;
 pub mod egress;
 pub mod pacer;
 pub mod segmentation;
+pub mod throttling;
 pub mod trains;
 
 use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
@@ -34,6 +35,7 @@ use cpu::{Cpu, CpuConfig};
 use egress::Egress;
 use pacer::{NicPacer, PacerConfig, Released};
 use segmentation::{SegmentationConfig, SendQueue};
+use throttling::Work;
 use trains::Trains;
 
 /// Preamble, gap and check sequence do not count in the pacer, because its hardware does not see
@@ -143,10 +145,18 @@ impl<P: Copy> Offloads<P> {
     /// The next packet for the pacer or the wire.
     fn next<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) -> Option<P> {
         self.refill(inner, now);
-        match &mut self.queue {
-            None => inner.transmit(now),
-            Some(queue) => queue.take(now),
+        let (packet, completed) = match &mut self.queue {
+            None => {
+                let packet = inner.transmit(now)?;
+                let bytes = inner.label(&packet).wire_bytes.saturating_sub(UNCOUNTED);
+                (packet, Work { frames: 1, bytes })
+            }
+            Some(queue) => queue.take(now)?,
+        };
+        if let Some(ring) = &mut self.ring {
+            ring.throttle.sent.add(completed);
         }
+        Some(packet)
     }
 
     /// When the first waiting packet may leave, or when the host may hand over another one.

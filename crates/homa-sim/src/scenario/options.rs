@@ -192,6 +192,11 @@ pub struct TcpOptions {
     /// Bytes of a message after which its packets use the next lower level (PIAS), ascending.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub demotion: Option<Vec<u32>>,
+    /// A sender waits until this part of its window, e.g. 3 for a third, may leave as one large
+    /// send (Linux: `tcp_tso_win_divisor`). Default: it sends every segment that the window
+    /// allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tso_win_divisor: Option<u32>,
 }
 
 /// A congestion control algorithm.
