@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use homa_lab::error::LabError;
 use homa_lab::report::Choice;
-use homa_lab::repro::{self, How, Reproduction, Tally, plan::ReproPlan};
+use homa_lab::repro::{self, How, Reproduction, VerdictCounts, plan::ReproPlan};
 use homa_lab::store::Store;
 use homa_lab::sweep::Options;
 use serde::Serialize;
@@ -138,7 +138,7 @@ fn list(plans: &[ReproPlan], format: Format) -> Outcome {
 struct Paper<'a> {
     paper: &'a str,
     #[serde(flatten)]
-    tally: Tally,
+    tally: VerdictCounts,
 }
 
 /// One line per paper.
@@ -159,7 +159,7 @@ fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
     let table = TextTable::new(&[&[("paper", Align::Left, 12)], &counts[..]].concat());
     line(table.head());
     for paper in papers {
-        let Tally { within, outside, undecided, undecidable, reported } = paper.tally;
+        let VerdictCounts { within, outside, undecided, undecidable, reported } = paper.tally;
         let counts = [within, outside, undecided, undecidable, reported];
         let counts = counts.map(|count| count.to_string());
         line(table.row(&[&[paper.paper.to_owned()], &counts[..]].concat()));
@@ -168,15 +168,15 @@ fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
 }
 
 /// Counts of verdicts over all figures.
-fn total(done: &[Reproduction]) -> Tally {
-    let mut sum = Tally::default();
+fn total(done: &[Reproduction]) -> VerdictCounts {
+    let mut sum = VerdictCounts::default();
     done.iter().for_each(|one| sum.add(one.tally()));
     sum
 }
 
 /// The last two lines: the counts, and what the exit code means.
-fn ending(tally: Tally, quick: bool) -> [String; 2] {
-    let Tally { within, outside, undecided, undecidable, reported } = tally;
+fn ending(tally: VerdictCounts, quick: bool) -> [String; 2] {
+    let VerdictCounts { within, outside, undecided, undecidable, reported } = tally;
     let rows = |count| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
     let are = |count| if count == 1 { "is" } else { "are" };
     let counts = format!(
@@ -313,7 +313,7 @@ mod tests {
     fn the_last_line_says_what_the_exit_code_means() {
         let tally = |[within, outside, undecided, reported]: [usize; 4]| {
             let undecidable = 5;
-            Tally { within, outside, undecided, undecidable, reported }
+            VerdictCounts { within, outside, undecided, undecidable, reported }
         };
         let said = |counts, quick| ending(tally(counts), quick)[1].clone();
         assert!(said([3, 0, 0, 1], false).starts_with("Exit code 0: every row"));
@@ -327,8 +327,8 @@ mod tests {
             let outside = said([3, 1, 2, 0], quick);
             assert_eq!(outside, "Exit code 1: 1 row is outside its tolerance.");
         }
-        let counts = "3 rows within tolerance, 1 outside, 2 undecided; 5 undecidable by the publication, 4 \
-             reported without a verdict";
+        let counts = "3 rows within tolerance, 1 outside, 2 undecided; 5 undecidable by the \
+                      publication, 4 reported without a verdict";
         assert_eq!(ending(tally([3, 1, 2, 4]), true)[0], counts);
     }
 }

@@ -6,7 +6,7 @@ use homa_sim::scheme::SCHEMES;
 
 use crate::chart::{Chart, csv, escaped, style, svg};
 use crate::repro::verdict::Check;
-use crate::repro::{Reproduction, Tally};
+use crate::repro::{Reproduction, VerdictCounts};
 use crate::store::Manifest;
 
 const PAGE_STYLE: &str = include_str!("style.css");
@@ -105,7 +105,8 @@ fn overview(list: &[Reproduction]) -> String {
          <th>outside</th><th>undecided</th><th>undecidable</th><th>reported</th></tr>\n",
     );
     for reproduction in list {
-        let Tally { within, outside, undecided, undecidable, reported } = reproduction.tally();
+        let VerdictCounts { within, outside, undecided, undecidable, reported } =
+            reproduction.tally();
         let class = |count: usize, class: &str| match count {
             0 => "soft".to_owned(),
             _ => class.to_owned(),

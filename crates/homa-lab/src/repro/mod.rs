@@ -143,7 +143,7 @@ pub struct Reproduction {
 
 /// Numbers of a figure or of a paper, by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct VerdictCounts {
     /// Within their tolerance.
     pub within: usize,
     /// Outside it.
@@ -156,7 +156,7 @@ pub struct Tally {
     pub reported: usize,
 }
 
-impl Tally {
+impl VerdictCounts {
     /// Adds another count.
     pub fn add(&mut self, other: Self) {
         self.within += other.within;
@@ -200,8 +200,8 @@ impl Reproduction {
     }
 
     /// Counts of verdicts.
-    pub fn tally(&self) -> Tally {
-        let mut counts = Tally::default();
+    pub fn tally(&self) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
         for check in &self.checks {
             *match check.pass {
                 Some(true) => &mut counts.within,
