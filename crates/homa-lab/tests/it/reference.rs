@@ -68,6 +68,7 @@ fn workflows() -> WorkflowTraffic {
     WorkflowTraffic {
         clients: Some(1),
         alternate: true,
+        alternate_block: Some(8),
         request_bytes: 1,
         classes: [("NAME".to_owned(), class)].into(),
     }
@@ -132,6 +133,7 @@ fn switch() -> SwitchOptions {
         speedup: Some(1),
         lookup: Some(Span(1)),
         virtual_outputs: Some(true),
+        output_drops: Some(true),
         priorities: Some(1),
         pause: Some(1),
         unpause: Some(1),

@@ -139,6 +139,11 @@ pub struct SwitchOptions {
     /// Whether inputs have one queue per output. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_outputs: Option<bool>,
+    /// Whether output queues drop frames without room, and frames of lower levels do not count
+    /// against a frame; for switches that do not pause. Default: false. Frames without room at
+    /// their output wait at their input then, and all levels count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_drops: Option<bool>,
     /// Number of levels for which thresholds must be safe. Default: 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<u8>,

@@ -42,15 +42,15 @@ enum Servers {
     Others(u32),
     /// Hosts from the first number on, this many.
     From(u32, u32),
-    /// This many odd hosts.
-    Odd(u32),
+    /// This many hosts, those of every second block of the given size.
+    Alternate { block: u32, count: u32 },
 }
 
 impl Servers {
     fn count(self) -> u32 {
         match self {
             Self::Others(hosts) => hosts - 1,
-            Self::From(_, count) | Self::Odd(count) => count,
+            Self::From(_, count) | Self::Alternate { count, .. } => count,
         }
     }
 
@@ -58,7 +58,7 @@ impl Servers {
         match self {
             Self::Others(_) => at + u32::from(at >= client),
             Self::From(first, _) => first + at,
-            Self::Odd(_) => 2 * at + 1,
+            Self::Alternate { block, .. } => at + (at / block + 1) * block,
         }
     }
 }
@@ -116,7 +116,12 @@ impl Workflows {
     pub fn new(traffic: &WorkflowTraffic, hosts: u32, (warm_up, seed): (SimTime, u64)) -> Self {
         let (clients, servers): (Vec<u32>, _) = match (traffic.clients, traffic.alternate) {
             (Some(clients), _) => ((0..clients).collect(), Servers::From(clients, hosts - clients)),
-            (None, true) => ((0..hosts).step_by(2).collect(), Servers::Odd(hosts / 2)),
+            (None, true) => {
+                let block = traffic.alternate_block.unwrap_or(1);
+                let clients = (0..hosts).filter(|host| host / block % 2 == 0).collect::<Vec<_>>();
+                let count = hosts - clients.len() as u32;
+                (clients, Servers::Alternate { block, count })
+            }
             (None, false) => ((0..hosts).collect(), Servers::Others(hosts)),
         };
         let names: Vec<String> = traffic.classes.keys().cloned().collect();

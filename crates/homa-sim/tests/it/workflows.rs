@@ -24,6 +24,7 @@ fn scenario(scheme: &str, classes: &[(&str, WorkflowClass)]) -> Scenario {
     let traffic = WorkflowTraffic {
         clients: None,
         alternate: true,
+        alternate_block: None,
         request_bytes: 10,
         classes: classes.collect(),
     };
