@@ -164,6 +164,7 @@ fn tcp() -> TcpOptions {
         size_classes: Some(vec![1]),
         source_ecn: Some(1),
         demotion: Some(vec![1]),
+        max_timeouts: Some(15),
         tso_win_divisor: Some(3),
     }
 }
@@ -206,6 +207,7 @@ fn options() -> SchemeOptions {
             expiry: Some(1.0),
             resend: Some(1.0),
             first: Some(PHostFirst::Blind),
+            token_slots: Some(true),
             queue_packets: Some(1),
         }),
         ndp: Some(NdpOptions {
@@ -214,6 +216,7 @@ fn options() -> SchemeOptions {
             queue_packets: Some(1),
             timeout: Some(Span(1)),
             avoid_bad_paths: Some(true),
+            again_first: Some(true),
         }),
         switch: Some(switch()),
         tcp: Some(tcp()),

@@ -57,6 +57,8 @@ pub struct NicConfig {
     /// Marks packets above this many drain bytes in an egress queue (DeTail §4.2.4). It excludes
     /// the other features.
     pub mark_above: Option<u32>,
+    /// Bytes of all levels of the egress queue count for a mark, as at a switch's port.
+    pub mark_by_port: bool,
     /// The host whose frames measure the network; they reach the transport as they arrive. HULL
     /// §5.2 has an instrument at the switch for this.
     pub instrument: Option<HostId>,
@@ -65,7 +67,8 @@ pub struct NicConfig {
 impl NicConfig {
     /// True if no feature is on.
     pub fn is_plain(&self) -> bool {
-        *self == Self { instrument: self.instrument, ..Self::default() }
+        let Self { instrument, mark_by_port, .. } = *self;
+        *self == Self { instrument, mark_by_port, ..Self::default() }
     }
 }
 
@@ -191,7 +194,7 @@ impl<T: Transport> Nic<T> {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
         let pacer = config.pacer.map(|config| NicPacer::new(config, rng()));
         let offloads = Offloads::new(&config).map(Box::new);
-        let egress = config.mark_above.map(Egress::new);
+        let egress = config.mark_above.map(|bytes| Egress::new(bytes, config.mark_by_port));
         Self { inner, pacer, offloads, egress, paced_turn: false, due: None }
     }
 

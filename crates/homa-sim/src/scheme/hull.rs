@@ -15,8 +15,8 @@ use crate::nic::cpu::CpuConfig;
 use crate::nic::pacer::PacerConfig;
 use crate::nic::segmentation::SegmentationConfig;
 use crate::scenario::{
-    CpuOptions, InterruptsName, NicOptions, PacerOptions, PhantomOptions, PhantomOrderName,
-    PhantomPlaceName, ScenarioError, SchemeOptions, Span,
+    CpuOptions, EcnScopeName, InterruptsName, NicOptions, PacerOptions, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, ScenarioError, SchemeOptions, Span,
 };
 use crate::time::SimDuration;
 use crate::transport::tcp::config::Recovery;
@@ -103,7 +103,9 @@ pub fn nic(
         change(&mut pacer, &changes)?;
         config.pacer = Some(pacer);
     }
-    let marks_alone = NicConfig { mark_above: config.mark_above, ..NicConfig::default() };
+    config.mark_by_port = options.ecn.is_some_and(|ecn| ecn.scope == EcnScopeName::Port);
+    let NicConfig { mark_above, mark_by_port, .. } = config;
+    let marks_alone = NicConfig { mark_above, mark_by_port, ..NicConfig::default() };
     if config.mark_above.is_some() && config != marks_alone {
         let why = "hosts mark what waits in their own queues, and here the NIC queues: leave it \
                    out, or `options.nic` and `options.pacer`";
@@ -210,6 +212,7 @@ pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError>
         coalescing: (coalesces || merge.is_some()).then_some(coalescing),
         cpu: cpu.map(processor).transpose()?,
         mark_above: None,
+        mark_by_port: false,
         instrument: None,
     })
 }

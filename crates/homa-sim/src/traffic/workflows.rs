@@ -118,7 +118,8 @@ impl Workflows {
             (Some(clients), _) => ((0..clients).collect(), Servers::From(clients, hosts - clients)),
             (None, true) => {
                 let block = traffic.alternate_block.unwrap_or(1);
-                let clients = (0..hosts).filter(|host| host / block % 2 == 0).collect::<Vec<_>>();
+                let begins = |host: &u32| (host / block).is_multiple_of(2);
+                let clients: Vec<u32> = (0..hosts).filter(begins).collect();
                 let count = hosts - clients.len() as u32;
                 (clients, Servers::Alternate { block, count })
             }
@@ -362,6 +363,16 @@ mod tests {
         let traffic: WorkflowTraffic = serde_json::from_str(text).unwrap();
         traffic.check(8).unwrap();
         traffic
+    }
+
+    #[test]
+    fn blocks_of_hosts_begin_and_answer_in_turn() {
+        let text = r#"{"alternate": true, "alternate_block": 2,
+            "classes": {"a": {"response_bytes": [1], "per_second": 1}}}"#;
+        let workflows = Workflows::new(&traffic(text), 8, (SimTime::ZERO, 1));
+        assert_eq!(workflows.clients, [0, 1, 4, 5]);
+        let servers = (0..workflows.servers.count()).map(|at| workflows.servers.host(0, at));
+        assert_eq!(servers.collect::<Vec<_>>(), [2, 3, 6, 7]);
     }
 
     #[test]
