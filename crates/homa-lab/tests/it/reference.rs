@@ -391,7 +391,8 @@ fn with_workflows() -> ScenarioOutcome {
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     let class = WorkflowClass { concurrent: None, ..workflows().classes["NAME"].clone() };
     let classes = [("page".to_owned(), class)].into();
-    let traffic = WorkflowTraffic { alternate: false, classes, ..workflows() };
+    let traffic =
+        WorkflowTraffic { alternate: false, alternate_block: None, classes, ..workflows() };
     scenario.traffic = Traffic::Workflows(traffic);
     scenario.stop.messages = Some(100);
     run(&scenario, &mut |_| ()).expect("it runs")
