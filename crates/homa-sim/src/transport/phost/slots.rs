@@ -1,13 +1,13 @@
 //! A receiver's token slots as in the authors' simulator (YAPS).
 //!
 //! One slot per packet time runs while tokens go out. Two rules differ from a receiver that sends a
-//! token whenever one is due. When the receiver first sees a message with free packets, that many of
-//! its next slots pass unused, so that packets that come unasked do not pile up on a link whose
+//! token whenever one is due. When the receiver first sees a message with free packets, that many
+//! of its next slots pass unused, so that packets that come unasked do not pile up on a link whose
 //! every slot is given away; the number is set, not added, and a message without free packets sets
-//! it to 0. A slot that finds no message to serve ends the chain: the receiver then sleeps until the
-//! time at which a wait was to end, as it stood at that moment, or until the first packet of a new
-//! message. Data that arrives in between does not wake it, even if a message may get tokens again.
-//! Without these rules ([`TokenSlots::default`]) it is always awake.
+//! it to 0. A slot that finds no message to serve ends the chain: the receiver then sleeps until
+//! the time at which a wait was to end, as it stood at that moment, or until the first packet of a
+//! new message. Data that arrives in between does not wake it, even if a message may get tokens
+//! again. Without these rules ([`TokenSlots::default`]) it is always awake.
 
 use homa_proto::Time;
 
