@@ -286,6 +286,7 @@ impl Question {
                 every: Span((lasts / 4_000).max(1_000_000)),
                 bytes: 1_400,
                 lost_after: None,
+                instrument: None,
             }),
             warm_up: Span(warm_up),
             stop: Stop {

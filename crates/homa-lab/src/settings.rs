@@ -231,6 +231,7 @@ mod tests {
                 "options.pacer.tick",
                 "options.nic.rx_delay",
                 "options.nic.interrupt_gap",
+                "probes.instrument",
                 "options.nic.cpu.frame",
             ],
         ),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use homa_lab::error::LabError;
 use homa_lab::report::Choice;
-use homa_lab::repro::{self, How, Reproduction, plan::ReproPlan};
+use homa_lab::repro::{self, How, Reproduction, VerdictCounts, plan::ReproPlan};
 use homa_lab::store::Store;
 use homa_lab::sweep::Options;
 use serde::Serialize;
@@ -137,10 +137,8 @@ fn list(plans: &[ReproPlan], format: Format) -> Outcome {
 #[derive(Debug, Default, Serialize)]
 struct Paper<'a> {
     paper: &'a str,
-    within: usize,
-    outside: usize,
-    undecided: usize,
-    reported: usize,
+    #[serde(flatten)]
+    tally: VerdictCounts,
 }
 
 /// One line per paper.
@@ -151,42 +149,39 @@ fn summary(done: &[Reproduction], format: Format) -> Result<(), Failure> {
             papers.push(Paper { paper: &one.family, ..Paper::default() });
         }
         let Some(paper) = papers.last_mut() else { continue };
-        let [within, outside, undecided, reported] = one.tally();
-        paper.within += within;
-        paper.outside += outside;
-        paper.undecided += undecided;
-        paper.reported += reported;
+        paper.tally.add(one.tally());
     }
     if format == Format::Json {
         return json(&papers);
     }
-    let right = |title| (title, Align::Right, 9);
-    let counts = ["within", "outside", "undecided", "reported"].map(right);
+    let right = |title| (title, Align::Right, 11);
+    let counts = ["within", "outside", "undecided", "undecidable", "reported"].map(right);
     let table = TextTable::new(&[&[("paper", Align::Left, 12)], &counts[..]].concat());
     line(table.head());
     for paper in papers {
-        let counts = [paper.within, paper.outside, paper.undecided, paper.reported];
+        let VerdictCounts { within, outside, undecided, undecidable, reported } = paper.tally;
+        let counts = [within, outside, undecided, undecidable, reported];
         let counts = counts.map(|count| count.to_string());
         line(table.row(&[&[paper.paper.to_owned()], &counts[..]].concat()));
     }
     Ok(())
 }
 
-/// Counts of verdicts over all figures: within, outside, undecided, reported only.
-fn total(done: &[Reproduction]) -> [usize; 4] {
-    done.iter().fold([0; 4], |mut sum, one| {
-        sum.iter_mut().zip(one.tally()).for_each(|(sum, count)| *sum += count);
-        sum
-    })
+/// Counts of verdicts over all figures.
+fn total(done: &[Reproduction]) -> VerdictCounts {
+    let mut sum = VerdictCounts::default();
+    done.iter().for_each(|one| sum.add(one.tally()));
+    sum
 }
 
 /// The last two lines: the counts, and what the exit code means.
-fn ending([within, outside, undecided, reported]: [usize; 4], quick: bool) -> [String; 2] {
+fn ending(tally: VerdictCounts, quick: bool) -> [String; 2] {
+    let VerdictCounts { within, outside, undecided, undecidable, reported } = tally;
     let rows = |count| if count == 1 { "1 row".to_owned() } else { format!("{count} rows") };
     let are = |count| if count == 1 { "is" } else { "are" };
     let counts = format!(
-        "{} within tolerance, {outside} outside, {undecided} undecided; {reported} reported \
-         without a verdict",
+        "{} within tolerance, {outside} outside, {undecided} undecided; {undecidable} undecidable \
+         by the publication, {reported} reported without a verdict",
         rows(within)
     );
     let why = match (outside, undecided) {
@@ -247,7 +242,7 @@ fn print(reproduction: &Reproduction) {
         right(first, 9),
         right("95 %", 16),
         right("tolerance", 9),
-        ("verdict", Align::Left, 9),
+        ("verdict", Align::Left, 11),
     ];
     columns.extend(others.iter().map(|name| right(*name, 9)));
     let table = TextTable::new(&columns);
@@ -258,6 +253,7 @@ fn print(reproduction: &Reproduction) {
             Some(true) => "within",
             Some(false) => "OUTSIDE",
             None if check.gates() => "undecided",
+            None if check.undecidable.is_some() => "undecidable",
             None => "",
         };
         let tolerance = check.tolerance.map(|tolerance| tolerance.to_string());
@@ -275,7 +271,28 @@ fn print(reproduction: &Reproduction) {
         }));
         line(table.row(&cells));
     }
+    reasons(&reproduction.checks).iter().for_each(line);
     line("");
+}
+
+/// Why rows are outside, as far as that is known, and why others cannot be decided; a line for each
+/// row.
+fn reasons(checks: &[repro::verdict::Check]) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    for check in checks {
+        let reason = match (&check.undecidable, check.pass) {
+            (Some(reason), _) => format!("undecidable: {}: {reason}", check.row),
+            (None, Some(false)) => {
+                let cause = check.cause.as_deref().unwrap_or("cause unknown");
+                format!("outside: {}: {cause}", check.row)
+            }
+            _ => continue,
+        };
+        if !said.contains(&reason) {
+            said.push(reason);
+        }
+    }
+    said
 }
 
 /// The ends of a number's interval, for people; empty for an exact number.
@@ -294,7 +311,11 @@ mod tests {
 
     #[test]
     fn the_last_line_says_what_the_exit_code_means() {
-        let said = |tally, quick| ending(tally, quick)[1].clone();
+        let tally = |[within, outside, undecided, reported]: [usize; 4]| {
+            let undecidable = 5;
+            VerdictCounts { within, outside, undecided, undecidable, reported }
+        };
+        let said = |counts, quick| ending(tally(counts), quick)[1].clone();
         assert!(said([3, 0, 0, 1], false).starts_with("Exit code 0: every row"));
         let open = said([3, 0, 2, 0], true);
         assert!(open.starts_with("Exit code 0: no row is outside") && open.contains("2 rows are"));
@@ -306,8 +327,8 @@ mod tests {
             let outside = said([3, 1, 2, 0], quick);
             assert_eq!(outside, "Exit code 1: 1 row is outside its tolerance.");
         }
-        let counts =
-            "3 rows within tolerance, 1 outside, 2 undecided; 4 reported without a verdict";
-        assert_eq!(ending([3, 1, 2, 4], true)[0], counts);
+        let counts = "3 rows within tolerance, 1 outside, 2 undecided; 5 undecidable by the \
+                      publication, 4 reported without a verdict";
+        assert_eq!(ending(tally([3, 1, 2, 4]), true)[0], counts);
     }
 }

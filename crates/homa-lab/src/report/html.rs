@@ -5,8 +5,8 @@ use std::fmt::Write;
 use homa_sim::scheme::SCHEMES;
 
 use crate::chart::{Chart, csv, escaped, style, svg};
-use crate::repro::Reproduction;
 use crate::repro::verdict::Check;
+use crate::repro::{Reproduction, VerdictCounts};
 use crate::store::Manifest;
 
 const PAGE_STYLE: &str = include_str!("style.css");
@@ -102,10 +102,11 @@ fn schemes(list: &[Reproduction]) -> String {
 fn overview(list: &[Reproduction]) -> String {
     let mut out = String::from(
         "<div class=\"scroll overview\"><table><tr><th>figure</th><th>within</th>\
-         <th>outside</th><th>undecided</th><th>reported</th></tr>\n",
+         <th>outside</th><th>undecided</th><th>undecidable</th><th>reported</th></tr>\n",
     );
     for reproduction in list {
-        let [passed, failed, open, only] = reproduction.tally();
+        let VerdictCounts { within, outside, undecided, undecidable, reported } =
+            reproduction.tally();
         let class = |count: usize, class: &str| match count {
             0 => "soft".to_owned(),
             _ => class.to_owned(),
@@ -113,12 +114,13 @@ fn overview(list: &[Reproduction]) -> String {
         let _ = writeln!(
             out,
             "<tr><td><a href=\"#{id}\">{id}</a><br>{}</td>\
-             <td class=\"{}\">{passed}</td><td class=\"{}\">{failed}</td>\
-             <td class=\"{}\">{open}</td><td class=\"soft\">{only}</td></tr>",
+             <td class=\"{}\">{within}</td><td class=\"{}\">{outside}</td>\
+             <td class=\"{}\">{undecided}</td><td class=\"soft\">{undecidable}</td>\
+             <td class=\"soft\">{reported}</td></tr>",
             escaped(&reproduction.title),
-            class(passed, "true"),
-            class(failed, "false"),
-            class(open, "open"),
+            class(within, "true"),
+            class(outside, "false"),
+            class(undecided, "open"),
             id = escaped(&reproduction.id),
         );
     }
@@ -191,6 +193,7 @@ fn row(check: &Check, first: &str, others: &[&str]) -> String {
         Some(true) => ("true", "within"),
         Some(false) => ("false", "outside"),
         None if check.gates() => ("open", "undecided"),
+        None if check.undecidable.is_some() => ("soft", "undecidable"),
         None => ("soft", ""),
     };
     let interval = match check.interval {
@@ -215,7 +218,8 @@ fn row(check: &Check, first: &str, others: &[&str]) -> String {
     out += &cell(first, "", &optional(check.measured));
     out += &cell("95 % confidence", "soft", &interval);
     out += &cell("tolerance", "soft", &tolerance);
-    let unknown = check.missing.iter().chain(&check.aside);
+    let cause = check.cause.iter().filter(|_| check.pass == Some(false));
+    let unknown = check.missing.iter().chain(&check.aside).chain(&check.undecidable).chain(cause);
     let unknown: String = unknown.map(|text| format!(" ({})", escaped(text))).collect();
     let _ = write!(out, "<td class=\"{class}\">{verdict}{unknown}</td>");
     for name in others {

@@ -95,6 +95,8 @@ struct CheckItem {
     reduction: Option<Value>,
     ordering: Option<Vec<Value>>,
     label: Option<String>,
+    undecidable: Option<String>,
+    cause: Option<String>,
     #[serde(default)]
     points: Table,
     #[serde(default)]
@@ -377,6 +379,8 @@ fn read_check(
         at: item.at.as_ref().map(number).transpose().map_err(|m| place.fault(&["at"], m))?,
         compare,
         points,
+        undecidable: text("undecidable", &item.undecidable)?,
+        cause: text("cause", &item.cause)?,
         place: at,
     })
 }

@@ -141,6 +141,32 @@ pub struct Reproduction {
     pub charts: Vec<Chart>,
 }
 
+/// Numbers of a figure or of a paper, by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerdictCounts {
+    /// Within their tolerance.
+    pub within: usize,
+    /// Outside it.
+    pub outside: usize,
+    /// The sample is too small to decide.
+    pub undecided: usize,
+    /// The publication does not say enough to decide.
+    pub undecidable: usize,
+    /// Without a verdict.
+    pub reported: usize,
+}
+
+impl VerdictCounts {
+    /// Adds another count.
+    pub fn add(&mut self, other: Self) {
+        self.within += other.within;
+        self.outside += other.outside;
+        self.undecided += other.undecided;
+        self.undecidable += other.undecidable;
+        self.reported += other.reported;
+    }
+}
+
 /// A figure's numbers as `homa repro --format json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Numbers<'a> {
@@ -156,6 +182,7 @@ struct Compared<'a> {
     measured: Option<f64>,
     tolerance: Option<String>,
     pass: Option<bool>,
+    undecidable: Option<&'a str>,
 }
 
 impl Reproduction {
@@ -167,21 +194,22 @@ impl Reproduction {
             measured: check.measured,
             tolerance: check.tolerance.map(|tolerance| tolerance.to_string()),
             pass: check.pass,
+            undecidable: check.undecidable.as_deref(),
         });
         Numbers { id: &self.id, checks: checks.collect() }
     }
 
-    /// Counts of verdicts: within, outside, undecided, reported only.
-    pub fn tally(&self) -> [usize; 4] {
-        let mut counts = [0; 4];
+    /// Counts of verdicts.
+    pub fn tally(&self) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
         for check in &self.checks {
-            let kind = match check.pass {
-                Some(true) => 0,
-                Some(false) => 1,
-                None if check.gates() => 2,
-                None => 3,
-            };
-            counts[kind] += 1;
+            *match check.pass {
+                Some(true) => &mut counts.within,
+                Some(false) => &mut counts.outside,
+                None if check.gates() => &mut counts.undecided,
+                None if check.undecidable.is_some() => &mut counts.undecidable,
+                None => &mut counts.reported,
+            } += 1;
         }
         counts
     }

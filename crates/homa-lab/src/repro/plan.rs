@@ -181,6 +181,10 @@ pub struct Check {
     pub compare: Compare,
     /// The numbers.
     pub points: Vec<Point>,
+    /// Why the publication cannot decide it: it gets no verdict then.
+    pub undecidable: Option<String>,
+    /// Why it is outside, if that is known.
+    pub cause: Option<String>,
     /// Place among the file's checks.
     pub place: usize,
 }

@@ -294,6 +294,8 @@ fn undecided_fails_only_at_full_size() {
         pass: None,
         missing: None,
         aside: None,
+        undecidable: None,
+        cause: None,
         ordering: false,
         others: Vec::new(),
     };
@@ -312,10 +314,11 @@ fn undecided_fails_only_at_full_size() {
         charts: Vec::new(),
     };
     assert!(reproduction(false, &check).failed() && !reproduction(true, &check).failed());
-    let only_reported = Check { tolerance: None, ..check.clone() };
-    assert!(!reproduction(false, &only_reported).failed());
-    let outside = Check { pass: Some(false), ..check };
-    assert!(reproduction(true, &outside).failed());
+    assert!(!reproduction(false, &Check { tolerance: None, ..check.clone() }).failed());
+    let why = Some("why".into());
+    let counted = reproduction(false, &Check { undecidable: why, ..check.clone() });
+    assert_eq!((counted.failed(), counted.tally().undecidable), (false, 1));
+    assert!(reproduction(true, &Check { pass: Some(false), ..check }).failed());
 }
 
 #[test]

@@ -43,15 +43,23 @@ pub struct Check {
     /// An ordering: the verdict says whether each side is below the next.
     #[serde(default)]
     pub ordering: bool,
+    /// Why the publication cannot decide it: there is no verdict.
+    #[serde(default)]
+    pub undecidable: Option<String>,
+    /// Why it is outside, if that is known.
+    #[serde(default)]
+    pub cause: Option<String>,
     /// The numbers of the other schemes of the plan's runs. For an ordering, those of the sides
     /// after the first.
     pub others: Vec<(String, Option<f64>)>,
 }
 
 impl Check {
-    /// True when it is to be decided: an ordering, or a published value with a tolerance.
+    /// True when it is to be decided: an ordering, or a published value with a tolerance, unless
+    /// the publication cannot decide it.
     pub fn gates(&self) -> bool {
-        self.ordering || self.published.is_some() && self.tolerance.is_some()
+        let compared = self.ordering || self.published.is_some() && self.tolerance.is_some();
+        compared && self.undecidable.is_none()
     }
 }
 
@@ -363,6 +371,7 @@ fn check(
     let is_ordering = matches!(row.compare, Compare::Ordering(_));
     let Unknown { missing, aside } = unknown(plan, results, row, &point.metric, compared);
     let pass = match (measured, point.published, point.tolerance) {
+        _ if row.undecidable.is_some() => None,
         _ if quick && point.full_only || missing.is_some() => None,
         _ if is_ordering => ordered(plan, results, row, &point.metric, row.sides()),
         (Some(measured), Some(published), Some(tolerance)) => judge(measured, published, tolerance),
@@ -385,6 +394,8 @@ fn check(
         missing,
         aside,
         ordering: is_ordering,
+        undecidable: row.undecidable.clone(),
+        cause: row.cause.clone(),
         others: match &row.compare {
             _ if point.metric.is_computed() => Vec::new(),
             Compare::Ordering(sides) => {

@@ -10,11 +10,11 @@ use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
     AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric,
-    FlowGroup, FramingName, Groups, Impaired, Measures, NdpOptions, NicOptions, PFabricOptions,
-    PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions, PhantomOrderName,
-    PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions, SecondScheme, Shape,
-    SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding,
-    WorkflowClass, WorkflowTraffic,
+    FlowGroup, FramingName, Groups, Impaired, InterruptsName, Measures, NdpOptions, NicOptions,
+    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions,
+    SecondScheme, Shape, SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic,
+    TrafficEnding, WorkflowClass, WorkflowTraffic,
 };
 use toml::{Table, Value};
 
@@ -68,6 +68,7 @@ fn workflows() -> WorkflowTraffic {
     WorkflowTraffic {
         clients: Some(1),
         alternate: true,
+        alternate_block: Some(8),
         request_bytes: 1,
         classes: [("NAME".to_owned(), class)].into(),
     }
@@ -115,6 +116,7 @@ fn nic() -> NicOptions {
         rx_frames: Some(1),
         rx_delay: Some(Span(1)),
         interrupt_gap: Some(Span(1)),
+        interrupts: Some(InterruptsName::E1000e),
         merge: Some(1),
         cpu: Some(CpuOptions {
             interrupt: Some(Span(1)),
@@ -131,6 +133,7 @@ fn switch() -> SwitchOptions {
         speedup: Some(1),
         lookup: Some(Span(1)),
         virtual_outputs: Some(true),
+        output_drops: Some(true),
         priorities: Some(1),
         pause: Some(1),
         unpause: Some(1),
@@ -161,6 +164,8 @@ fn tcp() -> TcpOptions {
         size_classes: Some(vec![1]),
         source_ecn: Some(1),
         demotion: Some(vec![1]),
+        max_timeouts: Some(15),
+        tso_win_divisor: Some(3),
     }
 }
 
@@ -202,6 +207,7 @@ fn options() -> SchemeOptions {
             expiry: Some(1.0),
             resend: Some(1.0),
             first: Some(PHostFirst::Blind),
+            token_slots: Some(true),
             queue_packets: Some(1),
         }),
         ndp: Some(NdpOptions {
@@ -210,6 +216,7 @@ fn options() -> SchemeOptions {
             queue_packets: Some(1),
             timeout: Some(Span(1)),
             avoid_bad_paths: Some(true),
+            again_first: Some(true),
         }),
         switch: Some(switch()),
         tcp: Some(tcp()),
@@ -266,8 +273,9 @@ fn scenario_keys() -> BTreeSet<String> {
     for traffic in traffics() {
         let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
         let measures = Measures { groups, flows_above: Some(1), ..Measures::default() };
-        let probes =
-            Some(Probes { from: 0, to: 1, every: Span(1), bytes: 1, lost_after: Some(Span(1)) });
+        let (from, to, every, bytes) = (0, 1, Span(1), 1);
+        let (lost_after, instrument) = (Some(every), Some(every));
+        let probes = Some(Probes { from, to, every, bytes, lost_after, instrument });
         let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
         let beside = Some(SecondScheme { options: options(), ..beside("tcp") });
         add(Scenario { options: options(), beside, ..scenario });
@@ -321,7 +329,9 @@ fn with_ledger() -> Stored {
     scenario.stop.messages = Some(2_000);
     scenario.slowdown = SlowdownBy::Idle;
     let every = Span(1_000_000);
-    scenario.probes = Some(Probes { from: 0, to: 1, every, bytes: 1_000, lost_after: None });
+    let (lost_after, instrument) = (None, None);
+    let probes = Probes { from: 0, to: 1, every, bytes: 1_000, lost_after, instrument };
+    scenario.probes = Some(probes);
     // The only profile of Homa whose degree of overcommitment is fixed.
     scenario.scheme = "homa-sim".to_owned();
     scenario.measures = Measures {
@@ -381,7 +391,8 @@ fn with_workflows() -> ScenarioOutcome {
     scenario.fabric.shape = Shape::SingleSwitch { hosts: 4 };
     let class = WorkflowClass { concurrent: None, ..workflows().classes["NAME"].clone() };
     let classes = [("page".to_owned(), class)].into();
-    let traffic = WorkflowTraffic { alternate: false, classes, ..workflows() };
+    let traffic =
+        WorkflowTraffic { alternate: false, alternate_block: None, classes, ..workflows() };
     scenario.traffic = Traffic::Workflows(traffic);
     scenario.stop.messages = Some(100);
     run(&scenario, &mut |_| ()).expect("it runs")

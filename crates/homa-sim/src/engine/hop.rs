@@ -158,6 +158,9 @@ impl<W: World> Net<W> {
                 let from = self.flights.parcel(slot).from;
                 ecmp(n, switch, (from, frame.to(), u32::from(frame.flow)))
             }
+            (n, Forwarding::HostPairs) => {
+                ecmp(n, switch, (self.flights.parcel(slot).from, frame.to(), 0))
+            }
             (n, Forwarding::Source) => {
                 let first = self.wiring.routes().port(choices, 0);
                 let tier = self.ports[first as usize].tier;

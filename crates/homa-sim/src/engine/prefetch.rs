@@ -94,7 +94,14 @@ impl<W: World> Net<W> {
             let choices = self.wiring.routes().choices(switch, frame.to());
             let chosen = match (choices.count, self.config.forwarding) {
                 (0, _) => continue,
-                (1, _) | (_, Forwarding::Ecmp | Forwarding::Source | Forwarding::Adaptive(_)) => 0,
+                (1, _) => 0,
+                (
+                    _,
+                    Forwarding::Ecmp
+                    | Forwarding::HostPairs
+                    | Forwarding::Source
+                    | Forwarding::Adaptive(_),
+                ) => 0,
                 (n, Forwarding::Spray) => chooser.below(n),
             };
             next.onward = self.wiring.routes().port(choices, chosen);

@@ -12,7 +12,7 @@ use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
     BacklogOutcome, Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses,
-    ProbeDelays, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
+    ProbeDelays, RaisedTimeouts, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions};
 use crate::time::{SimDuration, SimTime};
@@ -232,7 +232,7 @@ pub(super) fn assemble(
         flows,
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
-        timeouts: timeouts(sim, tally.submitted),
+        timeouts: timeouts(sim, (tally.submitted, tally.raised)),
         kinds: kinds(window, generator, &options, &*ideal),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
@@ -364,9 +364,12 @@ fn pauses(network: &ScenarioNetwork, report: &PauseReport) -> Pauses {
     }
 }
 
-fn timeouts(sim: &dyn AnySimulation, submitted: u64) -> TimeoutCounts {
-    let Timeouts { expired, flows } = sim.timeouts();
-    TimeoutCounts { expired, flows, percent: 100.0 * flows as f64 / submitted.max(1) as f64 }
+fn timeouts(sim: &dyn AnySimulation, (submitted, raised): (u64, u64)) -> TimeoutCounts {
+    let Timeouts { expired, flows, raised: late } = sim.timeouts();
+    let percent = |flows: u64, of: u64| 100.0 * flows as f64 / of.max(1) as f64;
+    let of_raised = || RaisedTimeouts { flows: late, percent: percent(late, raised) };
+    let of_raised = (raised > 0).then(of_raised);
+    TimeoutCounts { expired, flows, percent: percent(flows, submitted), raised: of_raised }
 }
 
 fn probe_delays(
@@ -375,7 +378,9 @@ fn probe_delays(
     ideals: &Ideals,
 ) -> Option<ProbeDelays> {
     let idle = ideals.get(&experiment.probe_kind()?)?;
-    probes::delays((&generator.probed, generator.probes_lost), *idle)
+    let instrument = experiment.scenario.probes.and_then(|probes| probes.instrument);
+    let instrument = instrument.map_or(SimDuration::ZERO, |span| SimDuration(span.0));
+    probes::delays((&generator.probed, generator.probes_lost), *idle, instrument)
 }
 
 /// The load in different units. Realised loads count from the empty start to the end of traffic.

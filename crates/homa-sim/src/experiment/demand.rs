@@ -64,7 +64,8 @@ impl Demand {
         {
             *pairs = Pairs::Alike(kinds);
         }
-        if scenario.slowdown == SlowdownBy::BestAcked && demand.exchange != Exchange::OneWay {
+        let one_way = [SlowdownBy::BestAcked, SlowdownBy::IdleFirstOnce];
+        if one_way.contains(&scenario.slowdown) && demand.exchange != Exchange::OneWay {
             let must = "be another for RPCs: their responses say that the requests arrived";
             return Err(ScenarioError::field("slowdown", must));
         }

@@ -30,7 +30,7 @@ impl Experiment<'_> {
     pub(super) fn ideals(self, loaded: &dyn AnySimulation) -> Result<Ideals, ScenarioError> {
         let first = match self.scenario.slowdown {
             SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => return Ok(Ideals::new()),
-            SlowdownBy::Idle => u32::MAX,
+            SlowdownBy::Idle | SlowdownBy::IdleFirstOnce => u32::MAX,
             SlowdownBy::Best | SlowdownBy::BestAcked => self.hosts.frames().payload,
         };
         let samples = loaded.generator().latencies.samples().iter().flatten();
@@ -97,6 +97,13 @@ impl Experiment<'_> {
         // The lookups cannot fail, because `ideals` has an entry for every measured message.
         match by {
             SlowdownBy::Idle => Box::new(move |bytes, path| ideals[&(bytes, path)].into()),
+            SlowdownBy::IdleFirstOnce => {
+                let (frames, link) = (self.hosts.frames(), LinkRate::new(self.network.link));
+                Box::new(move |bytes, path| {
+                    let first = link.serialisation(frames.data(bytes.min(frames.payload)));
+                    SimDuration(ideals[&(bytes, path)].0.saturating_sub(first.0)).into()
+                })
+            }
             SlowdownBy::Best | SlowdownBy::BestAcked => {
                 let acked = by == SlowdownBy::BestAcked;
                 Box::new(move |bytes, path| Alone {

@@ -272,6 +272,7 @@ fn config(
         forwarding: match fabric.routing {
             Some(Routing::Spray) => Forwarding::Spray,
             Some(Routing::Ecmp) => Forwarding::Ecmp,
+            Some(Routing::EcmpHosts) => Forwarding::HostPairs,
             Some(Routing::Adaptive) => Forwarding::Adaptive(alb),
             None => match scheme.forwarding {
                 Forwarding::Adaptive(_) => Forwarding::Adaptive(alb),

@@ -179,6 +179,7 @@ where
         self.transports().map(Transport::timeouts).fold(Timeouts::default(), |sum, own| Timeouts {
             expired: sum.expired + own.expired,
             flows: sum.flows + own.flows,
+            raised: sum.raised + own.raised,
         })
     }
 

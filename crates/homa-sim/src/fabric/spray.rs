@@ -17,6 +17,8 @@ pub enum Forwarding {
     Spray,
     /// By a hash of source, destination and flow label, which is per-flow ECMP.
     Ecmp,
+    /// By a hash of source and destination: all packets between two hosts take one path.
+    HostPairs,
     /// By the sender: the flow label numbers the path (NDP §3.1.1). In trees, each switch on the
     /// way up takes its digit of the number, so that consecutive numbers, as many as there are
     /// paths, select each path once. In other networks, switches choose by a hash of the number.
@@ -30,6 +32,7 @@ impl fmt::Display for Forwarding {
         f.write_str(match self {
             Self::Spray => "spray",
             Self::Ecmp => "ecmp",
+            Self::HostPairs => "ecmp-hosts",
             Self::Source => "source",
             Self::Adaptive(_) => "adaptive",
         })

@@ -4,7 +4,8 @@
 //!
 //! If a probe is lost, its transport retransmits it and, in a stream, delays the probes behind it;
 //! the paper's instrument at the switch does not see that. A scenario may therefore name a time
-//! after which probes count as lost, separately.
+//! after which probes count as lost, separately. It may also name a constant that its instrument
+//! adds to every wait.
 
 use homa_workload::interval;
 use homa_workload::quantile::{Percentile, Sorted};
@@ -13,9 +14,14 @@ use crate::scenario::outcome::{ProbeDelays, Rounds};
 use crate::time::SimDuration;
 
 /// Statistics of latencies in the order of arrival, and the number of lost probes; `None` if there
-/// are no latencies.
-pub fn delays((latencies, lost): (&[SimDuration], u64), idle: SimDuration) -> Option<ProbeDelays> {
-    let waited = latencies.iter().map(|latency| latency.0.saturating_sub(idle.0));
+/// are no latencies. `instrument` is added to every wait.
+pub fn delays(
+    (latencies, lost): (&[SimDuration], u64),
+    idle: SimDuration,
+    instrument: SimDuration,
+) -> Option<ProbeDelays> {
+    let wait = |latency: SimDuration| latency.0.saturating_sub(idle.0) + instrument.0;
+    let waited = latencies.iter().map(|latency| wait(*latency));
     let waited: Vec<f64> = waited.map(|picos| picos as f64 / 1e6).collect();
     let mean_us = waited.iter().sum::<f64>() / waited.len().max(1) as f64;
     let p99 = interval::correlated(&waited, Percentile::P99);
@@ -64,10 +70,14 @@ mod tests {
     #[test]
     fn the_time_of_the_idle_network_is_not_a_delay() {
         let latencies: Vec<_> = (0..100).map(|n| SimDuration::micros(30 + n)).collect();
-        let delays = delays((&latencies, 2), SimDuration::micros(30)).unwrap();
+        let none = SimDuration::ZERO;
+        let delays = |instrument| delays((&latencies, 2), SimDuration::micros(30), instrument);
+        let later = delays(SimDuration::micros(2)).unwrap();
+        assert_eq!((later.mean_us, later.p50_us), (51.5, 51.0));
+        let delays = delays(none).unwrap();
         assert_eq!((delays.count, delays.p50_us, delays.p90_us), (100, 49.0, 89.0));
         assert_eq!(delays.lost, 2);
         assert_eq!((delays.mean_us, delays.p99_us), (49.5, 98.0));
-        assert_eq!(super::delays((&[], 0), SimDuration::ZERO), None);
+        assert_eq!(super::delays((&[], 0), none, none), None);
     }
 }

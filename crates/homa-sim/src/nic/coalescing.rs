@@ -3,7 +3,8 @@
 //!
 //! An interrupt comes with the `frames`-th frame or `delay` after the first one, and no earlier
 //! than `gap` after the previous interrupt. The first two are ethtool's rx-frames and rx-usecs; the
-//! third is the interrupt throttling of Intel's cards. The processor ([`Cpu`]) then takes the
+//! third is the interrupt throttling of Intel's cards, constant or as their driver adapts it
+//! ([`throttling`](super::throttling)). The processor ([`Cpu`]) then takes the
 //! frames that arrived before the interrupt out of the ring, one delivery after the other. A
 //! delivery consists of frames of one flow with equal marks and at most `merge` bytes in total, and
 //! TCP acknowledges only its end. Every interrupt has a cost, even if the processor is still
@@ -16,7 +17,24 @@ use homa_proto::{Duration, Time};
 
 use crate::transport::PacketMeta;
 
+use super::UNCOUNTED;
 use super::cpu::Cpu;
+use super::throttling::{Throttle, Work};
+
+/// The least time between interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptGap {
+    /// Always the same; none if it is 0.
+    Constant(Duration),
+    /// As the driver `e1000e` sets it ([`Throttle`]).
+    E1000e,
+}
+
+impl Default for InterruptGap {
+    fn default() -> Self {
+        Self::Constant(Duration::ZERO)
+    }
+}
 
 /// Configuration of a receive ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +45,7 @@ pub struct CoalescingConfig {
     /// Time from the first frame to the interrupt (rx-usecs), regardless of `frames`.
     pub delay: Duration,
     /// Least time between interrupts.
-    pub gap: Duration,
+    pub gap: InterruptGap,
     /// Most wire bytes of one delivery; 0 delivers every frame separately.
     pub merge: u32,
 }
@@ -71,6 +89,8 @@ pub struct ReceiveRing<P> {
     delivery: (usize, Time),
     /// The counts so far.
     pub counted: RingCounts,
+    /// What the driver adapts the gap to.
+    pub throttle: Throttle,
 }
 
 impl<P: Copy> ReceiveRing<P> {
@@ -86,6 +106,7 @@ impl<P: Copy> ReceiveRing<P> {
             owed: 0,
             delivery: (0, Time::MAX),
             counted: RingCounts::default(),
+            throttle: Throttle::default(),
         }
     }
 
@@ -104,7 +125,12 @@ impl<P: Copy> ReceiveRing<P> {
         }
         let enough = self.config.frames.is_some_and(|frames| waiting >= frames);
         let raised = if enough { now } else { self.first + self.config.delay };
-        let earliest = self.last.map_or(Time::ZERO, |last| last + self.config.gap);
+        self.throttle.received.add(Work { frames: 1, bytes: bytes.saturating_sub(UNCOUNTED) });
+        let gap = match self.config.gap {
+            InterruptGap::Constant(gap) => gap,
+            InterruptGap::E1000e => self.throttle.gap(),
+        };
+        let earliest = self.last.map_or(Time::ZERO, |last| last + gap);
         self.interrupt = raised.min(self.interrupt).max(earliest);
     }
 
@@ -133,6 +159,7 @@ impl<P: Copy> ReceiveRing<P> {
                 self.announced = self.frames.len();
                 self.owed += 1;
                 self.counted.interrupts += 1;
+                self.throttle.interrupt();
                 (self.last, self.interrupt) = (Some(self.interrupt), Time::MAX);
             }
             if self.delivery.0 > 0 || self.announced == 0 {
@@ -224,8 +251,8 @@ mod tests {
 
     #[test]
     fn interrupts_keep_a_gap_but_a_lone_frame_does_not_wait() {
-        let config =
-            CoalescingConfig { frames: Some(1), gap: Duration(500), ..CoalescingConfig::default() };
+        let gap = InterruptGap::Constant(Duration(500));
+        let config = CoalescingConfig { frames: Some(1), gap, ..CoalescingConfig::default() };
         let (given, counted) = deliveries(config, FREE, &[0, 10, 20, 600, 2_000]);
         let times: Vec<u64> = given.iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [0, 500, 500, 1_000, 2_000]);

@@ -1,5 +1,6 @@
 //! The egress queue of a host that marks its own packets (DeTail §4.2.4): strict priorities, drain
-//! bytes per level, and a mark on packets that find more drain bytes than a threshold. The
+//! bytes per level, and a mark on packets that find more drain bytes, or more bytes of all levels,
+//! than a threshold. The
 //! transport then slows down, although no switch drops and back-pressure has reached the source.
 //!
 //! All packets that the transport may send wait here, as in an operating system's queue.
@@ -17,22 +18,26 @@ use homa_proto::LEVELS;
 pub struct Egress<P> {
     queues: [VecDeque<(P, u32)>; LEVELS],
     drain: DrainBytes,
-    /// Drain bytes above which a packet is marked.
+    /// Bytes above which a packet is marked.
     threshold: u32,
+    /// Bytes of all levels count, not only those at the packet's level and above.
+    whole: bool,
     /// Paused levels, as bits.
     pub paused: u8,
 }
 
 impl<P: Copy> Egress<P> {
-    /// An empty queue that marks above `threshold` drain bytes.
-    pub fn new(threshold: u32) -> Self {
+    /// An empty queue that marks above `threshold` drain bytes, or with `whole` above that many
+    /// bytes of all levels.
+    pub fn new(threshold: u32, whole: bool) -> Self {
         let queues = std::array::from_fn(|_| VecDeque::new());
-        Self { queues, drain: DrainBytes::default(), threshold, paused: 0 }
+        Self { queues, drain: DrainBytes::default(), threshold, whole, paused: 0 }
     }
 
     /// True if an arriving packet should be marked.
     pub fn marks(&self, label: &Label) -> bool {
-        label.ect && self.drain.at(label.priority) > self.threshold
+        let level = if self.whole { 0 } else { label.priority };
+        label.ect && self.drain.at(level) > self.threshold
     }
 
     /// Appends a packet.
@@ -69,7 +74,10 @@ mod tests {
 
     #[test]
     fn a_packet_is_marked_by_the_bytes_at_its_level_and_above() {
-        let mut egress = Egress::new(3_000);
+        let mut whole = Egress::new(3_000, true);
+        (0..3).for_each(|number| whole.push(number, &label(0)));
+        assert!(whole.marks(&label(7)), "4,500 bytes wait, of whatever level");
+        let mut egress = Egress::new(3_000, false);
         for number in 0..3 {
             assert!(!egress.marks(&label(0)));
             egress.push(number, &label(0));

@@ -21,6 +21,7 @@ pub mod cpu;
 pub mod egress;
 pub mod pacer;
 pub mod segmentation;
+pub mod throttling;
 pub mod trains;
 
 use homa_proto::{Event, Receipt, Submit, SubmitError, Submitted, Time};
@@ -34,6 +35,7 @@ use cpu::{Cpu, CpuConfig};
 use egress::Egress;
 use pacer::{NicPacer, PacerConfig, Released};
 use segmentation::{SegmentationConfig, SendQueue};
+use throttling::Work;
 use trains::Trains;
 
 /// Preamble, gap and check sequence do not count in the pacer, because its hardware does not see
@@ -55,6 +57,8 @@ pub struct NicConfig {
     /// Marks packets above this many drain bytes in an egress queue (DeTail §4.2.4). It excludes
     /// the other features.
     pub mark_above: Option<u32>,
+    /// Bytes of all levels of the egress queue count for a mark, as at a switch's port.
+    pub mark_by_port: bool,
     /// The host whose frames measure the network; they reach the transport as they arrive. HULL
     /// §5.2 has an instrument at the switch for this.
     pub instrument: Option<HostId>,
@@ -63,7 +67,8 @@ pub struct NicConfig {
 impl NicConfig {
     /// True if no feature is on.
     pub fn is_plain(&self) -> bool {
-        *self == Self { instrument: self.instrument, ..Self::default() }
+        let Self { instrument, mark_by_port, .. } = *self;
+        *self == Self { instrument, mark_by_port, ..Self::default() }
     }
 }
 
@@ -143,10 +148,18 @@ impl<P: Copy> Offloads<P> {
     /// The next packet for the pacer or the wire.
     fn next<T: Transport<Packet = P>>(&mut self, inner: &mut T, now: Time) -> Option<P> {
         self.refill(inner, now);
-        match &mut self.queue {
-            None => inner.transmit(now),
-            Some(queue) => queue.take(now),
+        let (packet, completed) = match &mut self.queue {
+            None => {
+                let packet = inner.transmit(now)?;
+                let bytes = inner.label(&packet).wire_bytes.saturating_sub(UNCOUNTED);
+                (packet, Work { frames: 1, bytes })
+            }
+            Some(queue) => queue.take(now)?,
+        };
+        if let Some(ring) = &mut self.ring {
+            ring.throttle.sent.add(completed);
         }
+        Some(packet)
     }
 
     /// When the first waiting packet may leave, or when the host may hand over another one.
@@ -181,7 +194,7 @@ impl<T: Transport> Nic<T> {
         let rng = || Rng::stream(seed, &format!("pacer of h{} #{life}", host.0));
         let pacer = config.pacer.map(|config| NicPacer::new(config, rng()));
         let offloads = Offloads::new(&config).map(Box::new);
-        let egress = config.mark_above.map(Egress::new);
+        let egress = config.mark_above.map(|bytes| Egress::new(bytes, config.mark_by_port));
         Self { inner, pacer, offloads, egress, paced_turn: false, due: None }
     }
 

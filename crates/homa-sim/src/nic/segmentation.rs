@@ -4,15 +4,17 @@
 //! The host hands over all packets as soon as it may, so that packets of all flows wait in the
 //! card's queue, first in, first out by large sends. A transport cannot reorder packets once they
 //! are there. Of the packets that are handed over at a time, up to `bytes` of one flow form one
-//! large send. Invariant: `held` is the sum over the packets that wait. Left out: TCP's wait for a
-//! larger piece while acknowledgements are in flight (`tcp_tso_win_divisor`), and limits per flow
-//! on the bytes in a card (TCP small queues came later).
+//! large send, which is complete when its last frame leaves. (TCP's wait for a larger piece while
+//! acknowledgements are in flight is in its sender.) Invariant: `held` is the sum over the packets
+//! that wait. Left out: limits per flow on the bytes in a card (TCP small queues came later).
 
 use std::collections::VecDeque;
 
 use homa_proto::Time;
 
+use super::UNCOUNTED;
 use super::pacer::Flow;
+use super::throttling::Work;
 
 /// Configuration of large send offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ struct HeldPacket<P> {
     packet: P,
     bytes: u32,
     from: Time,
+    /// The large send that this packet completes; nothing if others of it follow.
+    completes: Work,
 }
 
 /// Packets of one flow that are handed over together.
@@ -91,18 +95,25 @@ impl<P: Copy> SendQueue<P> {
     pub fn close(&mut self, mut ready: impl FnMut(bool) -> Time) {
         for send in self.open.drain(..) {
             let from = ready(send.data);
-            let held = |(packet, bytes)| HeldPacket { packet, bytes, from };
-            self.waiting.extend(send.packets.into_iter().map(held));
+            let mut whole = Work::default();
+            for (packet, bytes) in send.packets {
+                whole.add(Work { frames: 1, bytes: bytes.saturating_sub(UNCOUNTED) });
+                let completes = Work::default();
+                self.waiting.push_back(HeldPacket { packet, bytes, from, completes });
+            }
+            if let Some(last) = self.waiting.back_mut() {
+                last.completes = whole;
+            }
         }
     }
 
-    /// Takes the first packet, if it may leave now.
-    pub fn take(&mut self, now: Time) -> Option<P> {
+    /// Takes the first packet, if it may leave now, and what it completes.
+    pub fn take(&mut self, now: Time) -> Option<(P, Work)> {
         let first = self.waiting.front().filter(|held| held.from <= now)?;
-        let (packet, bytes) = (first.packet, first.bytes);
+        let HeldPacket { packet, bytes, completes, .. } = *first;
         self.waiting.pop_front();
         self.held -= bytes;
-        Some(packet)
+        Some((packet, completes))
     }
 
     /// When the first packet may leave.
@@ -135,7 +146,11 @@ mod tests {
             sends += 1;
             Time(sends * 10)
         });
-        let order: Vec<_> = std::iter::from_fn(|| queue.take(Time(100))).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(Time(100))).collect();
+        let completed: Vec<u32> = taken.iter().map(|(_, work)| work.frames).collect();
+        assert_eq!(completed, [0, 2, 0, 2, 0, 2, 0, 2], "a large send counts when it is complete");
+        assert_eq!(taken[1].1.bytes, 2 * (1_500 - UNCOUNTED));
+        let order: Vec<_> = taken.into_iter().map(|(packet, _)| packet).collect();
         let expected = ['a', 'a', 'b', 'b', 'a', 'a', 'b', 'b'];
         assert_eq!(order.iter().map(|(flow, _)| *flow).collect::<Vec<_>>(), expected);
         assert_eq!(order.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [0, 1, 0, 1, 2, 3, 2, 3]);
@@ -154,8 +169,8 @@ mod tests {
             at += 50;
             Time(at)
         });
-        assert_eq!((queue.take(Time(49)), queue.due()), (None, Some(Time(50))));
-        assert_eq!((queue.take(Time(50)), queue.take(Time(50))), (Some(0), None));
+        let mut take = |now| queue.take(Time(now)).map(|(packet, _)| packet);
+        assert_eq!([take(49), take(50), take(50)], [None, Some(0), None]);
         assert_eq!(queue.due(), Some(Time(100)), "each by itself");
     }
 }

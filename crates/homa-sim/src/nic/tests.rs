@@ -88,6 +88,7 @@ fn run(phantom: Option<PhantomConfig>, nic: NicConfig) -> (f64, f64) {
 /// HULL §6, Table 3.
 const PACED: NicConfig = NicConfig {
     mark_above: None,
+    mark_by_port: false,
     pacer: Some(PacerConfig {
         period: Duration::micros(64),
         gain: 0.125,

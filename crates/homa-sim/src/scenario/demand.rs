@@ -249,6 +249,10 @@ pub struct Probes {
     /// retransmitted or waited behind a retransmitted one. Default: all probes count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<Span>,
+    /// Time that the instrument adds to every wait, e.g. because it measures across a switch whose
+    /// forwarding takes time (HULL §5.2). Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instrument: Option<Span>,
 }
 
 const fn millisecond() -> Span {

@@ -143,6 +143,8 @@ pub enum Routing {
     /// two messages between the same hosts may take different ones, as RPCs from different ports
     /// do.
     Ecmp,
+    /// By a hash of source and destination. All packets between two hosts take one path.
+    EcmpHosts,
     /// For each packet a port with few waiting bytes of its level and above: one below the first of
     /// `thresholds` if there is one, else one below the next, else any (DeTail §4.2.3).
     Adaptive,

@@ -30,7 +30,7 @@ pub use demand::{Basis, Exchange, FlowGroup, OfferedLoad, Probes, Stop, Traffic,
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
-pub use nic::{CpuOptions, NicOptions};
+pub use nic::{CpuOptions, InterruptsName, NicOptions};
 pub use options::{
     AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
     SlowdownBy, TcpOptions,

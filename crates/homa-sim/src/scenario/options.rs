@@ -192,6 +192,14 @@ pub struct TcpOptions {
     /// Bytes of a message after which its packets use the next lower level (PIAS), ascending.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub demotion: Option<Vec<u32>>,
+    /// Timeouts in a row after which a connection is given up; 0: never. Default: 15.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_timeouts: Option<u32>,
+    /// A sender waits until this part of its window, e.g. 3 for a third, may leave as one large
+    /// send (Linux: `tcp_tso_win_divisor`). Default: it sends every segment that the window
+    /// allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tso_win_divisor: Option<u32>,
 }
 
 /// A congestion control algorithm.
@@ -265,6 +273,10 @@ pub enum SlowdownBy {
     AuthorsCorrected,
     /// The measured time of the same message, alone in the same network under the same scheme.
     Idle,
+    /// Like `Idle`, less the time of the first frame on the receiver's link. Those are the divisors
+    /// that pHost's published slowdowns in Homa Figure 10 fit (inferred from their shape over size
+    /// and from the authors' code, YAPS). One-way messages only.
+    IdleFirstOnce,
     /// The best time of any scheme with the same frames: the measured time of the first frame, then
     /// the other frames at the rate of the slowest link.
     Best,

@@ -9,7 +9,7 @@ use super::demand::Basis;
 use super::options::{SchemeOptions, SlowdownBy};
 pub use super::reports::{
     FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, LinkUse, NicReport, Pauses,
-    ProbeDelays, Rounds, SizeTable, StuckPort, TimeoutCounts, WorkflowTimes,
+    ProbeDelays, RaisedTimeouts, Rounds, SizeTable, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
 /// The results of one scenario. Field names are the keys of `homa sim --format json`.

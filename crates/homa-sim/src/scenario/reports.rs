@@ -202,6 +202,19 @@ pub struct TimeoutCounts {
     pub flows: u64,
     /// `flows` in per cent of the messages or RPCs submitted.
     pub percent: f64,
+    /// Those of messages or RPCs at a level above 0 that the traffic chooses; absent if it chooses
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised: Option<RaisedTimeouts>,
+}
+
+/// Retransmission timeouts of messages at a level above 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RaisedTimeouts {
+    /// Flows with at least one RTO.
+    pub flows: u64,
+    /// In per cent of the messages or RPCs submitted at such levels.
+    pub percent: f64,
 }
 
 /// Utilisation of the links of each tier while traffic lasted, the mean over links. Absent if the

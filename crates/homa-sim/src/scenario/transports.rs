@@ -70,6 +70,11 @@ pub struct PHostOptions {
     /// Which data has the higher of two priorities. Default: data sent without tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<PHostFirst>,
+    /// Whether a receiver's token slots are those of YAPS: slots for what comes unasked pass
+    /// unused, and a receiver without a message to serve sleeps until the time that was the next
+    /// one then. Default: false. A token goes out whenever one is due and a message may get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_slots: Option<bool>,
     /// Packets that can wait at a port of a switch, unless `fabric.buffer` sets a limit. Default:
     /// 3 BDP (pHost §4.1: 36 KB).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +114,10 @@ pub struct NdpOptions {
     /// Whether senders avoid paths with unusually many NACKs. Default: true (NDP §3.1.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoid_bad_paths: Option<bool>,
+    /// Whether packets that are sent again leave a host before new packets of all messages, as in
+    /// the authors' simulator (htsim). Default: false, in the order in which they were permitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_first: Option<bool>,
 }
 
 /// Switches that queue at their inputs, for schemes whose switches do not.
@@ -139,6 +148,11 @@ pub struct SwitchOptions {
     /// Whether inputs have one queue per output. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_outputs: Option<bool>,
+    /// Whether output queues drop frames without room, and frames of lower levels do not count
+    /// against a frame; for switches that do not pause. Default: false. Frames without room at
+    /// their output wait at their input then, and all levels count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_drops: Option<bool>,
     /// Number of levels for which thresholds must be safe. Default: 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<u8>,

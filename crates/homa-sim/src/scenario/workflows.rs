@@ -20,6 +20,9 @@ pub struct WorkflowTraffic {
     /// `clients`.
     #[serde(default)]
     pub alternate: bool,
+    /// With `alternate`: hosts take turns in blocks of this many, e.g. by racks. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternate_block: Option<u32>,
     /// Bytes of every request.
     #[serde(default = "ten", deserialize_with = "units::bytes")]
     pub request_bytes: u32,
@@ -102,6 +105,15 @@ impl WorkflowTraffic {
             Some(clients) if clients == 0 || clients >= hosts => {
                 let must = format!("be 1 to {}", hosts - 1);
                 return Err(ScenarioError::field("traffic.clients", must));
+            }
+            _ => {}
+        }
+        match self.alternate_block {
+            Some(_) if !self.alternate => {
+                return wrong("traffic.alternate_block", "come with `alternate`");
+            }
+            Some(block) if block == 0 || block >= hosts => {
+                return wrong("traffic.alternate_block", "leave hosts on both sides");
             }
             _ => {}
         }

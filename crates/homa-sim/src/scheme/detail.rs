@@ -21,6 +21,7 @@ pub const SWITCH: CioqConfig = CioqConfig {
     speedup: 4,
     lookup: SimDuration::ZERO,
     virtual_outputs: false,
+    output_drops: false,
     pfc: None,
     mark_above: None,
 };
@@ -103,6 +104,7 @@ pub fn switch(
         speedup,
         lookup,
         virtual_outputs,
+        output_drops,
         priorities,
         pause,
         unpause,
@@ -116,6 +118,11 @@ pub fn switch(
     config.virtual_outputs = virtual_outputs.unwrap_or(config.virtual_outputs);
     config.mark_above =
         options.ecn.map_or(config.mark_above, |ecn| Some(scale.bytes(ecn.threshold)));
+    config.output_drops = output_drops.unwrap_or(config.output_drops);
+    if config.output_drops && config.pfc.is_some() {
+        let why = "lossless switches drop nothing: leave it out, or set `kind` to \"combined\"";
+        return Err(ScenarioError::unfit("options.switch.output_drops", why));
+    }
     let Some(pfc) = &mut config.pfc else {
         return match (priorities, pause, unpause, response) {
             (None, None, None, None) => Ok(config),
@@ -159,6 +166,7 @@ pub fn switch_options(config: CioqConfig, given: &SchemeOptions) -> SwitchOption
         speedup: Some(config.speedup),
         lookup: Some(Span(config.lookup.0)),
         virtual_outputs: Some(config.virtual_outputs),
+        output_drops: config.pfc.is_none().then_some(config.output_drops),
         priorities: config.pfc.map(|pfc| pfc.priorities),
         ..given
     }

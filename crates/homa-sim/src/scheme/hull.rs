@@ -10,13 +10,13 @@ use homa_proto::{Duration, Rate};
 
 use crate::fabric::queue::{PhantomConfig, PhantomOrder, PhantomPlace};
 use crate::nic::NicConfig;
-use crate::nic::coalescing::CoalescingConfig;
+use crate::nic::coalescing::{CoalescingConfig, InterruptGap};
 use crate::nic::cpu::CpuConfig;
 use crate::nic::pacer::PacerConfig;
 use crate::nic::segmentation::SegmentationConfig;
 use crate::scenario::{
-    CpuOptions, NicOptions, PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName,
-    ScenarioError, SchemeOptions, Span,
+    CpuOptions, EcnScopeName, InterruptsName, NicOptions, PacerOptions, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, ScenarioError, SchemeOptions, Span,
 };
 use crate::time::SimDuration;
 use crate::transport::tcp::config::Recovery;
@@ -88,8 +88,13 @@ pub fn nic(
 ) -> Result<NicConfig, ScenarioError> {
     let changes = options.pacer.unwrap_or_default();
     let is_on = match nic {
-        Nic::Pull => options.pacer.is_some(),
         Nic::Pacer => true,
+        Nic::Pull if options.pacer == Some(PacerOptions::default()) => {
+            let why = "the NICs of this scheme have no pacer, and an empty table does not say \
+                       whether they should: leave it out, or set `enabled`";
+            return Err(ScenarioError::unfit("options.pacer", why));
+        }
+        Nic::Pull => options.pacer.is_some(),
     };
     let mut config = offloads(options.nic)?;
     config.mark_above = options.tcp.as_ref().and_then(|tcp| tcp.source_ecn);
@@ -98,7 +103,9 @@ pub fn nic(
         change(&mut pacer, &changes)?;
         config.pacer = Some(pacer);
     }
-    let marks_alone = NicConfig { mark_above: config.mark_above, ..NicConfig::default() };
+    config.mark_by_port = options.ecn.is_some_and(|ecn| ecn.scope == EcnScopeName::Port);
+    let NicConfig { mark_above, mark_by_port, .. } = config;
+    let marks_alone = NicConfig { mark_above, mark_by_port, ..NicConfig::default() };
     if config.mark_above.is_some() && config != marks_alone {
         let why = "hosts mark what waits in their own queues, and here the NIC queues: leave it \
                    out, or `options.nic` and `options.pacer`";
@@ -154,8 +161,16 @@ pub fn nic_options(options: NicOptions) -> NicOptions {
 pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError> {
     let Some(options) = options else { return Ok(NicConfig::default()) };
     let wrong = |field, must: &str| Err(ScenarioError::field(field, must));
-    let NicOptions { large_send, send_queue, rx_frames, rx_delay, interrupt_gap, merge, cpu } =
-        options;
+    let NicOptions {
+        large_send,
+        send_queue,
+        rx_frames,
+        rx_delay,
+        interrupt_gap,
+        interrupts,
+        merge,
+        cpu,
+    } = options;
     let queue = send_queue.unwrap_or(SegmentationConfig::LINUX.queue);
     if send_queue.is_some() && large_send.is_none() {
         return wrong("options.nic.send_queue", "come with `large_send`, such as 65536");
@@ -175,12 +190,20 @@ pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError>
             return wrong(field, "be at most 1s");
         }
     }
-    let coalesces = rx_frames.is_some() || rx_delay.is_some() || interrupt_gap.is_some();
+    let gap = match (interrupt_gap, interrupts) {
+        (Some(_), Some(_)) => {
+            return wrong("options.nic.interrupts", "come without `interrupt_gap`");
+        }
+        (None, Some(InterruptsName::E1000e)) => InterruptGap::E1000e,
+        (gap, None) => InterruptGap::Constant(gap.map_or(Duration::ZERO, time)),
+    };
+    let throttles = interrupt_gap.is_some() || interrupts.is_some();
+    let coalesces = rx_frames.is_some() || rx_delay.is_some() || throttles;
     let every = rx_delay.is_none().then_some(1);
     let coalescing = CoalescingConfig {
         frames: rx_frames.or(every),
         delay: rx_delay.map_or(Duration::ZERO, time),
-        gap: interrupt_gap.map_or(Duration::ZERO, time),
+        gap,
         merge: merge.unwrap_or(0),
     };
     Ok(NicConfig {
@@ -189,6 +212,7 @@ pub fn offloads(options: Option<NicOptions>) -> Result<NicConfig, ScenarioError>
         coalescing: (coalesces || merge.is_some()).then_some(coalescing),
         cpu: cpu.map(processor).transpose()?,
         mark_above: None,
+        mark_by_port: false,
         instrument: None,
     })
 }
@@ -321,6 +345,11 @@ mod tests {
         assert_eq!(timed.coalescing.unwrap().frames, Some(8));
         let queue = NicOptions { send_queue: Some(9_000), ..NicOptions::default() };
         assert!(nic(queue).unwrap_err().to_string().contains("options.nic.send_queue"));
+        let e1000e = Some(InterruptsName::E1000e);
+        let driver = NicOptions { interrupts: e1000e, ..NicOptions::default() };
+        assert_eq!(nic(driver).unwrap().coalescing.unwrap().gap, InterruptGap::E1000e);
+        let both = NicOptions { interrupt_gap: Some(Span(1)), ..driver };
+        assert!(nic(both).unwrap_err().to_string().contains("options.nic.interrupts"));
     }
 
     #[test]

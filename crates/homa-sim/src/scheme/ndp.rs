@@ -57,6 +57,7 @@ impl HostKind for NdpHosts {
             queue_packets: given.queue_packets.or(Some(QUEUE)),
             timeout: Some(Span(config.timeout.0 * 1_000)),
             avoid_bad_paths: Some(config.avoid_bad_paths),
+            again_first: Some(config.again_first),
         };
         Ok(SchemeOptions { ndp: Some(ndp), ..options.clone() })
     }
@@ -68,6 +69,7 @@ impl HostKind for NdpHosts {
             queue_packets: rng.maybe(&[1, 8, 30]),
             timeout: rng.maybe(&[Span::nanos(500_000), Span::millis(20)]),
             avoid_bad_paths: rng.maybe(&[false, true]),
+            again_first: None,
         });
     }
 }
@@ -80,7 +82,7 @@ fn configure(
     options: &SchemeOptions,
 ) -> Result<NdpConfig, ScenarioError> {
     let wire = wire(options)?;
-    let NdpOptions { initial_window, queue_packets, timeout, avoid_bad_paths, .. } =
+    let NdpOptions { initial_window, queue_packets, timeout, avoid_bad_paths, again_first, .. } =
         options.ndp.unwrap_or_default();
     if initial_window == Some(0) {
         return Err(ScenarioError::field("options.ndp.initial_window", "be at least 1"));
@@ -94,6 +96,7 @@ fn configure(
         timeout: super::timeout(timeout, "options.ndp.timeout")?,
         paths: 1,
         avoid_bad_paths: avoid_bad_paths.unwrap_or(true),
+        again_first: again_first.unwrap_or(false),
         seed: 0,
     })
 }

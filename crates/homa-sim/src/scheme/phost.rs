@@ -68,6 +68,7 @@ impl HostKind for PHostHosts {
             expiry: packet_times(config.expiry),
             resend: packet_times(config.resend),
             first: given.first.or(Some(PHostFirst::Blind)),
+            token_slots: Some(config.token_slots),
             queue_packets: Some(queue_packets(environment.rtt_bytes, options)?),
         };
         Ok(SchemeOptions { phost: Some(phost), ..options.clone() })
@@ -93,7 +94,15 @@ fn configure(
     options: &SchemeOptions,
 ) -> Result<PHostConfig, ScenarioError> {
     let PHostOptions {
-        free_tokens, free_for_long, window, first, downgrade, expiry, resend, ..
+        free_tokens,
+        free_for_long,
+        window,
+        first,
+        token_slots,
+        downgrade,
+        expiry,
+        resend,
+        ..
     } = options.phost.unwrap_or_default();
     let wire = wire(options)?;
     let bdp = environment.bdp(wire.full());
@@ -122,6 +131,7 @@ fn configure(
         downgrade: tenths(downgrade),
         expiry: tenths(expiry),
         resend: tenths(resend),
+        token_slots: token_slots.unwrap_or(false),
         levels: match first {
             None | Some(PHostFirst::Blind) => PHostLevels::Blind,
             Some(PHostFirst::Short) => PHostLevels::ShortMessages,

@@ -334,6 +334,8 @@ fn tcp_options(config: &TcpConfig) -> TcpOptions {
         size_classes,
         source_ecn: None,
         demotion,
+        max_timeouts: Some(if config.max_timeouts == u32::MAX { 0 } else { config.max_timeouts }),
+        tso_win_divisor: Some(config.tso_win_divisor).filter(|part| *part > 0),
     }
 }
 
@@ -420,6 +422,12 @@ fn apply(config: &mut TcpConfig, changes: &TcpOptions) -> Result<(), ScenarioErr
     config.handshake = changes.handshake.unwrap_or(config.handshake);
     config.idle_restart = changes.idle_restart.unwrap_or(config.idle_restart);
     config.timestamps = changes.timestamps.unwrap_or(config.timestamps);
+    config.max_timeouts = match changes.max_timeouts {
+        None => config.max_timeouts,
+        Some(0) => u32::MAX,
+        Some(most) => most,
+    };
+    config.tso_win_divisor = changes.tso_win_divisor.unwrap_or(config.tso_win_divisor);
     let recovery = &mut config.recovery;
     recovery.fast_retransmit = changes.fast_retransmit.unwrap_or(recovery.fast_retransmit);
     recovery.sack = changes.sack.unwrap_or(recovery.sack);

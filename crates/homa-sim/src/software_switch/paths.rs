@@ -73,6 +73,7 @@ impl PathChooser {
             (1, _) => 0,
             (n, Forwarding::Spray) => self.chooser.below(n),
             (n, Forwarding::Ecmp) => ecmp(n, switch, (flow.from, flow.to, flow.label)),
+            (n, Forwarding::HostPairs) => ecmp(n, switch, (flow.from, flow.to, 0)),
             (n, Forwarding::Source) => {
                 let first = routes.port(choices, 0);
                 by_sender(n, (switch, self.wiring.ports()[first as usize].tier), flow.label)

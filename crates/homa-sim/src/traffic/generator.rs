@@ -58,6 +58,8 @@ pub struct Tally {
     pub submitted: u64,
     /// Measured ones among them.
     pub measured: u64,
+    /// Submitted ones at a level above 0 that the source chose.
+    pub raised: u64,
     /// Measured ones that were delivered.
     pub delivered: u64,
     /// Messages or RPCs that their senders aborted.
@@ -234,6 +236,7 @@ impl Generator {
             self.tally.entered_bytes += u64::from(bytes);
         }
         self.tally.submitted += 1;
+        self.tally.raised += u64::from(level > Some(0));
         self.tally.measured += u64::from(measured);
         if measured && self.tally.measured == self.limits.messages {
             self.end_traffic(net);

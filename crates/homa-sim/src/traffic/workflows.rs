@@ -42,15 +42,15 @@ enum Servers {
     Others(u32),
     /// Hosts from the first number on, this many.
     From(u32, u32),
-    /// This many odd hosts.
-    Odd(u32),
+    /// This many hosts, those of every second block of the given size.
+    Alternate { block: u32, count: u32 },
 }
 
 impl Servers {
     fn count(self) -> u32 {
         match self {
             Self::Others(hosts) => hosts - 1,
-            Self::From(_, count) | Self::Odd(count) => count,
+            Self::From(_, count) | Self::Alternate { count, .. } => count,
         }
     }
 
@@ -58,7 +58,7 @@ impl Servers {
         match self {
             Self::Others(_) => at + u32::from(at >= client),
             Self::From(first, _) => first + at,
-            Self::Odd(_) => 2 * at + 1,
+            Self::Alternate { block, .. } => at + (at / block + 1) * block,
         }
     }
 }
@@ -116,7 +116,13 @@ impl Workflows {
     pub fn new(traffic: &WorkflowTraffic, hosts: u32, (warm_up, seed): (SimTime, u64)) -> Self {
         let (clients, servers): (Vec<u32>, _) = match (traffic.clients, traffic.alternate) {
             (Some(clients), _) => ((0..clients).collect(), Servers::From(clients, hosts - clients)),
-            (None, true) => ((0..hosts).step_by(2).collect(), Servers::Odd(hosts / 2)),
+            (None, true) => {
+                let block = traffic.alternate_block.unwrap_or(1);
+                let begins = |host: &u32| (host / block).is_multiple_of(2);
+                let clients: Vec<u32> = (0..hosts).filter(begins).collect();
+                let count = hosts - clients.len() as u32;
+                (clients, Servers::Alternate { block, count })
+            }
             (None, false) => ((0..hosts).collect(), Servers::Others(hosts)),
         };
         let names: Vec<String> = traffic.classes.keys().cloned().collect();
@@ -357,6 +363,16 @@ mod tests {
         let traffic: WorkflowTraffic = serde_json::from_str(text).unwrap();
         traffic.check(8).unwrap();
         traffic
+    }
+
+    #[test]
+    fn blocks_of_hosts_begin_and_answer_in_turn() {
+        let text = r#"{"alternate": true, "alternate_block": 2,
+            "classes": {"a": {"response_bytes": [1], "per_second": 1}}}"#;
+        let workflows = Workflows::new(&traffic(text), 8, (SimTime::ZERO, 1));
+        assert_eq!(workflows.clients, [0, 1, 4, 5]);
+        let servers = (0..workflows.servers.count()).map(|at| workflows.servers.host(0, at));
+        assert_eq!(servers.collect::<Vec<_>>(), [2, 3, 6, 7]);
     }
 
     #[test]

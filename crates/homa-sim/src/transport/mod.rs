@@ -146,6 +146,8 @@ pub struct Timeouts {
     pub expired: u64,
     /// Flows with at least one timeout; for TCP, sending ends of connections.
     pub flows: u64,
+    /// Those of them at a level above 0 that the application chose.
+    pub raised: u64,
 }
 
 /// A host transport.

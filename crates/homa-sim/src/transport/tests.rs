@@ -140,6 +140,7 @@ fn phost_answers_every_call_once_despite_faults() {
         expiry: 15,
         resend: 210,
         levels: PHostLevels::Blind,
+        token_slots: false,
     };
     for seed in 0..8 {
         random_calls(seed, move |_, life| PHost::new(config, life), PHost::in_flight);
@@ -156,6 +157,7 @@ fn ndp_answers_every_call_once_despite_faults() {
             timeout: Duration::millis(1),
             paths: 2,
             avoid_bad_paths: true,
+            again_first: false,
             seed,
         };
         random_calls(seed, move |host, life| Ndp::new(config, host, life), Ndp::in_flight);

@@ -175,7 +175,14 @@ fn parts_that_do_not_fit_together_are_refused() {
         ("probes", |s| {
             s.slowdown = SlowdownBy::Idle;
             let every = Span::millis(1);
-            s.probes = Some(Probes { from: 0, to: 1, every, bytes: 100, lost_after: None });
+            s.probes = Some(Probes {
+                from: 0,
+                to: 1,
+                every,
+                bytes: 100,
+                lost_after: None,
+                instrument: None,
+            });
         }),
     ];
     for (says, change) in cases {

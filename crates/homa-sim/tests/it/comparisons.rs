@@ -126,3 +126,12 @@ fn each_group_of_long_flows_has_its_own_rate() {
         assert!(refused.contains(word), "{refused}");
     }
 }
+
+#[test]
+fn a_divisor_may_count_the_first_frame_once() {
+    // One frame of 1,000 bytes takes 0.86 us on the receiver's link, of 53 us in all.
+    let short = alone("phost", 1_000, SlowdownBy::IdleFirstOnce);
+    assert!((1.015..1.018).contains(&short), "{short}");
+    let long = alone("phost", 1_000_000, SlowdownBy::IdleFirstOnce);
+    assert!((1.0..1.003).contains(&long), "{long}");
+}

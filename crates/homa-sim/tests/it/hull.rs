@@ -3,9 +3,9 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric, NicOptions,
-    OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario, ScenarioOutcome, Shape,
-    SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
+    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric,
+    InterruptsName, NicOptions, OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario,
+    ScenarioOutcome, Shape, SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
 };
 
 /// Two servers of a rack at 1 Gbit/s send to a third, and a fourth sends it probes.
@@ -26,6 +26,7 @@ fn two_flows(scheme: &str) -> Scenario {
             every: Span::millis(1),
             bytes: 1_400,
             lost_after: Some(Span::millis(7)),
+            instrument: None,
         }),
         warm_up: Span::millis(100),
         stop: Stop {
@@ -191,4 +192,36 @@ fn probes_that_measure_nothing_are_refused_with_their_key() {
         scenario.traffic = Traffic::LongFlows { senders: 4, groups: Vec::new() }
     });
     assert!(crowd.contains("traffic.senders"), "{crowd}");
+}
+
+#[test]
+fn an_empty_pacer_is_refused_where_there_is_none() {
+    let mut scenario = two_flows("dctcp-30k");
+    scenario.options.pacer = Some(PacerOptions::default());
+    let refused = validate(&scenario).unwrap_err().to_string();
+    assert!(refused.contains("options.pacer") && refused.contains("`enabled`"), "{refused}");
+    scenario.options.pacer = Some(PacerOptions { enabled: Some(true), ..PacerOptions::default() });
+    validate(&scenario).unwrap();
+    let hull = Scenario { scheme: "hull".to_owned(), ..scenario };
+    validate(&hull).unwrap();
+}
+
+/// A fixed gap of 250 us makes a receiver acknowledge in bursts; the driver's own rule gives a
+/// receiver at 1 Gbit/s 50 us.
+#[test]
+fn interrupts_of_the_driver_shorten_the_queues_of_a_gap() {
+    let mut fixed = two_flows("hull");
+    fixed.options.nic = Some(NicOptions {
+        large_send: Some(65_536),
+        interrupt_gap: Some(Span::nanos(250_000)),
+        ..NicOptions::default()
+    });
+    let mut driver = fixed.clone();
+    driver.options.nic = Some(NicOptions {
+        large_send: Some(65_536),
+        interrupts: Some(InterruptsName::E1000e),
+        ..NicOptions::default()
+    });
+    let [fixed, driver] = [fixed, driver].map(|scenario| traded(&scenario));
+    assert!(driver.0 < fixed.0 && driver.1 > 0.8, "{driver:?} {fixed:?}");
 }

@@ -191,6 +191,7 @@ fn phost(link: Rate, packets: u32) -> PHostConfig {
         expiry: 15,
         resend: 30 * packets,
         levels: PHostLevels::Blind,
+        token_slots: false,
     }
 }
 
@@ -255,6 +256,7 @@ fn ndp(paths: u32, initial_window: u32) -> NdpConfig {
         timeout: Duration::millis(5),
         paths,
         avoid_bad_paths: true,
+        again_first: false,
         seed: 1,
     }
 }

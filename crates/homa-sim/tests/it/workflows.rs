@@ -24,6 +24,7 @@ fn scenario(scheme: &str, classes: &[(&str, WorkflowClass)]) -> Scenario {
     let traffic = WorkflowTraffic {
         clients: None,
         alternate: true,
+        alternate_block: None,
         request_bytes: 10,
         classes: classes.collect(),
     };
@@ -140,4 +141,13 @@ fn a_cut_run_counts_unfinished_workflows_by_fan_out() {
     assert_eq!(all.unfinished, two.unfinished + eight.unfinished);
     assert!(never.count == 0 && never.unfinished > 0, "{never:?}");
     assert_eq!((never.mean_us, never.max_us), (None, None));
+}
+
+#[test]
+fn a_block_without_hosts_on_both_sides_is_refused() {
+    let mut scenario = scenario("homa", &[("page", class(2_000, 500.0))]);
+    let Traffic::Workflows(traffic) = &mut scenario.traffic else { panic!("no workflows") };
+    traffic.alternate_block = Some(16);
+    let refused = validate(&scenario).unwrap_err().to_string();
+    assert!(refused.contains("traffic.alternate_block"), "{refused}");
 }

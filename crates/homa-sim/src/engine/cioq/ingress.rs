@@ -15,7 +15,7 @@ impl<W: World> Net<W> {
         let frame = self.flights.frame(slot);
         let (link, bytes) = (frame.gap, u32::from(frame.bytes));
         let input = &mut self.cioq.inputs[link as usize];
-        if input.drain.at(0) + bytes > self.cioq.limit {
+        if !self.cioq.room.at_input(&input.drain, (frame.priority(), bytes)) {
             return self.drop_at(link, slot);
         }
         input.drain.arrive(frame.priority(), bytes);
@@ -83,7 +83,6 @@ impl<W: World> Net<W> {
     fn candidate(&mut self, link: u32, level: u8, wanted: u32) -> Option<(u32, u32)> {
         let cioq = &mut self.cioq;
         let frames = &self.flights.frames;
-        let room = (cioq.limit, cioq.reserve);
         cioq.passed.clear();
         let (mut before, mut slot) = (NONE, cioq.inputs[link as usize].queue.first(level));
         while slot != NONE {
@@ -91,7 +90,8 @@ impl<W: World> Net<W> {
             let output = frame.gap;
             if (wanted == NONE || wanted == output) && !cioq.passed.contains(&output) {
                 let size = (level, u32::from(frame.bytes));
-                if cioq.outputs[output as usize].has_room(size, room) {
+                let state = &cioq.outputs[output as usize];
+                if state.coming == 0 && cioq.room.may_cross(&state.drain, size) {
                     return Some((before, slot));
                 }
                 cioq.passed.push(output);
@@ -111,7 +111,7 @@ impl<W: World> Net<W> {
         if state.asking == 0 || state.coming != 0 {
             return;
         }
-        let open = state.open_levels((self.cioq.limit, self.cioq.reserve));
+        let open = self.cioq.room.open_levels(&state.drain);
         if open == 0 {
             return;
         }
@@ -175,10 +175,17 @@ impl<W: World> Net<W> {
         if full && frame.marks().has(Marks::ECT) {
             self.flights.frames[slot as usize].set(Marks::CE);
         }
-        state.drain.arrive(frame.priority(), u32::from(frame.bytes));
-        state.queue.push(&mut self.flights.frames, slot);
-        self.leave_input(link, slot);
-        self.send_on(output);
+        let (level, bytes) = (frame.priority(), u32::from(frame.bytes));
+        if self.cioq.room.is_dropped(&state.drain, (level, bytes)) {
+            state.bound -= bytes;
+            self.leave_input(link, slot);
+            self.drop_at(output, slot);
+        } else {
+            state.drain.arrive(level, bytes);
+            state.queue.push(&mut self.flights.frames, slot);
+            self.leave_input(link, slot);
+            self.send_on(output);
+        }
         self.fill_output(output);
         self.send_across(link);
     }

@@ -10,10 +10,11 @@
 //! crossbar carries one frame at a time from each input and to each output, `speedup` times as fast
 //! as the switch's fastest link. An output takes the frame of the highest level that fits and is at
 //! the head of an input's list, with inputs of equal level in turn. If an output has no room for a
-//! frame, the frame waits at its input, so nothing is lost inside. Outputs serve strict priorities.
+//! frame, the frame waits at its input, so nothing is lost inside, or the output drops it: that is
+//! configured ([`room`]). Outputs serve strict priorities.
 //! Memory is free again when the last bit has crossed, or has left.
 //!
-//! Each level reserves a little memory at outputs for every higher one ([`Output::has_room`]),
+//! Each level reserves a little memory at outputs for every higher one ([`Room::may_cross`]),
 //! because frames of a level that is paused downstream would otherwise block levels that are not.
 //! The paper does not describe how its switches avoid that.
 //!
@@ -23,6 +24,7 @@
 //! | `egress` | output queues, wires of switches and hosts |
 //! | `pause` | control frames, paused levels, and the network cards that obey them |
 //! | `report` | which ports wait for each other |
+//! | `room` | which frames a port has room for |
 //!
 //! Invariants: frames of one level from one input to one output keep their order; an idle input
 //! holds no frame that its output could take; if thresholds are safe, nothing is dropped.
@@ -31,6 +33,7 @@ mod egress;
 mod ingress;
 mod pause;
 mod report;
+mod room;
 
 use std::collections::BTreeMap;
 
@@ -41,6 +44,7 @@ use crate::nic::card::Card;
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{PortId, PortSpec, Wiring};
 use homa_proto::Rate;
+use room::Room;
 
 pub use report::{PauseReport, StuckLevels};
 
@@ -145,29 +149,6 @@ struct Output {
     since: [SimTime; 8],
 }
 
-impl Output {
-    /// The levels, as bits, that have room for a frame of the shortest length.
-    #[inline]
-    fn open_levels(&self, (limit, reserve): (u32, u32)) -> u8 {
-        const SHORTEST: u32 = 64;
-        let held = self.drain.at(0);
-        if held == 0 {
-            return u8::MAX;
-        }
-        let open = |level: &u32| held + SHORTEST <= limit - reserve * (7 - level);
-        (0..8).filter(open).fold(0, |levels, level| levels | 1 << level)
-    }
-
-    /// True if a frame may cross the crossbar. A level leaves two full frames, or a sixteenth of
-    /// `limit` if that is less, to each higher level. An empty queue takes any frame.
-    #[inline]
-    fn has_room(&self, (level, bytes): (u8, u32), (limit, reserve): (u32, u32)) -> bool {
-        let held = self.drain.at(0);
-        let own = limit - reserve * u32::from(7 - (level & 7));
-        self.coming == 0 && (held == 0 || held + bytes <= own)
-    }
-}
-
 /// The indices of the bits that are set, the lowest first.
 struct Bits(u64);
 
@@ -193,8 +174,7 @@ struct Counts {
 /// The state of all input-queued switches.
 #[derive(Debug)]
 pub(super) struct Cioq<K> {
-    limit: u32,
-    reserve: u32,
+    room: Room,
     lookup: SimDuration,
     virtual_outputs: bool,
     mark_above: Option<u32>,
@@ -231,22 +211,18 @@ pub(super) struct Cioq<K> {
 /// bits.
 pub const MOST_LINKS: usize = 1 << 20;
 
-/// Wire bytes of a full frame. Outputs reserve two for each higher level.
-const FULL: u32 = 1_538;
-
 impl<K> Cioq<K> {
     /// The state of a network's switches; empty unless they queue at inputs.
     pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
         match config.cioq {
             Some(cioq) => Self::of(wiring.ports(), wiring, cioq),
-            None => Self::empty(0, SimDuration::ZERO, false),
+            None => Self::empty(Room::default(), SimDuration::ZERO, false),
         }
     }
 
-    fn empty(limit: u32, lookup: SimDuration, virtual_outputs: bool) -> Self {
+    fn empty(room: Room, lookup: SimDuration, virtual_outputs: bool) -> Self {
         Self {
-            limit,
-            reserve: (2 * FULL).min(limit / 16),
+            room,
             lookup,
             virtual_outputs,
             mark_above: None,
@@ -270,7 +246,8 @@ impl<K> Cioq<K> {
     fn of(ports: &[PortSpec], wiring: &Wiring, config: CioqConfig) -> Self {
         debug_assert!(ports.len() <= MOST_LINKS);
         let hosts = wiring.hosts();
-        let mut cioq = Self::empty(config.bytes, config.lookup, config.virtual_outputs);
+        let room = Room::new(config.bytes, config.output_drops && config.pfc.is_none());
+        let mut cioq = Self::empty(room, config.lookup, config.virtual_outputs);
         if let Some(pfc) = config.pfc {
             (cioq.cable, cioq.response) = (pfc.cable, pfc.response);
         }

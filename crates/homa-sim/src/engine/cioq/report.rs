@@ -118,7 +118,7 @@ impl<W: World> Net<W> {
         }
         let state = &cioq.outputs[output as usize];
         let stays = levels(locked[output as usize]).map(|level| self.queued(output, level));
-        let own = cioq.limit - cioq.reserve * u32::from(7 - level);
+        let own = cioq.room.of_level(level);
         (output, bytes.saturating_sub(own.saturating_sub(stays.sum::<u32>() + state.coming)))
     }
 

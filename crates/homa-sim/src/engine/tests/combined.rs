@@ -423,3 +423,27 @@ fn a_locked_level_is_reported_while_others_continue() {
         heard = received;
     }
 }
+
+/// Frames dropped at the port to host 2 and at all other places, when two hosts overload it.
+fn dropped_by_place(output_drops: bool) -> (u64, u64) {
+    let cioq = CioqConfig { output_drops, ..SWITCH };
+    let mut simulation = gush(one_switch(3, Rate::gbps(1), CABLE), cioq, |host| {
+        Gusher::new(if host < 2 { vec![2] } else { Vec::new() }, 500, 1)
+    });
+    simulation.run_to_drain();
+    let ports = (0..).zip(simulation.wiring().ports());
+    let to = |host: u32| ports.clone().filter(move |(_, port)| port.to.0 == host);
+    let at: u64 = to(2).map(|(port, _)| simulation.dropped_frames(PortId(port))).sum();
+    let received = simulation.transport(HostId(2)).unwrap().received.len() as u64;
+    let all = drops(&simulation);
+    assert_eq!(received + all, 1_000);
+    (at, all - at)
+}
+
+#[test]
+fn the_option_decides_where_a_switch_drops() {
+    let (outputs, inputs) = dropped_by_place(false);
+    assert!(outputs == 0 && inputs > 100, "{outputs} {inputs}");
+    let (outputs, inputs) = dropped_by_place(true);
+    assert!(outputs > 100 && inputs == 0, "{outputs} {inputs}");
+}

@@ -20,6 +20,10 @@ pub struct CioqConfig {
     pub lookup: SimDuration,
     /// Inputs have a queue per output, so that no frame waits behind one for another output.
     pub virtual_outputs: bool,
+    /// Frames cross whether their output has room or not, and the output queue drops those without
+    /// room; at both queues, frames of lower levels do not count against a frame. If false, frames
+    /// wait at their input, and all levels count. Without flow control only.
+    pub output_drops: bool,
     /// Flow control by which inputs pause their senders; if `None`, they drop frames without room.
     pub pfc: Option<PfcConfig>,
     /// Frames with ECT are marked if more wire bytes than this wait at their output, including the

@@ -58,6 +58,8 @@ pub struct NdpConfig {
     pub paths: u32,
     /// Whether to avoid paths with unusually many NACKs.
     pub avoid_bad_paths: bool,
+    /// Packets that are sent again leave before new ones of all messages (htsim).
+    pub again_first: bool,
     /// Seeds the permutations.
     pub seed: u64,
 }
@@ -119,6 +121,8 @@ pub struct Ndp {
     exchange: Exchange<NdpSending, NdpReceiving>,
     /// Permits to send a packet, in order.
     turns: VecDeque<Turn>,
+    /// Permits to send a packet again, which go before the others; empty without `again_first`.
+    again: VecDeque<Turn>,
     /// Timeouts of senders.
     timers: MessageTimers,
     pulls: PullQueue,
@@ -145,6 +149,7 @@ impl Ndp {
             config,
             exchange: Exchange::new(life),
             turns: VecDeque::new(),
+            again: VecDeque::new(),
             timers: MessageTimers::default(),
             pulls: PullQueue::default(),
             control: VecDeque::new(),
@@ -269,6 +274,7 @@ impl Transport for Ndp {
     }
 
     fn has_packet(&self) -> bool {
-        !(self.control.is_empty() && self.turns.is_empty()) || self.exchange.has_courtesy()
+        let permits = [&self.again, &self.turns].iter().any(|turns| !turns.is_empty());
+        !self.control.is_empty() || permits || self.exchange.has_courtesy()
     }
 }

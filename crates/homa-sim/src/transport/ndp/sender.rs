@@ -27,6 +27,8 @@ pub(super) struct NdpSending {
     sent: u32,
     /// Packets that NACKs named or switches returned, to be sent again.
     again: VecDeque<u32>,
+    /// How many of them have a permit that goes first.
+    urgent: u32,
     /// PULLs received, by the receiver's count.
     pulls: u32,
     /// PULLs that found no packet to send, because they overtook the NACKs that caused them.
@@ -51,6 +53,7 @@ impl NdpSending {
             packets,
             sent: 0,
             again: VecDeque::new(),
+            urgent: 0,
             pulls: 0,
             credit: 0,
             expected_pulls: 0,
@@ -100,11 +103,15 @@ impl Ndp {
     /// The next permitted packet.
     pub(super) fn next_data(&mut self, now: Time) -> Option<NdpPacket> {
         loop {
-            let turn = self.turns.pop_front()?;
+            let first = self.again.pop_front();
+            let urgent = first.is_some();
+            let turn = first.or_else(|| self.turns.pop_front())?;
             let (Turn::Any(message) | Turn::Packet(message, _)) = turn;
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
             let (head, length) = (outgoing.head, outgoing.length);
             let sending = &mut outgoing.state;
+            let any = matches!(turn, Turn::Any(_));
+            sending.urgent = sending.urgent.saturating_sub(u32::from(urgent && any));
             let packet = match turn {
                 Turn::Any(_) => sending.next(),
                 Turn::Packet(_, packet) => {
@@ -112,7 +119,7 @@ impl Ndp {
                 }
             };
             let Some(packet) = packet else {
-                sending.credit += u32::from(matches!(turn, Turn::Any(_)));
+                sending.credit += u32::from(any);
                 continue;
             };
             let resent = packet < sending.sent;
@@ -165,10 +172,11 @@ impl Ndp {
             sending.again.push_back(packet);
             if sending.credit > 0 {
                 sending.credit -= 1;
-                self.turns.push_back(Turn::Any(message));
+                self.permit(message, 1);
             }
         }
-        sending.on_answer(packet);
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        outgoing.state.on_answer(packet);
         self.reset_timer(now, message);
     }
 
@@ -178,7 +186,22 @@ impl Ndp {
         let new = count.saturating_sub(sending.pulls);
         sending.pulls += new;
         sending.expected_pulls -= i64::from(new);
-        self.turns.extend((0..new).map(|_| Turn::Any(message)));
+        self.permit(message, new);
+    }
+
+    /// Permits a message `count` packets. Where packets that are sent again go first, the permits
+    /// are for those, as long as there are some without one.
+    fn permit(&mut self, message: Ref, count: u32) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let sending = &mut outgoing.state;
+        let waiting = sending.again.len() as u32;
+        let first = match self.config.again_first {
+            true => count.min(waiting.saturating_sub(sending.urgent)),
+            false => 0,
+        };
+        sending.urgent += first;
+        self.again.extend((0..first).map(|_| Turn::Any(message)));
+        self.turns.extend((first..count).map(|_| Turn::Any(message)));
     }
 
     /// A header was returned because switches have no space even for headers. It waits for a PULL
@@ -195,9 +218,10 @@ impl Ndp {
         }
         sending.on_answer(packet);
         let credit = sending.credit > 0;
-        if credit || sending.expected_pulls <= 0 && sending.first_window == 0 {
-            sending.credit -= u32::from(credit);
-            self.turns.push_back(Turn::Any(message));
+        let permitted = credit || sending.expected_pulls <= 0 && sending.first_window == 0;
+        sending.credit -= u32::from(credit);
+        if permitted {
+            self.permit(message, 1);
         }
         self.reset_timer(now, message);
     }
@@ -236,7 +260,8 @@ impl Ndp {
             let Some((_, packet)) = sending.order.pop_front() else { break };
             debug_assert!(at <= now);
             sending.unanswered.remove(&packet);
-            self.turns.push_back(Turn::Packet(message, packet));
+            let turns = if self.config.again_first { &mut self.again } else { &mut self.turns };
+            turns.push_back(Turn::Packet(message, packet));
             late = true;
         }
         if !late {

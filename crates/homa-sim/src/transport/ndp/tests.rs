@@ -11,6 +11,7 @@ pub(super) const CONFIG: NdpConfig = NdpConfig {
     timeout: Duration::millis(1),
     paths: 1,
     avoid_bad_paths: false,
+    again_first: false,
     seed: 1,
 };
 const FULL: u32 = CONFIG.wire.payload;
@@ -236,4 +237,22 @@ fn after_the_last_packet_only_trimmed_packets_are_pulled() {
     assert_eq!(says(&mut receiver, 30_000), [(0, ack(2, 4))]);
     receiver.expire(Time(30_000));
     assert_eq!(receiver.deadline(), None);
+}
+
+/// What a host sends when a short message's packet is repeated behind a long message's permits.
+fn repeated(again_first: bool) -> Vec<(u32, u32)> {
+    let mut sender = Ndp::new(NdpConfig { again_first, ..CONFIG }, HostId(0), 0);
+    start(&mut sender, 10);
+    start(&mut sender, 2);
+    sends(&mut sender, 0);
+    hear(&mut sender, 10, 0, pull(3));
+    hear(&mut sender, 11, 1, nack(1));
+    hear(&mut sender, 12, 1, pull(2));
+    sends(&mut sender, 20)
+}
+
+#[test]
+fn repeats_go_before_new_packets_if_the_option_says_so() {
+    assert_eq!(repeated(false), [(0, 4), (0, 5), (0, 6), (1, 1)]);
+    assert_eq!(repeated(true), [(1, 1), (0, 4), (0, 5), (0, 6)]);
 }

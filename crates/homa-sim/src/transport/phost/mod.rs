@@ -22,6 +22,7 @@
 
 mod receiver;
 mod sender;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
 use receiver::PHostReceiving;
 use sender::PHostSending;
+use slots::TokenSlots;
 
 /// The parameters of a host. A packet time is that of a full packet on the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub struct PHostConfig {
     pub resend: u32,
     /// The data that goes first.
     pub levels: PHostLevels,
+    /// Receivers' token slots are those of YAPS.
+    pub token_slots: bool,
 }
 
 /// The data that has the second of the three priorities; the rest has the third.
@@ -150,6 +154,7 @@ pub struct PHost {
     /// Timers of receivers, for downgraded messages and those that wait for missing packets.
     timers: MessageTimers,
     pacer: PermitPacer,
+    slots: TokenSlots,
     control: VecDeque<PHostPacket>,
     refused: u64,
     /// Messages so far; of equal messages the older goes first.
@@ -161,6 +166,7 @@ impl PHost {
     pub fn new(config: PHostConfig, life: u32) -> Self {
         Self {
             pacer: PermitPacer::new(config.link, config.wire.full()),
+            slots: TokenSlots::new(config.token_slots),
             config,
             exchange: Exchange::new(life),
             ready: Ordered::default(),
@@ -274,13 +280,15 @@ impl Transport for PHost {
         self.exchange.expire(now);
         self.expire_rts(now);
         self.expire_waits(now);
+        self.slots.expire(now);
         self.grant(now);
     }
 
     fn deadline(&self) -> Option<Time> {
         let timers = [self.rts_timers.next(), self.timers.next(), self.exchange.deadline()];
-        let pacer = (!self.granting.is_empty()).then(|| self.pacer.next());
-        timers.into_iter().chain([pacer]).flatten().min()
+        let runs = !self.granting.is_empty() && !self.slots.is_asleep() || self.slots.runs_idle();
+        let pacer = runs.then(|| self.pacer.next());
+        timers.into_iter().chain([pacer, self.slots.due()]).flatten().min()
     }
 
     fn has_packet(&self) -> bool {

@@ -30,6 +30,8 @@ pub(super) struct PHostReceiving {
     listed: Option<u64>,
     /// Of equal messages the older goes first.
     order: u32,
+    /// The token slots have taken notice of it.
+    noticed: bool,
 }
 
 impl PHostReceiving {
@@ -47,6 +49,7 @@ impl PHostReceiving {
             due: MessageTimer::default(),
             listed: None,
             order,
+            noticed: false,
         }
     }
 
@@ -85,6 +88,12 @@ impl PHost {
         let start = || PHostReceiving::new(config, now, (length, order));
         let found = self.exchange.arrived(now, from, (head, length), start);
         self.begun = self.begun.wrapping_add(1);
+        if let MessageLookup::Open(message) = found
+            && let Some(incoming) = self.exchange.incoming(message)
+            && !std::mem::replace(&mut incoming.state.noticed, true)
+        {
+            self.slots.begin(incoming.state.issued);
+        }
         found
     }
 
@@ -166,6 +175,7 @@ impl PHost {
             let Some(incoming) = self.exchange.incoming(message) else { continue };
             let due = &mut incoming.state.due;
             if self.timers.fired(due, (listed, message), now) {
+                self.slots.wake();
                 self.on_wait_over(message);
             }
         }
@@ -173,6 +183,21 @@ impl PHost {
 
     /// Sends tokens that are due.
     pub(super) fn grant(&mut self, now: Time) {
+        if self.slots.is_asleep() {
+            return;
+        }
+        while self.slots.has_passing() {
+            if !self.pacer.take(now) {
+                return;
+            }
+            self.slots.passes();
+        }
+        if self.granting.is_empty() {
+            if self.pacer.next() <= now {
+                self.slots.sleep(self.timers.next());
+            }
+            return;
+        }
         while let Some(message) = self.granting.first() {
             let Some(incoming) = self.exchange.incoming(message) else {
                 self.granting.drop_first();

@@ -15,6 +15,7 @@ const CONFIG: PHostConfig = PHostConfig {
     expiry: 15,
     resend: 120,
     levels: PHostLevels::Blind,
+    token_slots: false,
 };
 const FULL: u32 = CONFIG.wire.payload;
 /// A packet time, 1230.4 ns, rounded up.
@@ -202,4 +203,63 @@ fn control_goes_first_and_blind_or_short_data_second() {
     assert_eq!(bodies.map(|body| level(blind, body)), [7, 6, 5, 6, 5]);
     assert_eq!(bodies.map(|body| level(short, body)), [7, 6, 6, 5, 5]);
     assert_eq!(bodies.map(|body| level(PHostLevels::One, body)), [7, 6, 6, 6, 6]);
+}
+
+/// A receiver with YAPS's token slots.
+fn slotted() -> PHost {
+    PHost::new(PHostConfig { token_slots: true, free_for_long: false, ..CONFIG }, 0)
+}
+
+fn rts(packets: u32) -> PHostBody {
+    PHostBody::Rts { length: packets * FULL }
+}
+
+/// When tokens go out until `until`, by running the timers.
+fn token_times(at: &mut PHost, until: u64) -> Vec<u64> {
+    let mut times = Vec::new();
+    while let Some(now) = at.deadline().filter(|now| now.0 <= until) {
+        at.expire(now);
+        let tokens = says(at, now.0).into_iter();
+        let tokens = tokens.filter(|(_, body)| matches!(body, PHostBody::Token { .. }));
+        times.extend(tokens.map(|_| now.0));
+    }
+    times
+}
+
+#[test]
+fn slots_of_packets_that_come_unasked_pass_unused() {
+    let mut receiver = slotted();
+    // A message of three packets, all of them free, and then a long one.
+    hear(&mut receiver, 0, 0, data(0, 3, 0));
+    assert_eq!(says(&mut receiver, 0), [], "its packets come unasked");
+    let mut plain = PHost::new(PHostConfig { free_for_long: false, ..CONFIG }, 0);
+    hear(&mut plain, 0, 0, rts(20));
+    assert_eq!(says(&mut plain, 0).len(), 1, "a token goes out at once");
+    // The number is set, not added: the long message has no free packets.
+    hear(&mut receiver, 0, 1, rts(20));
+    assert!(!receiver.slots.has_passing());
+    let mut free = slotted();
+    hear(&mut free, 0, 1, rts(20));
+    says(&mut free, 0);
+    hear(&mut free, 100, 0, data(0, 3, 0));
+    let times = token_times(&mut free, 6 * TIME);
+    assert!(times[0] > 3 * TIME, "three slots pass first: {times:?}");
+}
+
+#[test]
+fn a_receiver_with_blocked_messages_sleeps_until_its_time() {
+    let (mut slotted, mut plain) = (slotted(), host());
+    plain.config.free_for_long = false;
+    for receiver in [&mut slotted, &mut plain] {
+        hear(receiver, 0, 0, rts(20));
+        says(receiver, 0);
+        // Four unanswered tokens block it for twelve packet times.
+        token_times(receiver, 6 * TIME);
+        // An answer unblocks it.
+        hear(receiver, 7 * TIME, 0, data(0, 20, 0));
+    }
+    let end = 11 * TIME;
+    assert!(!token_times(&mut plain, end).is_empty() || plain.granting.is_empty());
+    assert!(token_times(&mut slotted, end).is_empty(), "it sleeps");
+    assert!(!token_times(&mut slotted, 20 * TIME).is_empty(), "it wakes at the end of the block");
 }

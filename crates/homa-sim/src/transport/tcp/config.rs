@@ -106,6 +106,9 @@ pub struct TcpConfig {
     pub priorities: Priorities,
     /// Level of pure acknowledgements.
     pub ack_priority: u8,
+    /// A sender waits until this part of its window may leave as one large send (Linux:
+    /// `tcp_tso_win_divisor`, 3); 0: it never waits.
+    pub tso_win_divisor: u32,
     /// A connection is given up after this many consecutive timeouts (RFC 1122 §4.2.3.5: R2).
     pub max_timeouts: u32,
 }
@@ -137,6 +140,7 @@ impl TcpConfig {
             send_buffer: 4 << 20,
             priorities: Priorities::One(0),
             ack_priority: 0,
+            tso_win_divisor: 0,
             max_timeouts: 15,
         }
     }

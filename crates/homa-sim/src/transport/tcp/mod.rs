@@ -296,7 +296,9 @@ impl Tcp {
             let before = connection.timeouts;
             let lives = connection.expire(now, &self.config, &mut self.control);
             self.timeouts.expired += u64::from(connection.timeouts - before);
-            self.timeouts.flows += u64::from(before == 0 && connection.timeouts > 0);
+            let first = before == 0 && connection.timeouts > 0;
+            self.timeouts.flows += u64::from(first);
+            self.timeouts.raised += u64::from(first && connection.level > Some(0));
             if !lives {
                 return self.abandon(key, RpcError::PeerUnreachable);
             }

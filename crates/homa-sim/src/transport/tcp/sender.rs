@@ -68,6 +68,8 @@ pub struct Sender {
     /// The peak of bytes in flight in this window and the end of the window, to tell whether the
     /// window was used up.
     peak: (u32, u64),
+    /// Bytes of new segments that may leave as one large send.
+    large_send: u32,
 }
 
 /// The segment to send next.
@@ -102,6 +104,7 @@ impl Sender {
             announce_reduction: false,
             last_sent: Time::ZERO,
             peak: (0, 0),
+            large_send: u32::MAX,
         }
     }
 
@@ -126,11 +129,35 @@ impl Sender {
         }
         if available > 0 && self.flight() + available <= config.flight_limit() {
             let extra = if config.recovery.sack { 0 } else { self.limited_transmit(config) };
-            if self.must_probe || fits(available, extra) {
+            let waits = pipe > 0 && self.waits_for_more(available, config);
+            if self.must_probe || !waits && fits(available, extra) {
                 return Some(NextSegment::New(available));
             }
         }
         self.board.last().filter(|_| self.must_probe).map(NextSegment::Again)
+    }
+
+    /// Linux' `tcp_tso_should_defer`: whether a full segment waits until a larger piece may leave
+    /// with it. It does not during recovery, nor while a reduction is under way.
+    fn waits_for_more(&self, segment: u32, config: &TcpConfig) -> bool {
+        config.tso_win_divisor > 0
+            && segment >= config.mss()
+            && segment > self.large_send
+            && self.phase == RecoveryPhase::Open
+            && self.una >= self.reduced_until
+    }
+
+    /// After an acknowledgement: what may leave now leaves, if it is the configured part of the
+    /// window or the largest send.
+    fn judge_large_send(&mut self, config: &TcpConfig) {
+        if config.tso_win_divisor == 0 {
+            return;
+        }
+        const LARGEST: u32 = 65_536;
+        let window = self.window.cwnd.min(config.flight_limit());
+        let room = window.saturating_sub(self.board.pipe());
+        let part = window / config.tso_win_divisor;
+        self.large_send = if room >= part.min(LARGEST) { room } else { 0 };
     }
 
     /// RFC 3042: one more segment for each of the first two duplicates. (With selective
@@ -167,6 +194,7 @@ impl Sender {
             NextSegment::New(len) => {
                 self.board.push(self.next, len, now);
                 self.next += u64::from(len);
+                self.large_send = self.large_send.saturating_sub(len);
                 if self.dupacks > 0 && self.phase == RecoveryPhase::Open {
                     self.limited += len;
                 }
@@ -245,6 +273,7 @@ impl Sender {
             RecoveryPhase::Loss => self.on_ack_after_timeout(now, (newly, grows), config),
         }
         self.judge_probe(segment, config);
+        self.judge_large_send(config);
         if newly > 0 {
             self.restart_timers(now, config);
         }

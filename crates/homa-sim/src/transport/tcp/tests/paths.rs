@@ -296,3 +296,38 @@ fn a_restarted_server_resets_connections_of_its_former_life() {
         assert_eq!(world.delivered.last().map(|(_, message, _)| message.cookie), Some(300));
     }
 }
+
+/// Sizes of the bursts of a long message through a window of 12 segments, whose acknowledgements
+/// arrive one after the other.
+fn bursts(tso_win_divisor: u32) -> Vec<u32> {
+    let mut path = |segment: &Segment| {
+        let place = if segment.len > 0 { 0 } else { (segment.ack / 1_000 + 11) % 12 };
+        vec![Duration(RTT.0 / 2 + 10_000 * place)]
+    };
+    let config = TcpConfig {
+        initial_window: 12,
+        receive_window: 12_000,
+        tso_win_divisor,
+        ..plain(Recovery::NEWRENO)
+    };
+    let mut world = World::new(&config, 2, &mut path);
+    world.one_way(0, 1, 28_500);
+    world.run();
+    assert_eq!(world.delivered.len(), 1);
+    let mut bursts: BTreeMap<Time, u32> = BTreeMap::new();
+    let data = world.sent.iter().filter(|(_, _, segment)| segment.len > 0);
+    data.for_each(|(at, ..)| *bursts.entry(*at).or_default() += 1);
+    bursts.into_values().collect()
+}
+
+#[test]
+fn a_sender_waits_for_a_third_of_its_window() {
+    let plain = bursts(0);
+    assert!(plain[0] == 12 && plain[1..].contains(&1), "{plain:?}");
+    let thirds = bursts(3);
+    let [first, rest @ .., last] = &thirds[..] else { panic!("{thirds:?}") };
+    assert_eq!(*first, 12, "nothing is under way at the start");
+    assert!(rest.iter().all(|burst| *burst >= 4), "{thirds:?}");
+    assert!(*last > 0, "the rest of a message does not wait: {thirds:?}");
+    assert_eq!(thirds.iter().sum::<u32>(), 29);
+}
