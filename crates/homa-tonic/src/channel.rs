@@ -42,11 +42,11 @@ pub struct Idempotent;
 
 /// A server, for any client that tonic generates. Clones are cheap and share the engine.
 #[derive(Clone, Debug)]
-pub struct Channel(Arc<Target>);
+pub struct Channel(Arc<Destination>);
 
 /// The server of a channel.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct Destination {
     client: Client,
     to: SocketAddr,
     timeout: Option<Duration>,
@@ -56,7 +56,7 @@ pub(crate) struct Target {
 }
 
 impl Channel {
-    pub(crate) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: Destination) -> Self {
         Self(Arc::new(target))
     }
 
@@ -82,7 +82,7 @@ impl Service<http::Request<Body>> for Channel {
 }
 
 async fn call(
-    target: Arc<Target>,
+    target: Arc<Destination>,
     request: http::Request<Body>,
 ) -> Result<http::Response<Body>, Status> {
     let (mut parts, mut body) = request.into_parts();
@@ -114,7 +114,7 @@ pub(crate) struct CallLimit {
     pub(crate) options: CallOptions,
 }
 
-impl Target {
+impl Destination {
     /// `random` has to be unknown to other hosts.
     pub(crate) fn new(
         client: Client,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use homa::{CallError, CallOptions, Client, OpenError};
 use http::uri::{Authority, InvalidUri, Uri};
 
-use crate::channel::{Channel, Target};
+use crate::channel::{Channel, Destination};
 use crate::wire::{CallNumber, ClientMessage};
 
 /// How long [`Endpoint::connect`] tries the addresses of a name, unless it is set.
@@ -185,7 +185,7 @@ impl Endpoint {
 
     fn channel(&self, client: Client, to: SocketAddr) -> Result<Channel, ConnectError> {
         let random = getrandom::u64().map_err(ConnectError::Random)?;
-        Ok(Channel::new(Target::new(client, to, self.timeout, random)))
+        Ok(Channel::new(Destination::new(client, to, self.timeout, random)))
     }
 }
 

@@ -15,7 +15,7 @@ use http_body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{CallLimit, Target};
+use crate::channel::{CallLimit, Destination};
 use crate::push::Pump;
 use crate::status;
 use crate::wire::{Answer, CallNumber, ClientMessage, Part};
@@ -26,7 +26,7 @@ pub(crate) const WINDOW: u32 = 64 << 10;
 /// A call in progress.
 #[derive(Debug)]
 pub(crate) struct Pulls {
-    target: Arc<Target>,
+    target: Arc<Destination>,
     number: CallNumber,
     limit: CallLimit,
     pump: Option<Pump>,
@@ -38,7 +38,7 @@ pub(crate) struct Pulls {
 
 impl Pulls {
     pub(crate) fn new(
-        target: Arc<Target>,
+        target: Arc<Destination>,
         number: CallNumber,
         limit: CallLimit,
         pump: Option<Pump>,

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{CallLimit, Target};
+use crate::channel::{CallLimit, Destination};
 use crate::status;
 use crate::wire::{Answer, CallNumber, ClientMessage};
 
@@ -79,7 +79,7 @@ pub(crate) struct Pump(Option<JoinHandle<Result<(), Status>>>);
 
 impl Pump {
     pub(crate) fn start(
-        target: Arc<Target>,
+        target: Arc<Destination>,
         number: CallNumber,
         body: Body,
         limit: CallLimit,
@@ -109,7 +109,7 @@ impl Drop for Pump {
 }
 
 async fn push(
-    target: Arc<Target>,
+    target: Arc<Destination>,
     number: CallNumber,
     mut body: Body,
     limit: CallLimit,
@@ -150,7 +150,11 @@ enum Pushed {
 }
 
 /// Pushes one part until the server has taken it or wants no more.
-async fn push_one(target: &Target, message: &[Bytes], limit: &CallLimit) -> Result<Pushed, Status> {
+async fn push_one(
+    target: &Destination,
+    message: &[Bytes],
+    limit: &CallLimit,
+) -> Result<Pushed, Status> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
