@@ -139,8 +139,10 @@ impl ServerSet {
         server.estimate = match (server.estimate, end) {
             (Some(estimate), AttemptEnd::Answered) => Some(estimate.answered(took, now)),
             (None, AttemptEnd::Answered) => Some(Estimate::new(took, now)),
-            // A refusal is fast, and says nothing about the speed of answers.
             (Some(estimate), _) => Some(estimate.given_up(took, now)),
+            // Otherwise a server that loses against every hedge would never be measured.
+            (None, AttemptEnd::Unknown) => Some(Estimate::new(took, now)),
+            // A refusal is fast, and says nothing about the speed of answers.
             (None, _) => None,
         };
         let absent = server.health.ended(end, now);
@@ -227,6 +229,24 @@ mod tests {
             set.ended(at, AttemptEnd::Answered, Duration::from_millis(1), now);
         }
         assert!(calls[1..].iter().all(|calls| (850..1_150).contains(calls)), "{calls:?}");
+    }
+
+    #[test]
+    fn a_server_that_loses_every_hedge_is_known_as_slow() {
+        let start = Instant::now();
+        let mut set = set(2, 1);
+        let mut to_slow = 0;
+        for call in 0..1_000 {
+            let now = start + call * Duration::from_millis(20);
+            let at = set.choose(&[], false, now).unwrap();
+            if at == server(1) {
+                to_slow += 1;
+                set.ended(at, AttemptEnd::Unknown, Duration::from_millis(15), now);
+            } else {
+                set.ended(at, AttemptEnd::Answered, Duration::from_millis(5), now);
+            }
+        }
+        assert!(to_slow < 5, "{to_slow}");
     }
 
     #[test]
