@@ -1,6 +1,6 @@
 //! Runs the fuzz targets with the stable compiler: `fuzz/standalone.c` stands in for libFuzzer, and
-//! draws inputs without regard to the paths that they take. The datagrams that it damages are the
-//! test vectors of `docs/udp-encapsulation.md`.
+//! draws inputs without regard to the paths that they take. The messages that it damages are the
+//! test vectors of `docs/udp-encapsulation.md` and `docs/wire-grpc.md`.
 //!
 //! Left out: coverage, which takes cargo-fuzz and a nightly compiler (`fuzz/Cargo.toml`).
 
@@ -14,13 +14,15 @@ struct Target {
     name: &'static str,
     /// Bytes of its longest inputs.
     longest: u64,
-    /// Inputs are datagrams; otherwise the choices of this many steps.
-    datagrams: bool,
+    /// Inputs are messages like the test vectors of this page; otherwise the choices of this many
+    /// steps.
+    vectors: Option<&'static str>,
 }
 
-const TARGETS: [Target; 2] = [
-    Target { name: "wire_decode", longest: 2_048, datagrams: true },
-    Target { name: "endpoint_ops", longest: 8_192, datagrams: false },
+const TARGETS: [Target; 3] = [
+    Target { name: "wire_decode", longest: 2_048, vectors: Some("docs/udp-encapsulation.md") },
+    Target { name: "endpoint_ops", longest: 8_192, vectors: None },
+    Target { name: "grpc_decode", longest: 1_024, vectors: Some("docs/wire-grpc.md") },
 ];
 
 /// Which inputs a target gets.
@@ -112,9 +114,9 @@ fn go(
         .stdin(Stdio::piped())
         .spawn();
     let mut child = child.map_err(|error| format!("{}: {error}", program.display()))?;
-    let examples = match target.datagrams {
-        true => examples(repository).map_err(|error| error.to_string())?,
-        false => String::new(),
+    let examples = match target.vectors {
+        Some(page) => examples(&repository.join(page)).map_err(|error| error.to_string())?,
+        None => String::new(),
     };
     if let Some(mut to) = child.stdin.take() {
         to.write_all(examples.as_bytes()).map_err(|error| error.to_string())?;
@@ -124,8 +126,8 @@ fn go(
 }
 
 /// The test vectors, a line of hexadecimal digits each.
-fn examples(repository: &Path) -> io::Result<String> {
-    let page = fs::read_to_string(repository.join("docs/udp-encapsulation.md"))?;
+fn examples(page: &Path) -> io::Result<String> {
+    let page = fs::read_to_string(page)?;
     let mut lines = String::new();
     for line in page.lines() {
         let digits: String = line.split_whitespace().collect();

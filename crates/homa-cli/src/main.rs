@@ -17,6 +17,8 @@ mod cores;
 mod cp_node;
 mod cpu;
 mod failure;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod micro;
 mod output;
 mod reach;

@@ -8,12 +8,14 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use homa::balance::{BalanceError, Balancer};
 use homa::{CallError, CallOptions, Client, Message};
 use http::HeaderMap;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
+use crate::endpoint::{ConnectError, Endpoint};
 use crate::pull::{self, Pulls};
 use crate::push::{self, Pump};
 use crate::wire::{CallNumber, ClientMessage, Open};
@@ -40,29 +42,63 @@ const TRACEPARENT: &str = "traceparent";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotent;
 
-/// A server, for any client that tonic generates. Clones are cheap and share the engine.
+/// A server, or several of one name, for any client that tonic generates. Clones are cheap and
+/// share the engine, and what is known of the servers.
 #[derive(Clone, Debug)]
-pub struct Channel(Arc<Target>);
+pub struct Channel(Arc<ChannelState>);
 
-/// The server of a channel.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ChannelState {
     client: Client,
-    to: SocketAddr,
+    to: ChannelTarget,
     timeout: Option<Duration>,
     /// The upper half of the numbers of calls that take several RPCs.
     random: u64,
     calls: AtomicU64,
 }
 
+/// Whom a channel calls.
+#[derive(Debug)]
+pub(crate) enum ChannelTarget {
+    One(SocketAddr),
+    Several(Balancer),
+}
+
+/// The server of one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    channel: Arc<ChannelState>,
+    to: SocketAddr,
+}
+
 impl Channel {
-    pub(crate) fn new(target: Target) -> Self {
-        Self(Arc::new(target))
+    /// `random` has to be unknown to other hosts.
+    pub(crate) fn new(
+        client: Client,
+        to: ChannelTarget,
+        timeout: Option<Duration>,
+        random: u64,
+    ) -> Self {
+        Self(Arc::new(ChannelState { client, to, timeout, random, calls: AtomicU64::new(0) }))
     }
 
-    /// The address of the server.
-    pub fn server(&self) -> SocketAddr {
-        self.0.to
+    /// The addresses of the servers that are known now.
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        match &self.0.to {
+            ChannelTarget::One(to) => vec![*to],
+            ChannelTarget::Several(balancer) => balancer.servers(),
+        }
+    }
+
+    /// A channel whose calls go to the servers of several endpoints, as `tonic`'s function of this
+    /// name. Timeout, client and [`Endpoint::balance`] are those of the first one. No packet is
+    /// sent.
+    ///
+    /// # Errors
+    /// [`ConnectError::Several`] if an endpoint stands for several servers itself, and those of
+    /// [`Endpoint::connect_lazy`].
+    pub fn balance_list(list: impl IntoIterator<Item = Endpoint>) -> Result<Self, ConnectError> {
+        crate::endpoint::balance_list(list.into_iter().collect())
     }
 }
 
@@ -82,15 +118,15 @@ impl Service<http::Request<Body>> for Channel {
 }
 
 async fn call(
-    target: Arc<Target>,
+    channel: Arc<ChannelState>,
     request: http::Request<Body>,
 ) -> Result<http::Response<Body>, Status> {
     let (mut parts, mut body) = request.into_parts();
-    let mut limit = target.limit(&mut parts.headers);
+    let limit = channel.limit(&mut parts.headers);
     let (first, complete) = push::at_once(&mut body).await?;
     // A part of a stream cannot be sent again to a server that has lost the parts before it.
     let twice = complete && parts.extensions.get::<Idempotent>().is_some();
-    let number = target.number();
+    let number = channel.number();
     let open = Open {
         number,
         complete,
@@ -101,9 +137,32 @@ async fn call(
     };
     let message = ClientMessage::Open(Box::new(open)).encode();
     let message = message.ok_or_else(|| Status::resource_exhausted("the metadata is too long"))?;
-    let pump = (!complete).then(|| Pump::start(target.clone(), number, body, limit));
-    limit.options.idempotent = twice;
-    Pulls::new(target, number, limit, pump).response(message).await
+    let opening = |to, idempotent, body: Option<Body>| {
+        let destination = Destination { channel: channel.clone(), to };
+        let pump = body.map(|body| Pump::start(destination.clone(), number, body, limit));
+        let mut limit = limit;
+        limit.options.idempotent = idempotent;
+        Pulls::new(destination, number, limit, pump).open(message.clone())
+    };
+    let (pulls, part) = match &channel.to {
+        ChannelTarget::One(to) => {
+            let opened = opening(*to, twice, (!complete).then_some(body)).await;
+            opened.map_err(|error| limit.status(error))?
+        }
+        // What the engine would repeat at the same server is repeated at another one.
+        ChannelTarget::Several(balancer) if complete => {
+            let opened = balancer.run(limit.until, twice, |to| opening(to, false, None)).await;
+            opened.map_err(|error| limit.balance_status(error))?
+        }
+        ChannelTarget::Several(balancer) => {
+            let lease = balancer.pick(limit.until).await;
+            let lease = lease.map_err(|error| limit.balance_status(error))?;
+            let opened = opening(lease.server(), false, Some(body)).await;
+            lease.ended(opened.as_ref().err());
+            opened.map_err(|error| limit.status(error))?
+        }
+    };
+    pulls.response(part?).await
 }
 
 /// What limits the RPCs of a call.
@@ -114,17 +173,7 @@ pub(crate) struct CallLimit {
     pub(crate) options: CallOptions,
 }
 
-impl Target {
-    /// `random` has to be unknown to other hosts.
-    pub(crate) fn new(
-        client: Client,
-        to: SocketAddr,
-        timeout: Option<Duration>,
-        random: u64,
-    ) -> Self {
-        Self { client, to, timeout, random, calls: AtomicU64::new(0) }
-    }
-
+impl ChannelState {
     fn number(&self) -> CallNumber {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         CallNumber(u128::from(self.random) << 64 | u128::from(call))
@@ -144,13 +193,15 @@ impl Target {
         options.trace = trace;
         CallLimit { until: shortest.and_then(|after| Instant::now().checked_add(after)), options }
     }
+}
 
+impl Destination {
     /// Begins an RPC. The engine sends it even if its future is not polled.
     pub(crate) fn start(&self, message: &[Bytes], limit: &CallLimit) -> homa::Call {
         let left = limit.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut options = limit.options;
         options.deadline = left.unwrap_or(SILENCE).min(SILENCE);
-        self.client.call_async_with(self.to, message.to_vec(), &options)
+        self.channel.client.call_async_with(self.to, message.to_vec(), &options)
     }
 
     /// Waits for an RPC that [`start`](Self::start) began. If the engine had no room for it, begins
@@ -160,31 +211,40 @@ impl Target {
         mut call: homa::Call,
         message: &[Bytes],
         limit: &CallLimit,
-    ) -> Result<Message, Status> {
+    ) -> Result<Message, CallError> {
         loop {
             match call.await {
-                Ok(message) => return Ok(message),
                 Err(
                     CallError::TooManyCalls { .. }
                     | CallError::SendMemoryFull { .. }
                     | CallError::TooManyPeers { .. },
                 ) => {
                     let bytes = message.iter().map(Bytes::len).sum();
-                    self.client.ready_for(bytes).await.map_err(status::of)?;
+                    self.channel.client.ready_for(bytes).await?;
                     call = self.start(message, limit);
                 }
-                Err(CallError::DeadlineExceeded) if !limit.is_over() => {
-                    return Err(Status::unavailable("the server has been silent for 40 s"));
-                }
-                Err(error) => return Err(status::of(error)),
+                ended => return ended,
             }
         }
     }
 }
 
 impl CallLimit {
-    /// True if the call's own time is over.
-    fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| until <= Instant::now())
+    /// The status of a call that ended without a response.
+    pub(crate) fn status(&self, error: CallError) -> Status {
+        let in_time = self.until.is_none_or(|until| Instant::now() < until);
+        match error {
+            CallError::DeadlineExceeded if in_time => {
+                Status::unavailable("the server has been silent for 40 s")
+            }
+            error => status::of(error),
+        }
+    }
+
+    fn balance_status(&self, error: BalanceError) -> Status {
+        match error {
+            BalanceError::Call(error) => self.status(error),
+            other => status::without_server(other),
+        }
     }
 }

@@ -1,19 +1,22 @@
-//! The address of a server by name, and how it is called.
+//! The address of a server, or of several, by name, and how they are called.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use homa::balance::{self, BalanceError, Balancer, Target, TargetError};
 use homa::{CallError, CallOptions, Client, OpenError};
 use http::uri::{Authority, InvalidUri, Uri};
 
-use crate::channel::{Channel, Target};
+use crate::channel::{Channel, ChannelTarget};
 use crate::wire::{CallNumber, ClientMessage};
 
 /// How long [`Endpoint::connect`] tries the addresses of a name, unless it is set.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server by name, as `tonic::transport::Endpoint` is: `homa://host:port`.
+/// A server by name, as `tonic::transport::Endpoint` is: `homa://host:port`. With three slashes,
+/// `homa:///host:port`, the name stands for the servers at all of its addresses, and calls are
+/// balanced between them; so do `homa+srv://NAME` and `homa+file://PATH` ([`Target`]).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), homa_tonic::ConnectError> {
@@ -26,11 +29,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    authority: Authority,
-    port: u16,
+    address: ServerName,
+    balance: balance::Config,
     timeout: Option<Duration>,
     connect_timeout: Duration,
     client: Option<Client>,
+}
+
+/// What an endpoint names.
+#[derive(Clone, Debug)]
+enum ServerName {
+    One { authority: Authority, port: u16 },
+    Several(Target),
 }
 
 /// A channel could not be opened.
@@ -61,6 +71,23 @@ pub enum ConnectError {
         /// The text.
         uri: String,
     },
+    /// The text does not name a set of servers.
+    #[error("{0}, or homa://HOST:PORT for a single server")]
+    Target(#[from] TargetError),
+    /// No server of the name answered, or it has none.
+    #[error("{target}: {source}")]
+    NoServer {
+        /// The name.
+        target: Target,
+        /// Why the last attempt failed.
+        source: BalanceError,
+    },
+    /// An endpoint of a list stands for several servers itself.
+    #[error("{target} in a list stands for several servers: give it a channel, or list addresses")]
+    Several {
+        /// Its name.
+        target: Target,
+    },
     /// The name has no address.
     #[error("{name} cannot be resolved: {source}")]
     Resolve {
@@ -88,9 +115,12 @@ pub enum ConnectError {
 }
 
 impl Endpoint {
-    /// An endpoint from a URI `homa://HOST:PORT`.
+    /// An endpoint from a URI `homa://HOST:PORT`, or from the text of a [`Target`].
     pub fn from_shared(uri: impl Into<String>) -> Result<Self, ConnectError> {
         let text = uri.into();
+        if text.starts_with("homa:///") || text.starts_with("homa+") {
+            return Ok(Self::of(ServerName::Several(text.parse()?)));
+        }
         let uri: Uri = match text.parse() {
             Ok(uri) => uri,
             Err(source) => return Err(ConnectError::Uri { uri: text, source }),
@@ -104,16 +134,26 @@ impl Endpoint {
             Some(authority) if bare && !authority.as_str().contains('@') => {
                 let port = authority.port_u16().filter(|port| *port != 0);
                 let port = port.ok_or(ConnectError::Authority { uri: text })?;
-                Ok(Self {
-                    authority: authority.clone(),
-                    port,
-                    timeout: None,
-                    connect_timeout: CONNECT_TIMEOUT,
-                    client: None,
-                })
+                Ok(Self::of(ServerName::One { authority: authority.clone(), port }))
             }
             _ => Err(ConnectError::Authority { uri: text }),
         }
+    }
+
+    fn of(address: ServerName) -> Self {
+        Self {
+            address,
+            balance: balance::Config::default(),
+            timeout: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            client: None,
+        }
+    }
+
+    /// Budgets of retries and hedges, and more, if the name stands for several servers. Calls that
+    /// are [`Idempotent`](crate::Idempotent) are hedged.
+    pub fn balance(self, config: balance::Config) -> Self {
+        Self { balance: config, ..self }
     }
 
     /// Limits every call, as if each had this `grpc-timeout`. A shorter one of a call holds.
@@ -133,19 +173,30 @@ impl Endpoint {
         Self { client: Some(client), ..self }
     }
 
-    /// Resolves the name, and tries its addresses in turn until a server answers.
+    /// Resolves the name, and tries its addresses until a server answers.
     ///
     /// Needs a runtime of tokio with I/O and time.
     pub async fn connect(&self) -> Result<Channel, ConnectError> {
-        let (name, addresses) = self.resolve().await?;
+        let probe = ClientMessage::Reset { number: CallNumber(0) }.encode().unwrap_or_default();
+        let (authority, port) = match &self.address {
+            ServerName::One { authority, port } => (authority, *port),
+            ServerName::Several(target) => {
+                let (client, balancer) = (self.open()?, self.balancer(target)?);
+                let options = CallOptions::deadline(self.connect_timeout).idempotent();
+                let answered = balancer.call(&client, probe, &options).await;
+                let failed = |source| ConnectError::NoServer { target: target.clone(), source };
+                answered.map_err(failed)?;
+                return self.channel(client, ChannelTarget::Several(balancer));
+            }
+        };
+        let (name, addresses) = resolve(authority, port).await?;
         let client = self.open()?;
         let each = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let options = CallOptions::deadline(each).idempotent();
-        let probe = ClientMessage::Reset { number: CallNumber(0) }.encode().unwrap_or_default();
         let mut failed = None;
         for to in addresses {
             match client.call_async_with(to, probe.clone(), &options).await {
-                Ok(_) => return self.channel(client, to),
+                Ok(_) => return self.channel(client, ChannelTarget::One(to)),
                 Err(source) => failed = Some((to, source)),
             }
         }
@@ -155,23 +206,29 @@ impl Endpoint {
         Err(ConnectError::Unreachable { name, tried, source })
     }
 
-    /// A channel to the first address of the name, without a packet sent. Calls fail until a server
-    /// is there.
+    /// A channel without a packet sent: to the first address of the name, or to all servers that it
+    /// stands for, which are looked up with the first call. Calls fail until a server is there.
     pub async fn connect_lazy(&self) -> Result<Channel, ConnectError> {
-        let (name, addresses) = self.resolve().await?;
-        let Some(to) = addresses.first() else {
-            return Err(ConnectError::Resolve { name, source: io::ErrorKind::NotFound.into() });
-        };
-        self.channel(self.open()?, *to)
+        match &self.address {
+            ServerName::One { authority, port } => {
+                let (name, addresses) = resolve(authority, *port).await?;
+                let Some(to) = addresses.first() else {
+                    let source = io::ErrorKind::NotFound.into();
+                    return Err(ConnectError::Resolve { name, source });
+                };
+                self.channel(self.open()?, ChannelTarget::One(*to))
+            }
+            ServerName::Several(target) => self.to_servers(target),
+        }
     }
 
-    async fn resolve(&self) -> Result<(String, Vec<SocketAddr>), ConnectError> {
-        let host = self.authority.host().trim_matches(['[', ']']);
-        let name = self.authority.to_string();
-        match tokio::net::lookup_host((host, self.port)).await {
-            Ok(addresses) => Ok((name, addresses.collect())),
-            Err(source) => Err(ConnectError::Resolve { name, source }),
-        }
+    /// A channel to the servers of a target.
+    fn to_servers(&self, target: &Target) -> Result<Channel, ConnectError> {
+        self.channel(self.open()?, ChannelTarget::Several(self.balancer(target)?))
+    }
+
+    fn balancer(&self, target: &Target) -> Result<Balancer, OpenError> {
+        Balancer::new(target.clone(), self.balance.clone())
     }
 
     fn open(&self) -> Result<Client, OpenError> {
@@ -183,9 +240,33 @@ impl Endpoint {
         Ok(client)
     }
 
-    fn channel(&self, client: Client, to: SocketAddr) -> Result<Channel, ConnectError> {
+    fn channel(&self, client: Client, to: ChannelTarget) -> Result<Channel, ConnectError> {
         let random = getrandom::u64().map_err(ConnectError::Random)?;
-        Ok(Channel::new(Target::new(client, to, self.timeout, random)))
+        Ok(Channel::new(client, to, self.timeout, random))
+    }
+}
+
+/// See [`Channel::balance_list`].
+pub(crate) fn balance_list(list: Vec<Endpoint>) -> Result<Channel, ConnectError> {
+    let names = list.iter().map(|endpoint| match &endpoint.address {
+        ServerName::One { authority, .. } => Ok(authority.as_str()),
+        ServerName::Several(target) => Err(ConnectError::Several { target: target.clone() }),
+    });
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    let target = Target::names(names)?;
+    let empty = Endpoint::of(ServerName::Several(target.clone()));
+    list.first().unwrap_or(&empty).to_servers(&target)
+}
+
+async fn resolve(
+    authority: &Authority,
+    port: u16,
+) -> Result<(String, Vec<SocketAddr>), ConnectError> {
+    let host = authority.host().trim_matches(['[', ']']);
+    let name = authority.to_string();
+    match tokio::net::lookup_host((host, port)).await {
+        Ok(addresses) => Ok((name, addresses.collect())),
+        Err(source) => Err(ConnectError::Resolve { name, source }),
     }
 }
 
@@ -203,7 +284,8 @@ mod tests {
 
     #[test]
     fn only_a_host_and_a_port_of_this_scheme_are_accepted() {
-        for good in ["homa://a:1", "homa://127.0.0.1:4000/", "homa://[::1]:4000"] {
+        let one = ["homa://a:1", "homa://127.0.0.1:4000/", "homa://[::1]:4000"];
+        for good in one.into_iter().chain(["homa:///a:1", "homa+file://servers"]) {
             assert!(Endpoint::from_shared(good).is_ok(), "{good}");
         }
         let scheme = Endpoint::from_shared("http://a:1").unwrap_err();
@@ -211,6 +293,11 @@ mod tests {
         for bad in ["homa://a", "homa://a:0", "homa://a:1/path", "homa://u@a:1", "homa://a:1?x"] {
             let error = Endpoint::from_shared(bad).unwrap_err();
             assert!(matches!(error, ConnectError::Authority { .. }), "{bad}: {error}");
+        }
+        for bad in ["homa:///a", "homa+unix://a"] {
+            let error = Endpoint::from_shared(bad).unwrap_err();
+            assert!(matches!(error, ConnectError::Target(_)), "{bad}: {error}");
+            assert!(error.to_string().contains("homa://HOST:PORT for a single"), "{error}");
         }
         assert!(matches!(Endpoint::from_shared("homa://a:b:c"), Err(ConnectError::Uri { .. })));
     }

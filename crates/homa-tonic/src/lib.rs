@@ -29,6 +29,9 @@
 //! one for each batch that it pulls, so that a slow reader delays the writer. The format of these
 //! messages is in `docs/wire-grpc.md`.
 //!
+//! An endpoint can name several servers: `homa:///search.internal:4000` balances calls between all
+//! addresses of the name ([`Endpoint`], [`Channel::balance_list`]).
+//!
 //! | file | what |
 //! |---|---|
 //! | `wire` | the format of the messages |

@@ -6,16 +6,16 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use homa::{CallError, Message};
 use http::{HeaderMap, StatusCode};
 use http_body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{CallLimit, Target};
+use crate::channel::{CallLimit, Destination};
 use crate::push::Pump;
 use crate::status;
 use crate::wire::{Answer, CallNumber, ClientMessage, Part};
@@ -26,7 +26,7 @@ pub(crate) const WINDOW: u32 = 64 << 10;
 /// A call in progress.
 #[derive(Debug)]
 pub(crate) struct Pulls {
-    target: Arc<Target>,
+    target: Destination,
     number: CallNumber,
     limit: CallLimit,
     pump: Option<Pump>,
@@ -38,23 +38,31 @@ pub(crate) struct Pulls {
 
 impl Pulls {
     pub(crate) fn new(
-        target: Arc<Target>,
+        target: Destination,
         number: CallNumber,
         limit: CallLimit,
         pump: Option<Pump>,
     ) -> Self {
-        let held = pump.is_some();
-        Self { target, number, limit, pump, sequence: 0, held }
+        Self { target, number, limit, pump, sequence: 0, held: true }
     }
 
-    /// Sends the opening and waits for the head of the response.
-    pub(crate) async fn response(
+    /// Sends the opening and waits for its answer, or for the status of a request body that fails.
+    pub(crate) async fn open(
         mut self,
         opening: Vec<Bytes>,
-    ) -> Result<http::Response<Body>, Status> {
+    ) -> Result<(Self, Result<Part, Status>), CallError> {
         let call = self.target.start(&opening, &self.limit);
-        let mut part = self.answer(call, &opening).await?;
+        let part = self.exchange(call, &opening).await;
+        if part.is_err() {
+            self.held = self.pump.is_some();
+        }
+        let part = part?;
         self.limit.options.idempotent = false;
+        Ok((self, part))
+    }
+
+    /// Waits for the head of the response.
+    pub(crate) async fn response(mut self, mut part: Part) -> Result<http::Response<Body>, Status> {
         while part.head.is_none() {
             if part.end.is_some() || !part.body.is_empty() {
                 return Err(status::malformed("a response without a head"));
@@ -78,14 +86,28 @@ impl Pulls {
 
     /// Waits for an answer.
     async fn answer(&mut self, call: homa::Call, message: &[Bytes]) -> Result<Part, Status> {
+        let answer = self.exchange(call, message).await;
+        answer.unwrap_or_else(|error| Err(self.limit.status(error)))
+    }
+
+    /// Waits for an answer, or for the status of a request body that fails.
+    async fn exchange(
+        &mut self,
+        call: homa::Call,
+        message: &[Bytes],
+    ) -> Result<Result<Part, Status>, CallError> {
         let finish = self.target.finish(call, message, &self.limit);
         let answer = match &mut self.pump {
             None => finish.await?,
             Some(pump) => tokio::select! {
                 answer = finish => answer?,
-                status = pump.failed() => return Err(status),
+                status = pump.failed() => return Ok(Err(status)),
             },
         };
+        Ok(self.part(answer))
+    }
+
+    fn part(&mut self, answer: Message) -> Result<Part, Status> {
         match Answer::decode(answer.into_bytes()).map_err(status::malformed)? {
             Answer::Part(part) => {
                 self.held = part.end.is_none();

@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use tokio::time::sleep;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::channel::{CallLimit, Target};
+use crate::channel::{CallLimit, Destination};
 use crate::status;
 use crate::wire::{Answer, CallNumber, ClientMessage};
 
@@ -79,7 +78,7 @@ pub(crate) struct Pump(Option<JoinHandle<Result<(), Status>>>);
 
 impl Pump {
     pub(crate) fn start(
-        target: Arc<Target>,
+        target: Destination,
         number: CallNumber,
         body: Body,
         limit: CallLimit,
@@ -109,7 +108,7 @@ impl Drop for Pump {
 }
 
 async fn push(
-    target: Arc<Target>,
+    target: Destination,
     number: CallNumber,
     mut body: Body,
     limit: CallLimit,
@@ -150,11 +149,16 @@ enum Pushed {
 }
 
 /// Pushes one part until the server has taken it or wants no more.
-async fn push_one(target: &Target, message: &[Bytes], limit: &CallLimit) -> Result<Pushed, Status> {
+async fn push_one(
+    target: &Destination,
+    message: &[Bytes],
+    limit: &CallLimit,
+) -> Result<Pushed, Status> {
     let began = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
-        let answer = target.finish(target.start(message, limit), message, limit).await?;
+        let answer = target.finish(target.start(message, limit), message, limit).await;
+        let answer = answer.map_err(|error| limit.status(error))?;
         match Answer::decode(answer.into_bytes()).map_err(status::malformed)? {
             Answer::Part(_) => return Ok(Pushed::Taken),
             Answer::Later => {}

@@ -23,6 +23,9 @@ use crate::wire::{Answer, CallNumber, ClientMessage, Malformed, Part};
 /// Most calls in progress that take several RPCs. Each holds at most two windows of bytes.
 const MOST_SESSIONS: usize = 65_536;
 
+/// Most of them that one host may have, so that others find room.
+const MOST_SESSIONS_OF_HOST: usize = MOST_SESSIONS / 4;
+
 /// Most bytes of request bodies that services have not read, in units of 1,024. Beyond it requests
 /// stay with the engine, which has its own limits and quotas per host.
 const UNREAD_KIB: usize = 256 << 10;
@@ -125,7 +128,14 @@ pub(crate) type SessionKey = (IpAddr, CallNumber);
 
 /// Calls in progress that take several RPCs.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<HashMap<SessionKey, Arc<Session>>>);
+pub(crate) struct Sessions(Mutex<SessionTable>);
+
+#[derive(Debug, Default)]
+struct SessionTable {
+    sessions: HashMap<SessionKey, Arc<Session>>,
+    /// How many of them each host has; hosts without any are not in it.
+    of_host: HashMap<IpAddr, usize>,
+}
 
 /// Where the RPCs of a call go.
 #[derive(Debug)]
@@ -166,27 +176,30 @@ impl Session {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, SessionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, key: SessionKey) -> Option<Arc<Session>> {
-        self.lock().get(&key).cloned()
+        self.lock().sessions.get(&key).cloned()
     }
 
-    /// Adds a call, until the result is dropped. `None` if there are too many, or if the host
-    /// already has one of this number.
+    /// Adds a call, until the result is dropped. `None` if there are too many, or too many of its
+    /// host, or if the host already has one of this number.
     pub(crate) fn register(
         self: &Arc<Self>,
         key: SessionKey,
         session: Arc<Session>,
     ) -> Option<Registration> {
-        let mut sessions = self.lock();
-        let full = sessions.len() >= MOST_SESSIONS;
+        let mut table = self.lock();
+        let SessionTable { sessions, of_host } = &mut *table;
+        let host = of_host.get(&key.0).copied().unwrap_or(0);
+        let full = sessions.len() >= MOST_SESSIONS || host >= MOST_SESSIONS_OF_HOST;
         match sessions.entry(key) {
             Entry::Vacant(vacant) if !full => vacant.insert(session),
             _ => return None,
         };
+        of_host.insert(key.0, host + 1);
         Some(Registration { key, sessions: self.clone() })
     }
 
@@ -232,11 +245,41 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.sessions.lock().remove(&self.key);
+        let mut table = self.sessions.lock();
+        table.sessions.remove(&self.key);
+        if let Entry::Occupied(mut host) = table.of_host.entry(self.key.0) {
+            *host.get_mut() -= 1;
+            if *host.get() == 0 {
+                host.remove();
+            }
+        }
     }
 }
 
 /// The bytes of a body that came with an opening.
 pub(crate) fn first(body: Vec<Bytes>) -> Option<Bytes> {
     body.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_cannot_take_the_sessions_of_others() {
+        let sessions = Arc::new(Sessions::default());
+        let session = Arc::new(Session::new(None, mpsc::channel(1).0));
+        let register = |host: u8, number: usize| {
+            let key = (IpAddr::from([10, 0, 0, host]), CallNumber(number as u128));
+            sessions.register(key, session.clone())
+        };
+        let mut held: Vec<_> = (0..MOST_SESSIONS_OF_HOST).map(|n| register(1, n)).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert!(register(1, MOST_SESSIONS_OF_HOST).is_none(), "the host has its share");
+        assert!(register(2, 0).is_some(), "another host has room");
+        held.pop();
+        assert!(register(1, MOST_SESSIONS_OF_HOST).is_some(), "one has ended");
+        drop(held);
+        assert!(sessions.lock().of_host.is_empty());
+    }
 }

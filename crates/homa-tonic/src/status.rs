@@ -1,6 +1,7 @@
 //! Errors of the transport as statuses of gRPC.
 
 use homa::CallError;
+use homa::balance::BalanceError;
 use tonic::{Code, Status};
 
 /// The status of a call that ended without a response.
@@ -17,6 +18,17 @@ pub(crate) fn of(error: CallError) -> Status {
         | CallError::TooManyPeers { .. }
         | CallError::SendMemoryFull { .. } => Code::ResourceExhausted,
         CallError::AddressFamily { .. } | CallError::Destination { .. } => Code::InvalidArgument,
+        _ => Code::Unavailable,
+    };
+    let mut status = Status::new(code, error.to_string());
+    status.set_source(std::sync::Arc::new(error));
+    status
+}
+
+/// The status of a call for which no server was known.
+pub(crate) fn without_server(error: BalanceError) -> Status {
+    let code = match &error {
+        BalanceError::Late => Code::DeadlineExceeded,
         _ => Code::Unavailable,
     };
     let mut status = Status::new(code, error.to_string());

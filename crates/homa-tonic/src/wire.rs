@@ -381,11 +381,29 @@ mod tests {
         assert_eq!(ClientMessage::decode(Bytes::new()), Err(Malformed::Short));
     }
 
+    /// The test vectors of the page, in its order.
+    fn vectors() -> Vec<Bytes> {
+        let page = include_str!("../../../docs/wire-grpc.md");
+        let digits = |line: &str| line.strip_prefix("    ").map(|line| line.replace(' ', ""));
+        let blocks = page
+            .split("\n\n")
+            .filter_map(|block| block.trim_end().lines().map(digits).collect::<Option<String>>());
+        let bytes = |digits: String| {
+            let bytes = (0..digits.len() / 2)
+                .map(|n| u8::from_str_radix(digits.get(2 * n..2 * n + 2)?, 16).ok());
+            bytes.collect::<Option<Vec<u8>>>().map(Bytes::from)
+        };
+        blocks.filter_map(bytes).filter(|bytes| !bytes.is_empty()).collect()
+    }
+
     #[test]
     fn the_bytes_are_those_of_the_specification() {
+        let [open, push, _, reset] = requests();
         let pull = ClientMessage::Pull { number: CallNumber(0xab), sequence: 1, window: 256 };
-        let mut bytes = [0; 26];
-        (bytes[0], bytes[1], bytes[17], bytes[21], bytes[24]) = (1, 3, 0xab, 1, 1);
-        assert_eq!(whole(pull.encode().unwrap()), bytes[..]);
+        let requests = [open, push, pull, reset].map(|request| whole(request.encode().unwrap()));
+        let [part, nothing, unknown, _, _, later] = answers();
+        let answers = [part, nothing, unknown, later].map(|answer| whole(answer.encode().unwrap()));
+        let ours: Vec<Bytes> = requests.into_iter().chain(answers).collect();
+        assert_eq!(ours, vectors());
     }
 }

@@ -62,6 +62,8 @@
 //! opens one engine per core at one address. A long message can be read while it arrives: see
 //! [`Call::arrived`] and [`inline::Engine::read`].
 //!
+//! A name can stand for several servers: see `homa::balance` (feature `balance`).
+//!
 //! # Guarantees
 //! * A call ends with a response or a typed error by its deadline, 10 s by default: [`CallError`],
 //!   [`CallOptions`].
@@ -90,6 +92,8 @@
 //! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
 //! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
 
+#[cfg(feature = "balance")]
+pub mod balance;
 mod call;
 mod client;
 mod config;
@@ -138,6 +142,10 @@ pub use socket::Socket;
 #[cfg_attr(
     all(feature = "tokio", feature = "tower"),
     doc = include_str!("../../../docs/guide/service.md")
+)]
+#[cfg_attr(
+    all(feature = "balance", feature = "tower"),
+    doc = include_str!("../../../docs/guide/balancing.md")
 )]
 struct Pages;
 

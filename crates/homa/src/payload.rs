@@ -79,6 +79,15 @@ impl Payload {
         self.slices(0, self.len())
     }
 
+    /// The same bytes, so that clones share them.
+    #[cfg(feature = "balance")]
+    pub(crate) fn shared(self) -> Self {
+        match self.into_memory() {
+            Ok(vector) => Self(Storage::Shared(vector.into())),
+            Err(shared) => shared,
+        }
+    }
+
     /// `len` bytes from `start` on, if they exist and are contiguous.
     #[inline]
     pub(crate) fn get(&self, start: usize, len: usize) -> Option<&[u8]> {

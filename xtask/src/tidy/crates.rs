@@ -13,13 +13,24 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("homa-sim", &["homa-proto", "homa-workload"]),
     ("homa-lab", &["homa-proto", "homa-sim", "homa-workload"]),
     ("homa-testbed", &["homa", "homa-bpf", "homa-proto", "homa-sim", "homa-workload"]),
-    ("homa-cli", &["homa", "homa-lab", "homa-proto", "homa-sim", "homa-testbed", "homa-workload"]),
+    (
+        "homa-cli",
+        &[
+            "homa",
+            "homa-lab",
+            "homa-proto",
+            "homa-sim",
+            "homa-testbed",
+            "homa-tonic",
+            "homa-workload",
+        ],
+    ),
     ("homa-capi", &["homa"]),
     ("homa-tonic", &["homa"]),
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),
-    ("homa-fuzz", &["homa-proto"]),
+    ("homa-fuzz", &["homa-proto", "homa-tonic"]),
 ];
 
 /// Crates that decide results, with all they may take from others: what changes there would change

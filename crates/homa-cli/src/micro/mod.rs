@@ -28,6 +28,8 @@ use crate::failure::{Failure, Hint};
 use crate::output::{Format, Progress, json};
 use pair::Pair;
 use plan::Plan;
+#[cfg(feature = "grpc")]
+pub use stats::median;
 
 /// Rounds over which the medians are taken.
 const ROUNDS: u32 = 5;

@@ -237,6 +237,19 @@ fn check_micro() {
 }
 
 #[test]
+fn the_grpc_bench_has_its_keys_or_asks_for_its_feature() {
+    let _alone = alone();
+    let output = homa(&["bench", "--grpc", "--duration", "250ms", "--format", "json"]);
+    if cfg!(feature = "grpc") {
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        check("### --grpc", &[document(&output)]);
+    } else {
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains("--features grpc"), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn the_keys_of_a_phantom_queue_are_those_of_the_reference() {
     // In a separate network namespace, so that no traffic of this machine is counted.
     let queue = ["hull", "attach", "lo", "--drain", "1Gbps", "--for", "50ms", "--format", "json"];

@@ -1,5 +1,6 @@
 //! gRPC over Homa with generated code, over real sockets on loopback.
 
+mod balance;
 mod ecosystem;
 mod fresh;
 mod interop;

@@ -95,16 +95,22 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
 impl Histogram {
     const EMPTY: Self = Self { buckets: [0; BUCKETS], count: 0, nanos: 0 };
 
-    fn record(&mut self, nanos: u64) {
+    pub(crate) fn record(&mut self, nanos: u64) {
         self.buckets[bucket_of(nanos)] += 1;
         self.count += 1;
         self.nanos = self.nanos.saturating_add(nanos);
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(ours, other)| *ours += other);
         self.count += other.count;
         self.nanos = self.nanos.saturating_add(other.nanos);

@@ -17,6 +17,8 @@ mod kernel;
 mod net;
 
 mod abandoned;
+#[cfg(feature = "balance")]
+mod balance;
 mod calls;
 mod closed_descriptor;
 mod deadlines;

@@ -17,14 +17,14 @@ const SERVE_AT: &str = "HOMA_TEST_SERVE_AT";
 const ANSWERS: &str = "HOMA_TEST_ANSWERS";
 
 /// The server's process. It prints a line for each request that is in service.
-struct Server {
+pub struct Server {
     process: Child,
-    at: SocketAddr,
+    pub at: SocketAddr,
     lines: BufReader<std::process::ChildStdout>,
 }
 
 impl Server {
-    fn start(at: &str, answers: bool) -> Self {
+    pub fn start(at: &str, answers: bool) -> Self {
         let mut process = process_of("restart::another_process_serves")
             .env(SERVE_AT, at)
             .env(ANSWERS, answers.to_string())
@@ -36,7 +36,7 @@ impl Server {
         Self { process, at, lines }
     }
 
-    fn wait_for_request(&mut self) {
+    pub fn wait_for_request(&mut self) {
         line_after(&mut self.lines, "request");
     }
 }

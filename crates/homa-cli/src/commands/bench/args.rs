@@ -19,6 +19,10 @@ use crate::values;
 /// How long each row of `--micro` is measured unless told otherwise, over all rounds.
 pub const MICRO_DURATION: Duration = Duration::from_secs(2);
 
+/// The same of each row of `--grpc`.
+#[cfg(feature = "grpc")]
+pub const GRPC_DURATION: Duration = Duration::from_secs(10);
+
 /// Options that only the rack has.
 const RACK_ONLY: [&str; 13] = [
     "transport",
@@ -47,6 +51,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["peer", "incast", "workload", "load"])]
     #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
     pub micro: bool,
+    /// A search service over gRPC on loopback, by homa-tonic and by tonic over TCP: latency, CPU
+    /// time, and answers in time at 1.5 x capacity. Needs the feature `grpc` of homa-cli.
+    #[arg(long, conflicts_with_all = ["micro", "peer", "incast", "workload", "load"])]
+    #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
+    pub grpc: bool,
     /// With --micro: measure only rows whose name contains one of these texts, separated by commas.
     /// Names look like homa-inline/100x1 (bytes) and tcp-batched/64x2 (peers x RPCs in progress).
     #[arg(long, value_delimiter = ',', value_name = "TEXT,…", requires = "micro")]
@@ -100,7 +109,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     pub link: Option<u64>,
     /// Time in which RPCs arrive, for each transport, at least 100ms. [default: on the rack 3 to
-    /// 8s, so that all rows end within three minutes; 8s for --peer; 2s for --micro]
+    /// 8s, so that all rows end within three minutes; 8s for --peer; 2s for --micro;
+    /// 10s for --grpc]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Buffer of every switch port, shared by all priorities, wire bytes.

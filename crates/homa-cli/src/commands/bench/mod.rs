@@ -1,6 +1,6 @@
 //! `homa bench`: the main job. One command answers three questions: how long do the same RPCs take
 //! over Homa and over kernel TCP on a loaded rack (default), how fast is each without load
-//! (`--micro`), and how fast is a running server (`--peer`)?
+//! (`--micro`), and how fast is a running server (`--peer`)? `--grpc` compares gRPC over both.
 //!
 //! Files depend downwards only: `args` and the values it parses (`fabric`, `marking`), `units`;
 //! `decide` (pure) and `setup` (racks, offered RPCs); `results` (documents, tables, sentences,
@@ -30,6 +30,8 @@ pub use args::Args;
 pub use load::find;
 pub use marking::threshold;
 
+#[cfg(not(feature = "grpc"))]
+use crate::failure::Failure;
 use crate::failure::{Outcome, Verdict};
 use crate::micro;
 
@@ -40,6 +42,9 @@ pub fn run(args: &Args) -> Outcome {
         micro::run(time, &args.only, args.mtu, args.seed, args.format)?;
         return Ok(Verdict::Passed);
     }
+    if args.grpc {
+        return grpc(args);
+    }
     let Some(server) = args.peer else { return load::run(args) };
     // Results name the driver that was used, so `auto` is settled first.
     let driver = args.driver.settle(args.driver.address_for(server));
@@ -48,4 +53,16 @@ pub fn run(args: &Args) -> Outcome {
         true => cp_node::run(args, server),
         false => peer::run(args, server),
     }
+}
+
+#[cfg(feature = "grpc")]
+fn grpc(args: &Args) -> Outcome {
+    crate::grpc::run(args.duration.unwrap_or(args::GRPC_DURATION), args.format)?;
+    Ok(Verdict::Passed)
+}
+
+#[cfg(not(feature = "grpc"))]
+fn grpc(_: &Args) -> Outcome {
+    let error = anyhow::anyhow!("this program was built without the feature `grpc`");
+    Err(Failure::new(error, "build it with it: cargo build --release -p homa-cli --features grpc"))
 }

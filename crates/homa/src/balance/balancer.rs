@@ -1,0 +1,376 @@
+//! Calls to a set of servers: attempts, retries and hedges, all within one deadline.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use ::tokio::sync::{Notify, watch};
+use ::tokio::time::{sleep, timeout, timeout_at};
+
+use super::Config;
+use super::budget::AttemptBudget;
+use super::health::{AttemptEnd, judge};
+use super::members::{Watching, watch as watch_members};
+use super::resolve::ResolveError;
+use super::servers::ServerSet;
+use super::target::Target;
+use crate::client::Client;
+use crate::config::{CallOptions, random};
+use crate::error::{CallError, OpenError};
+use crate::message::Message;
+use crate::payload::Payload;
+
+/// The pause after which all servers are tried again, which doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Retries in each second that need no budget of calls.
+const RETRIES_PER_SECOND: f64 = 10.0;
+
+/// A call to a set of servers ended without a response.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BalanceError {
+    /// No server is known. The lookup is repeated; with [`Config::wait_for_ready`] calls wait for
+    /// it instead.
+    #[error("no server is known, the call was not executed: {0}")]
+    NoServers(#[source] Arc<ResolveError>),
+    /// No server was known before the deadline.
+    #[error(
+        "no server was known before the deadline, the call was not executed: check the name, or \
+         wait longer"
+    )]
+    Late,
+    /// The last attempt failed.
+    #[error(transparent)]
+    Call(CallError),
+}
+
+/// Calls the servers of a [`Target`]. Clones are cheap, and share what is known of the servers.
+///
+/// Each attempt goes to the less loaded of two servers that are drawn at random. A call that was
+/// certainly not executed is repeated at another server ([`CallError::is_retryable`]), within its
+/// deadline and a budget for all calls. If the call is idempotent
+/// ([`CallOptions::idempotent`]), it is also repeated if it may have been executed, and hedged: if
+/// it takes longer than 95 % of recent calls, another server is called, too, and the slower call
+/// is cancelled. The numbers of the budgets are in [`Config`].
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use homa::balance::{Balancer, Config};
+/// use homa::{CallOptions, Client};
+///
+/// let client = Client::new()?;
+/// client.engine().drive_on_tokio()?;
+/// let search = Balancer::new("homa:///search.internal:4000".parse()?, Config::default())?;
+/// let options = CallOptions::default().idempotent();
+/// let found = search.call(&client, "get 7", &options).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Balancer(Arc<BalancerState>);
+
+#[derive(Debug)]
+struct BalancerState {
+    config: Config,
+    set: Arc<Mutex<ServerSet>>,
+    membership: watch::Receiver<Membership>,
+    /// Asks for a lookup before its time.
+    look_up: Arc<Notify>,
+    _watching: Watching,
+}
+
+/// Whether servers are known.
+#[derive(Clone, Debug)]
+enum Membership {
+    /// The first lookup is in progress.
+    Unknown,
+    Known,
+    Failed(Arc<ResolveError>),
+}
+
+/// The server of an attempt that is in progress. Dropping it says that the attempt was given up.
+#[derive(Debug)]
+#[must_use = "an attempt whose lease is dropped counts as given up"]
+pub struct Lease {
+    set: Arc<Mutex<ServerSet>>,
+    look_up: Arc<Notify>,
+    at: SocketAddr,
+    began: Instant,
+    end: AttemptEnd,
+}
+
+fn lock(set: &Mutex<ServerSet>) -> MutexGuard<'_, ServerSet> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Balancer {
+    /// Looks a target up in a task of the current tokio runtime, again and again until the last
+    /// clone is dropped.
+    ///
+    /// # Errors
+    /// [`OpenError::NoRuntime`] outside a runtime.
+    pub fn new(target: Target, config: Config) -> Result<Self, OpenError> {
+        let retries = AttemptBudget::share(config.retry_budget).or_per_second(RETRIES_PER_SECOND);
+        let retries = if config.retry_budget > 0.0 { retries } else { AttemptBudget::share(0.0) };
+        let hedges = AttemptBudget::share(config.hedge_budget);
+        let seed = config.seed.unwrap_or_else(random);
+        let set = Arc::new(Mutex::new(ServerSet::new(seed, retries, hedges)));
+        let look_up = Arc::new(Notify::new());
+        let (to, membership) = watch::channel(Membership::Unknown);
+        let known = set.clone();
+        let watching = watch_members(target, config.refresh, look_up.clone(), move |found| {
+            match found {
+                Ok(changes) => {
+                    let mut set = lock(&known);
+                    changes.into_iter().for_each(|change| set.apply(change));
+                    drop(set);
+                    to.send_replace(Membership::Known);
+                }
+                Err(error) => {
+                    to.send_if_modified(|membership| match membership {
+                        Membership::Known => false,
+                        not_known => {
+                            *not_known = Membership::Failed(Arc::new(error));
+                            true
+                        }
+                    });
+                }
+            }
+            !to.is_closed()
+        })?;
+        Ok(Self(Arc::new(BalancerState { config, set, membership, look_up, _watching: watching })))
+    }
+
+    /// The servers that are known now, in the order of their addresses.
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        lock(&self.0.set).members().collect()
+    }
+
+    /// Calls one of the servers, or several one after another: see [`Balancer`].
+    /// [`CallOptions::deadline`] limits all attempts together.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub async fn call(
+        &self,
+        client: &Client,
+        request: impl Into<Payload>,
+        options: &CallOptions,
+    ) -> Result<Message, BalanceError> {
+        let request = request.into().shared();
+        let until = Instant::now().checked_add(options.deadline);
+        let attempt = |to: SocketAddr| {
+            let request = request.clone();
+            async move {
+                loop {
+                    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                    // What the engine would repeat at the same server, is repeated at another.
+                    let options = CallOptions {
+                        deadline: left.unwrap_or(options.deadline),
+                        idempotent: false,
+                        ..*options
+                    };
+                    let error = match client.call_async_with(to, request.clone(), &options).await {
+                        Err(error) if is_own_limit(&error) => error,
+                        ended => return ended,
+                    };
+                    let room = client.ready_for(request.len());
+                    timeout(left.unwrap_or(options.deadline), room).await.map_err(|_| error)??;
+                }
+            }
+        };
+        self.run(until, options.idempotent, attempt).await
+    }
+
+    /// Makes a call by attempts of any kind: `attempt` makes one at the given server. It is
+    /// repeated, and hedged if the call is `idempotent`, as [`Self::call`] does. An attempt has to
+    /// end at `until` by itself.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub async fn run<T, F>(
+        &self,
+        until: Option<Instant>,
+        idempotent: bool,
+        attempt: impl Fn(SocketAddr) -> F,
+    ) -> Result<T, BalanceError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let began = Instant::now();
+        {
+            let mut set = lock(&self.0.set);
+            set.retries.call(began);
+            set.hedges.call(began);
+        }
+        let (mut tried, mut pause) = (Vec::new(), FIRST_PAUSE);
+        loop {
+            let lease = self.pick_but(&tried, until).await?;
+            tried.push(lease.at);
+            let error = match self.once(lease, idempotent, &mut tried, &attempt).await {
+                Ok(result) => {
+                    lock(&self.0.set).times.record(began.elapsed());
+                    return Ok(result);
+                }
+                Err(error) => error,
+            };
+            let untried = lock(&self.0.set).members().any(|server| !tried.contains(&server));
+            let wait = if untried { Duration::ZERO } else { pause };
+            let in_time = until.is_none_or(|until| Instant::now() + wait < until);
+            let (_, again) = judge(&error, idempotent);
+            if !again || !in_time || !lock(&self.0.set).retries.take() {
+                return Err(BalanceError::Call(error));
+            }
+            if !untried {
+                sleep(wait).await;
+                pause = (2 * pause).min(LONGEST_PAUSE);
+                tried.clear();
+            }
+        }
+    }
+
+    /// Chooses a server for an attempt that the caller makes. It waits until `until` for the first
+    /// lookup of the target.
+    ///
+    /// # Errors
+    /// [`BalanceError::NoServers`], [`BalanceError::Late`].
+    pub async fn pick(&self, until: Option<Instant>) -> Result<Lease, BalanceError> {
+        self.pick_but(&[], until).await
+    }
+
+    async fn pick_but(
+        &self,
+        tried: &[SocketAddr],
+        until: Option<Instant>,
+    ) -> Result<Lease, BalanceError> {
+        let mut membership = self.0.membership.clone();
+        loop {
+            let now = membership.borrow_and_update().clone();
+            if let Some(lease) = self.choose(tried, false) {
+                return Ok(lease);
+            }
+            if let Membership::Failed(error) = now
+                && !self.0.config.wait_for_ready
+            {
+                return Err(BalanceError::NoServers(error));
+            }
+            let changed = membership.changed();
+            let changed = match until {
+                Some(until) => timeout_at(until.into(), changed).await,
+                None => Ok(changed.await),
+            };
+            // The task that looks up ends with the runtime.
+            if !matches!(changed, Ok(Ok(()))) {
+                return Err(BalanceError::Late);
+            }
+        }
+    }
+
+    fn choose(&self, tried: &[SocketAddr], other: bool) -> Option<Lease> {
+        let began = Instant::now();
+        let at = lock(&self.0.set).choose(tried, other, began)?;
+        let (set, look_up) = (self.0.set.clone(), self.0.look_up.clone());
+        Some(Lease { set, look_up, at, began, end: AttemptEnd::Unknown })
+    }
+
+    /// One attempt, and a second one beside it if the call may be hedged.
+    async fn once<T, F>(
+        &self,
+        lease: Lease,
+        idempotent: bool,
+        tried: &mut Vec<SocketAddr>,
+        attempt: &impl Fn(SocketAddr) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let delay = if idempotent { self.hedge_after() } else { None };
+        let mut first = pin!(lease.follow(attempt));
+        let Some(delay) = delay else { return first.await };
+        if let Ok(ended) = timeout(delay, first.as_mut()).await {
+            return ended;
+        }
+        // A hedge has to go to another server, which is not ejected.
+        let Some(lease) = self.hedge(tried) else { return first.await };
+        tried.push(lease.at);
+        let mut second = pin!(lease.follow(attempt));
+        let (mut first_failed, mut second_failed) = (None, None);
+        poll_fn(|context| {
+            for (attempt, failed) in [
+                (first.as_mut() as std::pin::Pin<&mut dyn Future<Output = _>>, &mut first_failed),
+                (second.as_mut(), &mut second_failed),
+            ] {
+                if failed.is_none()
+                    && let Poll::Ready(ended) = attempt.poll(context)
+                {
+                    match ended {
+                        Ok(result) => return Poll::Ready(Ok(result)),
+                        Err(error) => *failed = Some(error),
+                    }
+                }
+            }
+            match (&first_failed, &second_failed) {
+                (Some(_), Some(error)) => Poll::Ready(Err(error.clone())),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn hedge_after(&self) -> Option<Duration> {
+        let config = &self.0.config;
+        let late = || lock(&self.0.set).times.late();
+        config.hedge_after.or_else(late).filter(|_| config.hedge_budget > 0.0)
+    }
+
+    fn hedge(&self, tried: &[SocketAddr]) -> Option<Lease> {
+        let lease = self.choose(tried, true)?;
+        // In two steps, because dropping the lease takes the lock.
+        let permitted = lock(&self.0.set).hedges.take();
+        permitted.then_some(lease)
+    }
+}
+
+impl Lease {
+    /// The server.
+    pub fn server(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// The attempt has ended, with this error or an answer.
+    pub fn ended(mut self, error: Option<&CallError>) {
+        self.end = error.map_or(AttemptEnd::Answered, |error| judge(error, false).0);
+    }
+
+    /// Makes the attempt.
+    async fn follow<T, F>(self, attempt: &impl Fn(SocketAddr) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let result = attempt(self.at).await;
+        self.ended(result.as_ref().err());
+        result
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let took = now - self.began;
+        let absent = lock(&self.set).ended(self.at, self.end, took, now);
+        if absent {
+            // Perhaps the server has moved.
+            self.look_up.notify_one();
+        }
+    }
+}
+
+/// True if this engine, not the server, has too much to do.
+fn is_own_limit(error: &CallError) -> bool {
+    error.is_overloaded() && *error != CallError::Overloaded
+}

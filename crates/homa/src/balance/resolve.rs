@@ -1,0 +1,179 @@
+//! Looks a target up once: its addresses, and how long they are good.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::target::{Target, TargetKind};
+
+/// How often a file is read.
+const FILE_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest file of addresses, bytes.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// A target has no addresses.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// The system does not find a name.
+    #[error("{name} cannot be resolved: {source}")]
+    Name {
+        /// Host and port.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// DNS has no answer for a name of SRV records, or for a host that they name.
+    #[error("{name} cannot be resolved by DNS: {source}")]
+    Srv {
+        /// The name.
+        name: String,
+        /// The resolver's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file of addresses cannot be read.
+    #[error("the addresses in {} cannot be read: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A line of a file is not an address.
+    #[error("{}:{line}: {text:?} is not an address IP:PORT", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What it has, without the comment.
+        text: String,
+    },
+    /// The target was looked up, and has no addresses.
+    #[error("{target} has no addresses")]
+    NoAddresses {
+        /// The target.
+        target: String,
+    },
+}
+
+/// The addresses of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resolved {
+    /// Never empty.
+    pub(super) addresses: BTreeSet<SocketAddr>,
+    /// When to look again.
+    pub(super) again: Duration,
+}
+
+/// Looks a target up, again and again.
+pub(super) struct Resolver {
+    target: Target,
+    /// When to look again if the source of the addresses does not say it.
+    refresh: Duration,
+    #[cfg(feature = "srv")]
+    dns: super::srv::Dns,
+}
+
+impl Resolver {
+    pub(super) fn new(target: Target, refresh: Duration) -> Self {
+        #[cfg(feature = "srv")]
+        let dns = super::srv::Dns::default();
+        Self {
+            target,
+            refresh,
+            #[cfg(feature = "srv")]
+            dns,
+        }
+    }
+
+    pub(super) async fn resolve(&mut self) -> Result<Resolved, ResolveError> {
+        let resolved = match self.target.kind() {
+            TargetKind::Names(names) => {
+                let addresses = of_names(names).await?;
+                Resolved { addresses, again: self.refresh }
+            }
+            TargetKind::File(path) => {
+                Resolved { addresses: of_file(path.clone()).await?, again: FILE_EVERY }
+            }
+            #[cfg(feature = "srv")]
+            TargetKind::Srv { nameserver, name } => self.dns.resolve(*nameserver, name).await?,
+            // Such a target is refused when it is parsed.
+            #[cfg(not(feature = "srv"))]
+            TargetKind::Srv { .. } => Resolved { addresses: BTreeSet::new(), again: self.refresh },
+        };
+        match resolved.addresses.is_empty() {
+            true => Err(ResolveError::NoAddresses { target: self.target.to_string() }),
+            false => Ok(resolved),
+        }
+    }
+}
+
+/// All addresses of all names. A name that cannot be resolved is left out if another can.
+async fn of_names(names: &[(String, u16)]) -> Result<BTreeSet<SocketAddr>, ResolveError> {
+    let mut addresses = BTreeSet::new();
+    let mut failed = None;
+    for (host, port) in names {
+        match tokio::net::lookup_host((host.as_str(), *port)).await {
+            Ok(found) => addresses.extend(found),
+            Err(source) => {
+                failed = Some(ResolveError::Name { name: format!("{host}:{port}"), source });
+            }
+        }
+    }
+    match failed {
+        Some(error) if addresses.is_empty() => Err(error),
+        _ => Ok(addresses),
+    }
+}
+
+async fn of_file(path: PathBuf) -> Result<BTreeSet<SocketAddr>, ResolveError> {
+    let reading = path.clone();
+    let text = tokio::task::spawn_blocking(move || {
+        use std::io::Read;
+        let mut text = String::new();
+        let file = std::fs::File::open(&reading)?;
+        if file.take(LONGEST_FILE + 1).read_to_string(&mut text)? as u64 > LONGEST_FILE {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 MiB"));
+        }
+        Ok(text)
+    });
+    let text = text.await.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+    let text = text.map_err(|source| ResolveError::File { path: path.clone(), source })?;
+    addresses_in(&text, &path)
+}
+
+/// The addresses in the text of a file.
+fn addresses_in(text: &str, path: &Path) -> Result<BTreeSet<SocketAddr>, ResolveError> {
+    let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or(line).trim()));
+    let addresses = lines.filter(|(_, text)| !text.is_empty()).map(|(line, text)| {
+        let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+        let wrong = || ResolveError::Line { path: path.to_owned(), line, text: text.to_owned() };
+        address.ok_or_else(wrong)
+    });
+    addresses.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_an_address_a_line_and_comments() {
+        let text = "# servers\n10.0.0.1:4000\n\n  [::1]:4000 # the old one\n10.0.0.1:4000\n";
+        let addresses = addresses_in(text, Path::new("f")).unwrap();
+        let expected = ["10.0.0.1:4000", "[::1]:4000"].map(|text| text.parse().unwrap());
+        assert_eq!(addresses, BTreeSet::from(expected));
+        for (text, wrong) in [("10.0.0.1", "10.0.0.1"), ("#\nsearch:4000 #", "search:4000")] {
+            let error = addresses_in(text, Path::new("f")).unwrap_err();
+            let lines = text.lines().count();
+            assert_eq!(
+                error.to_string(),
+                format!("f:{lines}: {wrong:?} is not an address IP:PORT")
+            );
+        }
+    }
+}
