@@ -107,6 +107,9 @@ mod priority_map;
 mod reactor;
 mod ready;
 mod request;
+#[cfg(feature = "encryption")]
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "a driver will use it"))]
+mod secure;
 mod server;
 mod sharded;
 pub mod socket;
@@ -128,6 +131,8 @@ pub use priority_map::PriorityMap;
 pub use reactor::{Driven, Reactor};
 pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
+#[cfg(feature = "encryption")]
+pub use secure::{HandshakeError, Keys, KeysError, PeerIdentity};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
