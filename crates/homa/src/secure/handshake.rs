@@ -349,7 +349,7 @@ impl Handshake {
             Some(leaf) => PeerIdentity::Certificate(leaf.as_ref().into()),
             None => PeerIdentity::Anonymous,
         };
-        Some(SecureSession::new(identity, keys, secrets))
+        Some(SecureSession::new(identity, !self.is_server(), keys, secrets))
     }
 
     /// Whether the peer receives at its address: it has sealed a fragment with keys that it could

@@ -1,9 +1,10 @@
 //! Sealed datagrams of one session: AEAD, packet numbers, the replay window and key updates, as in
 //! QUIC (RFC 9001 §5 and §6), without header protection.
 //!
-//! Both directions change their keys together. A side begins an update when it has sealed half of
-//! what the cipher allows, and only after the peer has shown that it has the current keys; the peer
-//! follows when it opens the first datagram of the new phase. Invariants: a packet number is sealed
+//! Both directions change their keys together. The client of the handshake begins an update, when
+//! either direction has used half of what the cipher allows, and only after the server has shown
+//! that it has the current keys. The server follows when it opens the first datagram of the new
+//! phase. So neither end is ever more than one phase ahead, without acknowledgements. Invariants: a packet number is sealed
 //! once; a datagram is opened once; keys never seal more than the cipher's confidentiality limit,
 //! and no datagram is opened after as many forged ones as its integrity limit.
 //!
@@ -17,7 +18,7 @@ use super::{PeerIdentity, SealError, TAG, UnsealError};
 /// How many datagrams a set of keys may seal, and fail to open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyLimits {
-    /// Sealed datagrams after which keys are updated.
+    /// Datagrams of either direction after which keys are updated.
     pub(super) update: u64,
     /// Most sealed datagrams.
     pub(super) sealed: u64,
@@ -45,6 +46,8 @@ pub(crate) struct SecureSession {
     previous: Option<Box<dyn PacketKey>>,
     /// The phase bit of the current keys.
     phase: bool,
+    /// Whether this end begins updates: it was the client.
+    begins: bool,
     limits: KeyLimits,
     /// The next packet number.
     number: u64,
@@ -52,15 +55,22 @@ pub(crate) struct SecureSession {
     given: Option<u64>,
     /// Datagrams sealed with the current keys.
     sealed: u64,
-    /// The smallest number opened with the current keys; the peer has them.
-    opened: Option<u64>,
+    /// Datagrams opened with the current keys, and the smallest number among them.
+    opened: u64,
+    smallest: u64,
     window: Box<NumberWindow>,
     /// Datagrams that could not be opened.
     forged: u64,
 }
 
 impl SecureSession {
-    pub(super) fn new(identity: PeerIdentity, current: PacketKeySet, mut secrets: Secrets) -> Self {
+    /// A session of the client (`begins`) or the server of a handshake.
+    pub(super) fn new(
+        identity: PeerIdentity,
+        begins: bool,
+        current: PacketKeySet,
+        mut secrets: Secrets,
+    ) -> Self {
         let next = secrets.next_packet_keys();
         let limits = KeyLimits::of(&*current.local);
         Self {
@@ -70,11 +80,13 @@ impl SecureSession {
             next,
             previous: None,
             phase: false,
+            begins,
             limits,
             number: 0,
             given: None,
             sealed: 0,
-            opened: None,
+            opened: 0,
+            smallest: u64::MAX,
             window: Box::new(NumberWindow::new()),
             forged: 0,
         }
@@ -90,7 +102,8 @@ impl SecureSession {
     /// # Errors
     /// [`SealError::Exhausted`]: a new handshake is needed.
     pub(crate) fn next(&mut self) -> Result<(u64, bool), SealError> {
-        if self.sealed >= self.limits.update && self.opened.is_some() {
+        let used = self.sealed.max(self.opened) >= self.limits.update;
+        if self.begins && used && self.opened > 0 {
             self.update();
         }
         if self.sealed >= self.limits.sealed || self.number >= NUMBERS {
@@ -140,9 +153,10 @@ impl SecureSession {
             return Err(UnsealError::Exhausted);
         }
         self.window.check(number)?;
-        // With another phase bit, a datagram is of the keys before if it was sent before the first
-        // one of the current keys, and otherwise of the keys after.
-        let of_next = phase != self.phase && self.opened.is_some_and(|opened| number > opened);
+        // At the server, another phase bit means the keys before if the datagram was sent before
+        // the first one of the current keys, and otherwise the keys after.
+        let after = self.opened == 0 || number > self.smallest;
+        let of_next = phase != self.phase && !self.begins && after;
         let key = match (phase == self.phase, of_next) {
             (true, _) => Some(&self.current.remote),
             (false, true) => Some(&self.next.remote),
@@ -159,7 +173,8 @@ impl SecureSession {
             self.update();
         }
         if phase == self.phase {
-            self.opened = Some(self.opened.map_or(number, |opened| opened.min(number)));
+            self.opened += 1;
+            self.smallest = self.smallest.min(number);
         }
         Ok(length)
     }
@@ -172,9 +187,14 @@ impl SecureSession {
         self.previous = Some(before.remote);
         self.phase = !self.phase;
         self.sealed = 0;
-        self.opened = None;
+        (self.opened, self.smallest) = (0, u64::MAX);
         // A number given out with the old phase bit must not be sealed with the new keys.
         self.given = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn limits(&self) -> KeyLimits {
+        self.limits
     }
 
     /// Other limits, so that a test reaches them.

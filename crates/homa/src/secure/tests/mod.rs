@@ -1,9 +1,16 @@
 //! Handshakes and sessions between two ends in one process.
 
+mod credentials;
 mod handshake;
 mod session;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::*;
 
@@ -84,4 +91,84 @@ fn open(
     let length = to.open(number, phase, aad, &mut payload)?;
     payload.truncate(length);
     Ok(payload)
+}
+
+/// A certificate authority that issues to clients and servers.
+struct Authority {
+    root: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root = params.self_signed(&key).unwrap().der().clone();
+        Self { root, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate for an address and a common name.
+    fn issue(
+        &self,
+        address: &str,
+        name: &str,
+    ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names.push(SanType::IpAddress(address.parse().unwrap()));
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        (vec![certificate.der().clone()], key.into())
+    }
+
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.root.clone()).unwrap();
+        Arc::new(roots)
+    }
+
+    /// Mutual authentication with a certificate of this authority.
+    fn keys(&self, address: &str, name: &str) -> Keys {
+        self.keys_that_trust(self, address, name)
+    }
+
+    fn keys_that_trust(&self, trusted: &Self, address: &str, name: &str) -> Keys {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let (chain, key) = self.issue(address, name);
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(trusted.roots())
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .unwrap();
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(trusted.roots(), Arc::clone(&provider));
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(chain, key)
+            .unwrap();
+        Keys::tls(Arc::new(client), Arc::new(server))
+    }
+
+    /// Only the server has a certificate, as on the web.
+    fn keys_without_client(&self) -> Keys {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let (chain, key) = self.issue("127.0.0.1", "server");
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots())
+            .with_no_client_auth();
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        Keys::tls(Arc::new(client), Arc::new(server))
+    }
 }
