@@ -20,6 +20,7 @@ mod identity;
 mod key_file;
 mod key_log;
 mod keys;
+mod recorded;
 mod session;
 mod stream;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub(crate) use error::{SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};
 pub use identity::PeerIdentity;
 pub use keys::Keys;
+pub use recorded::RecordedKeys;
 pub(crate) use session::SecureSession;
 
 /// Bytes that sealing adds to a datagram: the tag of AES-GCM and ChaCha20-Poly1305.

@@ -4,9 +4,11 @@
 //! Both directions change their keys together. The client of the handshake begins an update, when
 //! either direction has used half of what the cipher allows, and only after the server has shown
 //! that it has the current keys. The server follows when it opens the first datagram of the new
-//! phase. So neither end is ever more than one phase ahead, without acknowledgements. Invariants: a packet number is sealed
-//! once; a datagram is opened once; keys never seal more than the cipher's confidentiality limit,
-//! and no datagram is opened after as many forged ones as its integrity limit.
+//! phase. So neither end is ever more than one phase ahead, without acknowledgements.
+//!
+//! Invariants: a packet number is sealed once; a datagram is opened once; keys never seal more than
+//! the cipher's confidentiality limit, and no datagram is opened after as many forged ones as its
+//! integrity limit.
 //!
 //! Left out: when a session ends, and a new handshake, which are the caller's.
 

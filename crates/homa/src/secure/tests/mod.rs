@@ -3,6 +3,7 @@
 mod credentials;
 mod handshake;
 mod session;
+mod vectors;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
