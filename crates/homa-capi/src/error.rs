@@ -51,6 +51,7 @@ impl From<CallError> for Error {
             | CallError::RuntimeBlocked
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,
+            CallError::HandshakeRefused { .. } => libc::EKEYREJECTED,
             CallError::EngineFailed { .. } => libc::EIO,
             CallError::HostUnreachable => libc::EHOSTUNREACH,
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,

@@ -108,7 +108,6 @@ mod reactor;
 mod ready;
 mod request;
 #[cfg(feature = "encryption")]
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "a driver will use it"))]
 mod secure;
 mod server;
 mod sharded;

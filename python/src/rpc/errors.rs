@@ -39,6 +39,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
+        CallError::HandshakeRefused { .. } => ("HandshakeRefused", &[]),
         CallError::Unreachable => ("Unreachable", &[]),
         CallError::HostUnreachable => ("HostUnreachable", &[]),
         CallError::ProtocolUnreachable => ("ProtocolUnreachable", &[]),

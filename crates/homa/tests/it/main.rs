@@ -23,6 +23,8 @@ mod deadlines;
 mod destructors;
 mod drain;
 mod egress;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod examples;
 mod full_queue;
 mod graceful;
