@@ -78,8 +78,9 @@
 //! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed
-//! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
-//! packets can forge them, including responses. Other attackers are limited: over UDP a client is
+//! Without [`Config::keys`](method@Config::keys), messages travel in plaintext, and peers are not
+//! authenticated. An attacker who can read the packets can then forge them, including responses.
+//! Over raw IP that is always so. Other attackers are limited: over UDP a client is
 //! validated before its first request is executed, which costs one round trip, and copies of
 //! requests are not executed, even after a restart (`docs/security.md`). Over raw IP, the protocol
 //! of the kernel module, neither holds. Only Linux on 64-bit machines is supported.

@@ -162,7 +162,7 @@ fn handshakes_of_unknown_senders_are_bounded() {
         server.flush();
     }
     assert!(server.accepting.len() <= 1024 && server.accepted_first.len() <= 1024);
-    assert_eq!(server.sessions.len(), 0, "nobody was verified");
+    assert_eq!(server.sessions.len(), 0, "no client was verified");
 }
 
 #[test]
