@@ -132,7 +132,7 @@ pub use reactor::{Driven, Reactor};
 pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
 #[cfg(feature = "encryption")]
-pub use secure::{HandshakeError, Keys, KeysError, PeerIdentity, RecordedKeys};
+pub use secure::{Keys, KeysError, PeerIdentity, RecordedKeys};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;

@@ -96,12 +96,18 @@ pub enum HandshakeError {
     /// continues.
     #[error("a fragment of the handshake was dropped: {0}")]
     Dropped(&'static str),
-    /// The peer does not have our cluster key, or does not accept it.
+    /// We do not accept the peer's cluster key.
     #[error(
         "the peer has another cluster key: give both ends the same key file; during a rotation, \
          both files need both keys"
     )]
     WrongKey,
+    /// The peer does not accept our cluster key.
+    #[error(
+        "the peer does not accept our cluster key: give both ends the same key file; during a \
+         rotation, both files need both keys"
+    )]
+    KeyRefused,
     /// We refused the peer's certificate.
     #[error("the peer's certificate was refused: {0}; check the names, the dates and the CA")]
     CertificateRefused(String),

@@ -82,7 +82,7 @@ struct Seal {
 
 /// One handshake with one peer.
 pub(crate) struct Handshake {
-    tls: Connection,
+    tls: Box<Connection>,
     cluster: bool,
     /// The peer's bytes by level.
     incoming: [HandshakeStream; 2],
@@ -134,7 +134,7 @@ impl Handshake {
 
     fn new(tls: Result<Connection, Error>, with: &Credentials) -> Result<Self, HandshakeError> {
         Ok(Self {
-            tls: tls.map_err(|error| HandshakeError::Config(error.to_string()))?,
+            tls: tls.map(Box::new).map_err(|error| HandshakeError::Config(error.to_string()))?,
             cluster: with.cluster,
             incoming: Default::default(),
             outgoing: Default::default(),
@@ -186,7 +186,7 @@ impl Handshake {
             // A client seals nothing before it has our ServerHello.
             let kept: usize = self.early.iter().map(|(_, bytes)| bytes.len()).sum();
             let full = self.early.len() == EARLY_MAX || kept + bytes.len() > LENGTH_MAX as usize;
-            if full || matches!(self.tls, Connection::Server(_)) {
+            if full || matches!(*self.tls, Connection::Server(_)) {
                 return Err(HandshakeError::Dropped("it arrived before the keys"));
             }
             self.early.push((offset, bytes.to_vec()));
@@ -365,7 +365,7 @@ impl Handshake {
     }
 
     fn is_server(&self) -> bool {
-        matches!(self.tls, Connection::Server(_))
+        matches!(*self.tls, Connection::Server(_))
     }
 
     /// Ends the handshake because TLS refused the peer's bytes.
@@ -391,7 +391,7 @@ impl Handshake {
         // The alerts of `Pins` and of a signature by another key.
         let key = matches!(alert, AlertDescription::AccessDenied | AlertDescription::DecryptError);
         let failed = match self.cluster && key {
-            true => HandshakeError::WrongKey,
+            true => HandshakeError::KeyRefused,
             false => HandshakeError::RefusedByPeer { alert: code, name: format!("{alert:?}") },
         };
         self.failed.insert(failed).clone()

@@ -44,12 +44,25 @@ pub enum PeerIdentity {
     Anonymous,
 }
 
-/// `cluster`, `certificate` with the number of its bytes, or `anonymous`.
+impl PeerIdentity {
+    /// The names that the certificate authority vouched for: URIs, such as SPIFFE ids, then DNS
+    /// names. Empty for other identities, and for a certificate without such names.
+    pub fn names(&self) -> Vec<String> {
+        let Self::Certificate(der) = self else { return Vec::new() };
+        let der = CertificateDer::from(der.as_ref());
+        let Ok(parsed) = webpki::EndEntityCert::try_from(&der) else { return Vec::new() };
+        parsed.valid_uri_names().chain(parsed.valid_dns_names()).map(str::to_owned).collect()
+    }
+}
+
+/// `cluster`, the first name of a certificate, `certificate` if it has none, or `anonymous`.
 impl fmt::Display for PeerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster => f.write_str("cluster"),
-            Self::Certificate(der) => write!(f, "certificate ({} bytes)", der.len()),
+            Self::Certificate(_) => {
+                f.write_str(self.names().first().map_or("certificate", String::as_str))
+            }
             Self::Anonymous => f.write_str("anonymous"),
         }
     }

@@ -191,6 +191,17 @@ fn random() -> Result<[u8; 32], KeysError> {
     filled.map(|()| secret).map_err(refused)
 }
 
+/// Words for error messages: `the key file …`, `a cluster key`, or `a TLS configuration`.
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.file {
+            Some(path) => write!(f, "the key file {}", path.display()),
+            None if self.credentials().cluster => f.write_str("a cluster key"),
+            None => f.write_str("a TLS configuration"),
+        }
+    }
+}
+
 /// Whether there is a file, and nothing secret.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

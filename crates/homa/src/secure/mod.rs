@@ -27,8 +27,8 @@ mod stream;
 mod tests;
 mod window;
 
-pub use error::{HandshakeError, KeysError};
-pub(crate) use error::{SealError, UnsealError};
+pub use error::KeysError;
+pub(crate) use error::{HandshakeError, SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};
 pub use identity::PeerIdentity;
 pub use keys::Keys;
@@ -37,6 +37,14 @@ pub(crate) use session::SecureSession;
 
 /// Bytes that sealing adds to a datagram: the tag of AES-GCM and ChaCha20-Poly1305.
 pub(crate) const TAG: usize = 16;
+
+/// Engines move between threads, and take these along.
+const _: () = {
+    const fn sent<T: Send>() {}
+    sent::<Keys>();
+    sent::<Handshake>();
+    sent::<SecureSession>();
+};
 
 /// The protocol that both ends name in the handshake (ALPN).
 const ALPN: &[u8] = b"homa/1";

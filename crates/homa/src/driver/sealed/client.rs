@@ -51,7 +51,7 @@ struct Attempt {
 impl From<HandshakeError> for HandshakeRefusal {
     fn from(error: HandshakeError) -> Self {
         match error {
-            HandshakeError::WrongKey => Self::OtherKey,
+            HandshakeError::WrongKey | HandshakeError::KeyRefused => Self::OtherKey,
             other => Self::Other(other.to_string()),
         }
     }

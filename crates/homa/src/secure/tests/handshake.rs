@@ -100,7 +100,7 @@ fn refusal(client: &Keys, server: &Keys) -> (HandshakeError, HandshakeError) {
 #[test]
 fn another_cluster_key_is_a_typed_error_at_both_ends() {
     let errors = refusal(&cluster(1), &cluster(2));
-    assert_eq!(errors, (HandshakeError::WrongKey, HandshakeError::WrongKey));
+    assert_eq!(errors, (HandshakeError::WrongKey, HandshakeError::KeyRefused));
     assert!(errors.0.is_final());
     assert!(errors.0.to_string().contains("another cluster key: give both ends the same key file"));
 }

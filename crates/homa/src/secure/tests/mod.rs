@@ -8,7 +8,7 @@ mod vectors;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -109,7 +109,7 @@ impl Authority {
         Self { root, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for an address and a common name.
+    /// A certificate for an address and a name.
     fn issue(
         &self,
         address: &str,
@@ -118,7 +118,10 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.subject_alt_names.push(SanType::IpAddress(address.parse().unwrap()));
-        params.distinguished_name.push(DnType::CommonName, name);
+        let id = format!("spiffe://homa.test/{name}").try_into().unwrap();
+        params.subject_alt_names.push(SanType::URI(id));
+        let dns = format!("{name}.homa.test").try_into().unwrap();
+        params.subject_alt_names.push(SanType::DnsName(dns));
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         (vec![certificate.der().clone()], key.into())
