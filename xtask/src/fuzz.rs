@@ -18,9 +18,10 @@ struct Target {
     datagrams: bool,
 }
 
-const TARGETS: [Target; 2] = [
+const TARGETS: [Target; 3] = [
     Target { name: "wire_decode", longest: 2_048, datagrams: true },
     Target { name: "endpoint_ops", longest: 8_192, datagrams: false },
+    Target { name: "handshake", longest: 1_024, datagrams: false },
 ];
 
 /// Which inputs a target gets.

@@ -131,6 +131,9 @@ pub use priority_map::PriorityMap;
 pub use reactor::{Driven, Reactor};
 pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub use secure::arbitrary;
 #[cfg(feature = "encryption")]
 pub use secure::{Keys, KeysError, PeerIdentity, RecordedKeys};
 pub use server::{Accept, Server};

@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),
-    ("homa-fuzz", &["homa-proto"]),
+    ("homa-fuzz", &["homa", "homa-proto"]),
 ];
 
 /// Crates that decide results, with all they may take from others: what changes there would change

@@ -14,6 +14,8 @@
 //!
 //! Left out: sockets, timers, addresses, and the layout of datagrams.
 
+#[cfg(any(test, feature = "fuzz"))]
+pub mod arbitrary;
 mod error;
 mod handshake;
 mod identity;
