@@ -81,7 +81,7 @@ pub enum KeysError {
         name: String,
     },
     /// The TLS library refused the configuration.
-    #[error("the TLS configuration cannot be used: {reason}; it must allow TLS 1.3")]
+    #[error("the TLS configuration cannot be used: {reason}")]
     Tls {
         /// The library's reason.
         reason: String,
@@ -132,7 +132,7 @@ pub enum HandshakeError {
     #[error("the peer violated the handshake protocol: {0}; check that it is a Homa engine")]
     Protocol(String),
     /// Our configuration cannot be used.
-    #[error("the handshake cannot start: {0}; check the TLS configuration, which needs TLS 1.3")]
+    #[error("the handshake cannot start: {0}; allow TLS 1.3 and a cipher suite for QUIC")]
     Config(String),
 }
 

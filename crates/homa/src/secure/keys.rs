@@ -5,7 +5,7 @@
 //! in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early data.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
 use super::key_log::{BothLogs, SecretLog};
-use super::{ALPN, KeysError, identity, key_file};
+use super::{ALPN, Handshake, KeysError, identity, key_file};
 
 /// Credentials of an engine: what it proves to its peers, and what it demands of them. A clone is
 /// the same credentials.
@@ -116,11 +116,17 @@ impl Keys {
     /// verifiers and resolvers of the caller, which may also replace certificates while they run.
     /// The protocol name (ALPN), tickets and early data are set here. A client verifies the address
     /// that it calls, unless [`Self::server_name`] is set.
-    pub fn tls(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Self {
+    ///
+    /// # Errors
+    /// A configuration does not allow TLS 1.3 with a cipher suite for QUIC.
+    pub fn tls(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Result<Self, KeysError> {
         let log = Arc::default();
         let (client, server) = ((*client).clone(), (*server).clone());
-        let current = Credentials::new(client, server, false, &log);
-        Self::new(None, current, log)
+        let keys = Self::new(None, Credentials::new(client, server, false, &log), log);
+        let tried = Handshake::client(&keys, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let tried = tried.and_then(|_| Handshake::server(&keys));
+        tried.map_err(|error| KeysError::Tls { reason: error.to_string() })?;
+        Ok(keys)
     }
 
     fn new(file: Option<PathBuf>, current: Credentials, log: Arc<SecretLog>) -> Self {

@@ -221,3 +221,34 @@ fn the_log_names_sessions_by_the_random_of_the_client() {
     let error = cluster(1).key_log(folder("log2")).unwrap_err().to_string();
     assert!(error.contains("cannot open the key log"), "{error}");
 }
+
+#[test]
+fn a_configuration_without_a_cipher_for_quic_is_refused_at_once() {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let suite = suite.tls13().unwrap();
+    let suite = rustls::Tls13CipherSuite {
+        common: rustls::crypto::CipherSuiteCommon { ..suite.common },
+        hkdf_provider: suite.hkdf_provider,
+        aead_alg: suite.aead_alg,
+        quic: None,
+    };
+    let suite: &'static rustls::Tls13CipherSuite = Box::leak(Box::new(suite));
+    provider.cipher_suites = vec![suite.into()];
+    let provider = Arc::new(provider);
+    let ca = Authority::new();
+    let (chain, key) = ca.issue("127.0.0.1", "server");
+    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(ca.roots())
+        .with_no_client_auth();
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let error = Keys::tls(Arc::new(client), Arc::new(server)).unwrap_err().to_string();
+    assert!(error.contains("cannot be used") && error.contains("cipher suite for QUIC"), "{error}");
+}

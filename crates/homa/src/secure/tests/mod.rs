@@ -155,7 +155,7 @@ impl Authority {
             .with_client_cert_verifier(verifier.build().unwrap())
             .with_single_cert(chain, key)
             .unwrap();
-        Keys::tls(Arc::new(client), Arc::new(server))
+        Keys::tls(Arc::new(client), Arc::new(server)).unwrap()
     }
 
     /// Only the server has a certificate, as on the web.
@@ -173,6 +173,6 @@ impl Authority {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
-        Keys::tls(Arc::new(client), Arc::new(server))
+        Keys::tls(Arc::new(client), Arc::new(server)).unwrap()
     }
 }
