@@ -36,8 +36,8 @@ struct Network<'a> {
 pub fn handshake(input: &[u8]) {
     static KEYS: OnceLock<Keys> = OnceLock::new();
     let keys = KEYS.get_or_init(|| Keys::cluster([7; 32]).expect("a constant key"));
-    let client = Handshake::client(keys, IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("good keys");
-    let server = Handshake::server(keys).expect("good keys");
+    let client = Handshake::client(keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1).expect("good keys");
+    let server = Handshake::server(keys, 2).expect("good keys");
     let ends = [client, server];
     let mut network = Network { choices: input, ends, travelling: Vec::new(), tainted: false };
     for _ in 0..STEPS {
@@ -163,6 +163,8 @@ impl Network<'_> {
         let sessions = (client.session(), server.session());
         assert!(self.tainted || client.is_confirmed() && server.is_confirmed());
         if let (Some(mut client), Some(mut server)) = sessions {
+            let keys = self.ends.each_ref().map(Handshake::peer_key);
+            assert_eq!(keys, [Some(2), Some(1)], "no forgery changes a key id");
             pass(&mut client, &mut server);
             pass(&mut server, &mut client);
         }

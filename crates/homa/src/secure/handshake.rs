@@ -6,7 +6,8 @@
 //! flight until the server confirms; the server only answers, so two ends cannot excite each other.
 //!
 //! Invariants: bytes of a level that is over, or not authentic, never reach TLS. A server has a
-//! session only after it verified the client's last message. Memory is bounded (`stream.rs`).
+//! session only after it verified the client's last message. Each end learns the other's key id
+//! from the authenticated transport parameters. Memory is bounded (`stream.rs`).
 //!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 
@@ -16,7 +17,7 @@ use rustls::quic::{
     ClientConnection, Connection, KeyChange, PacketKey, PacketKeySet, Secrets, ServerConnection,
     Version,
 };
-use rustls::{AlertDescription, Error};
+use rustls::{AlertDescription, Error, PeerMisbehaved};
 
 use super::keys::{Credentials, Keys};
 use super::stream::{HandshakeStream, LENGTH_MAX};
@@ -99,6 +100,8 @@ pub(crate) struct Handshake {
     failed: Option<HandshakeError>,
     /// The alert that the peer should get.
     alert: Option<u8>,
+    /// The key id under which the peer wants to receive, once it is verified.
+    theirs: Option<u32>,
     /// The peer has sealed a fragment, so it receives at its address.
     proven: bool,
     /// As client: the server is complete.
@@ -109,26 +112,27 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// A handshake that we begin. `server` is verified unless the keys name another server name.
+    /// `ours` is the key id under which we want to receive.
     ///
     /// # Errors
     /// The configuration of the keys cannot be used.
-    pub(crate) fn client(keys: &Keys, server: IpAddr) -> Result<Self, HandshakeError> {
+    pub(crate) fn client(keys: &Keys, server: IpAddr, ours: u32) -> Result<Self, HandshakeError> {
         let credentials = keys.credentials();
         let name = credentials.name_of(server);
         let client = credentials.client.clone();
-        let tls = ClientConnection::new(client, Version::V1, name, Vec::new());
+        let tls = ClientConnection::new(client, Version::V1, name, parameters(ours));
         let mut handshake = Self::new(tls.map(Connection::Client), &credentials)?;
         handshake.produce();
         Ok(handshake)
     }
 
-    /// A handshake that a client began.
+    /// A handshake that a client began. `ours` is the key id under which we want to receive.
     ///
     /// # Errors
     /// The configuration of the keys cannot be used.
-    pub(crate) fn server(keys: &Keys) -> Result<Self, HandshakeError> {
+    pub(crate) fn server(keys: &Keys, ours: u32) -> Result<Self, HandshakeError> {
         let credentials = keys.credentials();
-        let tls = ServerConnection::new(credentials.server.clone(), Version::V1, Vec::new());
+        let tls = ServerConnection::new(credentials.server.clone(), Version::V1, parameters(ours));
         Self::new(tls.map(Connection::Server), &credentials)
     }
 
@@ -144,6 +148,7 @@ impl Handshake {
             traffic: None,
             failed: None,
             alert: None,
+            theirs: None,
             proven: false,
             confirmed: false,
             confirm: false,
@@ -235,6 +240,10 @@ impl Handshake {
                 self.open_early()?;
             }
             if !self.tls.is_handshaking() {
+                self.theirs = self.tls.quic_transport_parameters().and_then(key_id);
+                if self.theirs.is_none() {
+                    return Err(self.fail(PeerMisbehaved::MissingQuicTransportParameters.into()));
+                }
                 self.reading = None;
                 self.confirm = self.is_server();
                 next = Next::Send;
@@ -352,6 +361,11 @@ impl Handshake {
         Some(SecureSession::new(identity, !self.is_server(), keys, secrets))
     }
 
+    /// The key id under which the peer wants to receive, when there is a session.
+    pub(crate) fn peer_key(&self) -> Option<u32> {
+        self.theirs
+    }
+
     /// Whether the peer receives at its address: it has sealed a fragment with keys that it could
     /// only derive from our flight.
     pub(crate) fn is_address_proven(&self) -> bool {
@@ -396,6 +410,17 @@ impl Handshake {
         };
         self.failed.insert(failed).clone()
     }
+}
+
+/// Our transport parameters: a key id.
+fn parameters(key: u32) -> Vec<u8> {
+    key.to_be_bytes().to_vec()
+}
+
+/// The key id in transport parameters. 0 means plaintext, so it is none.
+fn key_id(parameters: &[u8]) -> Option<u32> {
+    let key = u32::from_be_bytes(parameters.try_into().ok()?);
+    (key != 0).then_some(key)
 }
 
 impl Seal {

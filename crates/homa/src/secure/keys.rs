@@ -123,8 +123,8 @@ impl Keys {
         let log = Arc::default();
         let (client, server) = ((*client).clone(), (*server).clone());
         let keys = Self::new(None, Credentials::new(client, server, false, &log), log);
-        let tried = Handshake::client(&keys, IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let tried = tried.and_then(|_| Handshake::server(&keys));
+        let tried = Handshake::client(&keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+        let tried = tried.and_then(|_| Handshake::server(&keys, 1));
         tried.map_err(|error| KeysError::Tls { reason: error.to_string() })?;
         Ok(keys)
     }

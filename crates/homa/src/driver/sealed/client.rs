@@ -44,7 +44,6 @@ struct Attempt {
     id: u64,
     handshake: Handshake,
     ours: u32,
-    theirs: u32,
     complete: bool,
 }
 
@@ -85,16 +84,20 @@ impl Sealed {
         let Some(opening) = self.opening.get_mut(&way).filter(|o| o.attempt.is_none()) else {
             return;
         };
-        match Handshake::client(&self.keys, way.to.ip()) {
+        let ours = self.sessions.reserve();
+        match Handshake::client(&self.keys, way.to.ip(), ours) {
             Ok(handshake) => {
-                let (id, ours) = (random(), self.sessions.reserve());
-                let attempt = Attempt { id, handshake, ours, theirs: 0, complete: false };
+                let id = random();
+                let attempt = Attempt { id, handshake, ours, complete: false };
                 opening.attempt = Some(attempt);
                 self.by_id.insert(id, way);
                 self.send_flight(way, FULL);
                 self.timers.start(REPEAT_MIN, Timer::Repeat(id, 1));
             }
-            Err(error) => self.give_up(way, error.into()),
+            Err(error) => {
+                self.sessions.release(ours);
+                self.give_up(way, error.into());
+            }
         }
     }
 
@@ -126,8 +129,7 @@ impl Sealed {
 
     /// A part of a server's flight arrived.
     pub(super) fn answered(&mut self, from: Way, frame: &HandshakeDatagram<'_>) {
-        let &HandshakeDatagram::Flight { id, key, handshake_level, offset, bytes, .. } = frame
-        else {
+        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
             return;
         };
         let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
@@ -139,13 +141,10 @@ impl Sealed {
             self.counts.handshake_fragments_dropped += 1;
             return;
         };
-        if attempt.theirs == 0 {
-            attempt.theirs = key;
-        }
         let received =
             attempt.handshake.receive(HandshakeDatagram::fragment(handshake_level, offset, bytes));
         let confirmed = attempt.handshake.is_confirmed();
-        let keys = (attempt.ours, attempt.theirs);
+        let keys = (attempt.ours, attempt.handshake.peer_key().unwrap_or(0));
         let session = if attempt.complete { None } else { attempt.handshake.session() };
         attempt.complete |= session.is_some();
         match received {

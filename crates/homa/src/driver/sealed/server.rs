@@ -21,7 +21,6 @@ const AMPLIFICATION: usize = 3;
 pub struct Accepting {
     handshake: Handshake,
     ours: u32,
-    theirs: u32,
     /// Bytes from the address and to it, with headers.
     received: usize,
     sent: usize,
@@ -30,12 +29,11 @@ pub struct Accepting {
 impl Sealed {
     /// A part of a client's flight arrived.
     pub(super) fn accept(&mut self, way: Way, len: usize, frame: &HandshakeDatagram<'_>) {
-        let &HandshakeDatagram::Flight { id, key, handshake_level, offset, bytes, .. } = frame
-        else {
+        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
             return;
         };
         let name = (way, id);
-        if !self.accepting.contains_key(&name) && (handshake_level || !self.admit(name, key)) {
+        if !self.accepting.contains_key(&name) && (handshake_level || !self.admit(name)) {
             self.counts.handshake_fragments_dropped += 1;
             return;
         }
@@ -46,7 +44,8 @@ impl Sealed {
             offset,
             bytes,
         ));
-        let (session, keys) = (accepting.handshake.session(), (accepting.ours, accepting.theirs));
+        let session = accepting.handshake.session();
+        let keys = (accepting.ours, accepting.handshake.peer_key().unwrap_or(0));
         if let Some(session) = session
             && !self.complete(way, keys, session, None)
         {
@@ -72,16 +71,19 @@ impl Sealed {
     }
 
     /// Begins to accept a handshake; false if that is impossible.
-    fn admit(&mut self, name: (Way, u64), theirs: u32) -> bool {
-        let Ok(handshake) = Handshake::server(&self.keys) else { return false };
+    fn admit(&mut self, name: (Way, u64)) -> bool {
+        let ours = self.sessions.reserve();
+        let Ok(handshake) = Handshake::server(&self.keys, ours) else {
+            self.sessions.release(ours);
+            return false;
+        };
         // It also holds the names of handshakes that have ended.
         while self.accepted_first.len() >= ACCEPTING_MAX
             && let Some(oldest) = self.accepted_first.pop_front()
         {
             self.end_accepting(oldest);
         }
-        let ours = self.sessions.reserve();
-        let accepting = Accepting { handshake, ours, theirs, received: 0, sent: 0 };
+        let accepting = Accepting { handshake, ours, received: 0, sent: 0 };
         self.accepting.insert(name, accepting);
         self.accepted_first.push_back(name);
         true

@@ -12,6 +12,8 @@ fn two_holders_of_a_key_agree_and_seal_both_ways() {
     let confirmation = pair.serve(&flight).unwrap();
     assert!(pair.server.is_address_proven() && pair.server.is_confirmed());
     assert!(!pair.client.is_confirmed());
+    assert_eq!(pair.client.peer_key(), Some(SERVER_KEY));
+    assert_eq!(pair.server.peer_key(), Some(CLIENT_KEY));
     assert_eq!(pair.answer(&confirmation), Ok(Vec::new()));
     assert!(pair.client.is_confirmed());
     assert!(pair.client.flight(ROOM).is_empty() && pair.server.flight(ROOM).is_empty());
@@ -171,7 +173,7 @@ fn a_flood_of_absurd_fragments_does_not_stop_a_handshake() {
     // client, which got only sealed junk, completes with a server that got none.
     let hello = pair.client.flight(ROOM);
     let _ = pair.serve(&hello);
-    pair.server = Handshake::server(&keys).unwrap();
+    pair.server = Handshake::server(&keys, SERVER_KEY).unwrap();
     pair.sessions();
 }
 
@@ -186,4 +188,20 @@ fn a_peer_that_is_no_engine_is_a_protocol_violation() {
     // Every later fragment gets the error again, and the alert can be repeated.
     assert!(pair.serve(&[(Level::Initial, 0, vec![0])]).is_err());
     assert_eq!(pair.server.flight(ROOM), alert);
+}
+
+#[test]
+fn a_peer_without_a_key_id_is_refused() {
+    let keys = cluster(1);
+    for (client, server) in [(0, SERVER_KEY), (CLIENT_KEY, 0)] {
+        let client = Handshake::client(&keys, SERVER, client).unwrap();
+        let mut pair = Pair { client, server: Handshake::server(&keys, server).unwrap() };
+        let hello = pair.client.flight(ROOM);
+        let flight = pair.serve(&hello).unwrap();
+        let error = match pair.answer(&flight) {
+            Ok(finished) => pair.serve(&finished).unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(error, HandshakeError::Protocol(_)), "{error}");
+    }
 }

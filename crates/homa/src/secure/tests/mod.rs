@@ -17,6 +17,10 @@ use super::*;
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// Key ids of both ends.
+const CLIENT_KEY: u32 = 0x01c1_1e47;
+const SERVER_KEY: u32 = 0x5ea1_ed01;
+
 /// Bytes of a fragment in a datagram of the smallest MTU.
 const ROOM: usize = 1_150;
 
@@ -35,8 +39,8 @@ struct Pair {
 
 impl Pair {
     fn new(client: &Keys, server: &Keys) -> Self {
-        let client = Handshake::client(client, SERVER).unwrap();
-        Self { client, server: Handshake::server(server).unwrap() }
+        let client = Handshake::client(client, SERVER, CLIENT_KEY).unwrap();
+        Self { client, server: Handshake::server(server, SERVER_KEY).unwrap() }
     }
 
     /// Passes fragments to the server; returns its flight if it has one.

@@ -48,8 +48,9 @@ fn bytes(digits: &str) -> Vec<u8> {
 
 /// The header of a sealed datagram: version 1, the phase in bit 1 of the flags, no extensions, key
 /// id, number.
-fn header(number: u64, phase: bool) -> Vec<u8> {
-    let mut header = vec![1, u8::from(phase) << 1, 0, 0, 0x5e, 0xa1, 0xed, 0x01];
+fn header(key: u32, number: u64, phase: bool) -> Vec<u8> {
+    let mut header = vec![1, u8::from(phase) << 1, 0, 0];
+    header.extend(key.to_be_bytes());
     header.extend(number.to_be_bytes());
     header
 }
@@ -69,7 +70,7 @@ fn computed() -> String {
     {
         let suite = suite.tls13().unwrap().quic_suite().unwrap();
         let keys = suite.keys(&CONNECTION, Side::Client, Version::V1);
-        let (number, aad) = (0x1_0000_002a, header(0x1_0000_002a, false));
+        let (number, aad) = (0x1_0000_002a, header(SERVER_KEY, 0x1_0000_002a, false));
         let plaintext = b"Homa packets, as docs/udp-encapsulation.md lays them out.";
         let mut sealed = plaintext.to_vec();
         let tag = keys.local.packet.encrypt_in_place(number, &aad, &mut sealed).unwrap();
@@ -116,11 +117,12 @@ fn recorded() -> String {
             let (from, to) =
                 if from { (&mut client, &mut server) } else { (&mut server, &mut client) };
             let (number, phase) = from.next().unwrap();
+            let header =
+                header(if name == "client" { SERVER_KEY } else { CLIENT_KEY }, number, phase);
             let mut payload = [&[round; 20][..], &[0; TAG]].concat();
-            from.seal(number, &header(number, phase), &mut payload).unwrap();
-            let _ =
-                writeln!(text, "{name}_datagram {}{}", hex(&header(number, phase)), hex(&payload));
-            to.open(number, phase, &header(number, phase), &mut payload).unwrap();
+            from.seal(number, &header, &mut payload).unwrap();
+            let _ = writeln!(text, "{name}_datagram {}{}", hex(&header), hex(&payload));
+            to.open(number, phase, &header, &mut payload).unwrap();
         }
     }
     for line in fs::read_to_string(&log).unwrap().lines() {

@@ -113,6 +113,10 @@ class Handshake:
         (hello,), (server_hello,) = messages(self.plain("client")), messages(self.plain("server"))
         extensions, request, *flight = messages(self.sealed("server"))
         assert b"\0\x10\0\x09\0\x07\x06homa/1" in extensions, "no ALPN"
+        # Each end names its key id, which the datagrams of the other have.
+        for parameters, side in ((hello, "server"), (extensions, "client")):
+            datagram = bytes.fromhex(self.all(side + "_datagram")[0][0])
+            assert b"\0\x39\0\x04" + datagram[4:8] in parameters, "another key id"
         transcript = hello + server_hello + extensions + request
         transcript = self.authenticate("server", transcript, flight, key)
         self.authenticate("client", transcript, messages(self.sealed("client")), key)
