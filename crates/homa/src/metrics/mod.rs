@@ -163,6 +163,8 @@ counters! {
         pub handshakes_failed: u64,
         /// Handshakes that were given up because the peer did not answer.
         pub handshakes_unanswered: u64,
+        /// Handshakes of others that were not begun because too many began at the same time.
+        pub handshakes_throttled: u64,
         /// Fragments of handshakes that were dropped because they are forged, repeated, or too
         /// many.
         pub handshake_fragments_dropped: u64,

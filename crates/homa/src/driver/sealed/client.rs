@@ -238,10 +238,17 @@ impl Sealed {
         }
         self.end_attempt(way);
         let sent = self.opening.remove(&way).map(|opening| opening.sent).unwrap_or_default();
-        self.sessions.end(&way, |entry| !entry.heard);
         self.cooling.insert(way, Some(why.clone()));
         self.timers.start(COOLING, Timer::Cool(way));
         self.reject(way, why, sent);
+    }
+
+    /// A peer may be asked again. If it refused us, and did not show since that it has the session
+    /// that we have, that session is gone.
+    pub(super) fn cool(&mut self, way: Way) {
+        if let Some(Some(_)) = self.cooling.remove(&way) {
+            self.sessions.end(&way, |entry| !entry.heard);
+        }
     }
 
     /// Rejects what waits for a peer, and what was sent to it in vain.

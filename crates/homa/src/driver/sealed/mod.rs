@@ -8,7 +8,8 @@
 //! Invariants: nothing but handshakes leaves in plaintext, and nothing that arrives in plaintext
 //! reaches the engine. A client's packets reach it only after the client was verified. An address
 //! that has not answered gets at most three times the bytes that it sent, and the state that it can
-//! cause is bounded. A handshake never ends a session: it adds a newer one.
+//! cause is bounded. A handshake adds a session and ends none, except that a refused one ends a
+//! session by which nothing arrived for a second.
 //!
 //! Left out: keys and ciphers (`crate::secure`), and the limits of clients that were verified,
 //! which are the engine's.
@@ -49,7 +50,10 @@ use waiting::{Waiting, pieces};
 
 /// Most answers to datagrams of unknown senders in [`PAUSE`].
 const NOTICES_MAX: u32 = 64;
-/// The time for which that limit holds.
+/// Most handshakes of others that begin in [`PAUSE`]. Each takes some 0.3 ms of a core, so a flood
+/// of them leaves 90 % to sessions.
+const BEGINNINGS_MAX: u32 = 3;
+/// The time for which these limits hold.
 const PAUSE: Duration = Duration::millis(10);
 /// How long a peer that refused a handshake is not asked again.
 const COOLING: Duration = Duration::secs(1);
@@ -66,8 +70,31 @@ enum Timer {
     Retry(Way),
     /// A peer may be asked again.
     Cool(Way),
-    /// Unknown senders may be answered again.
-    Notices,
+    /// What unknown senders may cause is renewed.
+    Renewal,
+}
+
+/// What unknown senders may cause in [`PAUSE`].
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    most: u32,
+}
+
+impl Allowance {
+    fn new(most: u32) -> Self {
+        Self { left: most, most }
+    }
+
+    /// Takes one; false if none is left.
+    fn take(&mut self, timers: &mut Timers<Timer>) -> bool {
+        if self.left == self.most {
+            timers.start(PAUSE, Timer::Renewal);
+        }
+        let any = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        any
+    }
 }
 
 /// See the module's documentation.
@@ -88,8 +115,9 @@ pub struct Sealed {
     /// Peers that are not asked for a while; with a reason if they refused.
     cooling: HashMap<Way, Option<HandshakeRefusal>>,
     timers: Timers<Timer>,
-    /// Answers to unknown senders that are left.
-    notices: u32,
+    /// Answers to unknown senders, and their handshakes.
+    notices: Allowance,
+    beginnings: Allowance,
     out: Outbox,
     arrivals: Vec<Arrival>,
     /// The bytes of `arrivals`.
@@ -123,7 +151,8 @@ impl Sealed {
             accepted_first: VecDeque::new(),
             cooling: HashMap::new(),
             timers: Timers::new(),
-            notices: NOTICES_MAX,
+            notices: Allowance::new(NOTICES_MAX),
+            beginnings: Allowance::new(BEGINNINGS_MAX),
             out: Outbox::default(),
             arrivals: Vec::new(),
             bytes: Vec::new(),
@@ -161,14 +190,9 @@ impl Sealed {
 
     /// Answers an unknown sender, unless too many were answered just now.
     fn notify(&mut self, way: Way, received: usize, frame: &HandshakeDatagram<'_>) {
-        if received < frame::FRONT || self.notices == 0 {
-            return;
+        if received >= frame::FRONT && self.notices.take(&mut self.timers) {
+            self.push_frame(way, LinkId::default(), frame, 0);
         }
-        if self.notices == NOTICES_MAX {
-            self.timers.start(PAUSE, Timer::Notices);
-        }
-        self.notices -= 1;
-        self.push_frame(way, LinkId::default(), frame, 0);
     }
 
     /// Adds a session if its peer is admitted, and sends what waits for it. `id` is our handshake,
@@ -220,8 +244,11 @@ impl Sealed {
         match timer {
             Timer::Repeat(id, times) => self.repeat(id, times),
             Timer::Retry(way) => self.begin(way),
-            Timer::Cool(way) => _ = self.cooling.remove(&way),
-            Timer::Notices => self.notices = NOTICES_MAX,
+            Timer::Cool(way) => self.cool(way),
+            Timer::Renewal => {
+                self.notices.left = self.notices.most;
+                self.beginnings.left = self.beginnings.most;
+            }
         }
     }
 }

@@ -231,8 +231,13 @@ impl Sealed {
                 Err(UnsealError::Replayed | UnsealError::TooOld) => {
                     self.counts.datagrams_replayed += 1;
                 }
-                Err(UnsealError::Forged | UnsealError::Exhausted) => {
+                Err(UnsealError::Forged) => self.counts.datagrams_forged += 1,
+                Err(UnsealError::Exhausted) => {
+                    // Nothing can be received by this session any more, so the peer needs another.
                     self.counts.datagrams_forged += 1;
+                    let session = entry.way;
+                    self.sessions.end(&session, |entry| entry.ours == key);
+                    strays.push(way, Stray::UnknownKey { key, number, len });
                 }
             }
         }

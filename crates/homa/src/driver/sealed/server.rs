@@ -24,6 +24,8 @@ pub struct Accepting {
     /// Bytes from the address and to it, with headers.
     received: usize,
     sent: usize,
+    /// It is over, and only tells the client why.
+    failed: bool,
 }
 
 impl Sealed {
@@ -61,17 +63,24 @@ impl Sealed {
         match received {
             Ok(Next::Send) => self.send_answer(name),
             Ok(Next::Wait) => {}
+            // The answer is an alert, and the client may ask for it again.
             Err(error) if error.is_final() => {
+                let accepting = self.accepting.get_mut(&name);
+                if accepting.is_some_and(|of| !std::mem::replace(&mut of.failed, true)) {
+                    self.count_failure(error);
+                }
                 self.send_answer(name);
-                self.count_failure(error);
-                self.end_accepting(name);
             }
             Err(_) => self.counts.handshake_fragments_dropped += 1,
         }
     }
 
-    /// Begins to accept a handshake; false if that is impossible.
+    /// Begins to accept a handshake; false if that is impossible, or too many have begun just now.
     fn admit(&mut self, name: (Way, u64)) -> bool {
+        if !self.beginnings.take(&mut self.timers) {
+            self.counts.handshakes_throttled += 1;
+            return false;
+        }
         let ours = self.sessions.reserve();
         let Ok(handshake) = Handshake::server(&self.keys, ours) else {
             self.sessions.release(ours);
@@ -83,7 +92,7 @@ impl Sealed {
         {
             self.end_accepting(oldest);
         }
-        let accepting = Accepting { handshake, ours, received: 0, sent: 0 };
+        let accepting = Accepting { handshake, ours, received: 0, sent: 0, failed: false };
         self.accepting.insert(name, accepting);
         self.accepted_first.push_back(name);
         true

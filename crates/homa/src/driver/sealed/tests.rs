@@ -150,7 +150,12 @@ fn handshakes_of_unknown_senders_are_bounded() {
     let keys = Keys::cluster([1; 32]).unwrap();
     let mut hello = Handshake::client(&keys, [10, 0, 0, 1].into(), 1).unwrap();
     let flight = hello.flight(FULL - frame::FRONT);
-    for n in 0..3_000u32 {
+    let mut now = Time(1);
+    for n in 0..6_000u32 {
+        if n.is_multiple_of(5) {
+            now += PAUSE;
+            server.expire(now);
+        }
         let way = Way {
             to: SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 5)),
             socket: 0,
@@ -162,6 +167,10 @@ fn handshakes_of_unknown_senders_are_bounded() {
         server.flush();
     }
     assert!(server.accepting.len() <= 1024 && server.accepted_first.len() <= 1024);
+    // Each fragment of the others was dropped.
+    let throttled = server.counters().handshakes_throttled / flight.len() as u64;
+    let (begun, pauses) = (6_000 - throttled, 6_000 / 5);
+    assert!(begun > 1024 && begun <= 3 * pauses, "{begun} in {pauses} pauses");
     assert_eq!(server.sessions.len(), 0, "no client was verified");
 }
 
