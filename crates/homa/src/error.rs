@@ -274,14 +274,13 @@ pub enum CallError {
     /// No encrypted session with the server could be made, because one end does not accept the
     /// other. The call was not executed.
     #[error(
-        "{server} was not called, because no session with it could be made (our keys: {keys}): \
-         {reason}"
+        "{server} was not called, because no session with it could be made with {keys}: {reason}"
     )]
     HandshakeRefused {
         /// The server.
         server: SocketAddr,
         /// Our keys, in words: for example the key file.
-        keys: String,
+        keys: Box<str>,
         /// The reason, and what to do.
         reason: HandshakeRefusal,
     },
@@ -371,7 +370,7 @@ pub enum HandshakeRefusal {
     NotAdmitted,
     /// Another reason.
     #[error("{0}")]
-    Other(String),
+    Other(Box<str>),
 }
 
 /// The system's words for an error number.

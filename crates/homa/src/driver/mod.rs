@@ -160,7 +160,7 @@ pub struct Rejection {
     /// What it was about.
     pub quoted: Quoted,
     /// Our keys, in words.
-    pub keys: String,
+    pub keys: Box<str>,
     /// The reason.
     pub why: HandshakeRefusal,
 }

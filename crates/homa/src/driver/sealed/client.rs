@@ -51,7 +51,7 @@ impl From<HandshakeError> for HandshakeRefusal {
     fn from(error: HandshakeError) -> Self {
         match error {
             HandshakeError::WrongKey | HandshakeError::KeyRefused => Self::OtherKey,
-            other => Self::Other(other.to_string()),
+            other => Self::Other(other.to_string().into()),
         }
     }
 }
@@ -187,13 +187,16 @@ impl Sealed {
     pub(super) fn refused(&mut self, from: Way, id: u64, code: u8) {
         let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
         let Some(way) = way else { return };
-        self.fail(way, match code {
-            code::NO_KEYS => HandshakeRefusal::NoKeys,
-            code::NOT_ADMITTED => HandshakeRefusal::NotAdmitted,
-            other => HandshakeRefusal::Other(format!(
-                "it refused the handshake (code {other}); check that it is a Homa engine with keys"
-            )),
-        });
+        self.fail(
+            way,
+            match code {
+                code::NO_KEYS => HandshakeRefusal::NoKeys,
+                code::NOT_ADMITTED => HandshakeRefusal::NotAdmitted,
+                _ => HandshakeRefusal::Other(
+                    "it refused the handshake; check that it is a Homa engine with keys".into(),
+                ),
+            },
+        );
     }
 
     /// A peer does not know the key of a datagram, perhaps because it restarted. Its sessions stay
@@ -253,10 +256,7 @@ impl Sealed {
 
     /// Rejects what waits for a peer, and what was sent to it in vain.
     fn reject(&mut self, way: Way, why: HandshakeRefusal, sent: Vec<Quoted>) {
-        let keys = match self.keys.file() {
-            Some(path) => path.display().to_string(),
-            None => "not from a file".to_owned(),
-        };
+        let keys: Box<str> = self.keys.to_string().into();
         let waiting = self.waiting.take(&way);
         let quoted = sent.into_iter().chain(waiting.iter().flat_map(|waiting| waiting.quoted()));
         let reject =

@@ -70,7 +70,7 @@ impl Strangers {
             {
                 let quoted = homa_proto::Quoted { id: homa_proto::RpcId(id), data: true };
                 let why = HandshakeRefusal::KeysRequired;
-                let keys = "none".to_owned();
+                let keys = "no keys".into();
                 self.rejections.push(Rejection { to: train.from, quoted, keys, why });
             }
             _ => {}
