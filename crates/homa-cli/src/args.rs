@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro, schemes, serve,
-    sim, swarm, sweep, tail, workloads,
+    bench, call, doctor, hull, key, pcap, pfc, pias_thresholds, ping, report, repro, schemes,
+    serve, sim, swarm, sweep, tail, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -31,6 +31,8 @@ pub enum Command {
     Call(call::Args),
     /// Time small RPCs to a server, one at a time.
     Ping(ping::Args),
+    /// Make the key with which the hosts of a cluster encrypt their packets.
+    Key(key::Args),
     /// Simulate one scenario: latency by message size, queues, priorities, load.
     Sim(Box<sim::Args>),
     /// Simulate every combination of a plan's axes and seeds, on all cores, resumable.
