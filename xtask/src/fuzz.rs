@@ -19,10 +19,11 @@ struct Target {
     vectors: Option<&'static str>,
 }
 
-const TARGETS: [Target; 3] = [
+const TARGETS: [Target; 4] = [
     Target { name: "wire_decode", longest: 2_048, vectors: Some("docs/udp-encapsulation.md") },
     Target { name: "endpoint_ops", longest: 8_192, vectors: None },
     Target { name: "grpc_decode", longest: 1_024, vectors: Some("docs/wire-grpc.md") },
+    Target { name: "handshake", longest: 1_024, vectors: None },
 ];
 
 /// Which inputs a target gets.

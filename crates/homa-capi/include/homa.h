@@ -113,6 +113,11 @@ struct homa_options {
      Must be 0.
      */
     uint32_t flags;
+    /*
+     A file with the key of the cluster (`homa key new`), with which every packet is encrypted
+     and both ends are verified. Peers need the same key. Not with raw-ip. Default: plaintext.
+     */
+    const char *key_file;
 };
 
 /*
@@ -334,7 +339,8 @@ int homa_abort(int sockfd, uint64_t id, int error);
  deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
  EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
  gone, and may or may not have executed the call), ECONNABORTED (the server's handler ended
- without an answer), EBUSY (the server is overloaded and did not execute it), EIO (the engine's
+ without an answer), EBUSY (the server is overloaded and did not execute it), EKEYREJECTED (one
+ end does not accept the other's key, or has none; the call was not executed), EIO (the engine's
  descriptors were closed by mistake), the error with which the system refuses to send to that
  address (EACCES, EINVAL and others; the call was not executed), or the error given to
  homa_abort.

@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use homa::socket::{CallFailure, ReceiveError};
-use homa::{CallError, OpenError, ReplyError};
+use homa::{CallError, KeysError, OpenError, ReplyError};
 
 /// The error of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,16 @@ impl Error {
     /// Creates an error for a wrong argument.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(libc::EINVAL, text)
+    }
+
+    /// Creates an error for a key file that cannot be used.
+    pub fn keys(error: KeysError) -> Self {
+        let errno = match &error {
+            KeysError::Read { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            KeysError::Exposed { .. } => libc::EACCES,
+            _ => libc::EINVAL,
+        };
+        Self::new(errno, error.to_string())
     }
 
     /// Creates an error for a null pointer that must not be null.
@@ -51,6 +61,7 @@ impl From<CallError> for Error {
             | CallError::RuntimeBlocked
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,
+            CallError::HandshakeRefused { .. } => libc::EKEYREJECTED,
             CallError::EngineFailed { .. } => libc::EIO,
             CallError::HostUnreachable => libc::EHOSTUNREACH,
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,

@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use homa::proto;
-use homa::{Config, PriorityMap};
+use homa::{Config, Keys, PriorityMap};
 
 use crate::error::Error;
 
@@ -49,6 +49,9 @@ pub struct homa_options {
     pub mtu: u32,
     /// Must be 0.
     pub flags: u32,
+    /// A file with the key of the cluster (`homa key new`), with which every packet is encrypted
+    /// and both ends are verified. Peers need the same key. Not with raw-ip. Default: plaintext.
+    pub key_file: *const c_char,
 }
 
 /// Reads a structure that begins with its size. The program's version of the structure may have
@@ -138,6 +141,10 @@ impl Settings {
             Some(other) => return Err(unknown("priority_map", other, "operator, linux or flat")),
         }
         limits(&mut config, &given)?;
+        // SAFETY: the caller guarantees the names.
+        if let Some(path) = unsafe { name(given.key_file)? } {
+            config = config.keys(Keys::from_file(path).map_err(Error::keys)?);
+        }
         let deadline = match given.deadline_ms {
             0 => homa::CallOptions::default().deadline,
             ms => Duration::from_millis(ms.into()),

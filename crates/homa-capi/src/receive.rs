@@ -125,7 +125,8 @@ unsafe fn open(sockfd: c_int, flags: c_int, id: *const u64) -> Result<(Arc<Handl
 /// deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
 /// EPROTONOSUPPORT, EMSGSIZE (longer than a side accepts), ECONNRESET (the server restarted or is
 /// gone, and may or may not have executed the call), ECONNABORTED (the server's handler ended
-/// without an answer), EBUSY (the server is overloaded and did not execute it), EIO (the engine's
+/// without an answer), EBUSY (the server is overloaded and did not execute it), EKEYREJECTED (one
+/// end does not accept the other's key, or has none; the call was not executed), EIO (the engine's
 /// descriptors were closed by mistake), the error with which the system refuses to send to that
 /// address (EACCES, EINVAL and others; the call was not executed), or the error given to
 /// homa_abort.

@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, completions, doctor, hull, pcap, pfc, pias_thresholds, ping, report, repro,
+    bench, call, completions, doctor, hull, key, pcap, pfc, pias_thresholds, ping, report, repro,
     schemes, serve, sim, swarm, sweep, tail, top, workloads,
 };
 
@@ -33,6 +33,8 @@ pub enum Command {
     Ping(ping::Args),
     /// Show what a running engine does: RPCs per second, percentiles, losses, its busiest peers.
     Top(top::Args),
+    /// Make the key with which the hosts of a cluster encrypt their packets.
+    Key(key::Args),
     /// Simulate one scenario: latency by message size, queues, priorities, load.
     Sim(Box<sim::Args>),
     /// Simulate every combination of a plan's axes and seeds, on all cores, resumable.

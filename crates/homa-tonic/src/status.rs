@@ -17,6 +17,7 @@ pub(crate) fn of(error: CallError) -> Status {
         | CallError::TooManyCalls { .. }
         | CallError::TooManyPeers { .. }
         | CallError::SendMemoryFull { .. } => Code::ResourceExhausted,
+        CallError::HandshakeRefused { .. } => Code::Unauthenticated,
         CallError::AddressFamily { .. } | CallError::Destination { .. } => Code::InvalidArgument,
         _ => Code::Unavailable,
     };

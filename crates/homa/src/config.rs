@@ -1,13 +1,19 @@
 //! Engine configuration: limits, pacing, priorities, and the parameters of the protocol.
 
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{GrantWindow, Rate, ValidConfig};
 
 use crate::PriorityMap;
+#[cfg(feature = "encryption")]
+use crate::driver::sealed::Admission;
 use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
+#[cfg(feature = "encryption")]
+use crate::secure::{Keys, PeerIdentity};
 
 /// Parameters of an engine. Start from [`Config::default`] and call methods.
 ///
@@ -72,6 +78,25 @@ pub struct Config {
     /// they call the same servers from the same address and port, one after the other. Each engine
     /// of a group ([`Engine::sharded`](crate::Engine::sharded)) derives its seed from this one.
     pub seed: Option<u64>,
+    /// The keys with which every datagram is encrypted and both ends prove who they are (UDP and
+    /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext.
+    #[cfg(feature = "encryption")]
+    pub keys: Option<Keys>,
+    /// Decides which verified peers may exchange packets with this engine. Default: all of them.
+    #[cfg(feature = "encryption")]
+    pub(crate) admission: Admits,
+}
+
+/// A policy about verified peers.
+#[cfg(feature = "encryption")]
+#[derive(Clone, Default)]
+pub(crate) struct Admits(pub(crate) Option<Arc<Admission>>);
+
+#[cfg(feature = "encryption")]
+impl std::fmt::Debug for Admits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "a policy" } else { "all" })
+    }
 }
 
 homa_proto::setters!(Config {
@@ -154,7 +179,56 @@ impl Default for Config {
             spin: Duration::from_micros(50),
             max_peers: 65_536,
             seed: None,
+            #[cfg(feature = "encryption")]
+            keys: None,
+            #[cfg(feature = "encryption")]
+            admission: Admits::default(),
         }
+    }
+}
+
+/// Encryption.
+#[cfg(feature = "encryption")]
+impl Config {
+    /// Encrypts every datagram, and verifies every peer: [`Self::keys`](field@Self::keys).
+    ///
+    /// ```
+    /// use homa::{Client, Config, Engine, Keys};
+    ///
+    /// // All hosts share a secret; `Keys::from_file` reads it from a file of `homa key new`.
+    /// let config = Config::default().keys(Keys::cluster([7; 32])?);
+    /// let server = Engine::bind("127.0.0.1:0".parse()?, config.clone())?.serve()?;
+    /// # let address = server.local_addr();
+    /// # std::thread::spawn(move || server.accept().map(|request| request.reply("pong")));
+    /// let client = Engine::bind("127.0.0.1:0".parse()?, config)?.client();
+    /// assert_eq!(&client.call(address, "ping")?[..], b"pong");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn keys(mut self, keys: impl Into<Option<Keys>>) -> Self {
+        self.keys = keys.into();
+        self
+    }
+
+    /// Refuses peers whose verified identity `admits` does not accept: no packet of theirs is
+    /// processed, and none is sent to them. It is called once for each session, by the thread that
+    /// drives the engine, so it should return at once.
+    #[must_use]
+    pub fn admit(mut self, admits: impl Fn(&PeerIdentity) -> bool + Send + Sync + 'static) -> Self {
+        self.admission = Admits(Some(Arc::new(admits)));
+        self
+    }
+}
+
+impl Config {
+    /// Sends and accepts plaintext, by choice: an attacker on the path can read and forge
+    /// everything. It removes the keys.
+    #[must_use]
+    pub fn plaintext(self) -> Self {
+        #[cfg(feature = "encryption")]
+        return self.keys(None);
+        #[cfg(not(feature = "encryption"))]
+        self
     }
 }
 

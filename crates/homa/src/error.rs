@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use homa_proto::{ConfigError, RpcError, SubmitError};
 
+use crate::driver::Rejection;
+
 /// An engine could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -109,6 +111,12 @@ pub enum OpenError {
         /// The requested address.
         at: SocketAddr,
     },
+    /// Keys were given to an engine over raw IP.
+    #[error(
+        "Homa directly over IP cannot be encrypted, because the kernel module speaks plaintext \
+         only: use UDP (`Engine::bind`), or no keys (`Config::plaintext`)"
+    )]
+    KeysOverIp,
     /// The engine is draining or has drained.
     #[error("the engine is shutting down: open another engine for new servers")]
     ShuttingDown,
@@ -263,6 +271,19 @@ pub enum CallError {
         /// The error number.
         errno: i32,
     },
+    /// No encrypted session with the server could be made, because one end does not accept the
+    /// other. The call was not executed.
+    #[error(
+        "{server} was not called, because no session with it could be made with {keys}: {reason}"
+    )]
+    HandshakeRefused {
+        /// The server.
+        server: SocketAddr,
+        /// Our keys, in words: for example the key file.
+        keys: Box<str>,
+        /// The reason, and what to do.
+        reason: HandshakeRefusal,
+    },
     /// The server did not answer.
     #[error("the server cannot be reached: check its address and that it runs")]
     Unreachable,
@@ -325,6 +346,33 @@ pub enum CallError {
     Forked,
 }
 
+/// Why two engines did not make a session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeRefusal {
+    /// The peer has another cluster key.
+    #[error(
+        "it has another cluster key; give both ends the same key file (during a rotation, both \
+         files need both keys)"
+    )]
+    OtherKey,
+    /// The peer has no keys.
+    #[error(
+        "it speaks plaintext only; start it with keys (`--key`, `Config::keys`), or call it in \
+         plaintext by choice (`--plaintext`, `Config::plaintext`)"
+    )]
+    NoKeys,
+    /// We have no keys, and the peer accepts only encrypted requests.
+    #[error("it accepts only encrypted requests; call with its key file (`--key`, `Config::keys`)")]
+    KeysRequired,
+    /// The policy of one end does not admit the other's identity.
+    #[error("the policy of one end does not admit the other; change the policy or the identity")]
+    NotAdmitted,
+    /// Another reason.
+    #[error("{0}")]
+    Other(Box<str>),
+}
+
 /// The system's words for an error number.
 fn words(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
@@ -351,6 +399,12 @@ impl From<RpcError> for CallError {
 }
 
 impl CallError {
+    /// The error of a call whose packet was rejected.
+    pub(crate) fn rejected(rejection: &Rejection) -> Self {
+        let Rejection { to, keys, why, .. } = rejection.clone();
+        Self::HandshakeRefused { server: to, keys, reason: why }
+    }
+
     /// The error of a call whose submission was refused.
     pub(crate) fn refused(error: SubmitError, length: usize, max_peers: u32) -> Self {
         match error {

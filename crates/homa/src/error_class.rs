@@ -22,6 +22,7 @@ impl CallError {
                 | Self::Destination { .. }
                 | Self::OtherShard { .. }
                 | Self::NotSent { .. }
+                | Self::HandshakeRefused { .. }
         );
         let refused_there = matches!(self, Self::ProtocolUnreachable | Self::RequestTooLong { .. });
         refused_here || refused_there || self.is_retryable()

@@ -80,8 +80,9 @@
 //! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed
-//! Messages travel in plaintext, and peers are not authenticated. An attacker who can read the
-//! packets can forge them, including responses. Other attackers are limited: over UDP a client is
+//! Without [`Config::keys`](method@Config::keys), messages travel in plaintext, and peers are not
+//! authenticated. An attacker who can read the packets can then forge them, including responses.
+//! Over raw IP that is always so. Other attackers are limited: over UDP a client is
 //! validated before its first request is executed, which costs one round trip, and copies of
 //! requests are not executed, even after a restart (`docs/security.md`). Over raw IP, the protocol
 //! of the kernel module, neither holds. Only Linux on 64-bit machines is supported.
@@ -111,6 +112,8 @@ mod priority_map;
 mod reactor;
 mod ready;
 mod request;
+#[cfg(feature = "encryption")]
+mod secure;
 mod server;
 mod sharded;
 pub mod socket;
@@ -132,6 +135,11 @@ pub use priority_map::PriorityMap;
 pub use reactor::{Driven, Reactor};
 pub use ready::Ready;
 pub use request::{Cancelled, RefusedReply, Replying, Request};
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub use secure::arbitrary;
+#[cfg(feature = "encryption")]
+pub use secure::{Keys, KeysError, PeerIdentity, RecordedKeys};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;

@@ -8,13 +8,15 @@
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use homa::{
-    CallError, CallOptions, Client, Config, Engine, OpenError, Reactor, ReplyError, Request, Server,
+    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Request,
+    Server,
 };
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -359,6 +361,11 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
     let mut config = Config::default();
     for (name, value) in limits {
+        if name == "keys" {
+            let keys = Keys::from_file(value.extract::<PathBuf>()?);
+            config = config.keys(keys.map_err(|error| errors::keys(value.py(), &error))?);
+            continue;
+        }
         let small = |most| limit(name, value, u64::from(most)).map(|value| value as u32);
         match name.as_str() {
             "max_message" => config.protocol.max_message = small(i32::MAX as u32)?,

@@ -1,7 +1,7 @@
 //! The errors of calls, replies and addresses as the exceptions of `package/homa/rpc/_errors.py`:
 //! one for each, with the same words.
 
-use homa::{CallError, OpenError, ReplyError};
+use homa::{CallError, KeysError, OpenError, ReplyError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -39,6 +39,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
+        CallError::HandshakeRefused { .. } => ("HandshakeRefused", &[]),
         CallError::Unreachable => ("Unreachable", &[]),
         CallError::HostUnreachable => ("HostUnreachable", &[]),
         CallError::ProtocolUnreachable => ("ProtocolUnreachable", &[]),
@@ -70,6 +71,11 @@ pub fn reply(py: Python<'_>, error: &ReplyError) -> PyErr {
         _ => ("ReplyError", &[]),
     };
     exception(py, name, error.to_string(), figures)
+}
+
+/// A key file that cannot be used.
+pub fn keys(py: Python<'_>, error: &KeysError) -> PyErr {
+    exception(py, "OpenError", error.to_string(), &[])
 }
 
 /// What an address that cannot be had, or a limit that cannot be, raises; `errno` is the system's.

@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("homa-python", &["homa", "homa-lab", "homa-sim"]),
     ("xtask", &[]),
     ("skip", &[]),
-    ("homa-fuzz", &["homa-proto", "homa-tonic"]),
+    ("homa-fuzz", &["homa", "homa-proto", "homa-tonic"]),
 ];
 
 /// Crates that decide results, with all they may take from others: what changes there would change

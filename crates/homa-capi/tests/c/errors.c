@@ -113,6 +113,38 @@ static void growth(void)
     CHECK(homa_close(sock) == 0);
 }
 
+/* With the same key a call is answered; with no key it is refused, and not executed. */
+static void keys(int plain)
+{
+    static const char line[] = "homa-key-v1 AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
+    char path[] = "/tmp/homa-key-XXXXXX";
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in to, from;
+    uint64_t call, id = 0;
+    int file, client, server;
+
+    options.key_file = "/nonexistent/homa.key";
+    FAILS(homa_socket(NULL, 0, &options), ENOENT);
+    CHECK(strstr(homa_strerror(ENOENT), "/nonexistent/homa.key") != NULL);
+    options.key_file = path;
+    CHECK((file = mkstemp(path)) >= 0);
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(write(file, line, sizeof line - 1) == sizeof line - 1);
+    server = serve(&to, &options);
+    CHECK((client = homa_socket(NULL, 0, &options)) >= 0);
+    CHECK(close(file) == 0 && unlink(path) == 0);
+    CHECK(homa_send(client, "secret", 6, AT(to), &call) == 0);
+    CHECK(homa_recv(server, buffer, sizeof buffer, HOMA_RECV_REQUEST, AT(from), &id) == 6);
+    CHECK(homa_reply(server, buffer, 6, AT(from), id) == 0);
+    id = call;
+    CHECK(homa_recv(client, buffer, sizeof buffer, HOMA_RECV_RESPONSE, AT(from), &id) == 6);
+    CHECK(memcmp(buffer, "secret", 6) == 0);
+    CHECK(homa_send(plain, "plain", 5, AT(to), &call) == 0);
+    ends(plain, call, EKEYREJECTED);
+    FAILS(homa_recv(server, buffer, 1, HOMA_RECV_NONBLOCKING, NULL, 0, NULL), EAGAIN);
+    CHECK(homa_close(client) == 0 && homa_close(server) == 0);
+}
+
 static void calls_that_fail(int client, struct sockaddr_in to)
 {
     struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
@@ -201,6 +233,7 @@ int main(void)
     lengths(server, to);
     strangers();
     growth();
+    keys(client);
     calls_that_fail(client, to);
     replies(client, server, to);
     forks(server, to);

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use homa::{CallError, Config, Engine, OpenError, inline};
 
 use super::any_address_for;
+use super::protection::Protection;
 use crate::failure::{Failure, Hint};
 
 /// What carries Homa's packets.
@@ -64,11 +65,17 @@ impl Driver {
     }
 
     /// An engine for many threads at a local address; `hint` is for an address that cannot be had.
-    pub fn engine(self, at: SocketAddr, hint: &str) -> Result<Engine, Failure> {
+    pub fn engine(
+        self,
+        at: SocketAddr,
+        hint: &str,
+        protection: &Protection,
+    ) -> Result<Engine, Failure> {
+        let config = protection.apply(self.config())?;
         let opened = match self.settle(at) {
-            Self::Udp | Self::Auto => Engine::bind(at, self.config()),
-            Self::Xdp => Engine::xdp(at, self.config()),
-            Self::RawIp => Engine::raw_ip(at, self.config()),
+            Self::Udp | Self::Auto => Engine::bind(at, config),
+            Self::Xdp => Engine::xdp(at, config),
+            Self::RawIp => Engine::raw_ip(at, config),
         };
         explain(opened, hint)
     }
@@ -82,11 +89,17 @@ impl Driver {
     }
 
     /// An engine for this thread alone.
-    pub fn inline(self, at: SocketAddr, hint: &str) -> Result<inline::Engine, Failure> {
+    pub fn inline(
+        self,
+        at: SocketAddr,
+        hint: &str,
+        protection: &Protection,
+    ) -> Result<inline::Engine, Failure> {
+        let config = protection.apply(self.config())?;
         let opened = match self.settle(at) {
-            Self::Udp | Self::Auto => inline::Engine::bind(at, self.config()),
-            Self::Xdp => inline::Engine::xdp(at, self.config()),
-            Self::RawIp => inline::Engine::raw_ip(at, self.config()),
+            Self::Udp | Self::Auto => inline::Engine::bind(at, config),
+            Self::Xdp => inline::Engine::xdp(at, config),
+            Self::RawIp => inline::Engine::raw_ip(at, config),
         };
         explain(opened, hint)
     }
@@ -118,6 +131,9 @@ impl Driver {
             | CallError::PortUnreachable => self.start_hint(server, serve),
             CallError::Destination { .. } => {
                 "give the address and port that `homa serve` says it listens on".into()
+            }
+            CallError::HandshakeRefused { .. } => {
+                "give both ends --key with the same file, or both --plaintext".into()
             }
             CallError::Indeterminate => "see whether the server restarted, then call again".into(),
             CallError::Overloaded => "call again later, or less often".into(),
@@ -159,6 +175,9 @@ fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
         }
         Err(error @ OpenError::NeedsXdp { .. }) => {
             Err(Failure::new(error, format!("{}, or choose --driver auto", grant_xdp())))
+        }
+        Err(error @ OpenError::KeysOverIp) => {
+            Err(Failure::new(error, "leave --key away, or --driver raw-ip"))
         }
         Err(error @ (OpenError::Xdp { .. } | OpenError::NoInterface { .. })) => Err(Failure::new(
             error,

@@ -6,10 +6,12 @@ pub mod completions;
 pub mod doctor;
 mod driver;
 pub mod hull;
+pub mod key;
 pub mod pcap;
 pub mod pfc;
 pub mod pias_thresholds;
 pub mod ping;
+mod protection;
 pub mod report;
 pub mod repro;
 pub mod schemes;
@@ -36,6 +38,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(&args),
         Command::Ping(args) => ping::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Repro(args) => repro::run(&args),

@@ -8,6 +8,7 @@ use homa_workload::units::Quantity;
 
 use super::call::{Ended, client_for};
 use super::driver::Driver;
+use super::protection::Protection;
 use crate::failure::Outcome;
 use crate::output::{Format, line};
 use crate::values;
@@ -21,6 +22,8 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
+    #[command(flatten)]
+    protection: Protection,
     /// RPCs to send.
     #[arg(long, default_value_t = 5, value_name = "N")]
     #[arg(value_parser = values::within::<u32>(Quantity::Count, 1..=u32::MAX.into()))]
@@ -42,7 +45,7 @@ pub struct Args {
 /// Runs the command; an RPC without an answer is a failed check.
 pub fn run(args: &Args) -> Outcome {
     args.driver.check_size(args.size)?;
-    let client = client_for(args.server, args.driver)?;
+    let client = client_for(args.server, args.driver, &args.protection)?;
     let options = CallOptions::deadline(args.deadline);
     let (mut ended, mut hint) = (Ended::default(), String::new());
     let began = Instant::now();

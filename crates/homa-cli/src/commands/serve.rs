@@ -11,6 +11,7 @@ use homa::{Engine, Server};
 use sd_notify::NotifyState;
 
 use super::driver::Driver;
+use super::protection::Protection;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 use crate::{cp_node, values};
@@ -28,6 +29,8 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
+    #[command(flatten)]
+    protection: Protection,
     /// Answer every request with its own bytes. Without it, the answer is one line with their
     /// number.
     #[arg(long)]
@@ -99,7 +102,7 @@ fn open(args: &Args) -> Result<(Vec<Engine>, Vec<Server>), Failure> {
             // All addresses of a name get the port that was chosen for the first.
             at.set_port(servers.first().map_or(0, |server: &Server| server.local_addr().port()));
         }
-        let engine = args.driver.engine(at, hint)?;
+        let engine = args.driver.engine(at, hint, &args.protection)?;
         servers.push(engine.serve().hint("choose another port")?);
         for n in 1..u16::from(args.ports) {
             let mut at = engine.local_addr();

@@ -14,7 +14,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use bytes::Bytes;
 use homa::inline::{Completion, Engine, Wait};
-use homa::{CallOptions, Config, ReplyError};
+use homa::{CallOptions, Config, Keys, ReplyError};
 
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
@@ -29,6 +29,8 @@ pub const GOODBYE: &[u8] = b".";
 pub enum Carrier {
     /// The system's UDP sockets.
     Udp,
+    /// The same, encrypted.
+    Sealed,
     /// AF_XDP sockets.
     Xdp,
 }
@@ -38,6 +40,10 @@ impl Carrier {
         let (at, config) = ((address, 0).into(), Config::default().mtu(mtu));
         match self {
             Self::Udp => Engine::bind(at, config),
+            Self::Sealed => {
+                let keys = Keys::cluster([7; 32]).map_err(io::Error::other)?;
+                Engine::bind(at, config.keys(keys))
+            }
             Self::Xdp => Engine::xdp(at, config),
         }
         .map_err(io::Error::other)
@@ -159,7 +165,7 @@ pub fn rate(pair: &Pair, carrier: Carrier, load: &RateLoad, time: Duration) -> i
     let load = load.clone();
     let server = move |side: &ServerSide| match (peers, carrier) {
         (1, _) => serve(side, (carrier, mtu), homa::Message::into_vec),
-        (_, Carrier::Udp) => serve_many(side, peers, mtu),
+        (_, Carrier::Udp | Carrier::Sealed) => serve_many(side, carrier, peers, mtu),
         (_, Carrier::Xdp) => serve_ports(side, peers, mtu),
     };
     pair.run_many(server, peers, move |servers| {
@@ -244,11 +250,11 @@ const TIMERS: Duration = Duration::from_millis(1);
 
 /// Serves `count` engines with one thread, which asks the kernel who has something to receive, as
 /// the rival does.
-fn serve_many(side: &ServerSide, count: usize, mtu: u16) -> io::Result<()> {
+fn serve_many(side: &ServerSide, carrier: Carrier, count: usize, mtu: u16) -> io::Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut engines = Vec::with_capacity(count);
     for index in 0..count {
-        let mut engine = Carrier::Udp.engine(SERVER, mtu)?;
+        let mut engine = carrier.engine(SERVER, mtu)?;
         engine.listen();
         epoll.add(&engine, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
         side.listening(engine.local_addr());

@@ -26,8 +26,11 @@ const LARGE_OUTSTANDING: usize = 4;
 
 /// Homa's rows over AF_XDP.
 const XDP: &str = "homa-xdp";
+/// Homa's rows with keys.
+const SEALED: &str = "homa-sealed";
 /// Homa's rows in which both sides poll.
-const HOMA: [(&str, Carrier); 2] = [("homa", Carrier::Udp), (XDP, Carrier::Xdp)];
+const HOMA: [(&str, Carrier); 3] =
+    [("homa", Carrier::Udp), (SEALED, Carrier::Sealed), (XDP, Carrier::Xdp)];
 
 /// Homa's rows of services that are written with futures, and their rival.
 const TOKIO: &str = "homa-tokio";
@@ -224,7 +227,12 @@ fn echo_rows() -> Vec<MicroRow<Tail>> {
         for (who, wait) in [("tcp-spin", EchoWait::Spin), ("tcp-blocking", EchoWait::Block)] {
             rows.push(MicroRow::new(who, load, move |p, time| echo::tcp(p, wait, bytes, time)));
         }
-        for (who, carrier) in [("homa-inline", Carrier::Udp), (XDP, Carrier::Xdp)] {
+        let inline = [
+            ("homa-inline", Carrier::Udp),
+            ("homa-inline-sealed", Carrier::Sealed),
+            (XDP, Carrier::Xdp),
+        ];
+        for (who, carrier) in inline {
             rows.push(MicroRow::new(who, load, move |p, time| {
                 homa_rows::echo_inline(p, carrier, bytes, time)
             }));
@@ -253,6 +261,7 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<MicroRow<Rate>> {
             rows.push(MicroRow::new(who, (peers, outstanding), measure));
         };
         add("homa", |pair, load, time| homa_rows::rate(pair, Carrier::Udp, load, time));
+        add(SEALED, |pair, load, time| homa_rows::rate(pair, Carrier::Sealed, load, time));
         add(XDP, |pair, load, time| homa_rows::rate(pair, Carrier::Xdp, load, time));
         if peers == 1 {
             add(ONE_PAIR, |pair, load, time| shards::rate(pair, 1, load, time));

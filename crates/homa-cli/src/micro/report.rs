@@ -107,7 +107,8 @@ impl MicroReport {
         line("One RPC at a time, veth between two namespaces, one core a side");
         line(
             "(homa-blocking sleeps like its rivals; homa-default looks for a while before it does; \
-             homa-xdp is homa-inline past the system's network stack; homa-tokio awaits)",
+             homa-inline-sealed encrypts; homa-xdp is homa-inline past the system's network stack; \
+             homa-tokio awaits)",
         );
         let table = TextTable::new(&[
             left("path", 18),

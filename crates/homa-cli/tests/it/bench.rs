@@ -74,6 +74,7 @@ fn micro_prints_the_documented_shape() {
         "tcp-spin",
         "tcp-blocking",
         "homa-inline",
+        "homa-inline-sealed",
         "homa-blocking",
         "homa-default",
     ] {
@@ -89,7 +90,7 @@ fn micro_prints_the_documented_shape() {
     assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(&output));
     let rate = report["rate"].as_array().expect("an array");
     for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
-        for transport in ["homa", "tcp-batched"] {
+        for transport in ["homa", "homa-sealed", "tcp-batched"] {
             let row = rate.iter().find(|row| {
                 row["transport"] == transport
                     && row["peers"] == peers

@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::common::{code, document, homa, keys, stderr};
+use crate::folder::Folder;
 use crate::server::Server;
 
 #[test]
@@ -286,4 +288,33 @@ fn an_address_that_is_taken_is_refused_with_what_to_do() {
     let said = stderr(&output);
     assert!(said.contains(&format!("no metrics at {}", server.metrics)), "{said}");
     assert!(said.contains("hint: choose a free TCP address"), "{said}");
+}
+
+#[test]
+fn calls_with_the_key_of_a_new_file_are_encrypted() {
+    let folder = Folder::new("keys");
+    let path = |name: &str| folder.path(name);
+    let (key, other) = (path("cluster.key"), path("other.key"));
+    for file in [&key, &other] {
+        let made = homa(&["key", "new", file]);
+        assert_eq!(code(&made), 0, "{}", stderr(&made));
+        let mode = std::fs::metadata(file).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let again = homa(&["key", "new", &key]);
+    assert_eq!(code(&again), 2, "a key is never overwritten");
+    let server = Server::start(&["--echo", "--key", &key]);
+    let call = homa(&["call", &server.address, "--data", "secret", "--key", &key]);
+    assert_eq!((code(&call), &call.stdout[..]), (0, &b"secret"[..]), "{}", stderr(&call));
+    for wrong in [&["--key", &other][..], &["--plaintext"], &[]] {
+        let refused = homa(&[&["call", &server.address, "--deadline", "60s"], wrong].concat());
+        assert_eq!(code(&refused), 2, "{wrong:?}");
+        assert!(stderr(&refused).contains("--key"), "{wrong:?}: {}", stderr(&refused));
+    }
+    server.terminate();
+    let server = Server::start(&["--echo", "--plaintext"]);
+    let refused = homa(&["call", &server.address, "--key", &key]);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("--plaintext"), "{}", stderr(&refused));
+    server.terminate();
 }

@@ -184,7 +184,7 @@ pub trait Sockets {
 }
 
 /// For trains that are completely in their outbox.
-struct NoMessages;
+pub struct NoMessages;
 
 impl Gather for NoMessages {
     fn bytes(&self, _: homa_proto::Span) -> &[u8] {

@@ -12,7 +12,7 @@
 //! later, and do not delay datagrams of another link. A received train stays readable until the
 //! next `receive`.
 
-mod backlog;
+pub(crate) mod backlog;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
 mod link_sockets;
@@ -20,6 +20,8 @@ pub mod memory;
 mod poller;
 pub(crate) mod raw_ip;
 pub(crate) mod refusal;
+#[cfg(feature = "encryption")]
+pub(crate) mod sealed;
 pub(crate) mod signals;
 pub(crate) mod udp;
 mod wait;
@@ -31,9 +33,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use homa_proto::{ClientDirectory, LinkId, Quoted, Span};
+use homa_proto::{ClientDirectory, LinkId, Quoted, Span, Time};
 
-use crate::error::OpenError;
+use crate::error::{HandshakeRefusal, OpenError};
 use crate::metrics::DriverCounters;
 pub(crate) use poller::Poller;
 #[cfg(feature = "tokio")]
@@ -150,6 +152,19 @@ pub struct UnreachableReport {
     pub quoted: Option<Quoted>,
 }
 
+/// A packet that was not sent, because its peer and we do not accept each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Its destination.
+    pub to: SocketAddr,
+    /// What it was about.
+    pub quoted: Quoted,
+    /// Our keys, in words.
+    pub keys: Box<str>,
+    /// The reason.
+    pub why: HandshakeRefusal,
+}
+
 /// What an ICMP message reports as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -261,6 +276,20 @@ pub trait Driver: Send {
         ETHERNET_MTU
     }
 
+    /// Bytes that the driver adds to each datagram, for example to authenticate it.
+    fn overhead(&self) -> u16 {
+        0
+    }
+
+    /// When [`Self::expire`] is to be called; [`Time::ZERO`] means now. `None` if the driver has no
+    /// timer.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Runs the timers that are due. `now` never decreases.
+    fn expire(&mut self, _now: Time) {}
+
     /// Opens another local address. It gets the lowest free number, so no closed socket with a
     /// lower number has its port.
     fn bind(&mut self, at: SocketAddr) -> io::Result<SocketAddr>;
@@ -341,6 +370,11 @@ pub trait Driver: Send {
 
     /// The first of them.
     fn first_handle(&self) -> BorrowedFd<'_>;
+
+    /// The next packet that was not sent because no session with its peer could be made.
+    fn rejection(&mut self) -> Option<Rejection> {
+        None
+    }
 
     /// The driver's counters.
     fn counters(&self) -> &DriverCounters;

@@ -83,7 +83,7 @@ counters! {
 }
 
 counters! {
-    /// Counters of a driver. They only grow.
+    /// Counters of a driver. They only grow, except `sessions`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct DriverCounters {
         /// Datagrams sent.
@@ -137,6 +137,39 @@ counters! {
         /// Frames for our ports that were dropped because of a wrong length, checksum, or address
         /// (AF_XDP).
         pub frames_malformed: u64,
+        /// Datagrams that were encrypted.
+        pub datagrams_sealed: u64,
+        /// Datagrams that were decrypted and authentic.
+        pub datagrams_opened: u64,
+        /// Encrypted datagrams that were dropped because they are not authentic, and malformed
+        /// ones.
+        pub datagrams_forged: u64,
+        /// Encrypted datagrams that were dropped because they are repeated or too old.
+        pub datagrams_replayed: u64,
+        /// Encrypted datagrams that were dropped because no session has their key. A few are normal
+        /// after a restart.
+        pub datagrams_unknown_key: u64,
+        /// Plaintext datagrams that were dropped because this engine has keys: their sender needs
+        /// them, too.
+        pub datagrams_plaintext_refused: u64,
+        /// Datagrams that were dropped while they waited for a session.
+        pub datagrams_without_session: u64,
+        /// Handshakes completed.
+        pub handshakes_completed: u64,
+        /// Handshakes that failed because one end does not accept the keys or the identity of the
+        /// other, or has no keys.
+        pub handshakes_refused: u64,
+        /// Handshakes that failed for other reasons.
+        pub handshakes_failed: u64,
+        /// Handshakes that were given up because the peer did not answer.
+        pub handshakes_unanswered: u64,
+        /// Handshakes of others that were not begun because too many began at the same time.
+        pub handshakes_throttled: u64,
+        /// Fragments of handshakes that were dropped because they are forged, repeated, or too
+        /// many.
+        pub handshake_fragments_dropped: u64,
+        /// Encrypted sessions with peers.
+        pub sessions: u64,
     }
 }
 
@@ -178,9 +211,14 @@ fn rank(source: &str) -> usize {
     best_first.iter().position(|of| *of == source).unwrap_or(best_first.len())
 }
 
-/// Fields of [`EngineCounters`] that are gauges.
-const GAUGES: [&str; 4] =
-    ["peers", "send_memory_bytes", "calls_in_progress", "requests_in_progress"];
+/// Fields that are gauges, by the struct that they belong to.
+const GAUGES: [(&str, &str); 5] = [
+    ("engine", "peers"),
+    ("engine", "send_memory_bytes"),
+    ("engine", "calls_in_progress"),
+    ("engine", "requests_in_progress"),
+    ("driver", "sessions"),
+];
 
 impl Metrics {
     /// The sums of several engines of this host that have different peers.
@@ -231,7 +269,7 @@ impl Metrics {
                 name: format!("{of}_{name}"),
                 value,
                 help,
-                gauge: of == "engine" && GAUGES.contains(&name),
+                gauge: GAUGES.contains(&(of, name)),
             }
         };
         protocol

@@ -16,6 +16,8 @@ mod deadlines;
 mod executions;
 mod host;
 mod old;
+#[cfg(feature = "encryption")]
+mod on_path;
 mod packets;
 mod pressure;
 mod soak;

@@ -25,6 +25,8 @@ mod deadlines;
 mod destructors;
 mod drain;
 mod egress;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod examples;
 mod full_queue;
 mod graceful;

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ._address import Address, family, missing, named, numeric, seconds, written
-from ._endpoint import Endpoint
+from ._endpoint import Endpoint, protection
 from ._errors import (
     AddressFamily,
     DeadlineExceeded,
@@ -20,6 +20,8 @@ from ._errors import (
 from ._server import Request
 
 if TYPE_CHECKING:
+    import os
+
     from typing_extensions import Buffer
 
 #: No message has more bytes, and room for it is room for any.
@@ -38,9 +40,12 @@ class Client(Endpoint):
         max_rpcs: calls in progress at a time.
         max_peers: servers remembered at a time (65,536).
         send_memory: bytes of outgoing messages held at a time (1 GiB).
+        keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
+            servers verified, which need the same key.
+        plaintext: exchange plaintext, by choice; not together with ``keys``.
 
     Raises:
-        OpenError: the address cannot be had.
+        OpenError: the address cannot be had, or the key file cannot be used.
         ValueError: an argument is out of range; the message says what it may be.
     """
 
@@ -53,6 +58,8 @@ class Client(Endpoint):
         max_rpcs: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
+        keys: str | os.PathLike[str] | None = None,
+        plaintext: bool = False,
     ) -> None:
         """Open it."""
         limits = {
@@ -60,6 +67,7 @@ class Client(Endpoint):
             "max_rpcs": max_rpcs,
             "max_peers": max_peers,
             "send_memory": send_memory,
+            "keys": protection(keys, plaintext),
         }
         self._deadline = seconds(deadline, "deadline")
         super().__init__(address, False, limits)

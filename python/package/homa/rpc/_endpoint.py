@@ -7,6 +7,7 @@ wait. When the last reference is gone, the engine's descriptors and thread end w
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,10 +25,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> str | None:
+    """The key file, if there is one.
+
+    Raises:
+        ValueError: plaintext is asked for, too.
+    """
+    if keys is not None and plaintext:
+        raise ValueError("give keys=FILE or plaintext=True, not both")
+    return None if keys is None else os.fspath(keys)
+
+
 class Endpoint:
     """An engine and its loop: the first that anything is awaited in."""
 
-    def __init__(self, address: Address | None, serves: bool, limits: dict[str, int | None]):
+    def __init__(self, address: Address | None, serves: bool, limits: dict[str, Any]):
         """Open the engine; limits that are None are its defaults."""
         at = None if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]

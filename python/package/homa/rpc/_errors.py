@@ -128,6 +128,13 @@ class Abandoned(CallError):
     """
 
 
+class HandshakeRefused(CallError):
+    """No encrypted session: one end does not accept the other's key, or has none.
+
+    The call was not executed. Give both ends the same key file.
+    """
+
+
 class Unreachable(CallError, ConnectionError):
     """Nothing was heard from the server: check its address and that it runs."""
 

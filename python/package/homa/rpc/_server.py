@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
 from ._address import ADVICE, Address, seconds
-from ._endpoint import Endpoint
+from ._endpoint import Endpoint, protection
 from ._errors import Gone
 
 if TYPE_CHECKING:
+    import os
+
     from typing_extensions import Buffer, Self
 
 #: Takes a request; what it returns is the answer. A plain function runs in a thread.
@@ -77,9 +79,12 @@ class Server(Endpoint):
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).
         send_memory: bytes of answers held until they are acknowledged (1 GiB).
+        keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
+            clients verified, which need the same key.
+        plaintext: exchange plaintext, by choice; not together with ``keys``.
 
     Raises:
-        OpenError: the address cannot be had.
+        OpenError: the address cannot be had, or the key file cannot be used.
         ValueError: an argument is out of range; the message says what it may be.
     """
 
@@ -93,6 +98,8 @@ class Server(Endpoint):
         max_message: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
+        keys: str | os.PathLike[str] | None = None,
+        plaintext: bool = False,
     ) -> None:
         """Listen; requests wait until it is served."""
         if address is None:
@@ -102,7 +109,12 @@ class Server(Endpoint):
         if operator.index(concurrency) < 1:
             raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
         drain = seconds(drain, "drain")
-        limits = {"max_message": max_message, "max_peers": max_peers, "send_memory": send_memory}
+        limits = {
+            "max_message": max_message,
+            "max_peers": max_peers,
+            "send_memory": send_memory,
+            "keys": protection(keys, plaintext),
+        }
         super().__init__(address, True, limits)
         self._handler = handler
         self._concurrency = concurrency

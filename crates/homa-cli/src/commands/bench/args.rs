@@ -12,6 +12,7 @@ use super::decide::{ARRIVALS, LINK};
 use super::fabric::{FabricArgs, FabricShape};
 use super::marking::{MarkingArgs, PlannedRow};
 use crate::commands::driver::Driver;
+use crate::commands::protection::Protection;
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::values;
@@ -72,6 +73,8 @@ pub struct Args {
     /// With --peer: what carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp, requires = "peer")]
     pub driver: Driver,
+    #[command(flatten)]
+    pub protection: Protection,
     /// With --peer: speak to the `cp_node server` of the Linux kernel module, or to `homa serve
     /// --cp-node`, and report every second as `cp_node client` does.
     #[arg(long, requires = "peer")]

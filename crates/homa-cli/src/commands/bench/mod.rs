@@ -30,13 +30,17 @@ pub use args::Args;
 pub use load::find;
 pub use marking::threshold;
 
-#[cfg(not(feature = "grpc"))]
-use crate::failure::Failure;
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::micro;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
+    if args.protection.is_given() && args.peer.is_none() {
+        let error = anyhow::anyhow!(
+            "--key and --plaintext are for --peer: the rest is measured in plaintext"
+        );
+        return Err(Failure::new(error, "leave it away, or name a server with --peer"));
+    }
     if args.micro {
         let time = args.duration.unwrap_or(args::MICRO_DURATION);
         micro::run(time, &args.only, args.mtu, args.seed, args.format)?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use homa::{CallOptions, Client};
 
 use crate::commands::driver::Driver;
+use crate::commands::protection::Protection;
 use homa_workload::units::Quantity;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -32,6 +33,8 @@ pub struct Args {
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
+    #[command(flatten)]
+    protection: Protection,
     /// The request's bytes. [default: hello]
     #[arg(long, value_name = "TEXT", conflicts_with = "size")]
     data: Option<String>,
@@ -68,8 +71,12 @@ pub struct Args {
 const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
 
 /// A client that reaches `server`.
-pub fn client_for(server: SocketAddr, driver: Driver) -> Result<Client, Failure> {
-    Ok(driver.engine(driver.address_for(server), FAMILY_HINT)?.client())
+pub fn client_for(
+    server: SocketAddr,
+    driver: Driver,
+    protection: &Protection,
+) -> Result<Client, Failure> {
+    Ok(driver.engine(driver.address_for(server), FAMILY_HINT, protection)?.client())
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
@@ -89,7 +96,7 @@ fn one(args: &Args) -> Outcome {
     let text = args.data.as_deref().unwrap_or("hello").as_bytes();
     let request = args.size.as_ref().map_or_else(|| text.to_vec(), |s| vec![7; s.any() as usize]);
     let bytes = request.len();
-    let client = client_for(args.server, args.driver)?;
+    let client = client_for(args.server, args.driver, &args.protection)?;
     let options = CallOptions::deadline(args.deadline);
     let start = Instant::now();
     let response = client.call_with(args.server, request, &options);
@@ -123,7 +130,7 @@ fn many(args: &Args) -> Outcome {
         duration: args.duration,
     };
     let at = args.driver.address_for(args.server);
-    let mut engine = args.driver.inline(at, FAMILY_HINT)?;
+    let mut engine = args.driver.inline(at, FAMILY_HINT, &args.protection)?;
     let loaded = load.run(&mut engine)?;
     let hint = loaded.error.map_or_else(
         || "give it more time: no call had ended".to_owned(),

@@ -26,6 +26,7 @@ pub mod peers;
 pub mod receive;
 mod reports;
 mod send;
+mod strangers;
 mod transmit;
 mod turn;
 
@@ -40,6 +41,8 @@ use super::net::shard_group::ShardGroup;
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::driver::fork::Process;
+#[cfg(feature = "encryption")]
+use crate::driver::sealed::Sealed;
 use crate::error::OpenError;
 use crate::payload::Payload;
 use closing::Closing;
@@ -102,6 +105,23 @@ impl Drop for Core {
     }
 }
 
+/// The driver that the engine uses: with keys, everything is encrypted.
+#[cfg(feature = "encryption")]
+fn protected(driver: Box<dyn Driver>, config: &Config) -> Result<Box<dyn Driver>, OpenError> {
+    let Some(keys) = config.keys.clone() else { return Ok(driver) };
+    if driver.encapsulation() == crate::driver::Encapsulation::Ip {
+        return Err(OpenError::KeysOverIp);
+    }
+    let tos = config.priority_map.tos(config.priority_map.levels().saturating_sub(1));
+    let admission = config.admission.0.clone();
+    Ok(Box::new(Sealed::new(driver, keys, admission, config.max_peers, tos)))
+}
+
+#[cfg(not(feature = "encryption"))]
+fn protected(driver: Box<dyn Driver>, _: &Config) -> Result<Box<dyn Driver>, OpenError> {
+    Ok(driver)
+}
+
 impl Core {
     /// Joins a protocol machine to `driver`. `shard_group` is set if several engines share an
     /// address.
@@ -113,12 +133,14 @@ impl Core {
         config: Config,
         shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
+        let driver = protected(driver, &config)?;
         let encapsulation = driver.encapsulation();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From this time on, the endpoint's memory of executed requests is complete.
         endpoint.expire(Time::ZERO);
         let mut packer = Packer::new(config.priority_map, encapsulation);
+        packer.set_overhead(driver.overhead());
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
         let clock = shard_group.as_ref().map_or_else(Clock::start, ShardGroup::clock);
         let mut state = EngineState::new(endpoint, config, &*driver, shard_group);

@@ -15,8 +15,10 @@ use homa_proto::{
 use super::context::RequestContext;
 use super::messages::Messages;
 use super::peers::Peers;
+#[cfg(feature = "encryption")]
+use super::strangers::Strangers;
 use crate::config::Config;
-use crate::driver::{Driver, Encapsulation, ReceivedTrain};
+use crate::driver::{Driver, Encapsulation, ReceivedTrain, Rejection};
 use crate::engine::fairness::accounts::AccountId;
 use crate::engine::net::links::LinkBudgets;
 use crate::engine::net::pmtu::PathTable;
@@ -119,6 +121,11 @@ pub struct EngineState {
     pub latencies: Latencies,
     /// Requests whose reply was refused as too long: its bytes, and the limit.
     pub too_long: HashMap<RpcHandle, (usize, u32)>,
+    /// The reason why calls end now, if their packets were rejected.
+    pub rejection: Option<Rejection>,
+    /// Handshakes of peers that encrypt, although we have no keys.
+    #[cfg(feature = "encryption")]
+    pub strangers: Strangers,
 }
 
 impl EngineState {
@@ -131,11 +138,13 @@ impl EngineState {
     ) -> Self {
         let (encapsulation, routes) = (driver.encapsulation(), driver.routes());
         let largest = config.largest_packet(driver.good_mtu());
+        let mut peers = Peers::new(config.max_peers, largest, encapsulation, routes);
+        peers.set_overhead(driver.overhead());
         Self {
             links: LinkBudgets::new(&config, routes.is_some(), shard_group, &mut endpoint),
             endpoint,
             messages: Messages::new(config.protocol.memory_budget),
-            peers: Peers::new(config.max_peers, largest, encapsulation, routes),
+            peers,
             paths: PathTable::default(),
             ready: VecDeque::new(),
             waiting: 0,
@@ -145,6 +154,9 @@ impl EngineState {
             counters: EngineCounters::default(),
             latencies: Latencies::default(),
             too_long: HashMap::new(),
+            rejection: None,
+            #[cfg(feature = "encryption")]
+            strangers: Strangers::default(),
         }
     }
 
@@ -213,7 +225,7 @@ impl EngineState {
             let mut decoded = match decoded {
                 Ok(decoded) => decoded,
                 Err(reason) => {
-                    self.endpoint.counters_mut().drop_packet(reason);
+                    self.drop_unread(train, bytes, reason);
                     continue;
                 }
             };
@@ -345,7 +357,7 @@ impl EngineState {
                         let errno = self.peers.refusal_since(began, peer)?;
                         Some(CallError::SendRefused { errno })
                     });
-                    let result = Err(refusal.unwrap_or_else(|| error.into()));
+                    let result = Err(refusal.unwrap_or_else(|| self.why(error)));
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use homa_proto::{PeerId, Unreachable};
 
 use super::Core;
-use crate::driver::SystemRefusal;
 use crate::driver::refusal::{self, ErrnoMeaning};
+use crate::driver::{Rejection, SystemRefusal};
 
 /// The pause after the system refused to receive: poll would report the same socket at once.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -29,9 +29,28 @@ impl Core {
             }
             self.state.drain_events();
         }
+        self.answer_strangers();
+        while let Some(rejection) = self.driver.rejection() {
+            self.handle_rejection(rejection);
+        }
         while let Some(refusal) = self.driver.refusal() {
             self.handle_refusal(refusal);
         }
+    }
+
+    /// A packet was not sent, because its peer and we do not accept each other. The call that it
+    /// was about ends.
+    pub(super) fn handle_rejection(&mut self, rejection: Rejection) {
+        let now = self.tick();
+        let quoted = Some(rejection.quoted);
+        let known: Vec<PeerId> = self.state.peers.known(rejection.to).collect();
+        self.state.rejection = Some(rejection);
+        for peer in known {
+            let what = Unreachable::Refused { errno: libc::EKEYREJECTED };
+            self.state.endpoint.unreachable(now, peer, what, quoted);
+        }
+        self.state.drain_events();
+        self.state.rejection = None;
     }
 
     /// The system refused a packet, or to receive. If that lasts, calls that were not sent end; if

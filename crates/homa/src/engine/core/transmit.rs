@@ -126,7 +126,8 @@ impl Core {
         let send = state.links.wake(&state.endpoint, self.backlog.links());
         // Timers wait for arrivals to be read, so they also wait while the link delays reading.
         let timers = state.endpoint.deadline().filter(|_| !stopped);
-        let due = [self.backlog.due(), send, timers, self.paths_due(), self.alarm];
+        let driver = self.driver.deadline();
+        let due = [self.backlog.due(), send, timers, self.paths_due(), driver, self.alarm];
         due.into_iter().flatten().min()
     }
 

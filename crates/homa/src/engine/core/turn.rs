@@ -101,6 +101,7 @@ impl Core {
         } else {
             self.idle_turns = self.idle_turns.wrapping_add(1);
         }
+        self.expire_driver();
         self.handle_reports();
         let due = match arrived {
             false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
@@ -115,6 +116,16 @@ impl Core {
             self.state.links.publish(&self.state.endpoint);
         }
         self.fresh = false;
+    }
+
+    /// Runs the timers of the driver.
+    fn expire_driver(&mut self) {
+        if let Some(deadline) = self.driver.deadline() {
+            let now = self.tick();
+            if deadline <= now {
+                self.driver.expire(now);
+            }
+        }
     }
 
     fn fetch(&mut self, expected: bool) {

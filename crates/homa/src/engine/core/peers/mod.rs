@@ -97,6 +97,8 @@ pub struct Peers {
     /// Size of the largest IP packets to any peer, bytes.
     largest: u16,
     encapsulation: Encapsulation,
+    /// Bytes that the driver adds to a datagram.
+    overhead: u16,
     routes: Option<RouteMtu>,
     evicted: u64,
     /// By peer and direction: RPCs that have ended.
@@ -137,11 +139,17 @@ impl Peers {
             mtu,
             largest,
             encapsulation,
+            overhead: 0,
             routes,
             evicted: 0,
             ended: Vec::new(),
             refusals: HashMap::new(),
         }
+    }
+
+    /// Sets how many bytes the driver adds to each datagram; call it before a peer is added.
+    pub fn set_overhead(&mut self, bytes: u16) {
+        self.overhead = bytes;
     }
 
     /// The system refused a packet to a peer, or to receive (`None`).
@@ -372,7 +380,7 @@ impl Peers {
 
     /// Bytes in a datagram to a peer for an MTU, and the part of them before the message's bytes.
     fn datagram_to(&self, address: SocketAddr, mtu: u16) -> (usize, usize) {
-        let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
+        let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 } + self.overhead;
         match self.encapsulation {
             Encapsulation::Datagram => (usize::from(mtu - header - HEADER_UDP), DATA_OVERHEAD),
             Encapsulation::Ip => (usize::from(mtu - header), DATA_LEN),

@@ -57,6 +57,20 @@ fn a_reused_peer_number_starts_with_empty_statistics() {
 }
 
 #[test]
+fn what_the_driver_adds_fits_into_the_packet() {
+    let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
+    let mut endpoint = Endpoint::new(config.validate().unwrap());
+    let mut peers = Peers::new(100, 1500, Encapsulation::Datagram, None);
+    peers.set_overhead(16);
+    let peer = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
+    assert_eq!(peers.get(peer).unwrap().datagram, 1500 - 20 - 8 - 16);
+    assert_eq!(peers.path(peer).unwrap().mtu, 1500);
+    peers.set_mtu(peer, 9000, &mut endpoint);
+    let peer = peers.get(peer).unwrap();
+    assert_eq!((peer.datagram, peers.datagram_at(peer, 576)), (9000 - 44, 576 - 44));
+}
+
+#[test]
 fn a_datagram_leaves_room_for_the_headers_of_its_family() {
     let config = homa_proto::Config::for_users(homa_proto::Rate::gbps(10));
     let mut endpoint = Endpoint::new(config.validate().unwrap());

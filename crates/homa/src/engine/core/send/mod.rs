@@ -58,6 +58,8 @@ pub struct Packer {
     ports: Vec<u16>,
     map: PriorityMap,
     encapsulation: Encapsulation,
+    /// Bytes that the driver adds to a datagram.
+    overhead: usize,
 }
 
 /// A datagram of the batch.
@@ -130,7 +132,13 @@ impl Packer {
             ports: Vec::new(),
             map,
             encapsulation,
+            overhead: 0,
         }
+    }
+
+    /// Sets how many bytes the driver adds to each datagram.
+    pub fn set_overhead(&mut self, bytes: u16) {
+        self.overhead = bytes.into();
     }
 
     /// Sets the ports of the driver's sockets, by socket number.
@@ -311,7 +319,7 @@ impl Packer {
     /// Wire bytes of a datagram.
     fn wire_bytes(&self, len: usize, v4: bool) -> u32 {
         match self.encapsulation {
-            Encapsulation::Datagram => wire_bytes(len + UDP, v4),
+            Encapsulation::Datagram => wire_bytes(len + UDP + self.overhead, v4),
             Encapsulation::Ip => wire_bytes(len, v4),
         }
     }
@@ -358,7 +366,8 @@ impl Packer {
                 let v4 = datagram.route.peer.address.is_ipv4();
                 let before = std::mem::replace(&mut datagram.len, draft.len());
                 if fits {
-                    return wire_bytes(datagram.len + UDP, v4) - wire_bytes(before + UDP, v4);
+                    let around = UDP + self.overhead;
+                    return wire_bytes(datagram.len + around, v4) - wire_bytes(before + around, v4);
                 }
             }
             if last {
@@ -393,13 +402,14 @@ impl Packer {
     /// Joins adjacent datagrams of the batch into trains.
     fn form_trains(&mut self) {
         let Outbox { pieces, trains, .. } = &mut self.outbox;
+        let train_max = TRAIN_MAX - DATAGRAMS_MAX * self.overhead;
         let mut last: Option<&Route> = None;
         let mut sliced = 0;
         for (index, datagram) in self.datagrams.iter().enumerate() {
             let PackedDatagram { route, start, len: buffered, content } = datagram;
             let buffer = *start..start + buffered;
             let (len, limit) = match content {
-                DatagramContent::Short(_) | DatagramContent::Alone => (*buffered, TRAIN_MAX),
+                DatagramContent::Short(_) | DatagramContent::Alone => (*buffered, train_max),
                 DatagramContent::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
             };
             let train = trains.last_mut().filter(|train: &&mut Train| {

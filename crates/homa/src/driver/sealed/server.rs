@@ -1,0 +1,135 @@
+//! Handshakes that others begin. The server only answers what it receives: the client repeats what
+//! is lost.
+//!
+//! Before the address has answered, it gets at most three times the bytes that it sent, with
+//! headers. Handshakes in progress are bounded, and the oldest ends for a new one.
+
+use homa_proto::LinkId;
+
+use super::frame::{FRONT, FULL};
+use super::{HandshakeDatagram, HandshakeRefusal, Sealed, Way, code};
+use crate::secure::{Handshake, HandshakeError, Next};
+
+/// Most handshakes of others that are kept.
+const ACCEPTING_MAX: usize = 1024;
+/// UDP and IPv4 headers, bytes.
+const HEADERS: usize = 28;
+/// Bytes that an address may get for each byte from it.
+const AMPLIFICATION: usize = 3;
+
+/// A handshake of a client.
+pub struct Accepting {
+    handshake: Handshake,
+    ours: u32,
+    /// Bytes from the address and to it, with headers.
+    received: usize,
+    sent: usize,
+    /// It is over, and only tells the client why.
+    failed: bool,
+}
+
+impl Sealed {
+    /// A part of a client's flight arrived.
+    pub(super) fn accept(&mut self, way: Way, len: usize, frame: &HandshakeDatagram<'_>) {
+        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
+            return;
+        };
+        let name = (way, id);
+        if !self.accepting.contains_key(&name) && (handshake_level || !self.admit(name)) {
+            self.counts.handshake_fragments_dropped += 1;
+            return;
+        }
+        let Some(accepting) = self.accepting.get_mut(&name) else { return };
+        accepting.received += len + HEADERS;
+        let received = accepting.handshake.receive(HandshakeDatagram::fragment(
+            handshake_level,
+            offset,
+            bytes,
+        ));
+        let session = accepting.handshake.session();
+        let keys = (accepting.ours, accepting.handshake.peer_key().unwrap_or(0));
+        if let Some(session) = session
+            && !self.complete(way, keys, session, None)
+        {
+            self.counts.handshakes_refused += 1;
+            self.push_frame(
+                way,
+                LinkId::default(),
+                &HandshakeDatagram::Refused { id, code: code::NOT_ADMITTED },
+                0,
+            );
+            return self.end_accepting(name);
+        }
+        match received {
+            Ok(Next::Send) => self.send_answer(name),
+            Ok(Next::Wait) => {}
+            // The answer is an alert, and the client may ask for it again.
+            Err(error) if error.is_final() => {
+                let accepting = self.accepting.get_mut(&name);
+                if accepting.is_some_and(|of| !std::mem::replace(&mut of.failed, true)) {
+                    self.count_failure(error);
+                }
+                self.send_answer(name);
+            }
+            Err(_) => self.counts.handshake_fragments_dropped += 1,
+        }
+    }
+
+    /// Begins to accept a handshake; false if that is impossible, or too many have begun just now.
+    fn admit(&mut self, name: (Way, u64)) -> bool {
+        if !self.beginnings.take(&mut self.timers) {
+            self.counts.handshakes_throttled += 1;
+            return false;
+        }
+        let ours = self.sessions.reserve();
+        let Ok(handshake) = Handshake::server(&self.keys, ours) else {
+            self.sessions.release(ours);
+            return false;
+        };
+        // It also holds the names of handshakes that have ended.
+        while self.accepted_first.len() >= ACCEPTING_MAX
+            && let Some(oldest) = self.accepted_first.pop_front()
+        {
+            self.end_accepting(oldest);
+        }
+        let accepting = Accepting { handshake, ours, received: 0, sent: 0, failed: false };
+        self.accepting.insert(name, accepting);
+        self.accepted_first.push_back(name);
+        true
+    }
+
+    /// Sends as much of our flight as the address may get.
+    fn send_answer(&mut self, name: (Way, u64)) {
+        let (way, id) = name;
+        let Some(accepting) = self.accepting.get_mut(&name) else { return };
+        let parts = accepting.handshake.flight(FULL - FRONT);
+        let (ours, mut sent) = (accepting.ours, accepting.sent);
+        let most = match accepting.handshake.is_address_proven() {
+            true => usize::MAX,
+            false => AMPLIFICATION * accepting.received,
+        };
+        for part in &parts {
+            if sent + FRONT + part.2.len() + HEADERS > most {
+                break;
+            }
+            let frame = HandshakeDatagram::flight(false, id, ours, part);
+            sent += self.push_frame(way, LinkId::default(), &frame, 0) + HEADERS;
+        }
+        if let Some(accepting) = self.accepting.get_mut(&name) {
+            accepting.sent = sent;
+        }
+    }
+
+    fn count_failure(&mut self, error: HandshakeError) {
+        match HandshakeRefusal::from(error) {
+            HandshakeRefusal::OtherKey => self.counts.handshakes_refused += 1,
+            _ => self.counts.handshakes_failed += 1,
+        }
+    }
+
+    fn end_accepting(&mut self, name: (Way, u64)) {
+        if let Some(accepting) = self.accepting.remove(&name) {
+            self.sessions.release(accepting.ours);
+        }
+    }
+}

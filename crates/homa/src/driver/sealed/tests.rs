@@ -1,0 +1,205 @@
+//! Tests of the layer between two drivers, and with peers that do not follow the rules.
+
+use std::net::UdpSocket;
+
+use homa_proto::wire::datagram;
+use homa_proto::{Body, Packet, PeerId, RpcId, Span};
+
+use super::frame::FULL;
+use super::*;
+use crate::driver::memory::{MemoryNetwork, NetworkFaults};
+use crate::driver::udp::UdpDriver;
+use crate::secure::Handshake;
+
+struct Nothing;
+impl Gather for Nothing {
+    fn bytes(&self, _: Span) -> &[u8] {
+        &[]
+    }
+}
+
+fn seal(inner: impl Driver + 'static, key: u8) -> Sealed {
+    Sealed::new(Box::new(inner), Keys::cluster([key; 32]).unwrap(), None, 100, 0)
+}
+
+fn udp(key: u8) -> Sealed {
+    seal(UdpDriver::new("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap(), key)
+}
+
+/// Datagrams of `len` bytes with one packet each, as one train.
+fn train(to: SocketAddr, datagrams: usize, len: usize) -> Outbox {
+    let (body, id) = (Body::NeedAck, RpcId(0x8000_0000_0000_0002));
+    let packet = Packet { peer: PeerId(0), priority: 0, local_port: 1, remote_port: 2, id, body };
+    let mut bytes = vec![0; datagrams * len];
+    for (number, datagram) in bytes.chunks_mut(len).enumerate() {
+        datagram::encode(&packet, number as u64, datagram).unwrap();
+        datagram[len - 1] = number as u8;
+    }
+    let len_of_all = bytes.len();
+    Outbox {
+        bytes,
+        pieces: vec![TrainPiece::Buffered(0..len_of_all)],
+        trains: vec![Train {
+            to,
+            link: LinkId::default(),
+            socket: 0,
+            source: None,
+            tos: 0,
+            datagram: len,
+            len: len_of_all,
+            pieces: 0..1,
+        }],
+    }
+}
+
+/// Runs both drivers until `done`; returns the trains that arrived at `b`, as lengths of datagrams
+/// and bytes.
+fn run(
+    a: &mut Sealed,
+    b: &mut Sealed,
+    done: impl Fn(&Sealed, usize) -> bool,
+) -> Vec<(usize, Vec<u8>)> {
+    let mut arrived = Vec::new();
+    let mut now = Time::ZERO;
+    while !done(b, arrived.len()) {
+        now += Duration::millis(1);
+        a.receive(true);
+        a.expire(now);
+        for index in 0..b.receive(true) {
+            let train = b.received(index);
+            arrived.push((train.datagram, train.bytes.to_vec()));
+        }
+        b.expire(now);
+        assert!(
+            now < Time::ZERO + Duration::secs(100),
+            "nothing arrived: {:?}",
+            (a.counters(), b.counters())
+        );
+    }
+    arrived
+}
+
+#[test]
+fn a_train_stays_a_train_and_arrives_as_it_was_sent() {
+    let (mut a, mut b) = (udp(1), udp(1));
+    let to = b.local()[0];
+    for (datagrams, len) in [(1, 60), (5, 1000), (40, 1400)] {
+        let outbox = train(to, datagrams, len);
+        let before = (a.counters().trains_sent, b.counters().trains_received);
+        a.send(&outbox, &Nothing);
+        let arrived = run(&mut a, &mut b, |_, trains| trains > 0);
+        let mut bytes: Vec<u8> = arrived.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+        for (number, datagram) in bytes.chunks_mut(len).enumerate() {
+            // The packet number is the session's; nothing else may change.
+            datagram[8..16].copy_from_slice(&(number as u64).to_be_bytes());
+        }
+        assert_eq!(bytes, outbox.bytes, "{datagrams} of {len} bytes");
+        assert!(arrived.iter().all(|(datagram, _)| *datagram == len));
+        if before.0 > 1 {
+            assert_eq!(a.counters().trains_sent - before.0, 1, "one train left");
+            assert_eq!(b.counters().trains_received - before.1, 1, "one train arrived");
+        }
+    }
+    assert_eq!(b.counters().datagrams_opened, 46);
+}
+
+#[test]
+fn only_handshakes_are_sent_to_a_peer_without_a_session() {
+    let mut a = udp(1);
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_nonblocking(true).unwrap();
+    a.send(&train(peer.local_addr().unwrap(), 3, 100), &Nothing);
+    let mut bytes = [0; 65_536];
+    let mut frames = 0;
+    while let Ok(len) = peer.recv(&mut bytes) {
+        assert!(
+            HandshakeDatagram::is_in(&bytes[..len])
+                && HandshakeDatagram::read(&bytes[..len]).is_some()
+        );
+        frames += 1;
+    }
+    assert!(frames > 0);
+}
+
+#[test]
+fn what_waits_for_a_silent_peer_is_bounded_and_given_up() {
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let mut a = seal(network.driver("10.0.0.1:1".parse().unwrap()).unwrap(), 1);
+    let _silent = network.driver("10.0.0.2:2".parse().unwrap()).unwrap();
+    let outbox = train("10.0.0.2:2".parse().unwrap(), 40, 1000);
+    for _ in 0..50 {
+        a.send(&outbox, &Nothing);
+    }
+    let dropped = a.counters().datagrams_without_session;
+    assert!(dropped >= 50 * 40 - 262, "{dropped}");
+    let mut turns = 0;
+    while let Some(deadline) = a.deadline() {
+        a.expire(deadline.max(Time(1)));
+        turns += 1;
+        assert!(turns < 100, "the timers end");
+    }
+    assert_eq!(a.counters().handshakes_unanswered, 1);
+    assert_eq!(a.counters().datagrams_without_session, 50 * 40, "nothing waits any more");
+    assert!(a.opening.is_empty() && a.by_id.is_empty());
+}
+
+#[test]
+fn handshakes_of_unknown_senders_are_bounded() {
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let mut server = seal(network.driver("10.0.0.1:1".parse().unwrap()).unwrap(), 1);
+    let keys = Keys::cluster([1; 32]).unwrap();
+    let mut hello = Handshake::client(&keys, [10, 0, 0, 1].into(), 1).unwrap();
+    let flight = hello.flight(FULL - frame::FRONT);
+    let mut now = Time(1);
+    for n in 0..6_000u32 {
+        if n.is_multiple_of(5) {
+            now += PAUSE;
+            server.expire(now);
+        }
+        let way = Way {
+            to: SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 5)),
+            socket: 0,
+            source: None,
+        };
+        for part in &flight {
+            server.accept(way, FULL, &HandshakeDatagram::flight(true, n.into(), 7, part));
+        }
+        server.flush();
+    }
+    assert!(server.accepting.len() <= 1024 && server.accepted_first.len() <= 1024);
+    // Each fragment of the others was dropped.
+    let throttled = server.counters().handshakes_throttled / flight.len() as u64;
+    let (begun, pauses) = (6_000 - throttled, 6_000 / 5);
+    assert!(begun > 1024 && begun <= 3 * pauses, "{begun} in {pauses} pauses");
+    assert_eq!(server.sessions.len(), 0, "no client was verified");
+}
+
+#[test]
+fn an_address_that_never_answers_gets_three_times_its_bytes() {
+    let mut server = udp(1);
+    let host = UdpSocket::bind("127.0.0.1:0").unwrap();
+    host.connect(server.local()[0]).unwrap();
+    host.set_nonblocking(true).unwrap();
+    let keys = Keys::cluster([1; 32]).unwrap();
+    let (mut sent, mut got, mut room) = (0, 0, [0; 65_536]);
+    for id in 0..5 {
+        let mut hello = Handshake::client(&keys, [127, 0, 0, 1].into(), 1).unwrap();
+        for (turn, part) in hello.flight(600).iter().cycle().take(50).enumerate() {
+            let mut bytes = Vec::new();
+            HandshakeDatagram::flight(true, id, 7, part).write(0, &mut bytes);
+            if turn % 7 == 6 {
+                // Also datagrams that are no handshakes: of an unknown session, and in plaintext.
+                bytes = vec![1, 0, 0, 0, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0];
+                bytes.resize(60, 7);
+            }
+            host.send(&bytes).unwrap();
+            sent += bytes.len() + 28;
+            server.receive(true);
+            while let Ok(len) = host.recv(&mut room) {
+                got += len + 28;
+            }
+            assert!(got <= 3 * sent, "{got} for {sent} bytes");
+        }
+    }
+    assert!(got > sent / 2, "the server answers: {got} for {sent} bytes");
+}

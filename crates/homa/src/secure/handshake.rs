@@ -1,0 +1,453 @@
+//! The TLS 1.3 handshake, sans-IO: fragments in, fragments out, a session at the end.
+//!
+//! As in QUIC (RFC 9001 §4), TLS messages form one stream of bytes for each level, and every
+//! fragment names its level and offset. Fragments of the level Handshake are sealed with the
+//! handshake keys; each has a number of its own, also when it repeats bytes. The client repeats its
+//! flight until the server confirms; the server only answers, so two ends cannot excite each other.
+//!
+//! Invariants: bytes of a level that is over, or not authentic, never reach TLS. A server has a
+//! session only after it verified the client's last message. Each end learns the other's key id
+//! from the authenticated transport parameters. Memory is bounded (`stream.rs`).
+//!
+//! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
+
+use std::net::IpAddr;
+
+use rustls::quic::{
+    ClientConnection, Connection, KeyChange, PacketKey, PacketKeySet, Secrets, ServerConnection,
+    Version,
+};
+use rustls::{AlertDescription, Error, PeerMisbehaved};
+
+use super::keys::{Credentials, Keys};
+use super::stream::{HandshakeStream, LENGTH_MAX};
+use super::window::NumberWindow;
+use super::{ALPN, HandshakeError, PeerIdentity, SecureSession, TAG};
+
+/// The offset of a fragment that holds an alert, one byte, instead of a part of the stream.
+const ALERT: u32 = u32::MAX;
+
+/// The offset of the empty, sealed fragment with which a server confirms that it is complete.
+const COMPLETE: u32 = u32::MAX - 1;
+
+/// Bytes of a fragment's number, which precede its sealed bytes.
+const NUMBER: usize = 4;
+
+/// Bytes that sealing adds to a fragment.
+const OVERHEAD: usize = NUMBER + TAG;
+
+/// Least room for a fragment, so that a flight has a bounded number of them.
+const ROOM_MIN: usize = 64;
+
+/// Most sealed fragments that are kept until the keys to open them exist.
+const EARLY_MAX: usize = 16;
+
+/// The keys that protect handshake bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// None: bytes travel in plaintext, up to the ServerHello.
+    Initial,
+    /// The handshake keys.
+    Handshake,
+}
+
+/// A part of the peer's handshake bytes, as it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment<'a> {
+    /// Which keys protect it.
+    pub level: Level,
+    /// Where its bytes begin in the stream of its level; the last values have other meanings.
+    pub offset: u32,
+    /// Its bytes; with [`Level::Handshake`] a number and sealed bytes.
+    pub bytes: &'a [u8],
+}
+
+/// What a caller does after a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing.
+    Wait,
+    /// Send the flight now: there are new bytes, or the peer asks for a repetition.
+    Send,
+}
+
+/// The keys of the level Handshake.
+struct Seal {
+    local: Box<dyn PacketKey>,
+    remote: Box<dyn PacketKey>,
+    /// The number of the next fragment.
+    number: u32,
+    /// Numbers of the peer that were opened.
+    window: NumberWindow,
+}
+
+/// One handshake with one peer.
+pub(crate) struct Handshake {
+    tls: Box<Connection>,
+    cluster: bool,
+    /// The peer's bytes by level.
+    incoming: [HandshakeStream; 2],
+    /// Our bytes by level.
+    outgoing: [Vec<u8>; 2],
+    /// The level whose bytes TLS reads; none when the handshake is complete.
+    reading: Option<Level>,
+    seal: Option<Box<Seal>>,
+    /// Sealed fragments that arrived before the keys, as offset and bytes.
+    early: Vec<(u32, Vec<u8>)>,
+    /// The keys of the session, until it is taken.
+    traffic: Option<(PacketKeySet, Secrets)>,
+    /// The reason why the handshake is over.
+    failed: Option<HandshakeError>,
+    /// The alert that the peer should get.
+    alert: Option<u8>,
+    /// The key id under which the peer wants to receive, once it is verified.
+    theirs: Option<u32>,
+    /// The peer has sealed a fragment, so it receives at its address.
+    proven: bool,
+    /// As client: the server is complete.
+    confirmed: bool,
+    /// As complete server: the client has to be told.
+    confirm: bool,
+}
+
+impl Handshake {
+    /// A handshake that we begin. `server` is verified unless the keys name another server name.
+    /// `ours` is the key id under which we want to receive.
+    ///
+    /// # Errors
+    /// The configuration of the keys cannot be used.
+    pub(crate) fn client(keys: &Keys, server: IpAddr, ours: u32) -> Result<Self, HandshakeError> {
+        let credentials = keys.credentials();
+        let name = credentials.name_of(server);
+        let client = credentials.client.clone();
+        let tls = ClientConnection::new(client, Version::V1, name, parameters(ours));
+        let mut handshake = Self::new(tls.map(Connection::Client), &credentials)?;
+        handshake.produce();
+        Ok(handshake)
+    }
+
+    /// A handshake that a client began. `ours` is the key id under which we want to receive.
+    ///
+    /// # Errors
+    /// The configuration of the keys cannot be used.
+    pub(crate) fn server(keys: &Keys, ours: u32) -> Result<Self, HandshakeError> {
+        let credentials = keys.credentials();
+        let tls = ServerConnection::new(credentials.server.clone(), Version::V1, parameters(ours));
+        Self::new(tls.map(Connection::Server), &credentials)
+    }
+
+    fn new(tls: Result<Connection, Error>, with: &Credentials) -> Result<Self, HandshakeError> {
+        Ok(Self {
+            tls: tls.map(Box::new).map_err(|error| HandshakeError::Config(error.to_string()))?,
+            cluster: with.cluster,
+            incoming: Default::default(),
+            outgoing: Default::default(),
+            reading: Some(Level::Initial),
+            seal: None,
+            early: Vec::new(),
+            traffic: None,
+            failed: None,
+            alert: None,
+            theirs: None,
+            proven: false,
+            confirmed: false,
+            confirm: false,
+        })
+    }
+
+    /// Takes a fragment from the peer, in any order, repeated or not.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Dropped`] if the fragment was dropped. Any other error is final: the
+    /// caller should send the flight once more, which is the alert for the peer.
+    pub(crate) fn receive(&mut self, fragment: Fragment<'_>) -> Result<Next, HandshakeError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        match fragment.level {
+            Level::Initial => self.receive_plain(fragment.offset, fragment.bytes),
+            Level::Handshake => self.receive_sealed(fragment.offset, fragment.bytes),
+        }
+    }
+
+    fn receive_plain(&mut self, offset: u32, bytes: &[u8]) -> Result<Next, HandshakeError> {
+        if self.reading != Some(Level::Initial) {
+            // Only a client that did not get our flight sends its first bytes again.
+            let repeats = self.is_server() && !self.proven && offset == 0;
+            return Ok(if repeats { Next::Send } else { Next::Wait });
+        }
+        if offset == ALERT {
+            return Err(self.refused(bytes));
+        }
+        let repeats = offset < self.incoming[0].read();
+        self.incoming[0].insert(offset, bytes).map_err(HandshakeError::Dropped)?;
+        let next = self.advance()?;
+        let again = repeats && offset == 0 && self.is_server() && !self.outgoing[0].is_empty();
+        Ok(if again { Next::Send } else { next })
+    }
+
+    fn receive_sealed(&mut self, offset: u32, bytes: &[u8]) -> Result<Next, HandshakeError> {
+        let Some(seal) = &mut self.seal else {
+            // A client seals nothing before it has our ServerHello.
+            let kept: usize = self.early.iter().map(|(_, bytes)| bytes.len()).sum();
+            let full = self.early.len() == EARLY_MAX || kept + bytes.len() > LENGTH_MAX as usize;
+            if full || matches!(*self.tls, Connection::Server(_)) {
+                return Err(HandshakeError::Dropped("it arrived before the keys"));
+            }
+            self.early.push((offset, bytes.to_vec()));
+            return Ok(Next::Wait);
+        };
+        let opened = seal.open(offset, bytes).map_err(HandshakeError::Dropped)?;
+        self.proven = true;
+        match offset {
+            ALERT => Err(self.refused(&opened)),
+            COMPLETE if self.is_server() => Err(HandshakeError::Dropped("only a server confirms")),
+            COMPLETE => {
+                self.confirmed = self.reading.is_none();
+                Ok(Next::Wait)
+            }
+            _ => self.receive_opened(offset, &opened),
+        }
+    }
+
+    /// Takes authentic bytes of the level Handshake. Without bytes the client only asks for a
+    /// repetition.
+    fn receive_opened(&mut self, offset: u32, bytes: &[u8]) -> Result<Next, HandshakeError> {
+        let repeats = self.is_server() && offset == 0;
+        if self.reading.is_none() {
+            self.confirm |= repeats;
+            return Ok(if repeats { Next::Send } else { Next::Wait });
+        }
+        let repeats = repeats && (bytes.is_empty() || self.incoming[1].read() > 0);
+        self.incoming[1].insert(offset, bytes).map_err(HandshakeError::Dropped)?;
+        let next = self.advance()?;
+        Ok(if repeats { Next::Send } else { next })
+    }
+
+    /// Passes the bytes that are in order to TLS.
+    fn advance(&mut self) -> Result<Next, HandshakeError> {
+        let mut next = Next::Wait;
+        while let Some(level) = self.reading
+            && let Some(bytes) = self.incoming[level as usize].next()
+        {
+            if let Err(error) = self.tls.read_hs(&bytes) {
+                return Err(self.fail(error));
+            }
+            if self.produce() {
+                next = Next::Send;
+            }
+            if level == Level::Initial && self.reading == Some(Level::Handshake) {
+                self.open_early()?;
+            }
+            if !self.tls.is_handshaking() {
+                self.theirs = self.tls.quic_transport_parameters().and_then(key_id);
+                if self.theirs.is_none() {
+                    return Err(self.fail(PeerMisbehaved::MissingQuicTransportParameters.into()));
+                }
+                self.reading = None;
+                self.confirm = self.is_server();
+                next = Next::Send;
+            }
+        }
+        Ok(next)
+    }
+
+    /// Fragments that were waiting for the keys. Forged ones among them are dropped.
+    fn open_early(&mut self) -> Result<(), HandshakeError> {
+        for (offset, bytes) in std::mem::take(&mut self.early) {
+            let Some(seal) = &mut self.seal else { break };
+            let Ok(opened) = seal.open(offset, &bytes) else { continue };
+            self.proven = true;
+            match offset {
+                ALERT => return Err(self.refused(&opened)),
+                COMPLETE => {}
+                _ => drop(self.incoming[1].insert(offset, &opened)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what TLS has to say; whether there was anything.
+    fn produce(&mut self) -> bool {
+        let mut produced = false;
+        loop {
+            let level = if self.seal.is_some() { Level::Handshake } else { Level::Initial };
+            let bytes = &mut self.outgoing[level as usize];
+            let before = bytes.len();
+            let change = self.tls.write_hs(bytes);
+            produced |= bytes.len() > before;
+            match change {
+                Some(KeyChange::Handshake { keys }) => {
+                    self.seal = Some(Box::new(Seal {
+                        local: keys.local.packet,
+                        remote: keys.remote.packet,
+                        number: 0,
+                        window: NumberWindow::new(),
+                    }));
+                    self.reading = Some(Level::Handshake);
+                }
+                Some(KeyChange::OneRtt { keys, next }) => {
+                    let (local, remote) = (keys.local.packet, keys.remote.packet);
+                    self.traffic = Some((PacketKeySet { local, remote }, next));
+                    return produced;
+                }
+                None => return produced,
+            }
+        }
+    }
+
+    /// Our flight in fragments of at most `room` bytes (at least 64), as they travel: everything
+    /// that the peer may not have. Empty if there is nothing to send.
+    pub(crate) fn flight(&mut self, room: usize) -> Vec<(Level, u32, Vec<u8>)> {
+        let room = room.max(ROOM_MIN);
+        let mut flight = Vec::new();
+        if let Some(alert) = self.alert {
+            self.push_sealed(ALERT, &[alert], &mut flight);
+            return flight;
+        }
+        if self.failed.is_some() || self.confirmed {
+            return flight;
+        }
+        let complete = self.reading.is_none();
+        if self.is_server() && complete {
+            if std::mem::take(&mut self.confirm) {
+                self.push_sealed(COMPLETE, &[], &mut flight);
+            }
+            return flight;
+        }
+        if !self.is_server() && self.seal.is_some() && !complete {
+            // A part of the server's flight is missing: ask for it.
+            self.push_sealed(0, &[], &mut flight);
+            return flight;
+        }
+        // A peer that has the handshake keys has everything of the level before.
+        if self.seal.is_none() || !self.proven {
+            for (piece, offset) in self.outgoing[0].chunks(room).zip((0..).step_by(room)) {
+                flight.push((Level::Initial, offset, piece.to_vec()));
+            }
+        }
+        let bytes = std::mem::take(&mut self.outgoing[1]);
+        let room = room - OVERHEAD;
+        for (piece, offset) in bytes.chunks(room).zip((0..).step_by(room)) {
+            self.push_sealed(offset, piece, &mut flight);
+        }
+        self.outgoing[1] = bytes;
+        flight
+    }
+
+    /// Adds a fragment of the level Handshake; an alert also without keys.
+    fn push_sealed(&mut self, offset: u32, bytes: &[u8], flight: &mut Vec<(Level, u32, Vec<u8>)>) {
+        match &mut self.seal {
+            Some(seal) => {
+                let sealed = seal.seal(offset, bytes);
+                flight.extend(sealed.map(|sealed| (Level::Handshake, offset, sealed)));
+            }
+            None => flight.push((Level::Initial, offset, bytes.to_vec())),
+        }
+    }
+
+    /// The session, once: when the client has verified the server, or the server the client.
+    pub(crate) fn session(&mut self) -> Option<SecureSession> {
+        if self.reading.is_some() || self.failed.is_some() || self.tls.alpn_protocol() != Some(ALPN)
+        {
+            return None;
+        }
+        let (keys, secrets) = self.traffic.take()?;
+        let identity = match self.tls.peer_certificates().and_then(<[_]>::first) {
+            _ if self.cluster => PeerIdentity::Cluster,
+            Some(leaf) => PeerIdentity::Certificate(leaf.as_ref().into()),
+            None => PeerIdentity::Anonymous,
+        };
+        Some(SecureSession::new(identity, !self.is_server(), keys, secrets))
+    }
+
+    /// The key id under which the peer wants to receive, when there is a session.
+    pub(crate) fn peer_key(&self) -> Option<u32> {
+        self.theirs
+    }
+
+    /// Whether the peer receives at its address: it has sealed a fragment with keys that it could
+    /// only derive from our flight.
+    pub(crate) fn is_address_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// Whether nothing is left to send: as client, the server has confirmed; as server, the client
+    /// is verified.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed || self.is_server() && self.reading.is_none()
+    }
+
+    fn is_server(&self) -> bool {
+        matches!(*self.tls, Connection::Server(_))
+    }
+
+    /// Ends the handshake because TLS refused the peer's bytes.
+    fn fail(&mut self, error: Error) -> HandshakeError {
+        let alert = self.tls.alert().unwrap_or(AlertDescription::InternalError);
+        self.alert = Some(alert.into());
+        let failed = match error {
+            Error::InvalidCertificate(_) if self.cluster => HandshakeError::WrongKey,
+            Error::InvalidCertificate(why) => HandshakeError::CertificateRefused(why.to_string()),
+            Error::NoCertificatesPresented => {
+                HandshakeError::CertificateRefused("there is none".to_owned())
+            }
+            Error::PeerIncompatible(why) => HandshakeError::Incompatible(format!("{why:?}")),
+            other => HandshakeError::Protocol(other.to_string()),
+        };
+        self.failed.insert(failed).clone()
+    }
+
+    /// Ends the handshake because the peer sent an alert.
+    fn refused(&mut self, bytes: &[u8]) -> HandshakeError {
+        let &[code] = bytes else { return HandshakeError::Dropped("an alert has one byte") };
+        let alert = AlertDescription::from(code);
+        // The alerts of `Pins` and of a signature by another key.
+        let key = matches!(alert, AlertDescription::AccessDenied | AlertDescription::DecryptError);
+        let failed = match self.cluster && key {
+            true => HandshakeError::KeyRefused,
+            false => HandshakeError::RefusedByPeer { alert: code, name: format!("{alert:?}") },
+        };
+        self.failed.insert(failed).clone()
+    }
+}
+
+/// Our transport parameters: a key id.
+fn parameters(key: u32) -> Vec<u8> {
+    key.to_be_bytes().to_vec()
+}
+
+/// The key id in transport parameters. 0 means plaintext, so it is none.
+fn key_id(parameters: &[u8]) -> Option<u32> {
+    let key = u32::from_be_bytes(parameters.try_into().ok()?);
+    (key != 0).then_some(key)
+}
+
+impl Seal {
+    /// A fragment as it travels: its number, the sealed bytes, and the tag. `None` after 2^32.
+    fn seal(&mut self, offset: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+        let number = self.number;
+        self.number = number.checked_add(1)?;
+        let mut sealed = number.to_be_bytes().to_vec();
+        sealed.extend_from_slice(bytes);
+        let header = offset.to_be_bytes();
+        let body = &mut sealed[NUMBER..];
+        let tag = self.local.encrypt_in_place(number.into(), &header, body).ok()?;
+        sealed.extend_from_slice(tag.as_ref());
+        Some(sealed)
+    }
+
+    /// The bytes of a fragment, or why it was dropped.
+    fn open(&mut self, offset: u32, bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let (number, sealed) = bytes.split_first_chunk().ok_or("it is too short")?;
+        let number = u64::from(u32::from_be_bytes(*number));
+        self.window.check(number).map_err(|_| "it was repeated")?;
+        let mut sealed = sealed.to_vec();
+        let header = offset.to_be_bytes();
+        let opened = self.remote.decrypt_in_place(number, &header, &mut sealed);
+        let length = opened.map_err(|_| "it is forged or damaged")?.len();
+        self.window.insert(number);
+        sealed.truncate(length);
+        Ok(sealed)
+    }
+}

@@ -1,0 +1,148 @@
+//! Encrypted calls over loopback: with the same key they succeed, and with another key or none
+//! they end at once with an error that says what to do.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homa::driver::memory::{MemoryNetwork, NetworkFaults};
+use homa::error::HandshakeRefusal;
+use homa::{CallError, CallOptions, Config, Engine, Keys};
+
+use crate::common::{echo, engine, message};
+
+/// A call that fails needs far less than the deadline of 10 s.
+const SOON: Duration = Duration::from_secs(5);
+
+fn with_key(key: u8) -> Config {
+    Config::default().keys(Keys::cluster([key; 32]).unwrap())
+}
+
+/// Calls a server with one configuration from an engine with another. Returns both engines and the
+/// error.
+fn refused(server: Config, client: Config) -> (Engine, Engine, CallError) {
+    let server = engine("127.0.0.1", server);
+    let serving = server.serve().unwrap();
+    thread::spawn(move || assert!(serving.accept().is_none(), "a request was executed"));
+    let client = engine("127.0.0.1", client);
+    let before = Instant::now();
+    let error = client.client().call(server.local_addr(), "secret").unwrap_err();
+    assert!(before.elapsed() < SOON, "{error} after {:?}", before.elapsed());
+    assert!(error.not_executed());
+    (server, client, error)
+}
+
+fn reason(error: CallError, server: SocketAddr) -> HandshakeRefusal {
+    match error {
+        CallError::HandshakeRefused { server: at, reason, .. } if at == server => reason,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn engines_with_one_key_call_each_other_encrypted() {
+    let (a, b) = (engine("127.0.0.1", with_key(1)), engine("127.0.0.1", with_key(1)));
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        echo(to.serve().unwrap());
+        for len in [0, 1, 100, 1_400, 20_000, 1_000_000] {
+            let sent = message(len, 1);
+            let got = from.client().call(to.local_addr(), sent.clone()).unwrap();
+            assert_eq!(&got[..], &sent[..], "{len} bytes");
+        }
+    }
+    let [a, b] = [a, b].map(|engine| engine.metrics().driver);
+    assert_eq!((a.handshakes_completed, b.handshakes_completed), (1, 1), "one session for both");
+    assert_eq!((a.sessions, b.sessions), (1, 1));
+    assert!(a.datagrams_sealed > 200 && b.datagrams_opened > 200, "{a:?} {b:?}");
+    assert_eq!(a.datagrams_forged + b.datagrams_forged, 0);
+    assert_eq!(a.datagrams_replayed + b.datagrams_replayed, 0);
+}
+
+#[test]
+fn another_key_is_an_error_that_says_so() {
+    let (server, _, error) = refused(with_key(1), with_key(2));
+    let at = server.local_addr();
+    assert!(error.to_string().contains("same key file"), "{error}");
+    assert_eq!(reason(error, at), HandshakeRefusal::OtherKey);
+    assert!(server.metrics().driver.handshakes_refused > 0, "the server counts it");
+    assert_eq!(server.metrics().driver.sessions, 0);
+}
+
+#[test]
+fn a_server_without_keys_is_an_error_that_says_so() {
+    let (server, client, error) = refused(Config::default(), with_key(2));
+    assert!(error.to_string().contains("--plaintext"), "{error}");
+    assert_eq!(reason(error, server.local_addr()), HandshakeRefusal::NoKeys);
+    assert!(client.metrics().driver.handshakes_refused > 0);
+}
+
+#[test]
+fn a_client_without_keys_is_an_error_that_says_so() {
+    let (server, _, error) = refused(with_key(1), Config::default());
+    assert!(error.to_string().contains("--key"), "{error}");
+    assert_eq!(reason(error, server.local_addr()), HandshakeRefusal::KeysRequired);
+    assert!(server.metrics().driver.datagrams_plaintext_refused > 0, "the server counts it");
+}
+
+#[test]
+fn a_policy_refuses_peers_by_their_identity() {
+    let picky = with_key(1).admit(|identity| identity.to_string() != "cluster");
+    let (server, _, error) = refused(picky, with_key(1));
+    assert_eq!(reason(error, server.local_addr()), HandshakeRefusal::NotAdmitted);
+    assert!(server.metrics().driver.handshakes_refused > 0);
+}
+
+#[test]
+fn raw_ip_with_keys_is_refused() {
+    let opened = Engine::raw_ip(
+        "127.0.0.1:0".parse().unwrap(),
+        Config::linux().keys(Keys::cluster([1; 32]).unwrap()),
+    );
+    if let Err(homa::OpenError::NeedsNetRaw) = &opened {
+        return skip::test("raw sockets need CAP_NET_RAW");
+    }
+    let error = opened.unwrap_err();
+    assert!(error.to_string().contains("cannot be encrypted"), "{error}");
+}
+
+#[test]
+fn a_restarted_server_gets_a_new_session() {
+    let server = engine("127.0.0.1", with_key(1));
+    let at = server.local_addr();
+    echo(server.serve().unwrap());
+    let client = engine("127.0.0.1", with_key(1));
+    client.client().call(at, "before").unwrap();
+    server.drain(SOON).unwrap();
+    drop(server);
+    let bound = || Engine::bind(at, with_key(1));
+    let server = std::iter::repeat_with(bound).find_map(Result::ok).unwrap();
+    echo(server.serve().unwrap());
+    let options = CallOptions::default().idempotent();
+    let got = client.client().call_with(at, "after", &options).unwrap();
+    assert_eq!(&got[..], b"after");
+    let metrics = client.metrics().driver;
+    assert_eq!(metrics.handshakes_completed, 2);
+}
+
+#[test]
+fn lost_and_repeated_datagrams_delay_encrypted_calls_only() {
+    let network = MemoryNetwork::new(5, NetworkFaults::NONE.lost(100_000).duplicated(100_000));
+    let open = |at: &str| {
+        let driver = network.driver(at.parse().unwrap()).unwrap();
+        Engine::with_driver(Box::new(driver), with_key(1)).unwrap()
+    };
+    let server = open("10.0.0.2:4000");
+    echo(server.serve().unwrap());
+    let options = CallOptions::deadline(Duration::from_secs(60));
+    for n in 0..20 {
+        let client = open("10.0.0.1:0");
+        for len in [10, 10_000] {
+            let sent = message(len, n);
+            let got = client.client().call_with(server.local_addr(), sent.clone(), &options);
+            assert_eq!(&got.unwrap()[..], &sent[..]);
+        }
+    }
+    let metrics = server.metrics().driver;
+    assert!(metrics.handshakes_completed >= 20 && metrics.datagrams_replayed > 0, "{metrics:?}");
+    assert_eq!((metrics.datagrams_forged, metrics.datagrams_plaintext_refused), (0, 0));
+}
