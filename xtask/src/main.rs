@@ -31,7 +31,8 @@ const USAGE: &str =
   readme        write README's numbers anew from docs/results
   public-items  compare the documented items of the libraries with docs/public-items.txt
   header        write crates/homa-capi/include/homa.h anew
-  fuzz          run a fuzz target (wire_decode, endpoint_ops, grpc_decode, handshake) with this compiler
+  fuzz          run a fuzz target with this compiler: wire_decode, endpoint_ops, grpc_decode or
+                handshake
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
   install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages
                 (with --debug unoptimised, for tests)";

@@ -10,13 +10,13 @@ use crate::output::line;
 /// Arguments of `homa key`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to do.
+    /// KeyAction to do.
     #[command(subcommand)]
-    what: What,
+    what: KeyAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum KeyAction {
     /// Write a new random key to a file that does not exist yet, for its owner only. Copy it to
     /// every host of the cluster by a way that others cannot read, and give it to `--key`.
     New {
@@ -28,7 +28,7 @@ enum What {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let What::New { file } = &args.what;
+    let KeyAction::New { file } = &args.what;
     Keys::create_file(file).hint("name a file that does not exist, in a folder of yours")?;
     line(format!("{}", file.display()));
     eprintln!("copy it to every host of the cluster, by a way that others cannot read");

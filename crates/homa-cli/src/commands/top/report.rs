@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::scrape::{Sample, Scrape};
+use super::scrape::{MetricSample, Scrape};
 use crate::output::{Align, TextTable};
 
 /// Peers in a report.
@@ -47,7 +47,7 @@ pub struct Report {
     /// Dropped packets by reason, those that occurred.
     drops_per_s: BTreeMap<String, f64>,
     /// The peers with most RPCs in this time.
-    busiest: Vec<Peer>,
+    busiest: Vec<BusyPeer>,
 }
 
 /// RPCs of one direction.
@@ -66,7 +66,7 @@ struct Rpcs {
 
 /// RPCs with one peer.
 #[derive(Debug, Serialize)]
-struct Peer {
+struct BusyPeer {
     peer: String,
     direction: String,
     rpcs_per_s: f64,
@@ -84,7 +84,7 @@ struct Difference<'a> {
 impl Difference<'_> {
     /// The growth of a counter. If it became smaller, the engine was restarted, and all of it is
     /// new.
-    fn grown(&self, name: &str, sample: &Sample) -> f64 {
+    fn grown(&self, name: &str, sample: &MetricSample) -> f64 {
         let before = self.before.same(name, sample);
         if sample.value < before { sample.value } else { sample.value - before }
     }
@@ -133,9 +133,9 @@ impl Difference<'_> {
         of.map(|sample| (read(sample.label("le")), self.grown(&name, sample))).collect()
     }
 
-    fn busiest(&self) -> Vec<Peer> {
+    fn busiest(&self) -> Vec<BusyPeer> {
         let rpcs = self.after.all("homa_peer_rpcs_total").iter();
-        let mut peers: Vec<Peer> = rpcs
+        let mut peers: Vec<BusyPeer> = rpcs
             .map(|sample| {
                 let of = |name: &str| {
                     let mut all = self.after.all(name).iter();
@@ -147,7 +147,7 @@ impl Difference<'_> {
                 };
                 let ended = self.grown("homa_peer_rpcs_total", sample);
                 let time = of("homa_peer_rpc_seconds_total");
-                Peer {
+                BusyPeer {
                     peer: sample.label("peer").to_owned(),
                     direction: sample.label("direction").to_owned(),
                     rpcs_per_s: ended / self.seconds,
@@ -294,7 +294,7 @@ impl Report {
         ];
         let table = TextTable::new(&columns);
         // A client of ours is a server to the peer.
-        let row = |of: &Peer| {
+        let row = |of: &BusyPeer| {
             let role = if of.direction == "client" { "server" } else { "client" };
             table.row(&[
                 of.peer.clone(),

@@ -18,18 +18,18 @@ const LONGEST: u64 = 8 << 20;
 pub struct Scrape {
     /// When the answer arrived.
     pub taken: Instant,
-    samples: BTreeMap<String, Vec<Sample>>,
+    samples: BTreeMap<String, Vec<MetricSample>>,
 }
 
 /// One value of a metric.
 #[derive(Debug, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     labels: BTreeMap<String, String>,
     /// Its value.
     pub value: f64,
 }
 
-impl Sample {
+impl MetricSample {
     /// The value of a label; empty if the sample does not have it.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
@@ -64,7 +64,7 @@ impl Scrape {
 
     /// Reads OpenMetrics text.
     pub fn parse(text: &str) -> Self {
-        let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+        let mut samples: BTreeMap<String, Vec<MetricSample>> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if let Some((name, sample)) = sample(line) {
                 samples.entry(name.to_owned()).or_default().push(sample);
@@ -74,7 +74,7 @@ impl Scrape {
     }
 
     /// The samples of a metric, in the order of the text.
-    pub fn all(&self, name: &str) -> &[Sample] {
+    pub fn all(&self, name: &str) -> &[MetricSample] {
         self.samples.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -84,14 +84,14 @@ impl Scrape {
     }
 
     /// The value of the sample with the same labels; 0 if it is missing.
-    pub fn same(&self, name: &str, as_in: &Sample) -> f64 {
+    pub fn same(&self, name: &str, as_in: &MetricSample) -> f64 {
         let mut all = self.all(name).iter();
         all.find(|sample| sample.labels == as_in.labels).map_or(0.0, |sample| sample.value)
     }
 }
 
 /// Reads `name{label="value",…} number`.
-fn sample(line: &str) -> Option<(&str, Sample)> {
+fn sample(line: &str) -> Option<(&str, MetricSample)> {
     let end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = BTreeMap::new();
@@ -108,7 +108,7 @@ fn sample(line: &str) -> Option<(&str, Sample)> {
         rest = rest.strip_prefix('}')?;
     }
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some((name, Sample { labels, value }))
+    Some((name, MetricSample { labels, value }))
 }
 
 /// A label's value up to its closing quote, and the rest of the line.
