@@ -125,6 +125,8 @@ pub mod tower;
 pub use call::{Arrived, Call, Part};
 pub use client::Client;
 pub use config::{CallOptions, Config};
+#[cfg(feature = "encryption")]
+pub use driver::sealed::RecordedSessions;
 pub use engine::{Engine, inline};
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
 pub use homa_proto as proto;
@@ -139,7 +141,7 @@ pub use request::{Cancelled, RefusedReply, Replying, Request};
 #[doc(hidden)]
 pub use secure::arbitrary;
 #[cfg(feature = "encryption")]
-pub use secure::{Keys, KeysError, PeerIdentity, RecordedKeys};
+pub use secure::{Keys, KeysError, PeerIdentity};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;

@@ -34,7 +34,7 @@ pub(crate) use error::{HandshakeError, SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};
 pub use identity::PeerIdentity;
 pub use keys::Keys;
-pub use recorded::RecordedKeys;
+pub(crate) use recorded::RecordedKeys;
 pub(crate) use session::SecureSession;
 
 /// Bytes that sealing adds to a datagram: the tag of AES-GCM and ChaCha20-Poly1305.

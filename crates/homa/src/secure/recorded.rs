@@ -1,10 +1,8 @@
 //! Opens recorded datagrams with the secrets of a key log (docs/encryption.md, "Key schedule").
 //!
 //! Written from the specification on aws-lc-rs alone, so that it also checks that sessions, which
-//! take their keys from rustls, follow the specification. Left out: reassembly, and finding the
-//! session of a datagram, which is a reader's.
-
-use std::fmt;
+//! take their keys from rustls, follow the specification. Left out: finding the session of a
+//! datagram (`driver/sealed/recorded.rs`).
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey};
 use aws_lc_rs::aead::{Nonce, UnboundKey};
@@ -12,10 +10,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use zeroize::Zeroizing;
 
 /// Keys of one direction of a recorded session, or of one direction of its handshake.
-///
-/// A reader looks up `CLIENT_TRAFFIC_SECRET_0` and `SERVER_TRAFFIC_SECRET_0` by the random bytes of
-/// the ClientHello, and the cipher suite in the ServerHello.
-pub struct RecordedKeys {
+pub(crate) struct RecordedKeys {
     cipher: Cipher,
     /// Derives the keys of the phase after `next`.
     secret: Zeroizing<Vec<u8>>,
@@ -41,7 +36,7 @@ struct PhaseKey {
 impl RecordedKeys {
     /// Keys from a secret of the key log and a cipher suite of TLS 1.3 (0x1301 to 0x1303). `None`
     /// if the suite is another one, or the secret has another length than its hash.
-    pub fn new(cipher_suite: u16, secret: &[u8]) -> Option<Self> {
+    pub(crate) fn new(cipher_suite: u16, secret: &[u8]) -> Option<Self> {
         let cipher = Cipher::new(cipher_suite)?;
         if secret.len() != KeyType::len(&cipher.hkdf) {
             return None;
@@ -56,7 +51,7 @@ impl RecordedKeys {
     /// `aad` is the header with the extensions. `None` if other keys sealed it; then the contents
     /// of `payload` are undefined. Datagrams have to be given roughly in the order of their
     /// numbers, so that changes of keys can be followed.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         number: u64,
         phase: bool,
@@ -83,7 +78,8 @@ impl RecordedKeys {
     /// Opens a sealed fragment of a handshake, with the keys of
     /// `CLIENT_HANDSHAKE_TRAFFIC_SECRET` or `SERVER_HANDSHAKE_TRAFFIC_SECRET`. Returns its TLS
     /// bytes. `offset` is that of its header.
-    pub fn open_fragment(&self, offset: u32, fragment: &[u8]) -> Option<Vec<u8>> {
+    #[cfg(test)]
+    pub(super) fn open_fragment(&self, offset: u32, fragment: &[u8]) -> Option<Vec<u8>> {
         let (number, sealed) = fragment.split_first_chunk()?;
         let mut bytes = sealed.to_vec();
         let number = u32::from_be_bytes(*number).into();
@@ -153,12 +149,5 @@ impl PhaseKey {
         }
         let nonce = Nonce::assume_unique_for_key(nonce);
         Some(self.key.open_in_place(nonce, Aad::from(aad), payload).ok()?.len())
-    }
-}
-
-/// No secrets.
-impl fmt::Debug for RecordedKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordedKeys").field("phase", &self.phase).finish_non_exhaustive()
     }
 }

@@ -11,6 +11,8 @@
 //! * A packet of which the capture kept only the beginning is read with zeros in place of what is
 //!   missing. What depends on the missing bytes is never reported.
 //!
+//! * With a log of secrets, encrypted datagrams are read as if they had been sent in plaintext. The
+//!   log names sessions by their handshakes, so the capture has to contain these.
 //! * What a [`tunnel`] carries is read like what stands in the frame itself; a datagram that was
 //!   captured before is one of [`Copies`].
 //!
@@ -19,6 +21,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use homa::RecordedSessions;
 use homa_proto::wire::datagram::RequestExtensions;
 use homa_proto::wire::{self, datagram, kind};
 use homa_proto::{DropReason, Packet, PeerId, RpcId};
@@ -36,6 +39,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const HOMA: u8 = 146;
+/// The packet type of a handshake.
+const HANDSHAKE: u8 = 0x1f;
 /// SYN and RST, and the urgent pointer that goes with them.
 const MARKS: (u8, [u8; 2]) = (0x06, [0xb9, 0x7d]);
 
@@ -47,6 +52,8 @@ pub struct Dissector {
     sockets: BTreeSet<SocketAddr>,
     scratch: Vec<u8>,
     copies: Copies,
+    /// Opens encrypted datagrams, if there is a log of secrets.
+    recorded: Option<RecordedSessions>,
     /// Findings in UDP.
     pub datagrams: Datagrams,
 }
@@ -82,8 +89,9 @@ impl Envelope {
 
 impl Dissector {
     /// For captures in which datagrams from and to `ports` are Homa, whatever they look like.
-    pub fn new(ports: Vec<u16>) -> Self {
-        Self { ports, ..Self::default() }
+    /// `recorded` opens encrypted ones.
+    pub fn new(ports: Vec<u16>, recorded: Option<RecordedSessions>) -> Self {
+        Self { ports, recorded, ..Self::default() }
     }
 
     /// Reports everything in an IP packet that was captured at a time, in nanoseconds.
@@ -184,13 +192,23 @@ impl Dissector {
         let mut payload = Payload { bytes: &bytes[..bytes.len().min(length)], length };
         // A length field may be that of a train's first datagram.
         let behind = ip.frame.bytes.get(announced..).unwrap_or_default();
-        if train::continues(payload.bytes, behind) {
+        if train::continues(payload.bytes, behind) || train::continues_sealed(payload.bytes, behind)
+        {
             let length = ip.frame.length - header.len();
             payload = Payload { bytes: &ip.frame.bytes[header.len()..], length };
         }
         let source = SocketAddr::new(ip.source, u16::from_be_bytes([header[0], header[1]]));
         let destination =
             SocketAddr::new(ip.destination, u16::from_be_bytes([header[2], header[3]]));
+        let whole = payload.bytes.len() == payload.length;
+        let recorded = self.recorded.as_mut().filter(|_| whole);
+        let opened = recorded.and_then(|log| log.open(source, destination, payload.bytes));
+        if is_handshake(payload.bytes) {
+            return report(Finding::Protocol(UDP));
+        }
+        if let Some(opened) = &opened {
+            payload = Payload { bytes: opened, length: opened.len() };
+        }
         let marked = marked(payload.bytes);
         let tunnel = tunnel::in_udp(destination.port(), payload);
         if let Some(inner) = tunnel.filter(|_| deeper > 0 && !marked) {
@@ -410,6 +428,13 @@ pub fn marked(datagram: &[u8]) -> bool {
         && packet.is_some_and(|packet| {
             disguised(packet) && (kind::DATA..=kind::ACK).contains(&packet[11])
         })
+}
+
+/// True for a datagram of a handshake, which has no packets of an RPC.
+fn is_handshake(datagram: &[u8]) -> bool {
+    let packet = datagram.get(datagram::HEADER_LEN..);
+    matches!(datagram.first_chunk(), Some([datagram::VERSION, 4, 0, 0, 0, 0, 0, 0]))
+        && packet.is_some_and(|packet| disguised(packet) && packet[11] == HANDSHAKE)
 }
 
 /// The field at an offset.

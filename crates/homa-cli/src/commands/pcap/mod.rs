@@ -36,6 +36,7 @@ use std::io::{self, BufReader, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use homa::RecordedSessions;
 use homa_proto::RpcId;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -102,6 +103,10 @@ pub struct Args {
     /// is recognised by its headers.
     #[arg(long, value_name = "PORT")]
     udp_port: Vec<u16>,
+    /// Open encrypted datagrams with this log of secrets (`--keylog` of the engines, in the format
+    /// of SSLKEYLOGFILE). The capture has to contain the handshakes.
+    #[arg(long, value_name = "FILE")]
+    keylog: Option<PathBuf>,
     /// RPCs kept in memory at a time, usually 1 kB and at most about 5 kB each. When there are
     /// more, the one idle longest is shown as it stands.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
@@ -126,16 +131,18 @@ pub fn run(args: &Args) -> Outcome {
     for file in &args.files {
         captures.push((file.display().to_string(), open(file)?));
     }
+    let keylog = args.keylog.as_deref().map(key_log).transpose()?;
     let all = args.packets == args.rpcs;
     let (packets, rpcs) = (args.packets || all, args.rpcs || all);
     let mut out = Output::new(Wanted { format: args.format, packets, rpcs });
     let alone = captures.len() == 1;
     let mut verdict = Ok(Verdict::Passed);
     for (file, reader) in captures {
-        let Told { damage, foreign } = match Walk::new(args, reader).run(&file, alone, &mut out) {
-            Ok(told) => told,
-            Err(error) => return written(error),
-        };
+        let Told { damage, foreign } =
+            match Walk::new(args, reader, keylog.as_deref()).run(&file, alone, &mut out) {
+                Ok(told) => told,
+                Err(error) => return written(error),
+            };
         if let Some(link) = foreign {
             let error = anyhow::anyhow!("{file}: no frame could be read: link type {link}");
             let hint = format!("capture where packets have a link type of {LINK_TYPES}");
@@ -148,6 +155,18 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     out.finish().map_or_else(written, |()| verdict)
+}
+
+/// The text of a log of secrets, which has at least one session.
+fn key_log(path: &Path) -> Result<String, Failure> {
+    const HINT: &str = "give a file that an engine with --keylog has written";
+    let shown = path.display();
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| anyhow::anyhow!("{shown}: {error}")).hint(HINT)?;
+    if RecordedSessions::new(&text).sessions() == 0 {
+        return Err(Failure::new(anyhow::anyhow!("{shown}: no secrets of a session"), HINT));
+    }
+    Ok(text)
 }
 
 /// What a failed write means: a reader that went away has enough.
@@ -217,11 +236,11 @@ struct Told {
 }
 
 impl<'a> Walk<'a> {
-    fn new(args: &'a Args, reader: CaptureReader<BufReader<Input>>) -> Self {
+    fn new(args: &'a Args, reader: CaptureReader<BufReader<Input>>, keylog: Option<&str>) -> Self {
         Self {
             args,
             reader,
-            dissector: Dissector::new(args.udp_port.clone()),
+            dissector: Dissector::new(args.udp_port.clone(), keylog.map(RecordedSessions::new)),
             tracker: Tracker::new(args.max_rpcs),
             totals: Totals::default(),
             start: None,

@@ -104,6 +104,19 @@ pub fn continues(first: &[u8], bytes: &[u8]) -> bool {
     Head::read(first).is_some_and(|head| head.continues(bytes).is_some())
 }
 
+/// Whether `bytes` begin with an encrypted datagram of the train that `first` begins: it has the
+/// same key id, and its number is one of the next.
+pub fn continues_sealed(first: &[u8], bytes: &[u8]) -> bool {
+    let head = |bytes: &[u8]| {
+        let (key, number) = bytes.get(4..16)?.split_first_chunk::<4>()?;
+        let number = u64::from_be_bytes(*number.first_chunk()?);
+        (bytes[0] == datagram::VERSION && *key != [0; 4]).then_some((*key, number))
+    };
+    head(first).zip(head(bytes)).is_some_and(|(first, other)| {
+        first.0 == other.0 && (1..=64).contains(&other.1.wrapping_sub(first.1))
+    })
+}
+
 /// Number and common header of a datagram that begins with DATA, which is alone in it.
 pub fn head_of_data(bytes: &[u8]) -> Option<(u64, Known)> {
     let head = Head::read(bytes)?;

@@ -2,6 +2,7 @@
 //! every file format, link layer and encapsulation; what it says of RPCs; what damage does.
 
 mod conversation;
+mod encrypted;
 mod formats;
 mod frames;
 mod hostile;

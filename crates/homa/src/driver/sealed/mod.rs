@@ -17,6 +17,7 @@
 mod client;
 mod frame;
 mod packets;
+mod recorded;
 mod reports;
 mod server;
 mod sessions;
@@ -43,6 +44,7 @@ use crate::secure::{Keys, PeerIdentity, SecureSession, TAG};
 use client::Opening;
 pub(crate) use frame::{HandshakeDatagram, code};
 use packets::{Arrival, seal_train};
+pub use recorded::RecordedSessions;
 use server::Accepting;
 use sessions::{Entry, Sessions, Way};
 use timers::Timers;
