@@ -3,7 +3,7 @@
 //!
 //! Empty lines and lines that begin with `#` are comments. No error contains a part of a key.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -25,6 +25,23 @@ const LENGTH_MAX: u64 = 16_384;
 
 /// Bits of the mode that expose a key: others may read or write the file, or its group may write.
 const EXPOSED: u32 = 0o026;
+
+/// Distinguishes a file from what it was before, without reading it: its identity, its length, and
+/// when its content or its mode last changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version([i64; 4]);
+
+impl Version {
+    fn of(metadata: &Metadata) -> Self {
+        let (file, length) = (metadata.ino() as i64, metadata.size() as i64);
+        Self([file, length, metadata.ctime(), metadata.ctime_nsec()])
+    }
+}
+
+/// The version of a file, if there is one.
+pub(super) fn version(path: &Path) -> Option<Version> {
+    std::fs::metadata(path).ok().map(|metadata| Version::of(&metadata))
+}
 
 /// The keys of a file, at least one.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<[u8; 32]>>, KeysError> {

@@ -1,19 +1,21 @@
 //! Credentials of an engine: a cluster secret, or any rustls configuration.
 //!
 //! Invariants: a handshake uses the credentials that were current when it began, so that a reload
-//! never disturbs one, and sessions keep their keys. A reload that fails leaves the old credentials
-//! in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early data.
+//! never disturbs one, and sessions keep their keys. A key file that has changed is read before the
+//! next handshake begins, which costs one look at its metadata. A reload that fails leaves the old
+//! credentials in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early data.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aws_lc_rs::rand;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
+use super::key_file::Version;
 use super::key_log::{BothLogs, SecretLog};
 use super::{ALPN, Handshake, KeysError, identity, key_file};
 
@@ -39,6 +41,8 @@ struct Current {
     /// The file to read again, if there is one.
     file: Option<PathBuf>,
     current: RwLock<Credentials>,
+    /// The version of the file that was read last, or could not be read.
+    version: Mutex<Option<Version>>,
     log: Arc<SecretLog>,
 }
 
@@ -90,7 +94,8 @@ impl Keys {
     /// The cluster keys in a file that `homa key new` wrote. It has one key a line. The first is
     /// presented to peers, and all are accepted, so keys can be replaced without an interruption:
     /// add the new key as second line everywhere, then make it the first line everywhere, then
-    /// remove the old one.
+    /// remove the old one. A changed file is read when the next handshake begins; if it is not
+    /// valid, the old keys stay in use and a warning is logged.
     ///
     /// # Errors
     /// The file cannot be read, a user other than its owner or group may read it, or a line is not
@@ -98,8 +103,10 @@ impl Keys {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeysError> {
         let path = path.as_ref();
         let log = Arc::default();
+        // Before the file is read: if it changes meanwhile, it is read again.
+        let version = key_file::version(path);
         let current = Credentials::cluster(&key_file::read(path)?, &log)?;
-        Ok(Self::new(Some(path.to_owned()), current, log))
+        Ok(Self::new(Some((path.to_owned(), version)), current, log))
     }
 
     /// A cluster key: 32 random bytes that all holders share.
@@ -129,8 +136,14 @@ impl Keys {
         Ok(keys)
     }
 
-    fn new(file: Option<PathBuf>, current: Credentials, log: Arc<SecretLog>) -> Self {
-        Self(Arc::new(Current { file, current: RwLock::new(current), log }))
+    fn new(
+        file: Option<(PathBuf, Option<Version>)>,
+        current: Credentials,
+        log: Arc<SecretLog>,
+    ) -> Self {
+        let (file, version) = file.unzip();
+        let version = Mutex::new(version.flatten());
+        Self(Arc::new(Current { file, current: RwLock::new(current), version, log }))
     }
 
     /// The name that every server has to prove with its certificate, instead of the address that is
@@ -157,13 +170,14 @@ impl Keys {
         Ok(self)
     }
 
-    /// Reads the key file again. New handshakes use its keys, and sessions continue. Without a file
-    /// nothing changes.
+    /// Reads the key file again, for example to see whether it is valid. New handshakes use its
+    /// keys, and sessions continue. Without a file nothing changes.
     ///
     /// # Errors
     /// As [`Self::from_file`]; the old keys then stay in use.
     pub fn reload(&self) -> Result<(), KeysError> {
         let Some(path) = &self.0.file else { return Ok(()) };
+        *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = key_file::version(path);
         let mut read = Credentials::cluster(&key_file::read(path)?, &self.0.log)?;
         let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         read.server_name = current.server_name.take();
@@ -184,8 +198,24 @@ impl Keys {
         key_file::create(path.as_ref(), &random()?)
     }
 
+    /// What a new handshake uses, from the file if that has changed.
     pub(super) fn credentials(&self) -> Credentials {
+        if self.has_changed()
+            && let Err(error) = self.reload()
+        {
+            tracing::warn!(%error, "the old keys stay in use");
+        }
         self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Keys {
+    /// Whether the file is another one than that which was read last. A file that is missing, for
+    /// example while it is replaced, is none.
+    fn has_changed(&self) -> bool {
+        let found = self.0.file.as_deref().and_then(key_file::version);
+        let seen = *self.0.version.lock().unwrap_or_else(PoisonError::into_inner);
+        found.is_some() && found != seen
     }
 }
 

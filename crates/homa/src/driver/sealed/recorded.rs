@@ -192,7 +192,7 @@ mod tests {
         ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:4000".parse().unwrap())
     }
 
-    /// The payloads of a handshake in order, with `true` for those of the client, and both sessions.
+    /// The payloads of a handshake in order, `true` for those of the client, and both sessions.
     fn handshake(keys: &Keys) -> (Vec<(bool, Vec<u8>)>, SecureSession, SecureSession) {
         let mut ends = [
             Handshake::server(keys, SERVER_KEY).unwrap(),
