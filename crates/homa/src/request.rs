@@ -22,6 +22,8 @@ use crate::error::ReplyError;
 use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready;
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
 
 /// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, for
 /// example because its handler panics, its client is told at once, and the call ends with
@@ -40,6 +42,8 @@ pub struct Request {
     until: Time,
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
+    #[cfg(feature = "encryption")]
+    identity: Option<Arc<PeerIdentity>>,
     span: Span,
     /// Exists while the request is in progress, once it was asked for.
     mark: OnceLock<Arc<()>>,
@@ -59,12 +63,31 @@ impl Request {
             outcome = Empty
         );
         let (rpc, until, mark) = (Some(rpc), context.until, OnceLock::new());
-        Self { engine, rpc, from, bytes, until, deadline, trace, span, mark }
+        Self {
+            engine,
+            rpc,
+            from,
+            bytes,
+            until,
+            deadline,
+            trace,
+            #[cfg(feature = "encryption")]
+            identity: context.identity,
+            span,
+            mark,
+        }
     }
 
     /// The client's address.
     pub fn from(&self) -> SocketAddr {
         self.from
+    }
+
+    /// Who the client has proved to be; `None` without
+    /// [`Config::keys`](method@crate::Config::keys).
+    #[cfg(feature = "encryption")]
+    pub fn peer_identity(&self) -> Option<&PeerIdentity> {
+        self.identity.as_deref()
     }
 
     /// The `tracing` span `homa_request` (level debug), which is open from the accept until the

@@ -32,11 +32,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, RawFd};
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 
 use homa_proto::{ClientDirectory, LinkId, Quoted, Span, Time};
 
 use crate::error::{HandshakeRefusal, OpenError};
 use crate::metrics::DriverCounters;
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
 pub(crate) use poller::Poller;
 #[cfg(feature = "tokio")]
 pub(crate) use poller::register;
@@ -334,6 +338,12 @@ pub trait Driver: Send {
 
     /// The `index`th train of the last `receive`.
     fn received(&self, index: usize) -> ReceivedTrain<'_>;
+
+    /// Who the sender of the `index`th train has proved to be; `None` without keys.
+    #[cfg(feature = "encryption")]
+    fn identity(&self, _index: usize) -> Option<&Arc<PeerIdentity>> {
+        None
+    }
 
     /// The next report of an unreachable address.
     fn unreachable(&mut self) -> Option<UnreachableReport>;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::error::HandshakeRefusal;
-use homa::{CallError, CallOptions, Config, Engine, Keys};
+use homa::{CallError, CallOptions, Config, Engine, Keys, PeerIdentity};
 
 use crate::common::{echo, engine, message};
 
@@ -90,6 +90,24 @@ fn a_policy_refuses_peers_by_their_identity() {
     let (server, _, error) = refused(picky, with_key(1));
     assert_eq!(reason(error, server.local_addr()), HandshakeRefusal::NotAdmitted);
     assert!(server.metrics().driver.handshakes_refused > 0);
+}
+
+#[test]
+fn a_server_sees_who_its_client_has_proved_to_be() {
+    for (config, expected) in
+        [(with_key(1), Some(PeerIdentity::Cluster)), (Config::default(), None)]
+    {
+        let server = engine("127.0.0.1", config.clone());
+        let (serving, at) = (server.serve().unwrap(), server.local_addr());
+        let asked = thread::spawn(move || {
+            let request = serving.accept().unwrap();
+            let identity = request.peer_identity().cloned();
+            request.reply("").unwrap();
+            identity
+        });
+        engine("127.0.0.1", config).client().call(at, "who am I?").unwrap();
+        assert_eq!(asked.join().unwrap(), expected);
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use homa_proto::{ClientDirectory, Duration, LinkId, Time};
@@ -103,7 +104,7 @@ impl Allowance {
 pub struct Sealed {
     inner: Box<dyn Driver>,
     keys: Keys,
-    admission: Option<std::sync::Arc<Admission>>,
+    admission: Option<Arc<Admission>>,
     /// The type-of-service byte of handshakes.
     tos: u8,
     sessions: Sessions,
@@ -136,7 +137,7 @@ impl Sealed {
     pub fn new(
         inner: Box<dyn Driver>,
         keys: Keys,
-        admission: Option<std::sync::Arc<Admission>>,
+        admission: Option<Arc<Admission>>,
         max: u32,
         tos: u8,
     ) -> Self {
@@ -332,6 +333,10 @@ impl Driver for Sealed {
 
     fn received(&self, index: usize) -> ReceivedTrain<'_> {
         self.arrivals[index].train(&self.bytes)
+    }
+
+    fn identity(&self, index: usize) -> Option<&Arc<PeerIdentity>> {
+        Some(self.arrivals[index].identity())
     }
 
     fn unreachable(&mut self) -> Option<UnreachableReport> {

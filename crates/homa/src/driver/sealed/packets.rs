@@ -2,6 +2,7 @@
 //! header and its extensions are authenticated, everything behind them is encrypted.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use homa_proto::wire::datagram;
 
@@ -10,7 +11,7 @@ use super::{
     Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Train, TrainPiece, Way, code, pieces,
 };
 use crate::driver::ReceivedTrain;
-use crate::secure::{SealError, UnsealError};
+use crate::secure::{PeerIdentity, SealError, UnsealError};
 
 /// Bytes of the datagram header, and the places of its fields.
 const HEADER: usize = datagram::HEADER_LEN;
@@ -26,15 +27,21 @@ const ROUNDS: usize = 16;
 const FRAMES_MAX: usize = 256;
 
 /// A received train after decryption.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Arrival {
     way: Way,
+    identity: Arc<PeerIdentity>,
     datagram: usize,
     start: usize,
     end: usize,
 }
 
 impl Arrival {
+    /// Its sender, as verified.
+    pub fn identity(&self) -> &Arc<PeerIdentity> {
+        &self.identity
+    }
+
     /// The train; `bytes` is the buffer of the batch.
     pub fn train<'a>(&self, bytes: &'a [u8]) -> ReceivedTrain<'a> {
         ReceivedTrain {
@@ -185,7 +192,7 @@ impl Sealed {
     fn open_train(&mut self, index: usize, strays: &mut Strays) {
         let train = self.inner.received(index);
         let way = Way { to: train.from, socket: train.socket, source: train.to };
-        let start = self.bytes.len();
+        let (start, mut sender) = (self.bytes.len(), None);
         let local = |of: &[u8], range: std::ops::Range<usize>| -> u64 {
             of[range].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
         };
@@ -226,6 +233,7 @@ impl Sealed {
                 Ok(_) => {
                     self.counts.datagrams_opened += 1;
                     entry.heard = true;
+                    sender = Some(entry.identity.clone());
                     strays.confirmed.extend(entry.unconfirmed.take());
                 }
                 Err(UnsealError::Replayed | UnsealError::TooOld) => {
@@ -242,8 +250,10 @@ impl Sealed {
             }
         }
         let (datagram, end) = (train.datagram.saturating_sub(TAG).max(1), self.bytes.len());
-        if end > start {
-            self.arrivals.push(Arrival { way, datagram, start, end });
+        if end > start
+            && let Some(identity) = sender
+        {
+            self.arrivals.push(Arrival { way, identity, datagram, start, end });
         }
     }
 

@@ -6,11 +6,12 @@
 //! session is found for a datagram only by its key id, so the caller must compare the address.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::config::random;
-use crate::secure::SecureSession;
+use crate::secure::{PeerIdentity, SecureSession};
 
 /// Sessions of one peer. Both ends may open one at the same time, and open others after a restart.
 const OF_PEER: usize = 4;
@@ -36,6 +37,8 @@ pub struct Entry {
     pub theirs: u32,
     /// The way to the peer.
     pub way: Way,
+    /// The peer, as verified.
+    pub identity: Arc<PeerIdentity>,
     /// Our handshake, if the peer has not confirmed it.
     pub unconfirmed: Option<u64>,
     /// A datagram was opened since the peer was last in doubt.
@@ -47,7 +50,8 @@ pub struct Entry {
 impl Entry {
     /// A session that was not used.
     pub fn new(session: SecureSession, (ours, theirs): (u32, u32), way: Way) -> Self {
-        Self { session, ours, theirs, way, unconfirmed: None, heard: false, used: true }
+        let identity = Arc::new(session.identity().clone());
+        Self { session, ours, theirs, way, identity, unconfirmed: None, heard: false, used: true }
     }
 }
 

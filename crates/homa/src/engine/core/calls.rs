@@ -82,7 +82,8 @@ impl Core {
         let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let until = now + clock::proto(options.deadline);
-        let context = RequestContext { until, trace: options.trace.map(Box::new) };
+        let trace = options.trace.map(Box::new);
+        let context = RequestContext { until, trace, ..RequestContext::NONE };
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),

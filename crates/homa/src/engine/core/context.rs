@@ -1,7 +1,13 @@
 //! The context of a request: what travels with it beside its bytes.
 
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
+
 use homa_proto::Time;
 use homa_proto::wire::datagram::{RequestExtensions, TraceContext};
+
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
 
 /// A client's deadline and trace for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,11 +16,19 @@ pub struct RequestContext {
     pub until: Time,
     /// The distributed trace that the request belongs to.
     pub trace: Option<Box<TraceContext>>,
+    /// Who the client has proved to be, if this engine has keys.
+    #[cfg(feature = "encryption")]
+    pub identity: Option<Arc<PeerIdentity>>,
 }
 
 impl RequestContext {
     /// No deadline and no trace.
-    pub const NONE: Self = Self { until: Time::MAX, trace: None };
+    pub const NONE: Self = Self {
+        until: Time::MAX,
+        trace: None,
+        #[cfg(feature = "encryption")]
+        identity: None,
+    };
 
     /// As extensions of a datagram that leaves at `now`.
     pub fn to_extensions(&self, now: Time) -> RequestExtensions {
@@ -25,6 +39,6 @@ impl RequestContext {
     /// From the extensions of a datagram that arrived at `now`.
     pub fn from_extensions(now: Time, extensions: &RequestExtensions) -> Self {
         let until = extensions.left.map_or(Time::MAX, |left| now + left);
-        Self { until, trace: extensions.trace.map(Box::new) }
+        Self { until, trace: extensions.trace.map(Box::new), ..Self::NONE }
     }
 }

@@ -1,8 +1,9 @@
 //! Limits on outgoing messages: their memory, each host's share of it, and calls in progress.
 
-use homa_proto::RpcHandle;
+use homa_proto::{RpcHandle, Time};
 
 use super::Core;
+use super::receive::EngineState;
 use crate::engine::fairness::accounts::{self, AccountId};
 
 /// What a waiter needs before it can submit.
@@ -109,5 +110,17 @@ impl Core {
     pub fn longest(&self) -> u32 {
         let config = &self.state.config;
         config.send_memory.min(config.protocol.max_message.into()) as u32
+    }
+}
+
+impl EngineState {
+    /// Responses that the application has not taken count against the memory for incoming messages.
+    /// In a shared engine, they count as taken once they are in the slots of their calls.
+    pub fn limit_memory(&mut self, now: Time) {
+        let budget = self.config.protocol.memory_budget;
+        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
+            self.limited_at = self.waiting;
+            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
+        }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use homa_proto::wire::datagram;
@@ -26,6 +28,8 @@ use crate::engine::net::shard_group::ShardGroup;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
 
 /// The priority of received packets. No rule uses it, and reading it from the kernel costs time.
 pub(super) const UNASKED: u8 = 0;
@@ -110,7 +114,7 @@ pub struct EngineState {
     /// Bytes of responses that the application has not taken.
     pub waiting: u64,
     /// The value of `waiting` when the protocol's memory limit was last set.
-    limited_at: u64,
+    pub(super) limited_at: u64,
     /// The format of the driver's datagrams.
     encapsulation: Encapsulation,
     /// The engine's configuration.
@@ -123,6 +127,9 @@ pub struct EngineState {
     pub too_long: HashMap<RpcHandle, (usize, u32)>,
     /// The reason why calls end now, if their packets were rejected.
     pub rejection: Option<Rejection>,
+    /// The verified sender of the packets that are being received.
+    #[cfg(feature = "encryption")]
+    pub sender_identity: Option<Arc<PeerIdentity>>,
     /// Handshakes of peers that encrypt, although we have no keys.
     #[cfg(feature = "encryption")]
     pub strangers: Strangers,
@@ -155,6 +162,8 @@ impl EngineState {
             latencies: Latencies::default(),
             too_long: HashMap::new(),
             rejection: None,
+            #[cfg(feature = "encryption")]
+            sender_identity: None,
             #[cfg(feature = "encryption")]
             strangers: Strangers::default(),
         }
@@ -385,6 +394,7 @@ impl EngineState {
 
     fn deliver(&mut self, delivered: &Delivered) {
         let (bytes, lent, context) = self.messages.take(delivered.message);
+        let context = self.attributed(context);
         let bytes = Message::from(bytes);
         let rpc = delivered.rpc;
         match delivered.kind {
@@ -441,16 +451,6 @@ impl EngineState {
         // This fails if the client has ended it in the meantime.
         let refusal = Submit::Refuse { rpc, reason: RefusalReason::DeadlinePassed };
         let _ = self.endpoint.submit(self.endpoint.now(), refusal);
-    }
-
-    /// Responses that the application has not taken count against the memory for incoming messages.
-    /// In a shared engine, they count as taken once they are in the slots of their calls.
-    pub fn limit_memory(&mut self, now: Time) {
-        let budget = self.config.protocol.memory_budget;
-        if self.waiting.abs_diff(self.limited_at) > budget / 16 {
-            self.limited_at = self.waiting;
-            self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 use homa_proto::{DropReason, RpcError};
 
 use super::Core;
+use super::context::RequestContext;
 use super::receive::EngineState;
 use crate::driver::ReceivedTrain;
 #[cfg(feature = "encryption")]
@@ -41,6 +42,17 @@ impl EngineState {
             Some(rejection) if error == REJECTED => CallError::rejected(rejection),
             _ => error.into(),
         }
+    }
+
+    /// The context of a message that was delivered, with its sender.
+    #[cfg(feature = "encryption")]
+    pub fn attributed(&self, context: RequestContext) -> RequestContext {
+        RequestContext { identity: self.sender_identity.clone(), ..context }
+    }
+
+    #[cfg(not(feature = "encryption"))]
+    pub fn attributed(&self, context: RequestContext) -> RequestContext {
+        context
     }
 
     /// Counts a packet that cannot be read. It may be part of a handshake.

@@ -174,6 +174,11 @@ impl Core {
         while self.arrivals.are_left() {
             let train = self.driver.received(self.arrivals.next);
             let port = self.driver.local()[train.socket].port();
+            #[cfg(feature = "encryption")]
+            if self.state.config.keys.is_some() {
+                let identity = self.driver.identity(self.arrivals.next);
+                self.state.sender_identity = identity.cloned();
+            }
             let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
             for bytes in datagrams {
                 if self.state.ready.len() >= enough || self.has_control_backlog() {
