@@ -10,9 +10,9 @@ use crate::output::line;
 /// Arguments of `homa key`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// KeyAction to do.
+    /// What to do.
     #[command(subcommand)]
-    what: KeyAction,
+    action: KeyAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -28,7 +28,7 @@ enum KeyAction {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let KeyAction::New { file } = &args.what;
+    let KeyAction::New { file } = &args.action;
     Keys::create_file(file).hint("name a file that does not exist, in a folder of yours")?;
     line(format!("{}", file.display()));
     eprintln!("copy it to every host of the cluster, by a way that others cannot read");
