@@ -80,7 +80,7 @@ pub enum ConnectError {
         /// The name.
         target: Target,
         /// Why the last attempt failed.
-        source: BalanceError,
+        source: Box<BalanceError>,
     },
     /// An endpoint of a list stands for several servers itself.
     #[error("{target} in a list stands for several servers: give it a channel, or list addresses")]
@@ -110,7 +110,7 @@ pub enum ConnectError {
         /// The address that was tried last.
         tried: SocketAddr,
         /// Why its call failed.
-        source: CallError,
+        source: Box<CallError>,
     },
 }
 
@@ -184,7 +184,10 @@ impl Endpoint {
                 let (client, balancer) = (self.open()?, self.balancer(target)?);
                 let options = CallOptions::deadline(self.connect_timeout).idempotent();
                 let answered = balancer.call(&client, probe, &options).await;
-                let failed = |source| ConnectError::NoServer { target: target.clone(), source };
+                let failed = |source| ConnectError::NoServer {
+                    target: target.clone(),
+                    source: Box::new(source),
+                };
                 answered.map_err(failed)?;
                 return self.channel(client, ChannelTarget::Several(balancer));
             }
@@ -203,7 +206,7 @@ impl Endpoint {
         let Some((tried, source)) = failed else {
             return Err(ConnectError::Resolve { name, source: io::ErrorKind::NotFound.into() });
         };
-        Err(ConnectError::Unreachable { name, tried, source })
+        Err(ConnectError::Unreachable { name, tried, source: Box::new(source) })
     }
 
     /// A channel without a packet sent: to the first address of the name, or to all servers that it
