@@ -202,8 +202,20 @@ impl Messages {
         to: AccountId,
         context: RequestContext,
     ) {
-        let empty = bytes.is_empty();
-        let bytes = if empty { PADDING.into() } else { bytes };
+        match bytes.is_empty() {
+            true => self.store(id, PADDING.into(), (to, true), context),
+            false => self.store(id, bytes, (to, false), context),
+        }
+    }
+
+    #[inline(always)]
+    fn store(
+        &mut self,
+        id: MessageId,
+        bytes: Payload,
+        (to, empty): (AccountId, bool),
+        context: RequestContext,
+    ) {
         self.outgoing_bytes += bytes.len() as u64;
         if self.outgoing_to.len() <= to as usize {
             self.outgoing_to.resize(to as usize + 1, 0);
