@@ -124,6 +124,20 @@ fn raw_ip_with_keys_is_refused() {
 }
 
 #[test]
+fn with_a_session_a_closed_port_is_reported() {
+    let server = engine("127.0.0.1", with_key(1));
+    let at = server.local_addr();
+    echo(server.serve().unwrap());
+    let client = engine("127.0.0.1", with_key(1));
+    client.client().call(at, "before").unwrap();
+    server.drain(SOON).unwrap();
+    drop(server);
+    // The system's report quotes an encrypted datagram.
+    let error = client.client().call(at, "after").unwrap_err();
+    assert_eq!(error, CallError::PortUnreachable);
+}
+
+#[test]
 fn a_restarted_server_gets_a_new_session() {
     let server = engine("127.0.0.1", with_key(1));
     let at = server.local_addr();

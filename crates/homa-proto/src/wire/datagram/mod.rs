@@ -56,7 +56,7 @@ pub use writer::{Draft, Writer};
 use super::field::{Be16, Be32, Be64, Byte};
 use super::{DATA_LEN, Decoded, EncodeError, fixed};
 use crate::event::{DropReason, Quoted};
-use crate::packet::{Body, Packet, PeerId};
+use crate::packet::{Body, Packet, PeerId, RpcId};
 pub(super) use extension::Extensions;
 use request_extensions::{EncodedExtensions, Lists};
 
@@ -192,9 +192,16 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
 }
 
 /// The packet of a datagram of ours that an ICMP report quotes the beginning of (hosts quote 8
-/// bytes, or many more): its first DATA, which proves most, or else its first packet.
+/// bytes, or many more): its first DATA, which proves most, or else its first packet. Of an
+/// encrypted datagram nothing is known but its key id and the lower half of its number, which are
+/// then the id.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
+    let key = u64::from(KEY_ID.get(header));
+    if key != u64::from(PLAINTEXT) {
+        let id = RpcId(key << 32 | NUMBER.get(header) & u64::from(u32::MAX));
+        return Some(Quoted { id, data: false });
+    }
     let mut rest = rest.get(usize::from(EXTENSION_LENGTH.get(header))..)?;
     if FLAGS.get(header) & AGGREGATE == 0 {
         return super::quoted(rest);

@@ -46,6 +46,7 @@ use client::Opening;
 pub(crate) use frame::{HandshakeDatagram, code};
 use packets::{Arrival, seal_train};
 pub use recorded::RecordedSessions;
+use reports::SentDatagrams;
 use server::Accepting;
 use sessions::{Entry, Sessions, Way};
 use timers::Timers;
@@ -122,6 +123,7 @@ pub struct Sealed {
     notices: Allowance,
     beginnings: Allowance,
     out: Outbox,
+    sent: SentDatagrams,
     arrivals: Vec<Arrival>,
     /// The bytes of `arrivals`.
     bytes: Vec<u8>,
@@ -157,6 +159,7 @@ impl Sealed {
             notices: Allowance::new(NOTICES_MAX),
             beginnings: Allowance::new(BEGINNINGS_MAX),
             out: Outbox::default(),
+            sent: SentDatagrams::default(),
             arrivals: Vec::new(),
             bytes: Vec::new(),
             rejections: VecDeque::new(),
@@ -222,7 +225,8 @@ impl Sealed {
             self.note_unconfirmed(&way, waiting.quoted());
             let Some(entry) = self.sessions.to(&way) else { break };
             let bytes = [&waiting.bytes[..]].into_iter();
-            self.counts.datagrams_sealed += seal_train(entry, &waiting.train, bytes, &mut self.out);
+            let into = (&mut self.out, &mut self.sent);
+            self.counts.datagrams_sealed += seal_train(entry, &waiting.train, bytes, into);
         }
         true
     }

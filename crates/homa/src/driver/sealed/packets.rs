@@ -7,6 +7,7 @@ use std::sync::Arc;
 use homa_proto::wire::datagram;
 
 use super::frame::PHASE;
+use super::reports::SentDatagrams;
 use super::{
     Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Train, TrainPiece, Way, code, pieces,
 };
@@ -74,7 +75,7 @@ pub fn seal_train<'a>(
     entry: &mut Entry,
     train: &Train,
     pieces: impl Iterator<Item = &'a [u8]>,
-    out: &mut Outbox,
+    (out, sent): (&mut Outbox, &mut SentDatagrams),
 ) -> u64 {
     let (start, mut begin) = (out.bytes.len(), out.bytes.len());
     let mut sealed = Ok(());
@@ -86,14 +87,14 @@ pub fn seal_train<'a>(
             out.bytes.extend_from_slice(now);
             piece = later;
             if out.bytes.len() - begin == train.datagram {
-                sealed = sealed.and_then(|()| seal_last(entry, &mut out.bytes, begin));
+                sealed = sealed.and_then(|()| seal_last(entry, &mut out.bytes, begin, sent));
                 begin = out.bytes.len();
                 datagrams += 1;
             }
         }
     }
     if out.bytes.len() > begin {
-        sealed = sealed.and_then(|()| seal_last(entry, &mut out.bytes, begin));
+        sealed = sealed.and_then(|()| seal_last(entry, &mut out.bytes, begin, sent));
         datagrams += 1;
     }
     if sealed.is_err() {
@@ -108,10 +109,17 @@ pub fn seal_train<'a>(
 }
 
 /// Encrypts the datagram that begins at `begin` and is the end of `bytes`.
-fn seal_last(entry: &mut Entry, bytes: &mut Vec<u8>, begin: usize) -> Result<(), SealError> {
+fn seal_last(
+    entry: &mut Entry,
+    bytes: &mut Vec<u8>,
+    begin: usize,
+    sent: &mut SentDatagrams,
+) -> Result<(), SealError> {
+    let about = datagram::quoted(&bytes[begin..]);
     bytes.extend_from_slice(&[0; TAG]);
     let datagram = &mut bytes[begin..];
     let (number, phase) = entry.session.next()?;
+    sent.note(entry.theirs, number, about);
     datagram[FLAGS] = datagram[FLAGS] & !PHASE | if phase { PHASE } else { 0 };
     datagram[KEY].copy_from_slice(&entry.theirs.to_be_bytes());
     datagram[NUMBER].copy_from_slice(&number.to_be_bytes());
@@ -145,7 +153,8 @@ impl Sealed {
             return self.hold(way, train, outbox, messages);
         };
         let unconfirmed = entry.unconfirmed.is_some();
-        let sealed = seal_train(entry, train, pieces(train, outbox, messages), &mut self.out);
+        let pieces = pieces(train, outbox, messages);
+        let sealed = seal_train(entry, train, pieces, (&mut self.out, &mut self.sent));
         self.counts.datagrams_sealed += sealed;
         if sealed == 0 {
             let used_up = entry.ours;
@@ -153,7 +162,8 @@ impl Sealed {
             return self.hold(way, train, outbox, messages);
         }
         if unconfirmed {
-            let bytes: Vec<u8> = pieces(train, outbox, messages).flatten().copied().collect();
+            let pieces = super::pieces(train, outbox, messages);
+            let bytes: Vec<u8> = pieces.flatten().copied().collect();
             let quoted = bytes.chunks(train.datagram).filter_map(datagram::quoted);
             self.note_unconfirmed(&way, quoted);
         }
