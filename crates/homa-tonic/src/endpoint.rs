@@ -80,7 +80,7 @@ pub enum ConnectError {
         /// The name.
         target: Target,
         /// Why the last attempt failed.
-        source: BalanceError,
+        source: Box<BalanceError>,
     },
     /// An endpoint of a list stands for several servers itself.
     #[error("{target} in a list stands for several servers: give it a channel, or list addresses")]
@@ -110,7 +110,7 @@ pub enum ConnectError {
         /// The address that was tried last.
         tried: SocketAddr,
         /// Why its call failed.
-        source: CallError,
+        source: Box<CallError>,
     },
 }
 
@@ -184,8 +184,10 @@ impl Endpoint {
                 let (client, balancer) = (self.open()?, self.balancer(target)?);
                 let options = CallOptions::deadline(self.connect_timeout).idempotent();
                 let answered = balancer.call(&client, probe, &options).await;
-                let failed = |source| ConnectError::NoServer { target: target.clone(), source };
-                answered.map_err(failed)?;
+                answered.map_err(|source| ConnectError::NoServer {
+                    target: target.clone(),
+                    source: Box::new(source),
+                })?;
                 return self.channel(client, ChannelTarget::Several(balancer));
             }
         };
@@ -197,7 +199,7 @@ impl Endpoint {
         for to in addresses {
             match client.call_async_with(to, probe.clone(), &options).await {
                 Ok(_) => return self.channel(client, ChannelTarget::One(to)),
-                Err(source) => failed = Some((to, source)),
+                Err(source) => failed = Some((to, Box::new(source))),
             }
         }
         let Some((tried, source)) = failed else {

@@ -155,9 +155,8 @@ async fn only_idempotent_calls_are_hedged() {
 async fn a_channel_without_servers_says_why() {
     let missing = Endpoint::from_shared("homa+file:///nowhere/servers").unwrap();
     let error = missing.connect().await.unwrap_err();
-    let ConnectError::NoServer { source: BalanceError::NoServers(reason), .. } = &error else {
-        panic!("{error:?}");
-    };
+    let ConnectError::NoServer { source, .. } = &error else { panic!("{error:?}") };
+    let BalanceError::NoServers(reason) = &**source else { panic!("{error:?}") };
     assert!(matches!(**reason, ResolveError::File { .. }), "{reason:?}");
     let lazy = missing.connect_lazy().await.unwrap();
     let status = TestServiceClient::new(lazy).empty_call(Empty {}).await.unwrap_err();
@@ -172,8 +171,7 @@ async fn a_channel_without_servers_says_why() {
     drop(dead);
     let name = Endpoint::from_shared(format!("homa:///{at}")).unwrap();
     let error = name.connect_timeout(Duration::from_millis(300)).connect().await.unwrap_err();
-    let ConnectError::NoServer { source: BalanceError::Call(call), .. } = &error else {
-        panic!("{error:?}");
-    };
+    let ConnectError::NoServer { source, .. } = &error else { panic!("{error:?}") };
+    let BalanceError::Call(call) = &**source else { panic!("{error:?}") };
     assert!(matches!(call, CallError::PortUnreachable | CallError::Indeterminate), "{call:?}");
 }
