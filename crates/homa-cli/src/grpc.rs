@@ -61,8 +61,8 @@ struct SearchRow {
     answered_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// CPU time of client, root and leaves for one search, microseconds.
-    cpu_us_per_search: f64,
+    /// CPU time of client, root and leaves for one that was answered, microseconds.
+    cpu_us_per_answer: f64,
 }
 
 /// Measures each row for `time` in all, and prints the report.
@@ -133,7 +133,7 @@ async fn rounds(running: &[(&'static str, Running)], rate: f64, each: Duration) 
             answered_per_s: of(|figures| figures.answered),
             p50_ms: of(|figures| figures.p50_ms),
             p99_ms: of(|figures| figures.p99_ms),
-            cpu_us_per_search: of(|figures| figures.cpu_us),
+            cpu_us_per_answer: of(|figures| figures.cpu_us),
         }
     });
     rows.collect()
@@ -161,7 +161,7 @@ impl GrpcReport {
                 format!("{:.0}", row.answered_per_s),
                 format!("{:.2}", row.p50_ms),
                 format!("{:.2}", row.p99_ms),
-                format!("{:.0}", row.cpu_us_per_search),
+                format!("{:.0}", row.cpu_us_per_answer),
             ]));
         }
     }

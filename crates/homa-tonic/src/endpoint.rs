@@ -184,11 +184,10 @@ impl Endpoint {
                 let (client, balancer) = (self.open()?, self.balancer(target)?);
                 let options = CallOptions::deadline(self.connect_timeout).idempotent();
                 let answered = balancer.call(&client, probe, &options).await;
-                let failed = |source| ConnectError::NoServer {
+                answered.map_err(|source| ConnectError::NoServer {
                     target: target.clone(),
                     source: Box::new(source),
-                };
-                answered.map_err(failed)?;
+                })?;
                 return self.channel(client, ChannelTarget::Several(balancer));
             }
         };
@@ -200,13 +199,13 @@ impl Endpoint {
         for to in addresses {
             match client.call_async_with(to, probe.clone(), &options).await {
                 Ok(_) => return self.channel(client, ChannelTarget::One(to)),
-                Err(source) => failed = Some((to, source)),
+                Err(source) => failed = Some((to, Box::new(source))),
             }
         }
         let Some((tried, source)) = failed else {
             return Err(ConnectError::Resolve { name, source: io::ErrorKind::NotFound.into() });
         };
-        Err(ConnectError::Unreachable { name, tried, source: Box::new(source) })
+        Err(ConnectError::Unreachable { name, tried, source })
     }
 
     /// A channel without a packet sent: to the first address of the name, or to all servers that it

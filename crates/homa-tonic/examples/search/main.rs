@@ -38,7 +38,7 @@ async fn main() -> Result<(), BoxError> {
     let (transports, time) = arguments()?;
     println!(
         "{:>10} {:>10} {:>8} {:>8} {:>14}",
-        "searches/s", "", "p50 ms", "p99 ms", "CPU us/search"
+        "searches/s", "", "p50 ms", "p99 ms", "CPU us/answer"
     );
     let mut running = Vec::new();
     for transport in transports {

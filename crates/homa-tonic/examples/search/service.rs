@@ -1,10 +1,13 @@
 //! The search service, written once for both transports. A root asks all shards of an index at
 //! once. Each of the 20 leaves has a shard, and a copy of the shard before it. If a leaf is slow or
-//! fails, the root also asks the one with the copy, and drops the slower call.
+//! fails, the root also asks the one with the copy, and drops the slower call. It does so for at
+//! most one call in 20, because otherwise overload would double the load.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -72,10 +75,37 @@ impl Search for Leaf {
 }
 
 /// The server that users call.
-struct Root(Vec<SearchClient<Channel>>);
+struct Root {
+    leaves: Vec<SearchClient<Channel>>,
+    hedges: Arc<HedgeBudget>,
+}
+
+/// Counts calls, and 20 for each hedge.
+#[derive(Default)]
+struct HedgeBudget(AtomicI64);
+
+impl HedgeBudget {
+    fn call(&self) {
+        let saved = self.0.fetch_add(1, Ordering::Relaxed);
+        // No more than a burst of 20 hedges is saved.
+        if saved >= 400 {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self) -> bool {
+        let left = |calls| (calls >= 20).then_some(calls - 20);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+}
 
 /// Asks a leaf about its shard, and the leaf with the copy if the first is slow or fails.
-async fn ask([first, copy]: [SearchClient<Channel>; 2], query: Query) -> Option<Results> {
+async fn ask(
+    [first, copy]: [SearchClient<Channel>; 2],
+    query: Query,
+    hedges: Arc<HedgeBudget>,
+) -> Option<Results> {
+    hedges.call();
     let [first, copy] = [first, copy].map(|mut leaf| {
         let mut request = Request::new(query.clone());
         // The rest of the time is for the answer of the root.
@@ -85,6 +115,10 @@ async fn ask([first, copy]: [SearchClient<Channel>; 2], query: Query) -> Option<
     let mut first = pin!(first);
     let found = match timeout(HEDGE, &mut first).await {
         Ok(Ok(found)) => Ok(found),
+        slow_or_failed if !hedges.take() => match slow_or_failed {
+            Ok(failed) => failed,
+            Err(_) => first.await,
+        },
         Ok(Err(_)) => copy.await,
         Err(_) => tokio::select! {
             Ok(found) = first => Ok(found),
@@ -116,9 +150,10 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 impl Search for Root {
     async fn find(&self, request: Request<Query>) -> Result<Response<Results>, Status> {
         let query = request.into_inner();
-        let leaf = |n: usize| self.0[n % LEAVES].clone();
+        let leaf = |n: usize| self.leaves[n % LEAVES].clone();
         let pairs: Vec<_> = (0..LEAVES).map(|n| [leaf(n), leaf(n + 1)]).collect();
-        let found = all(pairs.into_iter().map(|pair| ask(pair, query.clone()))).await;
+        let ask = |pair| ask(pair, query.clone(), self.hedges.clone());
+        let found = all(pairs.into_iter().map(ask)).await;
         let mut merged = Results::default();
         for results in found.into_iter().flatten() {
             merged.shards += results.shards;
@@ -147,7 +182,8 @@ pub async fn start(transport: GrpcTransport) -> Result<Running, BoxError> {
         let at = serve(transport, Leaf(number), &mut servers).await?;
         leaves.push(SearchClient::new(connect(transport, at, &shared).await?));
     }
-    let at = serve(transport, Root(leaves), &mut servers).await?;
+    let root = Root { leaves, hedges: Arc::default() };
+    let at = serve(transport, root, &mut servers).await?;
     let user = homa::Client::new()?;
     user.engine().drive_on_tokio()?;
     let client = SearchClient::new(connect(transport, at, &user).await?);
