@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tonic::Status;
 
 use crate::channel::HOLD;
 use crate::inbound::Pushed;
@@ -31,8 +32,12 @@ const MOST_SESSIONS_OF_HOST: usize = MOST_SESSIONS / 4;
 const UNREAD_KIB: usize = 256 << 10;
 
 /// Serves requests until the server drains. Dropping the future ends those in progress.
-pub(crate) async fn all(server: homa::Server, service: Layered, timeout: Option<Duration>) {
-    let sessions = Arc::new(Sessions::default());
+pub(crate) async fn all(
+    server: homa::Server,
+    service: Layered,
+    sessions: Arc<Sessions>,
+    timeout: Option<Duration>,
+) {
     let unread = Arc::new(Semaphore::new(UNREAD_KIB));
     // As many as the runtime has workers, because each runs the beginning of its requests itself.
     let loops = tokio::runtime::Handle::current().metrics().num_workers();
@@ -128,13 +133,19 @@ pub(crate) type SessionKey = (IpAddr, CallNumber);
 
 /// Calls in progress that take several RPCs.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Mutex<SessionTable>);
+pub(crate) struct Sessions {
+    table: Mutex<SessionTable>,
+    /// Told when the last one has ended.
+    none: Notify,
+}
 
 #[derive(Debug, Default)]
 struct SessionTable {
     sessions: HashMap<SessionKey, Arc<Session>>,
     /// How many of them each host has; hosts without any are not in it.
     of_host: HashMap<IpAddr, usize>,
+    /// No more are added.
+    ending: bool,
 }
 
 /// Where the RPCs of a call go.
@@ -177,11 +188,27 @@ impl Session {
 
 impl Sessions {
     fn lock(&self) -> MutexGuard<'_, SessionTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, key: SessionKey) -> Option<Arc<Session>> {
         self.lock().sessions.get(&key).cloned()
+    }
+
+    /// Refuses further calls, and waits until those in progress have ended.
+    pub(crate) async fn end(&self) {
+        self.lock().ending = true;
+        while !self.lock().sessions.is_empty() {
+            self.none.notified().await;
+        }
+    }
+
+    /// Why a call was not added.
+    pub(crate) fn refusal(&self) -> Status {
+        match self.lock().ending {
+            true => Status::unavailable("the server is ending: call another one"),
+            false => Status::resource_exhausted("the server has too many streams in progress"),
+        }
     }
 
     /// Adds a call, until the result is dropped. `None` if there are too many, or too many of its
@@ -192,9 +219,9 @@ impl Sessions {
         session: Arc<Session>,
     ) -> Option<Registration> {
         let mut table = self.lock();
-        let SessionTable { sessions, of_host } = &mut *table;
+        let SessionTable { sessions, of_host, ending } = &mut *table;
         let host = of_host.get(&key.0).copied().unwrap_or(0);
-        let full = sessions.len() >= MOST_SESSIONS || host >= MOST_SESSIONS_OF_HOST;
+        let full = *ending || sessions.len() >= MOST_SESSIONS || host >= MOST_SESSIONS_OF_HOST;
         match sessions.entry(key) {
             Entry::Vacant(vacant) if !full => vacant.insert(session),
             _ => return None,
@@ -247,6 +274,9 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut table = self.sessions.lock();
         table.sessions.remove(&self.key);
+        if table.sessions.is_empty() {
+            self.sessions.none.notify_one();
+        }
         if let Entry::Occupied(mut host) = table.of_host.entry(self.key.0) {
             *host.get_mut() -= 1;
             if *host.get() == 0 {

@@ -7,7 +7,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use homa::{Config, DrainTimeout, Engine, OpenError};
@@ -19,7 +19,7 @@ use tower::layer::util::{Identity, Stack};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, ServiceExt};
 
-use crate::serve;
+use crate::serve::{self, Sessions};
 
 /// How long a server that was asked to end waits for requests in progress.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -141,8 +141,9 @@ impl<L> Router<L> {
         self.serve_with_shutdown(at, pending()).await
     }
 
-    /// As [`serve`](Self::serve), until `signal` resolves: from then on requests are refused as
-    /// not executed, and those in progress have 30 s to end.
+    /// As [`serve`](Self::serve), until `signal` resolves: from then on streams are refused, and
+    /// those in progress have 30 s to end. When there are none, unary calls are refused as not
+    /// executed, too.
     pub async fn serve_with_shutdown<S, B, F>(
         self,
         at: SocketAddr,
@@ -182,13 +183,22 @@ impl<L> Router<L> {
             .map_response(|response: http::Response<B>| response.map(Body::new))
             .map_err(Into::into);
         let draining = server.clone();
-        let served = serve::all(server, BoxCloneSyncService::new(layered), timeout);
+        let sessions = Arc::new(Sessions::default());
+        let service = BoxCloneSyncService::new(layered);
+        let served = serve::all(server, service, sessions.clone(), timeout);
         tokio::pin!(served);
         tokio::select! {
             () = &mut served => return Ok(()),
             () = signal => {}
         }
-        let drained = tokio::task::spawn_blocking(move || draining.drain(DRAIN));
+        // Streams in progress need further RPCs, which an engine that drains would refuse.
+        let began = Instant::now();
+        tokio::select! {
+            () = &mut served => return Ok(()),
+            _ = tokio::time::timeout(DRAIN, sessions.end()) => {}
+        }
+        let left = DRAIN.saturating_sub(began.elapsed());
+        let drained = tokio::task::spawn_blocking(move || draining.drain(left));
         served.await;
         drained.await.unwrap_or(Ok(())).map_err(ServeError::from)
     }

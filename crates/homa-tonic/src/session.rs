@@ -65,7 +65,7 @@ pub(crate) async fn run(
         pulls,
     };
     if call.session.takes_pushes() && !call.register() {
-        return refuse(request).await;
+        return refuse(request, &call.sessions).await;
     }
     call.answer_all(request, window).await;
 }
@@ -153,7 +153,7 @@ impl InProgress {
             };
             let ends = part.end.is_some();
             if !ends && !self.register() {
-                return refuse(request).await;
+                return refuse(request, &self.sessions).await;
             }
             if !send(request, part, headless).await || ends {
                 return;
@@ -189,9 +189,8 @@ impl InProgress {
     }
 }
 
-async fn refuse(request: homa::Request) {
-    let status = Status::resource_exhausted("the server has too many streams in progress");
-    crate::serve::reply(request, ended(status, true)).await;
+async fn refuse(request: homa::Request, sessions: &Sessions) {
+    crate::serve::reply(request, ended(sessions.refusal(), true)).await;
 }
 
 /// Sends a part of a response. False if the client is gone or the part was too long.

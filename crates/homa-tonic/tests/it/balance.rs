@@ -5,6 +5,8 @@ use std::error::Error;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use homa::CallError;
@@ -96,7 +98,7 @@ async fn all_kinds_of_calls_go_to_all_servers_of_a_list() {
         HashSet::from([one.at, two.at])
     );
     for running in [&one, &two] {
-        assert!(running.seen.written.load(std::sync::atomic::Ordering::SeqCst) > 0, "both serve");
+        assert!(running.seen.written.load(Ordering::SeqCst) > 0, "both serve");
     }
 }
 
@@ -105,19 +107,24 @@ async fn a_server_that_leaves_costs_no_unary_call() {
     let (leaves, stays) = (serve().await, serve().await);
     let file = ServerFile::new("leaves", &[leaves.at, stays.at]);
     let channel = file.endpoint().connect().await.unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
     let callers = (0..8).map(|_| {
-        let mut client = TestServiceClient::new(channel.clone());
+        let (mut client, ends) = (TestServiceClient::new(channel.clone()), ends.clone());
         tokio::spawn(async move {
-            for _ in 0..200 {
+            while !ends.load(Ordering::SeqCst) {
                 client.empty_call(Empty {}).await.expect("no call is lost");
             }
         })
     });
     let callers: Vec<_> = callers.collect();
+    // A server that ends as soon as it has started cannot say what it has executed.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     // It ends before the clients know.
     let left = leaves.at;
     drain(leaves).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     file.write(&[stays.at]);
+    ends.store(true, Ordering::SeqCst);
     for caller in callers {
         caller.await.unwrap();
     }
@@ -130,14 +137,18 @@ async fn a_server_that_leaves_costs_no_unary_call() {
 async fn only_idempotent_calls_are_hedged() {
     let (silent, running) = (silent(), serve().await);
     let config = Config::default().hedge_after(Duration::from_millis(20)).hedge_budget(1.0);
-    let endpoints = [endpoint(silent.local_addr()).balance(config), endpoint(running.at)];
-    let channel = Channel::balance_list(endpoints).unwrap();
-    let mut client = TestServiceClient::new(channel);
+    let channel = || {
+        let silent = endpoint(silent.local_addr()).balance(config.clone());
+        Channel::balance_list([silent, endpoint(running.at)]).unwrap()
+    };
+    let mut client = TestServiceClient::new(channel());
     for _ in 0..20 {
         let mut request = Request::new(Empty {});
         request.extensions_mut().insert(Idempotent);
         client.empty_call(request).await.unwrap();
     }
+    // Another channel, which has not learned that the server is slow.
+    let mut client = TestServiceClient::new(channel());
     let mut late = 0;
     for _ in 0..20 {
         let mut request = Request::new(Empty {});

@@ -152,11 +152,17 @@ async fn a_service_that_panics_ends_only_its_call() {
 async fn a_drained_server_ends_after_its_calls_and_refuses_others() {
     let running = serve().await;
     let mut client = client(&running).await;
-    let mut slow = outputs(1, 8);
-    slow.response_parameters[0].interval_us = 500_000;
-    let mut responses = client.streaming_output_call(slow).await.unwrap().into_inner();
+    // Each message takes a separate RPC, also after the server was asked to end.
+    let mut slow = outputs(4, 8);
+    slow.response_parameters.iter_mut().for_each(|one| one.interval_us = 200_000);
+    let mut responses = client.streaming_output_call(slow.clone()).await.unwrap().into_inner();
     running.drain.send(()).unwrap();
     assert_eq!(responses.next().await.unwrap().unwrap().payload, payload(8));
+    let refused = client.streaming_output_call(slow).await.unwrap().into_inner().next().await;
+    assert_eq!(refused.unwrap().unwrap_err().code(), Code::Unavailable);
+    for _ in 1..4 {
+        assert_eq!(responses.next().await.unwrap().unwrap().payload, payload(8));
+    }
     assert!(responses.next().await.is_none());
     running.served.await.unwrap().unwrap();
     let status = client.empty_call(Empty {}).await.unwrap_err();

@@ -24,7 +24,7 @@ pub(super) enum AttemptEnd {
     Answered,
     /// It gave no answer, or refused the call because of its load.
     Failed,
-    /// Nothing is there.
+    /// Nothing is there, or nothing that speaks with us.
     Absent,
     /// Nothing: the attempt was given up, or failed here.
     Unknown,
@@ -36,6 +36,7 @@ pub(super) fn judge(error: &CallError, idempotent: bool) -> (AttemptEnd, bool) {
         CallError::HostUnreachable
         | CallError::PortUnreachable
         | CallError::ProtocolUnreachable
+        | CallError::HandshakeRefused { .. }
         | CallError::NotSent { .. } => (AttemptEnd::Absent, true),
         CallError::Overloaded => (AttemptEnd::Failed, true),
         CallError::Indeterminate | CallError::Unreachable => (AttemptEnd::Failed, idempotent),
