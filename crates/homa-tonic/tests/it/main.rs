@@ -2,6 +2,7 @@
 
 mod balance;
 mod ecosystem;
+mod encrypted;
 mod fresh;
 mod interop;
 mod service;

@@ -185,8 +185,12 @@ pub struct Running {
 }
 
 pub async fn serve() -> Running {
+    serve_with(homa::Config::default()).await
+}
+
+pub async fn serve_with(config: homa::Config) -> Running {
     let seen = Seen::default();
-    let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), homa::Config::default());
+    let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), config);
     let engine = engine.unwrap();
     engine.drive_on_tokio().unwrap();
     let server = engine.serve().unwrap();
