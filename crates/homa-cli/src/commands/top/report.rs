@@ -310,6 +310,8 @@ impl Report {
 
 /// A rate: a whole number from 10 up, one decimal below.
 fn count(rate: f64) -> String {
+    // The sum of no numbers is -0.
+    let rate = rate.abs();
     if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
 }
 
