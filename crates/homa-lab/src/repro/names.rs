@@ -73,7 +73,8 @@ fn variants(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
     }
     for check in &plan.checks {
         let sides = check.sides().iter().filter_map(|side| side.variant.as_deref());
-        if let Some(message) = check.variant.as_deref().into_iter().chain(sides).find_map(unknown) {
+        let own = check.variant.as_deref().into_iter().chain(check.below.as_deref());
+        if let Some(message) = own.chain(sides).find_map(unknown) {
             return Err(document.fault(&["check", &check.place.to_string(), "variant"], message));
         }
     }
@@ -106,6 +107,9 @@ fn checks(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
         };
         if let Some(message) = check.sides().iter().find_map(|side| no_run(plan, &side.run)) {
             return fault(&[key], message);
+        }
+        if check.below.is_some() && !matches!(check.compare, super::plan::Compare::Ordering(_)) {
+            return fault(&["below"], "comes with `ordering`".to_owned());
         }
         let needs_run = check.points.iter().any(|point| !point.metric.is_computed());
         if check.run.is_none() && check.sides().is_empty() && needs_run {

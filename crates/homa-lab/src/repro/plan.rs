@@ -179,6 +179,8 @@ pub struct Check {
     pub at: Option<f64>,
     /// The other side of the comparison.
     pub compare: Compare,
+    /// Sides of an ordering are compared by how many per cent they are below this variant.
+    pub below: Option<String>,
     /// The numbers.
     pub points: Vec<Point>,
     /// Why the publication cannot decide it: it gets no verdict then.
@@ -369,6 +371,7 @@ impl ReproPlan {
             check
                 .variant
                 .iter()
+                .chain(&check.below)
                 .chain(check.sides().iter().filter_map(|side| side.variant.as_ref()))
         });
         let named: BTreeSet<String> = named.cloned().collect();

@@ -202,15 +202,16 @@ pub fn measure(
     match &row.compare {
         Compare::Alone => own(),
         Compare::Over(side) => ratio(side),
-        Compare::Reduction(side) => {
-            // 100 (1 - A / B): the ends change places.
-            let ratio = ratio(side)?;
-            let percent = |ratio: f64| 100.0 * (1.0 - ratio);
-            let (value, low, high) = (ratio.value, ratio.high, ratio.low);
-            Some(Measured { value: percent(value), low: percent(low), high: percent(high) })
-        }
+        Compare::Reduction(side) => Some(per_cent_below(ratio(side)?)),
         Compare::Ordering(sides) => of(sides.first()?),
     }
+}
+
+/// 100 (1 - A / B) of a ratio A / B: the ends change places.
+fn per_cent_below(ratio: Measured) -> Measured {
+    let percent = |ratio: f64| 100.0 * (1.0 - ratio);
+    let (value, low, high) = (ratio.value, ratio.high, ratio.low);
+    Measured { value: percent(value), low: percent(low), high: percent(high) }
 }
 
 /// The number of one side of a comparison.
@@ -228,7 +229,12 @@ fn of_side(
         _ => None,
     });
     let (place, _) = plan.run(&side.run)?;
-    results.measure(metric, place, variant.or(plan.variants.first())?, side.at.or(at))
+    let read = |variant: &str| results.measure(metric, place, variant, side.at.or(at));
+    let own = read(variant.or(plan.variants.first())?)?;
+    match (&row.compare, &row.below) {
+        (Compare::Ordering(_), Some(than)) => Some(per_cent_below(own.over(read(than)?)?)),
+        _ => Some(own),
+    }
 }
 
 /// The quotient of mean latencies over the messages that arrived under every scheme of both runs.
@@ -435,6 +441,9 @@ mod tests {
                  points = {{ \"p50_us@50\" = [80, \"40..99\"] }}\nreport = [\"outcome.messages\"]\n\
                  [[check]]\nrow = \"a-b-order\"\nrun = \"at-0.6\"\n\
                  ordering = [{{ variant = \"{}\" }}, {{ variant = \"{}\" }}]\n\
+                 points = {{ \"p50_us@50\" = [] }}\n\
+                 [[check]]\nrow = \"a-b-gain\"\nrun = \"at-0.6\"\nbelow = \"far\"\n\
+                 ordering = [{{ variant = \"far\" }}, {{ variant = \"near\" }}]\n\
                  points = {{ \"p50_us@50\" = [] }}\n",
                 order[0], order[1]
             )
@@ -457,10 +466,11 @@ mod tests {
             done
         };
         let there = done(["near", "far"]);
-        let [less, messages, order] = &there.checks[..] else { panic!("{:?}", there.checks) };
+        let [less, messages, order, gain] = &there.checks[..] else { panic!("{:?}", there.checks) };
         assert!(less.pass == Some(true) && less.measured.is_some_and(|it| it < 100.0), "{less:?}");
         assert_eq!(messages.measured, Some(0.0), "as many messages: none per cent fewer");
         assert_eq!((order.pass, order.gates()), (Some(true), true), "{order:?}");
+        assert_eq!((gain.pass, gain.measured), (Some(true), Some(0.0)), "none below itself");
         assert_eq!(there.family, "a");
         assert_eq!(done(["far", "near"]).checks[2].pass, Some(false));
     }
