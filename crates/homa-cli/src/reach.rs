@@ -1,7 +1,8 @@
 //! Addresses of names: a name may have several, and a server may be at one of them.
 //!
 //! They are tried in turn with a packet that executes nothing: a NEED_ACK for an RPC that does not
-//! exist, which every engine answers with an ACK (`docs/udp-encapsulation.md`).
+//! exist, which every engine answers: with an ACK or, if it has keys, with a refusal
+//! (`docs/udp-encapsulation.md`).
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -16,6 +17,9 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// NEED_ACKs in the question: a host that is not known gets at most three times the bytes that it
 /// sent, and the answer to one is longer than that.
 const QUESTIONS: u64 = 3;
+
+/// The first bytes of a datagram of a handshake: the version, and its flag.
+const HANDSHAKE: [u8; 2] = [1, 4];
 
 /// The addresses of `10.0.0.7:4000`, `[::1]:4000`, `[fe80::1%eth0]:4000` (an interface's name or
 /// number) or `name:4000`.
@@ -77,6 +81,10 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     socket.send(&bytes[..length])?;
     // A host that refuses the port is reported as an error of the next system call.
     let Ok(length) = socket.recv(&mut bytes) else { return Ok(false) };
+    // An engine with keys says that it does not take plaintext.
+    if length > HANDSHAKE.len() && bytes[..HANDSHAKE.len()] == HANDSHAKE {
+        return Ok(true);
+    }
     let Ok(datagram) = datagram::decode(&bytes[..length]) else { return Ok(false) };
     let mut packets = datagram.packets(PeerId(0), 0).filter_map(Result::ok);
     Ok(packets.any(|decoded| matches!(decoded.packet.body, Body::Ack(_))))

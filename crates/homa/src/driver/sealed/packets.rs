@@ -218,7 +218,7 @@ impl Sealed {
                     true => Stray::Handshake(datagram.to_vec()),
                     false => {
                         self.counts.datagrams_plaintext_refused += 1;
-                        Stray::Plaintext { id: request_in(datagram), len }
+                        Stray::Plaintext { id: datagram::quoted(datagram).map(|of| of.id.0), len }
                     }
                 };
                 strays.push(way, stray);
@@ -305,12 +305,6 @@ impl Strays {
             self.list.push((way, stray));
         }
     }
-}
-
-/// The id of the request that a plaintext datagram is about.
-fn request_in(datagram: &[u8]) -> Option<u64> {
-    let quoted = datagram::quoted(datagram)?;
-    (quoted.data && !quoted.id.from_server()).then_some(quoted.id.0)
 }
 
 /// The address and the local address of a way, for reports.
