@@ -61,8 +61,9 @@ pub fn run(command: Command) -> Outcome {
 /// Descriptors that waiting for signals takes, at most.
 const DESCRIPTORS: usize = 8;
 
-/// Blocks until the user or the system asks to end, or that time has passed.
-fn wait_for_the_end(time: Option<Duration>) -> io::Result<()> {
+/// Blocks until the user or the system asks to end, or that time has passed. Calls `ready` first,
+/// once such a request is no longer the sudden end of the process.
+fn wait_for_the_end(time: Option<Duration>, ready: impl FnOnce()) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     // If these descriptors are not available, later code would panic instead of reporting an error.
     let spare = (0..DESCRIPTORS).map(|_| std::fs::File::open("/dev/null"));
@@ -71,6 +72,7 @@ fn wait_for_the_end(time: Option<Duration>) -> io::Result<()> {
     builder.enable_all().build()?.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        ready();
         let ended = std::future::poll_fn(|context| {
             match terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready()
             {

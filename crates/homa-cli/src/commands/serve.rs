@@ -68,8 +68,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
     let serving: Vec<_> = serving.collect();
-    tell_systemd(NotifyState::Ready);
-    super::wait_for_the_end(None)
+    super::wait_for_the_end(None, || tell_systemd(NotifyState::Ready))
         .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
     tell_systemd(NotifyState::Stopping);
     eprintln!("finishing requests in progress");

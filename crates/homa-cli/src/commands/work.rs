@@ -76,7 +76,7 @@ impl Work {
 pub fn say_when_ended(words: String) {
     // It ends with the process.
     std::thread::spawn(move || {
-        if super::wait_for_the_end(None).is_ok() {
+        if super::wait_for_the_end(None, || ()).is_ok() {
             let erase = if std::io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
             eprintln!("{erase}{words}");
             std::process::exit(ENDED);

@@ -91,7 +91,7 @@ fn on_the_end() -> Arc<AtomicBool> {
     let tell = Arc::clone(&stopped);
     // It ends with the process. Without signal handlers, Ctrl-C ends that at once.
     thread::spawn(move || {
-        if crate::commands::wait_for_the_end(None).is_ok() {
+        if crate::commands::wait_for_the_end(None, || ()).is_ok() {
             tell.store(true, Ordering::Relaxed);
         }
     });

@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Outcome {
             most / 1_000_000
         );
     }
-    crate::commands::wait_for_the_end(args.time).map_err(no_signals)?;
+    crate::commands::wait_for_the_end(args.time, || ()).map_err(no_signals)?;
     let now = queue.status().map_err(failure)?;
     let row = Row::new(&args.device, &before, &now, began.elapsed());
     drop(queue);
