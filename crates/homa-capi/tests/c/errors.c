@@ -117,7 +117,7 @@ static void growth(void)
 static void keys(int plain)
 {
     static const char line[] = "homa-key-v1 AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
-    char path[] = "/tmp/homa-key-XXXXXX";
+    char path[] = P_tmpdir "/homa-key-XXXXXX";
     struct homa_options options = HOMA_OPTIONS_INIT;
     struct sockaddr_in to, from;
     uint64_t call, id = 0;

@@ -95,7 +95,7 @@ mod tests {
             taken += u32::from(budget.take());
         }
         assert_eq!(taken, 50);
-        // What was not taken is kept, but not for long bursts.
+        // Attempts that are not used can be used later, but at most 20 at once.
         (0..100_000).for_each(|_| budget.call(now));
         assert_eq!((0..100).filter(|_| budget.take()).count(), 20);
         let mut none = AttemptBudget::share(0.0);

@@ -82,7 +82,7 @@ impl Health {
             AttemptEnd::Failed | AttemptEnd::Absent => {
                 self.failures = self.failures.saturating_add(1);
                 let absent = end == AttemptEnd::Absent;
-                // What was called before the server was ejected says nothing new.
+                // A call that began before the server was ejected says nothing new about it.
                 let in_place = self.until.is_none() || self.on_trial;
                 self.on_trial = false;
                 if in_place && (absent || self.until.is_some() || self.failures >= IN_A_ROW) {

@@ -49,11 +49,11 @@ pub(super) enum TargetKind {
 pub struct TargetError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub fault: TargetFault,
 }
 
-/// What is wrong with the text of a target.
+/// A mistake in the text of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetFault {

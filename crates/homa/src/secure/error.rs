@@ -54,7 +54,7 @@ pub enum KeysError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it, without the key itself.
+        /// The mistake in the line, in words that do not repeat the key.
         problem: &'static str,
     },
     /// The key file has no key.

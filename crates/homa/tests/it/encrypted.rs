@@ -123,15 +123,20 @@ fn raw_ip_with_keys_is_refused() {
     assert!(error.to_string().contains("cannot be encrypted"), "{error}");
 }
 
-#[test]
-fn with_a_session_a_closed_port_is_reported() {
+/// A client that has a session with a server, and the address of the server, which has ended.
+fn with_the_session_of_a_server_that_ended() -> (Engine, SocketAddr) {
     let server = engine("127.0.0.1", with_key(1));
     let at = server.local_addr();
     echo(server.serve().unwrap());
     let client = engine("127.0.0.1", with_key(1));
     client.client().call(at, "before").unwrap();
     server.drain(SOON).unwrap();
-    drop(server);
+    (client, at)
+}
+
+#[test]
+fn with_a_session_a_closed_port_is_reported() {
+    let (client, at) = with_the_session_of_a_server_that_ended();
     // The system's report quotes an encrypted datagram.
     let error = client.client().call(at, "after").unwrap_err();
     assert_eq!(error, CallError::PortUnreachable);
@@ -139,13 +144,7 @@ fn with_a_session_a_closed_port_is_reported() {
 
 #[test]
 fn a_restarted_server_gets_a_new_session() {
-    let server = engine("127.0.0.1", with_key(1));
-    let at = server.local_addr();
-    echo(server.serve().unwrap());
-    let client = engine("127.0.0.1", with_key(1));
-    client.client().call(at, "before").unwrap();
-    server.drain(SOON).unwrap();
-    drop(server);
+    let (client, at) = with_the_session_of_a_server_that_ended();
     let bound = || Engine::bind(at, with_key(1));
     let server = std::iter::repeat_with(bound).find_map(Result::ok).unwrap();
     echo(server.serve().unwrap());

@@ -46,7 +46,7 @@ pub struct Report {
     requests_expired_per_s: f64,
     /// Dropped packets by reason, those that occurred.
     drops_per_s: BTreeMap<String, f64>,
-    /// The peers with most RPCs in this time.
+    /// The peers with most RPCs in this time, of those that the endpoint lists.
     busiest: Vec<BusyPeer>,
 }
 
@@ -92,7 +92,7 @@ impl Difference<'_> {
     /// The growth of a counter per second, the sum over all labels.
     fn rate(&self, name: &str) -> f64 {
         let grown = self.after.all(name).iter().map(|sample| self.grown(name, sample));
-        grown.sum::<f64>() / self.seconds
+        total(grown) / self.seconds
     }
 
     /// The growth of those samples of a counter that have this direction, and an outcome that is
@@ -102,7 +102,7 @@ impl Difference<'_> {
         let of = all.filter(|sample| {
             sample.label("direction") == direction && accepts(sample.label("outcome"))
         });
-        of.map(|sample| self.grown(name, sample)).sum()
+        total(of.map(|sample| self.grown(name, sample)))
     }
 
     fn direction(&self, direction: &str) -> Rpcs {
@@ -308,10 +308,13 @@ impl Report {
     }
 }
 
+/// The sum of some numbers. That of none is 0, where [`Iterator::sum`] gives -0.
+fn total(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
+}
+
 /// A rate: a whole number from 10 up, one decimal below.
 fn count(rate: f64) -> String {
-    // The sum of no numbers is -0.
-    let rate = rate.abs();
     if rate == 0.0 || rate >= 10.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
 }
 

@@ -44,7 +44,7 @@ impl Room {
         held.at(if self.drops { level } else { 0 }) + bytes <= self.limit
     }
 
-    /// The levels, as bits, of which a frame of the shortest length may cross to an output.
+    /// A bit for each level, set if the shortest frame of that level may cross to an output.
     #[inline]
     pub fn open_levels(self, held: &DrainBytes) -> u8 {
         const SHORTEST: u32 = 64;

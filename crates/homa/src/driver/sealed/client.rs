@@ -35,7 +35,7 @@ pub struct Opening {
     attempt: Option<Attempt>,
     link: LinkId,
     failures: u32,
-    /// What was sent by the session before it was confirmed.
+    /// Packets that were sent by the session before the server confirmed it.
     sent: Vec<Quoted>,
 }
 

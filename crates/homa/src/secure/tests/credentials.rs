@@ -239,20 +239,7 @@ fn a_configuration_without_a_cipher_for_quic_is_refused_at_once() {
     };
     let suite: &'static rustls::Tls13CipherSuite = Box::leak(Box::new(suite));
     provider.cipher_suites = vec![suite.into()];
-    let provider = Arc::new(provider);
-    let ca = Authority::new();
-    let (chain, key) = ca.issue("127.0.0.1", "server");
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(ca.roots())
-        .with_no_client_auth();
-    let server = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    let error = Keys::tls(Arc::new(client), Arc::new(server)).unwrap_err().to_string();
+    let keys = Authority::new().keys_without_client_by(provider);
+    let error = keys.unwrap_err().to_string();
     assert!(error.contains("cannot be used") && error.contains("cipher suite for QUIC"), "{error}");
 }

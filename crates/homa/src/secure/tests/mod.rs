@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -164,7 +165,12 @@ impl Authority {
 
     /// Only the server has a certificate, as on the web.
     fn keys_without_client(&self) -> Keys {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        self.keys_without_client_by(rustls::crypto::aws_lc_rs::default_provider()).unwrap()
+    }
+
+    /// The same with other cryptography.
+    fn keys_without_client_by(&self, provider: CryptoProvider) -> Result<Keys, KeysError> {
+        let provider = Arc::new(provider);
         let (chain, key) = self.issue("127.0.0.1", "server");
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -177,6 +183,6 @@ impl Authority {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
-        Keys::tls(Arc::new(client), Arc::new(server)).unwrap()
+        Keys::tls(Arc::new(client), Arc::new(server))
     }
 }
