@@ -176,6 +176,14 @@ impl InProgress {
 
     /// Waits for output while an RPC waits for it.
     async fn step(&mut self, request: &homa::Request, window: u32) -> Step {
+        let ready = poll_fn(|context| Poll::Ready(self.output.poll_next(window as usize, context)));
+        if let Poll::Ready(part) = ready.await {
+            return Step::Part(Box::new(part));
+        }
+        // The answer to an opening usually comes soon; a stream may stay silent.
+        if self.registered.is_some() {
+            request.announce_delay(HOLD);
+        }
         let hold = Instant::now() + HOLD;
         let until = self.until.map_or(hold, |until| until.min(hold));
         let reset: &Notify = &self.session.reset;
@@ -246,17 +254,18 @@ impl ServiceOutput {
 
     /// Waits until there is something, and takes it. Nothing is lost if the future is dropped.
     async fn next(&mut self, window: usize) -> Part {
-        poll_fn(|context| {
-            self.gather(window, context);
-            if self.head.is_none() && self.body.is_empty() && self.end.is_none() {
-                return Poll::Pending;
-            }
-            self.bytes = 0;
-            self.head_was_sent |= self.head.is_some();
-            let body = std::mem::take(&mut self.body);
-            Poll::Ready(Part { head: self.head.take(), end: self.end.take(), body })
-        })
-        .await
+        poll_fn(|context| self.poll_next(window, context)).await
+    }
+
+    fn poll_next(&mut self, window: usize, context: &mut Context<'_>) -> Poll<Part> {
+        self.gather(window, context);
+        if self.head.is_none() && self.body.is_empty() && self.end.is_none() {
+            return Poll::Pending;
+        }
+        self.bytes = 0;
+        self.head_was_sent |= self.head.is_some();
+        let body = std::mem::take(&mut self.body);
+        Poll::Ready(Part { head: self.head.take(), end: self.end.take(), body })
     }
 
     /// Polls the service until it has nothing more at once, or the window is full.

@@ -171,6 +171,20 @@ impl Request {
         Cancelled { request: self, ticket: None }
     }
 
+    /// Says that the answer will take about `delay` from now, for example because the request waits
+    /// for an event. A client asks for its response a few milliseconds after the request; it is
+    /// then told not to ask again before that time (at most a minute), which saves packets for
+    /// both. Without this, it is told to wait for as long as the request has been in service, up
+    /// to 10 s. The answer can be given at any time. The cost: a client without other calls to
+    /// this server may notice only at the end of the time that the server died. UDP only.
+    pub fn announce_delay(&self, delay: Duration) {
+        if let Some(rpc) = self.rpc
+            && let Some(mut access) = self.engine.here()
+        {
+            access.core.announce_delay(rpc, delay);
+        }
+    }
+
     /// Takes the request's bytes without copying them; the request then dereferences to an empty
     /// slice.
     pub fn take_bytes(&mut self) -> Message {

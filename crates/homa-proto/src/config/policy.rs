@@ -170,7 +170,7 @@ pub(crate) struct WirePolicy {
     /// Requests limit the unscheduled bytes of their responses (Homa §3.6).
     pub response_limits: bool,
     /// A request for which there is no room is answered by BUSY with a time to come back; otherwise
-    /// it is dropped.
+    /// it is dropped. BUSY for a request that has been in service for long names such a time, too.
     pub come_back: bool,
     /// DATA can say that its message has no bytes.
     pub empty_messages: bool,

@@ -1,5 +1,10 @@
 //! RESEND at the sender of the bytes: retransmit them, or say BUSY if nothing can leave at once
 //! (Homa §3.7, Figure 3).
+//!
+//! In profile `default` the BUSY of a request in service names the time until which its client
+//! should not ask again: as long as the service has already taken, or as the application announced.
+//! So the RESENDs of a long call are 10 s apart at last. A response that is lost meanwhile
+//! is repaired by the server's NEED_ACK.
 
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -10,6 +15,21 @@ use crate::rpc::room::MOST;
 use crate::rpc::{Rpc, RpcState};
 use crate::send::PacketSizes;
 use crate::units::{Duration, Time};
+
+/// Clients of requests that have been in service for less are not told when to ask again: their own
+/// backoff is as slow.
+const SHORT_SERVICE: Duration = Duration::millis(250);
+/// The longest time to come back that follows from the time in service, because a client that waits
+/// notices only then that its server died.
+const MOST_IN_SERVICE: Duration = Duration::secs(10);
+
+/// How long the client of a request in service should wait before it asks again, if the service
+/// began `in_service` ago and the application announced `announced` more; `None`: as it likes.
+fn come_back(in_service: Duration, announced: Duration) -> Option<Duration> {
+    let usual = if in_service < SHORT_SERVICE { Duration::ZERO } else { in_service };
+    let time = usual.min(MOST_IN_SERVICE).max(announced.min(MOST));
+    (time > Duration::ZERO).then_some(time)
+}
 
 impl Endpoint {
     /// A RESEND for a message of an RPC that we know.
@@ -63,7 +83,7 @@ impl Endpoint {
         let waits = self.config.policy().loss.busy_while_waiting
             && self.send_queue.shortest(&self.rpcs, link).is_some_and(|first| first != handle);
         if !retransmits || waits {
-            self.send_busy(handle);
+            self.send_busy(handle, None);
         }
     }
 
@@ -93,7 +113,34 @@ impl Endpoint {
         if asks && late && rpc.awaits_bytes() && self.control.may_resend() {
             self.request_missing(now, handle);
         }
-        self.send_busy(handle);
+        let time = self.note_asked_in_service(now, handle);
+        self.send_busy(handle, time);
+    }
+
+    /// The client of a request asks; returns the time to come back that it is given if its request
+    /// is in service. It is known to be alive until then.
+    fn note_asked_in_service(&mut self, now: Time, handle: RpcHandle) -> Option<Duration> {
+        let tells = self.config.policy().wire.come_back;
+        let rpc = self.rpcs.get_mut(handle)?;
+        if !tells || rpc.state != RpcState::ServerInService {
+            return None;
+        }
+        let time = come_back(now.since(rpc.started()), rpc.loss.rests_until().since(now))?;
+        rpc.loss.rest_until(now + time);
+        Some(time)
+    }
+
+    /// The application says that it will take about this long from now to answer a request: its
+    /// client, which asks for the response a few milliseconds after the request, is told not to ask
+    /// again before then (profile `default`). At most a minute. A client that was told notices only
+    /// at the end of that time that its server died, so this is for requests that wait for events.
+    pub fn announce_delay(&mut self, now: Time, handle: RpcHandle, delay: Duration) {
+        self.now = self.now.max(now);
+        if let Some(rpc) = self.rpcs.get_mut(handle)
+            && rpc.state == RpcState::ServerInService
+        {
+            rpc.loss.rest_until(now + delay.min(MOST));
+        }
     }
 
     /// Everything that was sent of a request is retransmitted, at the level of unscheduled bytes
@@ -109,23 +156,47 @@ impl Endpoint {
         self.send_queue.wake(handle, &mut rpc.out);
     }
 
-    fn send_busy(&mut self, handle: RpcHandle) {
+    fn send_busy(&mut self, handle: RpcHandle, come_back: Option<Duration>) {
         if !self.may_answer() {
             return;
         }
         self.counters.busys_sent += 1;
-        self.queue_control(handle, Body::Busy { come_back: None });
+        self.queue_control(handle, Body::Busy { come_back });
     }
 
     /// BUSY: the sender is alive, and will send when shorter messages are done. Or it has no room
-    /// for our request, and is asked again after `come_back`.
+    /// for our request, or expects to work on it for longer, and is asked again after `come_back`.
     pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle, come_back: Option<Duration>) {
         self.counters.busys_received += 1;
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.loss.heard(now);
         rpc.loss.set_server_absent(false);
-        let sent_away = rpc.state == RpcState::ClientOutgoing;
-        let time = come_back.filter(|_| sent_away).unwrap_or_default();
+        // Once the response has begun, silence is a loss.
+        let waits = rpc.state == RpcState::ClientOutgoing;
+        let time = come_back.filter(|_| waits).unwrap_or_default();
         rpc.loss.rest_until(now + time.min(MOST));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_ask_again_after_the_time_that_the_service_has_taken() {
+        const MS: fn(u64) -> Duration = Duration::millis;
+        for (in_service, announced, want) in [
+            (10, 0, None),
+            (249, 0, None),
+            (250, 0, Some(250)),
+            (3_000, 0, Some(3_000)),
+            (60_000, 0, Some(10_000)),
+            (10, 25_000, Some(25_000)),
+            (3_000, 1_000, Some(3_000)),
+            (10, 600_000, Some(60_000)),
+        ] {
+            let got = come_back(MS(in_service), MS(announced));
+            assert_eq!(got, want.map(MS), "{in_service} {announced}");
+        }
     }
 }

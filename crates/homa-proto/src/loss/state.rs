@@ -28,7 +28,8 @@ pub(crate) struct RpcLoss {
     last_heard: Time,
     /// When the last RESEND or NEED_ACK was sent.
     last_resend: Time,
-    /// Until then the server asked not to be asked; in the past: it did not.
+    /// Until then the server asked not to be asked, or at the server: asked its client, or will;
+    /// in the past: it did not.
     rest_until: Time,
 }
 

@@ -131,7 +131,9 @@ impl Endpoint {
             None => SERVICE_PROBE,
             Some(asked) => Duration(SERVICE_PROBE.0 << asked.min(MAX_PROBE_BACKOFF)),
         };
-        let due = rpc.loss.last_resend() + wait;
+        // A client that was told when to ask again asks then, which shows that it is there.
+        let asks = rpc.loss.rests_until() + SERVICE_PROBE;
+        let due = (rpc.loss.last_resend() + wait).max(asks);
         if now < due {
             return Some(due);
         }

@@ -6,6 +6,7 @@ mod completion;
 mod credit;
 mod extremes;
 mod links;
+mod long_service;
 mod neighbours;
 mod properties;
 mod replay;

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use homa_tonic::Endpoint;
 use tokio_stream::StreamExt;
 use tonic::{Code, Request};
 
+use crate::generated::test_service_client::TestServiceClient;
 use crate::generated::{
     Empty, ResponseParameters, SimpleRequest, StreamingInputCallRequest, StreamingOutputCallRequest,
 };
@@ -70,6 +72,29 @@ async fn a_slow_service_delays_the_writer() {
     let unread = taken.load(Ordering::SeqCst);
     assert!(unread < 500, "{unread} of 10,000 were taken from the writer");
     drop(responses);
+}
+
+#[tokio::test]
+async fn an_idle_stream_asks_once() {
+    let running = serve().await;
+    let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), homa::Config::default());
+    let engine = engine.unwrap();
+    engine.drive_on_tokio().unwrap();
+    let endpoint = Endpoint::from_shared(format!("homa://{}", running.at)).unwrap();
+    let channel = endpoint.client(engine.client()).connect().await.unwrap();
+    let (inputs, taken) = tokio::sync::mpsc::channel(1);
+    let taken = tokio_stream::wrappers::ReceiverStream::new(taken);
+    let responses = TestServiceClient::new(channel).full_duplex_call(taken).await.unwrap();
+    let mut responses = responses.into_inner();
+    let asked = || engine.metrics().protocol.resends_sent;
+    for _ in 0..2 {
+        inputs.send(outputs(1, 10)).await.unwrap();
+        responses.next().await.unwrap().unwrap();
+        let before = asked();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let asked = asked() - before;
+        assert!(asked <= 2, "the pull, at most once, and what was lost: {asked}");
+    }
 }
 
 #[tokio::test]

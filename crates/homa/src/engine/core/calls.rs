@@ -187,6 +187,12 @@ impl Core {
         self.give_up(Submit::Refuse { rpc, reason }, rpc)
     }
 
+    /// A request will be answered after about this time; its client is told if it asks.
+    pub fn announce_delay(&mut self, rpc: RpcHandle, delay: std::time::Duration) {
+        let now = self.tick();
+        self.state.endpoint.announce_delay(now, rpc, clock::proto(delay));
+    }
+
     fn give_up(&mut self, how: Submit, rpc: RpcHandle) -> bool {
         let now = self.tick();
         let result = self.state.endpoint.submit(now, how);
