@@ -29,7 +29,7 @@ def c_example():
     """The examples in C, by name."""
     folder = os.environ.get("HOMA_C_PROGRAMS")
     if folder is None:
-        pytest.skip("the examples in C (cargo test -p homa-capi; HOMA_C_PROGRAMS names the folder)")
+        pytest.skip("the examples in C (cargo test -p homa-rpc-capi; folder: HOMA_C_PROGRAMS)")
     return lambda name: str(Path(folder) / name)
 
 

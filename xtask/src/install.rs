@@ -58,7 +58,7 @@ fn install(repository: &Path, prefix: &Path, debug: bool) -> io::Result<()> {
 fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "homa-capi"]).current_dir(repository);
+    command.args(["build", "--quiet", "--package", "homa-rpc-capi"]).current_dir(repository);
     if !debug {
         command.arg("--release");
     }

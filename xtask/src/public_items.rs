@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::{fs, io};
 
-/// The libraries whose items users can name.
+/// The folders of the libraries whose items users can name.
 const LIBRARIES: [&str; 7] =
     ["homa", "homa-proto", "homa-workload", "homa-sim", "homa-lab", "homa-testbed", "homa-bpf"];
 
@@ -49,7 +49,7 @@ fn list(repository: &Path) -> io::Result<String> {
     let mut command = Command::new(cargo);
     command.current_dir(repository).args(["doc", "--quiet", "--no-deps"]);
     for library in LIBRARIES {
-        command.args(["--package", library]);
+        command.args(["--package", &library.replacen("homa", "homa-rpc", 1)]);
     }
     if !command.status()?.success() {
         return Err(io::Error::other("cargo doc failed"));

@@ -1,4 +1,4 @@
-//! Packet-hops per CPU-second by workload: `cargo bench -p homa-sim --bench fabric [-- NAME…]`.
+//! Packet-hops per CPU-second by workload: `cargo bench -p homa-rpc-sim --bench fabric [-- NAME…]`.
 //!
 //! A packet-hop is one packet, data or control, serialised on one link and delivered at its far
 //! end. CPU time is that of the event loop. The workloads `engine-*` run a transport that costs

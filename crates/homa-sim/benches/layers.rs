@@ -1,6 +1,6 @@
 //! The layers below the protocol: the event queue, compared with the heap that its tests check it
-//! against, and a switch port. Run with `cargo bench -p homa-sim --bench layers`. The protocol is
-//! measured by `cargo bench -p homa-proto`, whole networks by `--bench fabric`.
+//! against, and a switch port. Run with `cargo bench -p homa-rpc-sim --bench layers`. The protocol
+//! is measured by `cargo bench -p homa-rpc-proto`, whole networks by `--bench fabric`.
 #![allow(missing_docs)]
 
 use divan::counter::ItemsCount;

@@ -1,8 +1,8 @@
 //! Unary calls of one generated service over Homa and over TCP, in one run.
 //!
-//! `cargo run --release -p homa-tonic --example compare [SECONDS] [OUTSTANDING]` runs a server and
-//! a client of each transport in this process, on loopback, a round of each in turn, and prints the
-//! medians of five rounds: calls per second, p50 and p99 in microseconds.
+//! `cargo run --release -p homa-rpc-tonic --example compare [SECONDS] [OUTSTANDING]` runs a server
+//! and a client of each transport in this process, on loopback, a round of each in turn, and prints
+//! the medians of five rounds: calls per second, p50 and p99 in microseconds.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

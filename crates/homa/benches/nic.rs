@@ -1,5 +1,5 @@
-//! Measures the pacer with a model of a network card, in virtual time: `cargo bench -p homa --bench
-//! nic`.
+//! Measures the pacer with a model of a network card, in virtual time: `cargo bench -p homa-rpc
+//! --bench nic`.
 //!
 //! The rows are all combinations of links, completion intervals and host steps. The steps are
 //! equal, or vary with one of five seeds. A row shows the achieved share of the possible rate, and

@@ -1,7 +1,7 @@
 //! Calls and requests as futures. This example uses tokio, but any other executor works.
 //!
 //! ```text
-//! cargo run -p homa --example async_tokio
+//! cargo run -p homa-rpc --example async_tokio
 //! ```
 
 use std::error::Error;

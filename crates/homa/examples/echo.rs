@@ -1,8 +1,8 @@
 //! An echo server and its client.
 //!
 //! ```text
-//! cargo run -p homa --example echo serve 127.0.0.1:4000
-//! cargo run -p homa --example echo call 127.0.0.1:4000 "some words"
+//! cargo run -p homa-rpc --example echo serve 127.0.0.1:4000
+//! cargo run -p homa-rpc --example echo call 127.0.0.1:4000 "some words"
 //! ```
 
 use std::env;

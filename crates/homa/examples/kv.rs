@@ -2,7 +2,7 @@
 //! serve, and sixteen threads write and read back. Large values do not delay small ones.
 //!
 //! ```text
-//! cargo run --release -p homa --example kv
+//! cargo run --release -p homa-rpc --example kv
 //! ```
 
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 //! call is cancelled.
 //!
 //! ```text
-//! cargo run -p homa --example search
+//! cargo run -p homa-rpc --example search
 //! ```
 
 use std::error::Error;

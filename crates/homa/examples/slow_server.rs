@@ -4,7 +4,8 @@
 //! three cases take turns.
 //!
 //! ```text
-//! cargo run --release -p homa --features balance --example slow_server -- [CALLS_PER_S] [SECONDS]
+//! cargo run --release -p homa-rpc --features balance --example slow_server -- \
+//!     [CALLS_PER_S] [SECONDS]
 //! ```
 
 use std::error::Error;

@@ -10,6 +10,7 @@ packets (``trace_hash``) here and under ``homa sim``. Keys of plans, columns and
 ``docs/simulator.md`` in the repository. Calls and servers for asyncio are in ``homa.rpc``.
 """
 
+from . import _alone as _alone
 from ._data import Data, Flows, Graph, Sizes
 from ._errors import HomaError, PlanError
 from ._figures import Figure, Page, figures, report, repro

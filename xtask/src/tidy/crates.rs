@@ -3,8 +3,10 @@
 
 use super::Findings;
 
-/// Which of our crates a crate may depend on. `homa` and `homa-sim` share only the protocol, so
-/// that the simulated code is the deployed code, and neither depends on the other's environment.
+/// Which of our crates a crate may depend on, by the names of their folders. Packages are called
+/// `homa-rpc`, `homa-rpc-sim` and so on, because `homa` is taken. `homa` and `homa-sim` share only
+/// the protocol, so that the simulated code is the deployed code, and neither depends on the
+/// environment of the other.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
@@ -44,9 +46,10 @@ const FEW_DEPENDENCIES: [(&str, &[&str]); 4] = [
 
 /// Rules for a `Cargo.toml`.
 pub(super) fn check_manifest(text: &str, findings: &mut Findings<'_>) {
-    let Some(name) = package_name(text) else {
+    let Some(package) = package_name(text) else {
         return;
     };
+    let name = &package.replacen("homa-rpc", "homa", 1);
     let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
         findings.add(0, format!("give `{name}` its row of ARROWS in xtask/src/tidy/crates.rs"));
         return;

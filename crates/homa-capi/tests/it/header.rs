@@ -1,5 +1,5 @@
-//! Checks that `include/homa.h` matches the sources. `HOMA_WRITE_HEADER=1 cargo test -p homa-capi
-//! --test it header` generates it again.
+//! Checks that `include/homa.h` matches the sources. `HOMA_WRITE_HEADER=1 cargo test -p
+//! homa-rpc-capi --test it header` generates it again.
 
 use std::path::Path;
 

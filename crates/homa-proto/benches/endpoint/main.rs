@@ -1,4 +1,4 @@
-//! The cost of the protocol, without network or sockets: `cargo bench -p homa-proto`.
+//! The cost of the protocol, without network or sockets: `cargo bench -p homa-rpc-proto`.
 //!
 //! `one_way` is the work of a simulated host at 80 % load (items are DATA packets, with the GRANTs
 //! and the messages they belong to); `rpc` is the work of both ends per call.

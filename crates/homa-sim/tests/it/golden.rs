@@ -2,8 +2,8 @@
 //! sizes, and losses.
 //!
 //! A change that should not alter results must leave these tables as they are. If it should alter
-//! them, its commit says so and records them again with `INSTA_UPDATE=always cargo test -p homa-sim
-//! --test it golden`. A new scheme gets its own file under `tests/it/snapshots`.
+//! them, its commit says so and records them again with `INSTA_UPDATE=always cargo test -p
+//! homa-rpc-sim --test it golden`. A new scheme gets its own file under `tests/it/snapshots`.
 
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 //! leaves at once, with deadlines and hedged calls.
 //!
 //! ```text
-//! cargo run --release -p homa-tonic --example search -- [--transport homa|tcp] [--seconds 5]
+//! cargo run --release -p homa-rpc-tonic --example search -- [--transport homa|tcp] [--seconds 5]
 //! ```
 //!
 //! It prints latencies and CPU time at three rates. Without `--transport` both transports take

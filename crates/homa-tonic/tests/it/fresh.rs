@@ -26,6 +26,6 @@ fn the_generated_code_is_fresh() {
             fs::write(&committed, &code).unwrap();
         }
         let kept = fs::read_to_string(&committed).unwrap_or_default();
-        assert!(kept == code, "run HOMA_WRITE_GRPC=1 cargo test -p homa-tonic --test it fresh");
+        assert!(kept == code, "run HOMA_WRITE_GRPC=1 cargo test -p homa-rpc-tonic --test it fresh");
     }
 }

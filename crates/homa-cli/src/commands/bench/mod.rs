@@ -68,5 +68,6 @@ fn grpc(args: &Args) -> Outcome {
 #[cfg(not(feature = "grpc"))]
 fn grpc(_: &Args) -> Outcome {
     let error = anyhow::anyhow!("this program was built without the feature `grpc`");
-    Err(Failure::new(error, "build it with it: cargo build --release -p homa-cli --features grpc"))
+    let advice = "build it with it: cargo build --release -p homa-rpc-cli --features grpc";
+    Err(Failure::new(error, advice))
 }

@@ -1,7 +1,7 @@
 //! Conversations of kernel hosts, replayed with our endpoint in the place of each host in turn,
 //! before a judge that knows only the kernel's rules.
 //!
-//! `HOMA_CAPTURES=FOLDER cargo test -p homa-proto --test it replay` takes the captures (pcap,
+//! `HOMA_CAPTURES=FOLDER cargo test -p homa-rpc-proto --test it replay` takes the captures (pcap,
 //! pcapng) of a folder instead of the committed ones. With `HOMA_WRITE_VECTORS=1` as well, those of
 //! at most 600 packets become the committed ones (`tests/vectors/conversations.txt`).
 
@@ -26,7 +26,7 @@ const ABOUT: &str = "\
 # only what is needed to play them again is kept: Homa packets, ICMP errors, payloads by their rule.
 # Names say what was run; .tg1 was captured at the client's tap of a bridge that drops packets, .tg2
 # at the server's. The form is that of tests/it/replay/conversation.rs; made by
-# HOMA_CAPTURES=FOLDER HOMA_WRITE_VECTORS=1 cargo test -p homa-proto --test it replay
+# HOMA_CAPTURES=FOLDER HOMA_WRITE_VECTORS=1 cargo test -p homa-rpc-proto --test it replay
 ";
 
 fn vectors() -> PathBuf {

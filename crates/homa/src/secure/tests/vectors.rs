@@ -25,7 +25,7 @@ const PAGE: &str = "docs/encryption-vectors.txt";
 
 const HEAD: &str = "\
 # Test vectors of docs/encryption.md: a name and hexadecimal digits a line.
-# `HOMA_WRITE_VECTORS=1 cargo test -p homa --lib vectors` writes them anew.
+# `HOMA_WRITE_VECTORS=1 cargo test -p homa-rpc --lib vectors` writes them anew.
 ";
 
 /// The connection id of RFC 9001 §A, and the client's secret that follows from it.
