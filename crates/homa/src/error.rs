@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use homa_proto::{ConfigError, RpcError, SubmitError};
 
 use crate::driver::Rejection;
+use crate::driver::udp::SocketFault;
 
 /// An engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum OpenError {
         /// The requested address.
         at: SocketAddr,
     },
+    /// The descriptor that was given for the engine's socket cannot be used.
+    #[error("the descriptor cannot be the engine's socket: {0}")]
+    Socket(#[from] SocketFault),
     /// The number of shards is zero, or more than the limits can be divided by.
     #[error(
         "{shards} engines cannot share an address with these limits: choose 1 to {most}, or raise \

@@ -127,6 +127,7 @@ pub use client::Client;
 pub use config::{CallOptions, Config};
 #[cfg(feature = "encryption")]
 pub use driver::sealed::RecordedSessions;
+pub use driver::udp::SocketFault;
 pub use engine::{Engine, inline};
 pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
 pub use homa_proto as proto;

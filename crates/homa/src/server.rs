@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +33,12 @@ impl Server {
     /// Opens a server on a new engine.
     pub fn bind(at: SocketAddr) -> Result<Self, OpenError> {
         Engine::bind(at, Config::default())?.serve()
+    }
+
+    /// Opens a server on a new engine over a UDP socket that is already bound: see
+    /// [`Engine::from_socket`].
+    pub fn from_socket(socket: impl Into<OwnedFd>) -> Result<Self, OpenError> {
+        Engine::from_socket(socket, Config::default())?.serve()
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {

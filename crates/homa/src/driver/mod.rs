@@ -31,7 +31,7 @@ pub(crate) mod xdp;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 #[cfg(feature = "encryption")]
 use std::sync::Arc;
 
@@ -401,6 +401,18 @@ impl dyn Driver {
     pub fn udp(at: SocketAddr, receive_buffer: usize) -> Result<Box<dyn Driver>, OpenError> {
         let driver = udp::UdpDriver::new(at, receive_buffer);
         Ok(Box::new(driver.map_err(|source| OpenError::bind(at, source))?))
+    }
+
+    /// Uses a UDP socket that is already bound: see
+    /// [`Engine::from_socket`](crate::Engine::from_socket).
+    ///
+    /// # Errors
+    /// [`OpenError::Socket`] says what is wrong with the descriptor.
+    pub fn udp_socket(
+        socket: impl Into<OwnedFd>,
+        receive_buffer: usize,
+    ) -> Result<Box<dyn Driver>, OpenError> {
+        Ok(Box::new(udp::UdpDriver::from_socket(socket.into(), receive_buffer)?))
     }
 
     /// As [`Self::udp`], but without segmentation offload, to test hosts that lack it.

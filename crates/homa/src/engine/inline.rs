@@ -32,7 +32,7 @@ mod left;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use homa_proto::wire::datagram::TraceContext;
@@ -150,6 +150,13 @@ impl Engine {
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// Opens an engine over a UDP socket that is already bound: see
+    /// [`crate::Engine::from_socket`].
+    pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -112,6 +113,33 @@ impl Engine {
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
+        Self::with_driver(Box::new(driver), config)
+    }
+
+    /// Opens an engine over a UDP socket that is already bound, of IPv4 or IPv6: one that was
+    /// inherited, for example from systemd (socket activation), or was bound with options of the
+    /// application's. It is used as one from [`Self::bind`], with the same options.
+    ///
+    /// Only one engine at a time may use a socket, also of several processes that have descriptors
+    /// of it, because each datagram reaches one of them. What arrives while no engine uses it waits
+    /// in its queue.
+    ///
+    /// # Errors
+    /// [`OpenError::Socket`] says what is wrong with the descriptor; and those of
+    /// [`Self::with_driver`].
+    ///
+    /// ```
+    /// use homa::{Client, Config, Engine};
+    ///
+    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let server = Engine::from_socket(socket, Config::default())?.serve()?;
+    /// # let address = server.local_addr();
+    /// # std::thread::spawn(move || server.accept().map(|request| request.reply("pong")));
+    /// assert_eq!(Client::new()?.call(address, "ping")?, *b"pong");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
         Self::with_driver(Box::new(driver), config)
     }
 

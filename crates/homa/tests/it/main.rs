@@ -28,6 +28,7 @@ mod egress;
 #[cfg(feature = "encryption")]
 mod encrypted;
 mod examples;
+mod from_socket;
 mod full_queue;
 mod graceful;
 mod healthy;

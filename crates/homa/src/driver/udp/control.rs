@@ -89,8 +89,10 @@ impl Control {
 /// The local address in a packet-information message of the given level.
 pub fn local_address(level: i32, data: &[u8]) -> Option<IpAddr> {
     if level == libc::IPPROTO_IP {
-        let address: [u8; 4] = data.get(4..8)?.try_into().ok()?;
-        return Some(Ipv4Addr::from(address).into());
+        let address = |at| Some(Ipv4Addr::from(*data.get(at..)?.first_chunk::<4>()?));
+        // The address to use is missing if the datagram arrived before the option was set.
+        let to_use = address(4)?;
+        return Some(if to_use.is_unspecified() { address(8)? } else { to_use }.into());
     }
     let address: [u8; 16] = data.get(..16)?.try_into().ok()?;
     Some(Ipv6Addr::from(address).to_canonical())

@@ -18,9 +18,12 @@
 //! reach another are dropped. The links of such a driver share its socket, because further sockets
 //! at the address would be members of the group.
 //!
+//! A socket may come from the application, which bound it (`adopt`).
+//!
 //! Left out: pacing and path MTU discovery, which are the engine's, and encryption.
 
 pub(super) mod address;
+mod adopt;
 pub(super) mod class;
 pub(super) mod control;
 mod directory;
@@ -32,7 +35,7 @@ pub(super) mod socket;
 mod steering;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::{io, iter};
 
 use homa_proto::wire::datagram;
@@ -46,6 +49,7 @@ use super::{
     RouteMtu, SystemRefusal, TooBig, Train, UnreachableReport, first_free, put,
 };
 use crate::error::OpenError;
+pub use adopt::SocketFault;
 use error_queue::{IcmpReport, IcmpReports, PathReport, full_device};
 use member::Member;
 use receive::{ReceiveBatch, RefusedLooks};
@@ -72,6 +76,8 @@ pub struct UdpDriver {
     reports: IcmpReports,
     /// Set if other drivers share the first address.
     member: Option<Member>,
+    /// The first socket is the application's: other processes may receive from it later.
+    adopted: bool,
     counters: DriverCounters,
 }
 
@@ -81,6 +87,14 @@ impl UdpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let mut driver = Self::empty(receive_buffer);
         driver.bind(at)?;
+        Ok(driver)
+    }
+
+    /// Uses a UDP socket that the application bound, with a receive queue as [`Self::new`] has it.
+    pub fn from_socket(socket: OwnedFd, receive_buffer: usize) -> Result<Self, SocketFault> {
+        let socket = adopt::adopt(socket, receive_buffer)?;
+        let mut driver = Self { adopted: true, ..Self::empty(receive_buffer) };
+        driver.add(socket).map_err(SocketFault::Refused)?;
         Ok(driver)
     }
 
@@ -121,6 +135,7 @@ impl UdpDriver {
             refused_looks: RefusedLooks::default(),
             reports: IcmpReports::default(),
             member: None,
+            adopted: false,
             counters: DriverCounters::default(),
         }
     }
@@ -235,7 +250,7 @@ impl UdpDriver {
         put(&mut self.link_sockets, number, LinkSockets::default());
         put(&mut self.local, number, local);
         put(&mut self.dual, number, dual);
-        self.receive.opened(number);
+        self.receive.opened(number, self.adopted && number == 0);
         Ok(local)
     }
 
@@ -426,7 +441,9 @@ impl Driver for UdpDriver {
     }
 
     fn refuse_arrivals(&mut self) {
-        for (socket, local) in self.sockets.iter().zip(&self.local) {
+        // What arrives at an adopted socket from now on is left to the process that has it next.
+        let own = usize::from(self.adopted);
+        for (socket, local) in self.sockets.iter().zip(&self.local).skip(own) {
             // If it is refused, datagrams that arrive from now on are lost with the socket.
             let _ = socket.as_ref().map(|socket| socket::accept_only_from(socket, *local));
         }

@@ -35,8 +35,9 @@ pub struct ReceiveBatch {
     singly: bool,
     /// Headers that the kernel wrote to.
     filled: usize,
-    /// By socket: the kernel's count of overflows when it was last received.
-    overflows: Vec<u32>,
+    /// By socket: the kernel's count of overflows when it was last received; `None` before the first
+    /// one of an adopted socket.
+    overflows: Vec<Option<u32>>,
     lost: u64,
 }
 
@@ -132,12 +133,13 @@ impl ReceiveBatch {
         Ok(self.trains.len())
     }
 
-    /// A socket was opened that reuses the number of a closed one, so its count of overflows starts
-    /// at zero.
-    pub fn opened(&mut self, socket: usize) {
-        if let Some(overflows) = self.overflows.get_mut(socket) {
-            *overflows = 0;
+    /// A socket was opened, perhaps under the number of a closed one. The kernel's count of
+    /// overflows starts at zero, unless the socket is `adopted`: then it was in use before.
+    pub fn opened(&mut self, socket: usize, adopted: bool) {
+        if self.overflows.len() <= socket {
+            self.overflows.resize(socket + 1, Some(0));
         }
+        self.overflows[socket] = (!adopted).then_some(0);
     }
 
     /// One system call; returns how many headers it filled.
@@ -177,11 +179,11 @@ impl ReceiveBatch {
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     if self.overflows.len() <= socket {
-                        self.overflows.resize(socket + 1, 0);
+                        self.overflows.resize(socket + 1, Some(0));
                     }
                     // A counter of 32 bits per socket, which wraps.
                     let now = int(data) as u32;
-                    let seen = std::mem::replace(&mut self.overflows[socket], now);
+                    let seen = self.overflows[socket].replace(now).unwrap_or(now);
                     self.lost += u64::from(now.wrapping_sub(seen));
                 }
                 _ => {}

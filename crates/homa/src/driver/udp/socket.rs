@@ -220,7 +220,7 @@ pub fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
 }
 
 /// Reads an option that is a C int.
-fn get(fd: RawFd, level: i32, option: i32) -> Option<i32> {
+pub fn get(fd: RawFd, level: i32, option: i32) -> Option<i32> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: both pointers are to live variables, and `len` is the size of the first.
