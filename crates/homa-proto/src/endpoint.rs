@@ -50,6 +50,8 @@ pub struct Endpoint {
     pub(crate) recent_acks: RecentAcks,
     pub(crate) return_times: ReturnTimes,
     pub(crate) memory: ExecutionMemory,
+    /// There is no room for another request.
+    pub(crate) postpones_requests: bool,
     pub(crate) validation: AddressValidation,
 }
 
@@ -76,6 +78,7 @@ impl Endpoint {
             recent_acks: RecentAcks::default(),
             return_times: ReturnTimes::default(),
             memory: ExecutionMemory::default(),
+            postpones_requests: false,
             validation: AddressValidation::new(random.next(), hash),
             levels,
             config,
@@ -90,6 +93,12 @@ impl Endpoint {
     /// Refuses new requests to a Homa port; those in progress are not affected.
     pub fn unlisten(&mut self, port: u16) {
         self.rpcs.unlisten(port);
+    }
+
+    /// From now on there is no room for another request, because the application that serves next
+    /// will have it: clients are asked to come back (BUSY), and nothing of the request is recorded.
+    pub fn postpone_requests(&mut self) {
+        self.postpones_requests = true;
     }
 
     /// Application in: see [`Submit`].

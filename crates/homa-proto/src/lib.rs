@@ -130,7 +130,7 @@ mod units;
 mod util;
 pub mod wire;
 
-pub use address_validation::ClientDirectory;
+pub use address_validation::{ClientDirectory, Executions};
 pub use config::{
     Completion, Config, ConfigError, DataLayout, FULL_FRAME, GrantWindow, GrantedLevel, Granting,
     IncastConfig, LEVELS, LossConfig, Overcommitment, PriorityAllocation, Profile, StartMsg,

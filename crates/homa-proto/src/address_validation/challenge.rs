@@ -112,7 +112,7 @@ impl Endpoint {
             return;
         }
         let boot = self.validation.clients.boot;
-        let remembered = now.since(self.memory.complete_since(now));
+        let remembered = self.memory.covers(now);
         let fresh = self.validation.random.next() | 1;
         let Some(peer) = self.peer_mut(to) else { return };
         let validation = &mut peer.cold.validation;

@@ -12,7 +12,10 @@ use crate::util::slab::Keyed;
 use alloc::vec::Vec;
 
 /// Most clients whose executions are remembered.
-const MAX_CLIENTS: usize = 1 << 16;
+pub(super) const MAX_CLIENTS: usize = 1 << 16;
+/// The host of clients that were taken over and have not identified themselves here: they are
+/// forgotten first.
+const NOWHERE: u64 = 0;
 
 /// A place in the table of clients, and the generation of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,13 @@ pub(super) struct KnownClient {
     generation: u32,
     /// The number of its stay at a host, among the stays of clients at this place.
     stay: u32,
+}
+
+impl KnownClient {
+    /// Token and epoch.
+    pub(super) const fn name(&self) -> (u64, u32) {
+        (self.token, self.epoch.number())
+    }
 }
 
 /// A client that identified itself.
@@ -102,6 +112,28 @@ impl Clients {
         Registered { client: self.join(index), forgotten }
     }
 
+    /// All clients: token, and what was executed.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &ClientEpoch)> {
+        // A free place has the name of a client that is gone, which may have another place by now.
+        let used = |index: usize, client: &KnownClient| {
+            self.by_name.get(&client.name()) == Some(&(index as u32))
+        };
+        let places = self.all.iter().enumerate();
+        let clients = places.filter(move |(index, client)| used(*index, client));
+        clients.map(|(_, client)| (client.token, &client.epoch))
+    }
+
+    /// Takes over the record of a client that identified itself to another endpoint. It is at no
+    /// host before it identifies itself here.
+    pub(super) fn restore(&mut self, token: u64, epoch: ClientEpoch) {
+        let name = (token, epoch.number());
+        let client = self.register(name, 0, (PeerId(u32::MAX), NOWHERE)).client;
+        let known = &mut self.all[client.index as usize];
+        let more = epoch.entries() as isize - known.epoch.entries() as isize;
+        known.epoch = epoch;
+        self.quotas.charge(NOWHERE, more);
+    }
+
     /// A known client identified itself again, perhaps from another host.
     fn arrived(&mut self, index: u32, (peer, host): (PeerId, u64)) -> ClientRef {
         let client = &mut self.all[index as usize];
@@ -142,7 +174,7 @@ impl Clients {
             here.then(|| core::mem::take(&mut all[stay.client as usize].used))
         });
         let client = &self.all[evicted?.client as usize];
-        let name = (client.token, client.epoch.number());
+        let name = client.name();
         self.remove(name);
         self.boot = self.random.next() | 1;
         Some(name)

@@ -22,9 +22,11 @@ mod challenge;
 mod clients;
 mod directory;
 mod execution;
+mod executions;
 mod proof;
 mod quotas;
 pub(crate) mod state;
 
 pub use directory::ClientDirectory;
 pub(crate) use execution::Execution;
+pub use executions::Executions;

@@ -170,6 +170,8 @@ impl Endpoint {
 pub(crate) struct ExecutionMemory {
     /// `None` before the first input: an endpoint cannot vouch for the time before it.
     since: Option<Time>,
+    /// For how long before that an endpoint whose place this one took had forgotten nothing.
+    before: Duration,
 }
 
 impl ExecutionMemory {
@@ -185,12 +187,18 @@ impl ExecutionMemory {
 
     /// Something that was executed is forgotten.
     pub(crate) fn note_forgotten(&mut self, now: Time) {
-        self.since = Some(now);
+        (self.since, self.before) = (Some(now), Duration::ZERO);
     }
 
-    /// Since when nothing was forgotten.
-    pub(crate) fn complete_since(&self, now: Time) -> Time {
-        self.since.unwrap_or(now)
+    /// Continues the memory of another endpoint, which had forgotten nothing for so long.
+    pub(crate) fn resume(&mut self, before: Duration) {
+        self.before = before;
+    }
+
+    /// For how long nothing was forgotten.
+    pub(crate) fn covers(&self, now: Time) -> Duration {
+        let here = now.since(self.since.unwrap_or(now));
+        Duration(here.0.saturating_add(self.before.0))
     }
 
     /// The same for a peer that is opened now; `Time::MAX` before the first input.

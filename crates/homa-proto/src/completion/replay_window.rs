@@ -19,6 +19,8 @@ use crate::units::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// Words of all counters of 32 bits.
+const WORDS: u32 = 1 << 26;
 /// Words remembered from the watermark on, 2^18 counters.
 const WINDOW: u32 = 1 << 12;
 /// A request may be this many words beyond all others of its client; beyond that the client has to
@@ -37,7 +39,7 @@ const MAX_REFUSED: usize = 64;
 const NEAR: usize = 8;
 
 /// Words from `start` to before `end` that have the same bits: one word, or a run of full ones.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WordRange {
     start: u32,
     end: u32,
@@ -51,7 +53,7 @@ impl WordRange {
 }
 
 /// The executed RPCs of one client epoch.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientEpoch {
     epoch: u32,
     /// Words below this are executed.
@@ -70,6 +72,39 @@ impl ClientEpoch {
             entries.push_back(WordRange { start: base, end: base + 1, bits });
         }
         Self { epoch, base, entries }
+    }
+
+    /// An epoch from its number, its watermark, and its entries as [`Self::ranges`] has them;
+    /// `None` if they are not those of any epoch.
+    pub(crate) fn from_ranges(
+        epoch: u32,
+        base: u32,
+        ranges: impl Iterator<Item = (u32, u32, u64)>,
+    ) -> Option<Self> {
+        let mut entries: VecDeque<WordRange> = VecDeque::new();
+        if base > WORDS {
+            return None;
+        }
+        for (start, end, bits) in ranges {
+            let entry = WordRange { start, end, bits };
+            let after = entries.back().map_or(base, |last| last.end);
+            let fits = after <= start && start < end && end <= WORDS;
+            if !fits || !entry.is_full() && end - start > 1 || bits == 0 {
+                return None;
+            }
+            entries.push_back(entry);
+        }
+        Some(Self { epoch, base, entries })
+    }
+
+    /// The watermark, in words of 64 counters.
+    pub(crate) const fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// The entries: first word, the word after the last, and the bits of each word between.
+    pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = (u32, u32, u64)> {
+        self.entries.iter().map(|entry| (entry.start, entry.end, entry.bits))
     }
 
     /// Entries held.
@@ -235,6 +270,11 @@ impl ReplayWindow {
     /// Why an RPC was refused, if it was one of the last.
     pub(crate) fn refusal(&self, id: RpcId) -> Option<RefusalRecord> {
         self.refused.iter().find(|(refused, _)| *refused == id).map(|(_, why)| *why)
+    }
+
+    /// RPCs that were refused.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = RpcId> {
+        self.refused.iter().map(|(id, _)| *id)
     }
 
     pub(crate) fn contains(&self, id: RpcId) -> bool {

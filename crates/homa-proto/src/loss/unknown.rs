@@ -108,9 +108,9 @@ impl Endpoint {
             // Its record is here, whatever was forgotten of others.
             return Some(Duration::MAX);
         }
-        Some(now.since(match self.validates_addresses() {
-            true => self.memory.complete_since(self.now),
-            false => executed.since(),
-        }))
+        Some(match self.validates_addresses() {
+            true => self.memory.covers(now),
+            false => now.since(executed.since()),
+        })
     }
 }

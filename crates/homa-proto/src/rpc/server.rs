@@ -38,11 +38,11 @@ impl Endpoint {
             return Err(DropReason::AlreadyExecuted);
         }
         let unvalidated = known == Execution::Unvalidated;
-        if unvalidated {
+        if unvalidated && !self.postpones_requests {
             self.evict_unvalidated();
         }
         // Bounds memory, and what a flood of requests can take.
-        if self.rpcs.servers() >= self.config.max_rpcs as usize {
+        if self.rpcs.servers() >= self.config.max_rpcs as usize || self.postpones_requests {
             self.send_away(now, packet, data);
             return Err(DropReason::TooManyRpcs);
         }

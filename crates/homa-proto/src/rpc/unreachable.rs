@@ -114,13 +114,13 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: nothing can be sent or received any more. Every call fails with
-    /// [`RpcError::EndpointFailed`], and every request of others is cancelled.
-    pub fn fail_all(&mut self, errno: i32) {
+    /// Environment in: nothing is sent or received any more. Every call fails with `error`, and every
+    /// request of others is cancelled.
+    pub fn fail_all(&mut self, error: RpcError) {
         let all: Vec<RpcHandle> = self.rpcs.iter().map(|(handle, _)| handle).collect();
         for handle in all {
             match self.rpcs.get(handle).is_some_and(|rpc| rpc.state.is_client()) {
-                true => self.fail(handle, RpcError::EndpointFailed { errno }),
+                true => self.fail(handle, error),
                 false => self.end_server_rpc(handle),
             }
         }

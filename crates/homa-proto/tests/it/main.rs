@@ -5,6 +5,7 @@ mod common;
 mod completion;
 mod credit;
 mod extremes;
+mod handover;
 mod links;
 mod long_service;
 mod neighbours;

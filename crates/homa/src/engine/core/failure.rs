@@ -5,6 +5,8 @@
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
+use homa_proto::RpcError;
+
 use super::Core;
 use super::turn::Arrivals;
 use crate::driver::Driver;
@@ -48,7 +50,7 @@ impl Core {
         self.tick();
         self.failed = Some(errno);
         self.arrivals = Arrivals::default();
-        self.state.endpoint.fail_all(errno);
+        self.state.endpoint.fail_all(RpcError::EndpointFailed { errno });
         self.state.drain_events();
     }
 
