@@ -1,6 +1,5 @@
 //! Engine configuration: limits, pacing, priorities, and the parameters of the protocol.
 
-#[cfg(feature = "encryption")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::PriorityMap;
 use crate::driver::sealed::Admission;
 use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
+use crate::handover::Handover;
 #[cfg(feature = "encryption")]
 use crate::secure::{Keys, PeerIdentity};
 
@@ -78,6 +78,8 @@ pub struct Config {
     /// they call the same servers from the same address and port, one after the other. Each engine
     /// of a group ([`Engine::sharded`](crate::Engine::sharded)) derives its seed from this one.
     pub seed: Option<u64>,
+    /// What an earlier engine at this address executed. Default: `None`.
+    pub(crate) handover: Option<Arc<Handover>>,
     /// The keys with which every datagram is encrypted and both ends prove who they are (UDP and
     /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext.
     #[cfg(feature = "encryption")]
@@ -159,6 +161,14 @@ impl Config {
         self
     }
 
+    /// Takes the place of an engine that [handed it over](crate::Engine::hand_over). For one engine:
+    /// clear it (`None`) in configurations of others. Default: none.
+    #[must_use]
+    pub fn handover(mut self, handover: impl Into<Option<Handover>>) -> Self {
+        self.handover = handover.into().map(Arc::new);
+        self
+    }
+
     /// Reports long messages while they arrive: see [`Call::arrived`](crate::Call::arrived) and
     /// [`inline::Engine::read`](crate::inline::Engine::read). Default: off.
     pub fn readable_events(mut self, on: bool) -> Self {
@@ -179,6 +189,7 @@ impl Default for Config {
             spin: Duration::from_micros(50),
             max_peers: 65_536,
             seed: None,
+            handover: None,
             #[cfg(feature = "encryption")]
             keys: None,
             #[cfg(feature = "encryption")]

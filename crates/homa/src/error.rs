@@ -115,6 +115,12 @@ pub enum OpenError {
         /// The requested address.
         at: SocketAddr,
     },
+    /// Several engines that share an address were to take the place of one.
+    #[error(
+        "several engines that share an address cannot take another's place: open one engine, or \
+         use no handover"
+    )]
+    Handover,
     /// Keys were given to an engine over raw IP.
     #[error(
         "Homa directly over IP cannot be encrypted, because the kernel module speaks plaintext \

@@ -104,6 +104,7 @@ mod egress;
 mod engine;
 pub mod error;
 mod error_class;
+pub mod handover;
 mod message;
 pub mod metrics;
 mod pacer;

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
+use crate::driver::udp::UdpDriver;
 use crate::engine::wait::waiters::{Accepted, WakeTarget};
 use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
@@ -35,10 +36,25 @@ impl Server {
         Engine::bind(at, Config::default())?.serve()
     }
 
-    /// Opens a server on a new engine over a UDP socket that is already bound: see
-    /// [`Engine::from_socket`].
-    pub fn from_socket(socket: impl Into<OwnedFd>) -> Result<Self, OpenError> {
-        Engine::from_socket(socket, Config::default())?.serve()
+    /// Opens a server on a new engine over a UDP socket that is already bound, for example by
+    /// systemd: see [`Engine::from_socket`]. Requests that wait in its queue are served.
+    ///
+    /// # Errors
+    /// As [`Engine::from_socket`].
+    ///
+    /// ```
+    /// use homa::{Client, Config, Server};
+    ///
+    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let server = Server::from_socket(socket, Config::default())?;
+    /// # let address = server.local_addr();
+    /// # std::thread::spawn(move || server.accept().map(|request| request.reply("pong")));
+    /// assert_eq!(Client::new()?.call(address, "ping")?, *b"pong");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
+        Engine::serving(Box::new(driver), config)
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {

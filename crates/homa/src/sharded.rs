@@ -106,6 +106,9 @@ pub(crate) fn drivers(
     config: &Config,
 ) -> Result<(Vec<UdpDriver>, Steering), OpenError> {
     let most = usize::try_from(config.most_shards()).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+    if config.handover.is_some() {
+        return Err(OpenError::Handover);
+    }
     if shards == 0 || shards > most {
         return Err(OpenError::Shards { shards, most });
     }

@@ -24,6 +24,7 @@ pub(crate) mod refusal;
 pub(crate) mod sealed;
 pub(crate) mod signals;
 pub(crate) mod udp;
+pub(crate) mod uptime;
 mod wait;
 #[cfg(feature = "xdp")]
 pub(crate) mod xdp;

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{MessageKind, RpcHandle};
 
-use super::core::{Core, EngineEvent, canonical};
+use super::core::{Core, EngineEnd, EngineEvent, canonical};
 use super::net::shard_group::ShardGroup;
 use crate::config::{CallOptions, Config};
 use crate::driver::raw_ip::RawIpDriver;
@@ -308,15 +308,17 @@ impl Engine {
 
     /// True if [`Self::next`] has something; an error if nothing is left and nothing will come.
     fn ready(&mut self) -> io::Result<bool> {
-        match self.core.failed() {
-            Some(errno) if !self.has_ready() => Err(io::Error::from_raw_os_error(errno)),
+        match self.core.ended() {
+            Some(EngineEnd::Failed(errno)) if !self.has_ready() => {
+                Err(io::Error::from_raw_os_error(errno))
+            }
             _ => Ok(self.has_ready()),
         }
     }
 
     /// Queues the requests that the application did not take.
     fn set_aside(&mut self) {
-        if self.core.failed().is_some() {
+        if self.core.ended().is_some() {
             self.handles.clear();
         }
         while self.core.has_ready()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-mod clock;
+pub(crate) mod clock;
 pub(crate) mod core;
 mod fairness;
 pub mod inline;
@@ -62,9 +62,13 @@ impl Owner {
         driver: Box<dyn Driver>,
         config: Config,
         shard_group: Option<ShardGroup>,
+        serves: bool,
     ) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
-        let (shared, helper) = Shared::start(Core::new(driver, config, shard_group)?, spin)?;
+        let mut core = Core::new(driver, config, shard_group)?;
+        let port = serves.then(|| local.port());
+        port.into_iter().for_each(|port| core.listen(port));
+        let (shared, helper) = Shared::start(core, spin, port)?;
         Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
     }
 
@@ -122,20 +126,22 @@ impl Engine {
     ///
     /// Only one engine at a time may use a socket, also of several processes that have descriptors
     /// of it, because each datagram reaches one of them. What arrives while no engine uses it waits
-    /// in its queue.
+    /// in its queue. If requests may wait there, open the engine with [`Server::from_socket`], so that
+    /// they find its server.
     ///
     /// # Errors
     /// [`OpenError::Socket`] says what is wrong with the descriptor; and those of
     /// [`Self::with_driver`].
     ///
     /// ```
-    /// use homa::{Client, Config, Engine};
+    /// use homa::{Config, Engine};
     ///
     /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    /// let server = Engine::from_socket(socket, Config::default())?.serve()?;
+    /// let engine = Engine::from_socket(socket, Config::default())?;
+    /// # let server = homa::Server::bind("127.0.0.1:0".parse()?)?;
     /// # let address = server.local_addr();
     /// # std::thread::spawn(move || server.accept().map(|request| request.reply("pong")));
-    /// assert_eq!(Client::new()?.call(address, "ping")?, *b"pong");
+    /// assert_eq!(engine.client().call(address, "ping")?, *b"pong");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
@@ -190,7 +196,14 @@ impl Engine {
     /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
     /// [`OpenError::Resources`] if the system refuses a thread.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        Ok(Self::group(vec![Owner::start(driver, config, None)?], None))
+        Ok(Self::group(vec![Owner::start(driver, config, None, false)?], None))
+    }
+
+    /// Opens an engine that has a server at its first address before it receives anything.
+    pub(crate) fn serving(driver: Box<dyn Driver>, config: Config) -> Result<Server, OpenError> {
+        let engine = Self::group(vec![Owner::start(driver, config, None, true)?], None);
+        let at = engine.local_addr();
+        Ok(Server::on(engine, at))
     }
 
     /// Opens several engines that share an address, and returns the first. `steering` assigns peers
@@ -203,8 +216,9 @@ impl Engine {
         let shards = drivers.len();
         let parts = (0..shards).map(|number| config.part(number, shards as u16));
         let each = drivers.into_iter().zip(parts.zip(ShardGroup::all(shards)));
-        let start =
-            |(driver, (part, shard_group))| Owner::start(Box::new(driver), part, Some(shard_group));
+        let start = |(driver, (part, shard_group))| {
+            Owner::start(Box::new(driver), part, Some(shard_group), false)
+        };
         let engines = each.map(start).collect::<Result<_, _>>()?;
         Ok(Self::group(engines, Some(steering)))
     }

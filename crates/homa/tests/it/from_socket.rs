@@ -17,7 +17,7 @@ fn a_bound_socket_carries_calls_both_ways() {
     for at in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
         let socket = UdpSocket::bind(at).unwrap();
         let local = socket.local_addr().unwrap();
-        let server = Server::from_socket(socket).unwrap();
+        let server = Server::from_socket(socket, Config::default()).unwrap();
         assert_eq!(server.local_addr(), local);
         let serving = server.engine().clone();
         let thread = echo(server);
@@ -54,10 +54,13 @@ fn requests_that_arrived_before_the_engine_are_answered() {
         while client.metrics().driver.datagrams_sent == 0 {
             thread::yield_now();
         }
-        let server = Engine::from_socket(socket, Config::default()).unwrap();
-        let serving = echo(server.serve().unwrap());
+        // As long as a process may take to start.
+        thread::sleep(Duration::from_millis(40));
+        let server = Server::from_socket(socket, Config::default()).unwrap();
+        let engine = server.engine().clone();
+        let serving = echo(server);
         assert_eq!(call.join().unwrap().unwrap(), *b"early", "{at}");
-        server.drain(Duration::from_secs(60)).unwrap();
+        engine.drain(Duration::from_secs(60)).unwrap();
         serving.join().unwrap();
     }
 }

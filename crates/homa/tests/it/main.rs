@@ -31,6 +31,7 @@ mod examples;
 mod from_socket;
 mod full_queue;
 mod graceful;
+mod handover;
 mod healthy;
 mod hostile_raw;
 mod jumbo;

@@ -37,8 +37,8 @@ impl Core {
         if !self.is_here() {
             return Err(CallError::Forked);
         }
-        if let Some(errno) = self.failed {
-            return Err(CallError::EngineFailed { errno });
+        if let Some(end) = self.ended {
+            return Err(end.error());
         }
         let now = self.tick();
         let mut request = Some(request);

@@ -45,6 +45,20 @@ impl Core {
         self.transmit();
     }
 
+    /// Processes what was received, and sends the answers; false if nothing is left of it.
+    pub fn settle(&mut self) -> bool {
+        if self.arrivals.are_left() {
+            self.receive();
+            self.transmit();
+        }
+        self.arrivals.are_left()
+    }
+
+    /// Asks clients of new requests to come back: see [`homa_proto::Endpoint::postpone_requests`].
+    pub fn postpone_requests(&mut self) {
+        self.state.endpoint.postpone_requests();
+    }
+
     /// Opens another local address, or reuses one that is waiting to be closed.
     pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
         let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());
@@ -75,7 +89,7 @@ impl Core {
         // Arrivals that were not read yet, and packets in the backlog, still refer to the sockets
         // by number.
         let waits = self.arrivals.are_left() || !self.backlog.is_empty();
-        if self.closing.is_empty() || waits || self.failed.is_some() {
+        if self.closing.is_empty() || waits || self.ended.is_some() {
             return false;
         }
         let (driver, endpoint) = (&mut self.driver, &self.state.endpoint);

@@ -1,15 +1,40 @@
-//! The end of an engine whose descriptors cannot be used any more, because the application closed
-//! them by mistake. All calls end, and the engine does not use the descriptors again: their numbers
-//! may already belong to files of the application, so they are not closed either.
+//! The end of an engine before it is dropped: it failed, or handed its place over.
+//!
+//! It failed if its descriptors cannot be used any more, because the application closed them by
+//! mistake. All calls end, and the engine does not use the descriptors again: their numbers may
+//! already belong to files of the application, so they are not closed either.
+//!
+//! An engine that handed its place over neither receives nor sends, because the next engine at the
+//! socket does.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use homa_proto::RpcError;
+use homa_proto::{Executions, RpcError};
 
 use super::Core;
 use super::turn::Arrivals;
 use crate::driver::Driver;
+use crate::error::CallError;
+
+/// Why an engine ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineEnd {
+    /// The system refuses its descriptors for good: the error number.
+    Failed(i32),
+    /// Another engine has its place.
+    HandedOver,
+}
+
+impl EngineEnd {
+    /// What a new call fails with.
+    pub fn error(self) -> CallError {
+        match self {
+            Self::Failed(errno) => CallError::EngineFailed { errno },
+            Self::HandedOver => CallError::ShuttingDown,
+        }
+    }
+}
 
 /// The driver of an engine.
 pub struct OwnedDriver(Option<Box<dyn Driver>>);
@@ -42,21 +67,36 @@ impl DerefMut for OwnedDriver {
 impl Core {
     /// Ends the engine: every call fails, and every request of others is cancelled.
     pub fn fail(&mut self, errno: i32) {
-        if self.failed.is_some() {
+        if self.ended.is_some() {
             return;
         }
         let error = std::io::Error::from_raw_os_error(errno);
         tracing::error!(%error, "the engine has ended");
+        self.end(EngineEnd::Failed(errno), RpcError::EndpointFailed { errno });
+    }
+
+    /// Ends the engine for another one, which takes over which requests were executed. Calls in
+    /// progress fail as [`CallError::Indeterminate`].
+    pub fn hand_over(&mut self) -> Executions {
+        self.flush_acks();
+        self.transmit();
+        let now = self.tick();
+        let executions = self.state.endpoint.executions(now);
+        self.end(EngineEnd::HandedOver, RpcError::Indeterminate);
+        executions
+    }
+
+    fn end(&mut self, end: EngineEnd, error: RpcError) {
         self.tick();
-        self.failed = Some(errno);
+        self.ended = Some(end);
         self.arrivals = Arrivals::default();
-        self.state.endpoint.fail_all(RpcError::EndpointFailed { errno });
+        self.state.endpoint.fail_all(error);
         self.state.drain_events();
     }
 
-    /// The error number with which the engine ended, if it did.
-    pub fn failed(&self) -> Option<i32> {
-        self.failed
+    /// Why the engine ended, if it did.
+    pub fn ended(&self) -> Option<EngineEnd> {
+        self.ended
     }
 
     /// Ends an engine that failed before.

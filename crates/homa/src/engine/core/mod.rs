@@ -47,6 +47,7 @@ use crate::error::OpenError;
 use crate::payload::Payload;
 use closing::Closing;
 pub use context::RequestContext;
+pub use failure::EngineEnd;
 use failure::OwnedDriver;
 pub use receive::{EngineEvent, Partial, QueuedRequest, canonical};
 use receive::{EngineState, is_one_server};
@@ -83,8 +84,8 @@ pub struct Core {
     alarm: Option<Time>,
     /// The process to which the sockets and RPC ids belong.
     process: Process,
-    /// Set once the system refuses the descriptors for good: the error number.
-    failed: Option<i32>,
+    /// Set once it has ended.
+    ended: Option<EngineEnd>,
     /// It has had a server.
     served: bool,
 }
@@ -95,12 +96,14 @@ pub struct Core {
 /// not executed.
 impl Drop for Core {
     fn drop(&mut self) {
-        if self.failed.is_some() {
-            self.leak_descriptors();
-        } else if self.is_here() {
-            self.flush_acks();
-            self.transmit();
-            self.answer_the_last();
+        match self.ended {
+            Some(EngineEnd::Failed(_)) => self.leak_descriptors(),
+            None if self.is_here() => {
+                self.flush_acks();
+                self.transmit();
+                self.answer_the_last();
+            }
+            _ => {}
         }
     }
 }
@@ -139,6 +142,9 @@ impl Core {
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From this time on, the endpoint's memory of executed requests is complete.
         endpoint.expire(Time::ZERO);
+        if let Some(handover) = &config.handover {
+            endpoint.take_over(handover.executions(), handover.covers());
+        }
         let mut packer = Packer::new(config.priority_map, encapsulation);
         packer.set_overhead(driver.overhead());
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
@@ -160,7 +166,7 @@ impl Core {
             backlog: Backlog::default(),
             alarm: None,
             process: Process::this(),
-            failed: None,
+            ended: None,
             served: false,
         })
     }

@@ -45,7 +45,7 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
-        if self.failed.is_some() {
+        if self.ended.is_some() {
             return;
         }
         self.resume_backlog();
@@ -109,13 +109,13 @@ impl Core {
 
     /// A full socket for which the driver waits, if any: poll reports when it is writable.
     pub fn full_socket(&self) -> Option<RawFd> {
-        let waiting = self.failed.is_none().then(|| self.driver.backlog());
+        let waiting = self.ended.is_none().then(|| self.driver.backlog());
         waiting?.iter().find_map(|waiting| waiting.socket)
     }
 
     /// When the next turn is due if nothing arrives; in the past if there is work now.
     pub fn wake_at(&self) -> Option<Time> {
-        if self.failed.is_some() {
+        if self.ended.is_some() {
             return None;
         }
         let state = &self.state;

@@ -76,7 +76,7 @@ impl Core {
 
     /// Sends, receives, and runs timers.
     pub(super) fn exchange(&mut self, effort: PollEffort) {
-        if self.failed.is_some() {
+        if self.ended.is_some() {
             return;
         }
         self.transmit();

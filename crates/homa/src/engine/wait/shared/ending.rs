@@ -1,11 +1,14 @@
-//! The shared engine once it takes no more calls: it drains, or it failed.
+//! The shared engine once it takes no more calls: it drains, hands its place over, or failed.
 
 use std::sync::Arc;
 
-use homa_proto::RpcHandle;
+use homa_proto::{Executions, RpcHandle};
 
-use super::SharedState;
+use super::{Access, Lead, SharedState};
 use crate::error::CallError;
+
+/// Most looks at what was received before the engine hands over. Each leaves less of the last batch.
+const LAST_LOOKS: usize = 64;
 
 impl SharedState {
     /// An accepted request was answered or dropped.
@@ -16,8 +19,8 @@ impl SharedState {
 
     /// An error if new calls are refused.
     pub fn takes_calls(&self) -> Result<(), CallError> {
-        match self.core.failed() {
-            Some(errno) => Err(CallError::EngineFailed { errno }),
+        match self.core.ended() {
+            Some(end) => Err(end.error()),
             None if self.draining => Err(CallError::ShuttingDown),
             None => Ok(()),
         }
@@ -25,14 +28,15 @@ impl SharedState {
 
     /// True if no request will come at a port any more, and none waits there.
     pub fn ends(&self, port: u16) -> bool {
-        let ends = self.draining || self.waiters.is_draining(port);
-        let waits = self.waiters.has_requests(port) && self.core.failed().is_none();
+        let over = self.core.ended().is_some();
+        let ends = self.draining && (over || !self.handing_over) || self.waiters.is_draining(port);
+        let waits = self.waiters.has_requests(port) && !over;
         ends && !waits
     }
 
-    /// If the engine has failed, nothing will come: waiters return.
-    pub(super) fn end_if_failed(&mut self) {
-        if self.core.failed().is_some() && !self.handles.is_empty() {
+    /// If the engine has ended, nothing will come: waiters return.
+    pub(super) fn end_if_over(&mut self) {
+        if self.core.ended().is_some() && !self.handles.is_empty() {
             self.draining = true;
             self.handles = Arc::new([]);
             self.waiters.wake_all();
@@ -40,5 +44,35 @@ impl SharedState {
                 mailbox.close(wakes);
             }
         }
+    }
+}
+
+impl Access<'_> {
+    /// Begins to hand over: there is no room for new calls and requests.
+    pub fn begin_hand_over(&mut self) {
+        (self.draining, self.handing_over) = (true, true);
+        self.core.postpone_requests();
+        self.waiters.wake_all();
+        self.submitted();
+    }
+
+    /// Ends the engine for another one. Clients of requests that were not accepted are told that
+    /// nothing was executed.
+    pub fn hand_over(&mut self) -> Executions {
+        let state = &mut **self;
+        for _ in 0..LAST_LOOKS {
+            if !state.core.settle() {
+                break;
+            }
+            state.waiters.dispatch(&mut state.core);
+        }
+        state.waiters.turn_all_away(&mut state.core);
+        let executions = state.core.hand_over();
+        state.waiters.dispatch(&mut state.core);
+        state.end_if_over();
+        self.end_event_loop();
+        // A thread that sleeps on the sockets returns.
+        [Lead::Thread, Lead::Helper].into_iter().for_each(|leader| self.kick(leader));
+        executions
     }
 }

@@ -30,7 +30,7 @@ impl Shared {
                 return;
             }
             let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
-            if access.core.failed().is_some() {
+            if access.core.ended().is_some() {
                 if access.lead == Lead::Helper {
                     access.lead = Lead::Vacant;
                 }
@@ -51,7 +51,7 @@ impl Shared {
                 || access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called)
             {
                 access.lead = Lead::Helper;
-                let runs = |access: &Access<'_>| !access.closing && access.core.failed().is_none();
+                let runs = |access: &Access<'_>| !access.closing && access.core.ended().is_none();
                 while access.lead == Lead::Helper && runs(&access) {
                     access.lead_once(Lead::Helper, None);
                 }

@@ -79,6 +79,8 @@ pub struct SharedState {
     pub waiters: Waiters,
     /// New calls are refused.
     pub draining: bool,
+    /// Requests that were begun are still accepted until the engine has handed its place over.
+    handing_over: bool,
     /// The last handle was dropped.
     closing: bool,
     lead: Lead,
@@ -406,7 +408,7 @@ impl Access<'_> {
             state.asleep_until = None;
             state.core.turn(arrived);
             state.waiters.dispatch(&mut state.core);
-            state.end_if_failed();
+            state.end_if_over();
         }
         if !self.helper_polls && (self.lead == me || self.lead == Lead::Vacant) {
             self.finish_closing();
@@ -433,16 +435,23 @@ impl Access<'_> {
 }
 
 impl Shared {
-    /// Starts the helper of an engine.
-    pub fn start(mut core: Core, spin: Duration) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+    /// Starts the helper of an engine, which has a server at the port `serves` from the beginning.
+    pub fn start(
+        mut core: Core,
+        spin: Duration,
+        serves: Option<u16>,
+    ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
         core.defer_drops();
+        let mut waiters = Waiters::default();
+        serves.into_iter().for_each(|port| _ = waiters.open_queue(port));
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
         let state = SharedState {
             core,
-            waiters: Waiters::default(),
+            waiters,
             draining: false,
+            handing_over: false,
             closing: false,
             lead: Lead::Vacant,
             leader: None,

@@ -166,7 +166,7 @@ impl Shared {
         let state = &mut *access;
         state.core.turn(true);
         state.waiters.dispatch(&mut state.core);
-        state.end_if_failed();
+        state.end_if_over();
         if !state.helper_polls {
             access.finish_closing();
         }

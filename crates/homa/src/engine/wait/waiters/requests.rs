@@ -5,6 +5,7 @@
 //! then others wait here, however fast the application would accept them.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -124,6 +125,16 @@ impl Waiters {
         for request in queue.requests.into_requests() {
             core.turn_away(request.rpc, request.bytes);
             self.open.remove(&request.rpc);
+        }
+    }
+
+    /// Tells clients of requests that were not accepted, of all servers, that nothing was executed.
+    pub fn turn_all_away(&mut self, core: &mut Core) {
+        for queue in self.queues.values_mut() {
+            for request in mem::take(&mut queue.requests).into_requests() {
+                core.turn_away(request.rpc, request.bytes);
+                self.open.remove(&request.rpc);
+            }
         }
     }
 
