@@ -131,10 +131,16 @@ impl Endpoint {
         Executions { boot, covers, clients }
     }
 
+    /// Application in, before the first packet: no other endpoint at the address has executed
+    /// anything for so long.
+    pub fn vouch_for(&mut self, before: Duration) {
+        self.memory.resume(before);
+    }
+
     /// Application in, before the first packet: takes the place of an endpoint that had executed
     /// these requests, and whose memory covers `covers` by now.
     pub fn take_over(&mut self, executions: &Executions, covers: Duration) {
-        self.memory.resume(covers);
+        self.vouch_for(covers);
         let clients = &mut self.validation.clients;
         clients.boot = executions.boot;
         for (token, epoch) in &executions.clients {

@@ -170,7 +170,8 @@ impl Endpoint {
 pub(crate) struct ExecutionMemory {
     /// `None` before the first input: an endpoint cannot vouch for the time before it.
     since: Option<Time>,
-    /// For how long before that an endpoint whose place this one took had forgotten nothing.
+    /// For how long before that nothing was forgotten: by an endpoint whose place this one took, or
+    /// because there was none.
     before: Duration,
 }
 
@@ -190,7 +191,7 @@ impl ExecutionMemory {
         (self.since, self.before) = (Some(now), Duration::ZERO);
     }
 
-    /// Continues the memory of another endpoint, which had forgotten nothing for so long.
+    /// The memory reaches back for so long before the first input.
     pub(crate) fn resume(&mut self, before: Duration) {
         self.before = before;
     }

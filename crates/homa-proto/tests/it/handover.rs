@@ -175,3 +175,24 @@ fn what_is_no_record_of_executions_is_refused() {
         Ok(())
     });
 }
+
+/// The address was bound before the call began, although the server's first input came later.
+#[test]
+fn a_server_vouches_for_the_time_since_it_was_bound() {
+    for (vouched, end) in [
+        (Duration::millis(30), Observed::Response(2, 100)),
+        (Duration::millis(10), Observed::Failed(2, RpcError::Indeterminate)),
+    ] {
+        let (mut pair, _) = pair();
+        pair.call(100, 1);
+        pair.run_for(Duration::millis(2));
+        pair.lose = Box::new(|from, _, _| from == CLIENT);
+        pair.call(100, 2);
+        pair.run_for(Duration::millis(20));
+        pair.restart(SERVER, users(), 7);
+        pair.ends[SERVER].vouch_for(vouched);
+        pair.lose = Box::new(|_, _, _| false);
+        pair.run_for(Duration::millis(500));
+        assert_eq!(pair.seen[CLIENT].last(), Some(&end), "{}", pair.transcript);
+    }
+}

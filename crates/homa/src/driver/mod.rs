@@ -35,6 +35,7 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 #[cfg(feature = "encryption")]
 use std::sync::Arc;
+use std::time::Instant;
 
 use homa_proto::{ClientDirectory, LinkId, Quoted, Span, Time};
 
@@ -312,6 +313,11 @@ pub trait Driver: Send {
     /// the address.
     fn hears(&self, _socket: usize, _peer: SocketAddr) -> bool {
         true
+    }
+
+    /// Since when no other engine can have received at the first address; `None` if it is not known.
+    fn alone_since(&self) -> Option<Instant> {
+        None
     }
 
     /// The directory of clients of engines that share the address; `None` if there are no others.

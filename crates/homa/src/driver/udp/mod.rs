@@ -36,6 +36,7 @@ mod steering;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Instant;
 use std::{io, iter};
 
 use homa_proto::wire::datagram;
@@ -78,6 +79,8 @@ pub struct UdpDriver {
     member: Option<Member>,
     /// The first socket is the application's: other processes may receive from it later.
     adopted: bool,
+    /// When the first address was bound, if no other socket could be there before.
+    bound: Option<Instant>,
     counters: DriverCounters,
 }
 
@@ -87,6 +90,7 @@ impl UdpDriver {
     pub fn new(at: SocketAddr, receive_buffer: usize) -> io::Result<Self> {
         let mut driver = Self::empty(receive_buffer);
         driver.bind(at)?;
+        driver.bound = Some(Instant::now());
         Ok(driver)
     }
 
@@ -136,6 +140,7 @@ impl UdpDriver {
             reports: IcmpReports::default(),
             member: None,
             adopted: false,
+            bound: None,
             counters: DriverCounters::default(),
         }
     }
@@ -351,6 +356,10 @@ impl Sockets for UdpDriver {
 }
 
 impl Driver for UdpDriver {
+    fn alone_since(&self) -> Option<Instant> {
+        self.bound
+    }
+
     fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         self.member.as_ref().map(|member| Box::new(member.place()) as _)
     }

@@ -35,7 +35,7 @@ use std::time::Instant;
 
 use homa_proto::{Endpoint, Time};
 
-use super::clock::Clock;
+use super::clock::{self, Clock};
 use super::net::backlog::Backlog;
 use super::net::shard_group::ShardGroup;
 use crate::config::Config;
@@ -136,14 +136,18 @@ impl Core {
         config: Config,
         shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
+        let alone_since = driver.alone_since();
         let driver = protected(driver, &config)?;
         let encapsulation = driver.encapsulation();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From this time on, the endpoint's memory of executed requests is complete.
         endpoint.expire(Time::ZERO);
-        if let Some(handover) = &config.handover {
-            endpoint.take_over(handover.executions(), handover.covers());
+        match (&config.handover, alone_since) {
+            (Some(handover), _) => endpoint.take_over(handover.executions(), handover.covers()),
+            // No other engine executed a call that began since the address was bound.
+            (None, Some(at)) => endpoint.vouch_for(clock::proto(at.elapsed())),
+            (None, None) => {}
         }
         let mut packer = Packer::new(config.priority_map, encapsulation);
         packer.set_overhead(driver.overhead());
