@@ -115,6 +115,14 @@ pub enum OpenError {
         /// The requested address.
         at: SocketAddr,
     },
+    /// The engine was to take the place of one at another address.
+    #[error("{at} cannot take the place of an engine at {of}: use the handover at its own address")]
+    HandedOver {
+        /// The address of the engine that handed over.
+        of: SocketAddr,
+        /// The address of this one.
+        at: SocketAddr,
+    },
     /// Several engines that share an address were to take the place of one.
     #[error(
         "several engines that share an address cannot take another's place: open one engine, or \

@@ -40,6 +40,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ const HEAD: &[u8; 16] = b"homa handover 1\n";
 /// on the order of its requests; at most 18 MB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
+    /// The engine's first address.
+    address: SocketAddr,
     executions: Executions,
     /// The time on the machine's clock.
     at: Duration,
@@ -94,6 +97,11 @@ pub enum HandoverError {
 }
 
 impl Handover {
+    /// The address of the engine. Only an engine at the same address takes it over.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The numbers of calls and requests that were not finished in time; `None` if all were. They
     /// ended as [`CallError::Indeterminate`](crate::CallError::Indeterminate), unless they are
     /// idempotent or were not begun.
@@ -104,6 +112,12 @@ impl Handover {
     /// The bytes to pass on, for the same version of the program or another.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = HEAD.to_vec();
+        let ip = match self.address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        bytes.extend(ip.octets());
+        bytes.extend(self.address.port().to_be_bytes());
         let nanos = u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX);
         bytes.extend(nanos.to_be_bytes());
         self.executions.encode(&mut bytes);
@@ -116,9 +130,13 @@ impl Handover {
     /// [`HandoverError::Invalid`] if the bytes are anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HandoverError> {
         let read = || {
-            let (nanos, rest) = bytes.strip_prefix(HEAD)?.split_first_chunk()?;
+            let (ip, rest) = bytes.strip_prefix(HEAD)?.split_first_chunk::<16>()?;
+            let (port, rest) = rest.split_first_chunk()?;
+            let ip = Ipv6Addr::from(*ip).to_canonical();
+            let address = SocketAddr::new(ip, u16::from_be_bytes(*port));
+            let (nanos, rest) = rest.split_first_chunk()?;
             let at = Duration::from_nanos(u64::from_be_bytes(*nanos));
-            Some(Self { executions: Executions::decode(rest)?, at, unfinished: None })
+            Some(Self { address, executions: Executions::decode(rest)?, at, unfinished: None })
         };
         read().ok_or(HandoverError::Invalid)
     }
@@ -155,6 +173,11 @@ impl Handover {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(HandoverError::File { path: path.into(), source }),
         }
+    }
+
+    /// True for an engine that may take it over.
+    pub(crate) fn is_of(&self, local: SocketAddr) -> bool {
+        (self.address.ip(), self.address.port()) == (local.ip(), local.port())
     }
 
     pub(crate) fn executions(&self) -> &Executions {
@@ -203,6 +226,6 @@ impl Engine {
         }
         let executions = access.hand_over();
         drop(access);
-        Ok(Handover { executions, at: uptime(), unfinished })
+        Ok(Handover { address: self.local_addr(), executions, at: uptime(), unfinished })
     }
 }

@@ -105,6 +105,7 @@ mod engine;
 pub mod error;
 mod error_class;
 pub mod handover;
+mod health;
 mod message;
 pub mod metrics;
 mod pacer;

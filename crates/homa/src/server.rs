@@ -10,8 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
+use crate::driver::Driver;
 use crate::driver::udp::UdpDriver;
-use crate::engine::wait::waiters::{Accepted, WakeTarget};
+use crate::engine::wait::waiters::{Accepted, Waiters, WakeTarget};
 use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
 use crate::request::Request;
@@ -54,7 +55,9 @@ impl Server {
     /// ```
     pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
-        Engine::serving(Box::new(driver), config)
+        let (at, mut waiters) = (driver.local()[0], Waiters::default());
+        waiters.open_queue(at.port());
+        Ok(Self::on(Engine::listening(Box::new(driver), config, waiters)?, at))
     }
 
     pub(crate) fn on(engine: Engine, local: SocketAddr) -> Self {

@@ -39,7 +39,7 @@ use crate::engine::wait::mailbox;
 pub use crate::engine::wait::mailbox::CallFailure;
 use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
 use crate::engine::wait::shared::SharedState;
-use crate::engine::wait::waiters::WakeTarget;
+use crate::engine::wait::waiters::{Waiters, WakeTarget};
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -208,13 +208,28 @@ impl Socket {
         Self::with_driver(Box::new(driver), config)
     }
 
+    /// Opens a socket over a UDP socket that is already bound: see [`Engine::from_socket`]. It accepts
+    /// requests, also those that wait in the queue.
+    pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
+        let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
+        Self::open(|waiters| Engine::listening(Box::new(driver), config, waiters))
+    }
+
     /// Opens a socket over any driver, which must have at least one local address.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        Self::open(|waiters| {
+            let engine = Engine::with_driver(driver, config)?;
+            engine.here().ok_or(OpenError::Forked)?.waiters = waiters;
+            Ok(engine)
+        })
+    }
+
+    fn open(engine: impl FnOnce(Waiters) -> Result<Engine, OpenError>) -> Result<Self, OpenError> {
         let event_counter = Waker::new().map_err(OpenError::Resources)?;
         let readable = event_counter.as_fd().try_clone_to_owned().map_err(OpenError::Resources)?;
-        let engine = Engine::with_driver(driver, config)?;
-        engine.here().ok_or(OpenError::Forked)?.waiters.install(Mailbox::new(event_counter));
-        Ok(Self { engine, readable })
+        let mut waiters = Waiters::default();
+        waiters.install(Mailbox::new(event_counter));
+        Ok(Self { engine: engine(waiters)?, readable })
     }
 
     /// Accepts requests from now on.

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use homa::handover::Handover;
 use homa::{CallError, Config, Engine, OpenError, inline};
 
 use super::any_address_for;
@@ -64,14 +65,16 @@ impl Driver {
         route.map_or(any, |own| SocketAddr::new(own.ip(), 0))
     }
 
-    /// An engine for many threads at a local address; `hint` is for an address that cannot be had.
+    /// An engine for many threads at a local address, which may take another's place there; `hint` is
+    /// for an address that cannot be had.
     pub fn engine(
         self,
         at: SocketAddr,
         hint: &str,
         protection: &Protection,
+        handover: Option<Handover>,
     ) -> Result<Engine, Failure> {
-        let config = protection.apply(self.config())?;
+        let config = protection.apply(self.config().handover(handover))?;
         let opened = match self.settle(at) {
             Self::Udp | Self::Auto => Engine::bind(at, config),
             Self::Xdp => Engine::xdp(at, config),

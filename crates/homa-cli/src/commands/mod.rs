@@ -19,6 +19,7 @@ pub mod serve;
 pub mod sim;
 pub mod swarm;
 pub mod sweep;
+mod systemd;
 pub mod tail;
 pub mod top;
 mod work;

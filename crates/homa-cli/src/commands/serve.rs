@@ -1,17 +1,21 @@
 //! `homa serve`: a server for trying things out, between machines too.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use homa::handover::Handover;
 use homa::metrics::Metrics;
 use homa::metrics::http::Exporter;
-use homa::{Engine, Server};
+use homa::{Config, Engine, Server};
 use sd_notify::NotifyState;
 
 use super::driver::Driver;
 use super::protection::Protection;
+use super::systemd;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 use crate::{cp_node, values};
@@ -23,9 +27,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Address and port to listen on; port 0 picks a free port and prints it. If it is a name with
-    /// several addresses, all of them.
+    /// several addresses, all of them. Not needed if systemd passes sockets (LISTEN_FDS): UDP
+    /// sockets are served, and a TCP socket with the name `metrics` has the metrics.
     #[arg(long, value_name = "ADDR", value_parser = values::addresses)]
-    bind: values::Addresses,
+    bind: Option<values::Addresses>,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]
     driver: Driver,
@@ -48,12 +53,24 @@ pub struct Args {
     /// network. Without an address, metrics are printed at the end.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, value_parser = values::address)]
     metrics: Option<Option<SocketAddr>>,
+    /// Restart without loss: take over from the server before at the same address, and hand over to
+    /// the next one, by files in this folder. While it ends, new requests are asked to come back,
+    /// and not refused. Only one user may have access to the folder.
+    #[arg(long, value_name = "FOLDER")]
+    handover: Option<PathBuf>,
 }
+
+/// The name of the socket of metrics, among those that systemd passes.
+const METRICS: &str = "metrics";
 
 /// Serves until Ctrl-C or SIGTERM, then lets requests in progress finish.
 pub fn run(args: &Args) -> Outcome {
+    let (passed_metrics, sockets) =
+        systemd::sockets()?.into_iter().partition::<Vec<_>, _>(|(_, name)| name == METRICS);
     let metrics = args.metrics.flatten().map(listen).transpose()?;
-    let (engines, servers) = open(args)?;
+    let metrics =
+        metrics.or(passed_metrics.into_iter().next().map(|(fd, _)| TcpListener::from(fd)));
+    let (engines, servers) = open(args, sockets.into_iter().map(|(socket, _)| socket).collect())?;
     servers.iter().for_each(|server| line(format!("listening on {}", server.local_addr())));
     // It ends last: requests that finish at the end are counted, too.
     let exporter = metrics.map(|listener| Exporter::of_all(&engines, listener)).transpose();
@@ -68,14 +85,13 @@ pub fn run(args: &Args) -> Outcome {
     };
     let serving = servers.into_iter().map(|server| thread::spawn(move || answer(&server, make)));
     let serving: Vec<_> = serving.collect();
-    super::wait_for_the_end(None, || tell_systemd(NotifyState::Ready))
+    let _watchdog = systemd::watch(&engines);
+    super::wait_for_the_end(None, || systemd::tell(NotifyState::Ready))
         .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
-    tell_systemd(NotifyState::Stopping);
+    systemd::tell(NotifyState::Stopping);
     eprintln!("finishing requests in progress");
     for engine in &engines {
-        if let Err(unfinished) = engine.drain(DRAIN) {
-            eprintln!("warning: {unfinished}");
-        }
+        end(engine, args.handover.as_deref());
     }
     let answered: u64 = serving.into_iter().map(|thread| thread.join().unwrap_or(0)).sum();
     eprintln!("answered {answered} requests");
@@ -85,24 +101,71 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-/// Tells systemd, if it started this program (`Type=notify`). An error is no reason to end.
-fn tell_systemd(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(false, &[state]) {
-        eprintln!("warning: systemd was not told: {error}");
+/// Ends an engine gracefully, and hands its place over if there is a folder for it.
+fn end(engine: &Engine, folder: Option<&Path>) {
+    let unfinished = match folder {
+        None => engine.drain(DRAIN).err(),
+        Some(folder) => match engine.hand_over(DRAIN) {
+            Ok(handover) => {
+                let saved = handover.save(file_of(folder, engine.local_addr()));
+                saved.unwrap_or_else(|error| eprintln!("warning: {error}"));
+                handover.unfinished()
+            }
+            Err(error) => return eprintln!("warning: {error}"),
+        },
+    };
+    if let Some(unfinished) = unfinished {
+        eprintln!("warning: {unfinished}");
     }
 }
 
-/// Opens an engine at each address, and its servers.
-fn open(args: &Args) -> Result<(Vec<Engine>, Vec<Server>), Failure> {
+/// The file by which servers at an address hand over.
+fn file_of(folder: &Path, at: SocketAddr) -> PathBuf {
+    folder.join(at.to_string())
+}
+
+/// What the server before at an address handed over. Without it, no request is executed twice
+/// either, but some calls fail.
+fn handed_over(args: &Args, at: SocketAddr) -> Option<Handover> {
+    let taken = args.handover.as_deref().map(|folder| Handover::take(file_of(folder, at)))?;
+    taken.unwrap_or_else(|error| {
+        eprintln!("warning: {error}");
+        None
+    })
+}
+
+/// Opens an engine at each address and over each socket, and its servers.
+fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>), Failure> {
     let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
     let (mut engines, mut servers) = (Vec::new(), Vec::new());
-    for &(mut at) in &args.bind.0 {
+    let bind = args.bind.as_ref().map_or(&[][..], |bind| &bind.0);
+    if bind.is_empty() && sockets.is_empty() {
+        let error = anyhow::anyhow!("no address to listen on");
+        return Err(Failure::new(error, "give --bind, such as --bind 0.0.0.0:4000"));
+    }
+    let udp = args.driver == Driver::Udp;
+    if !udp && (args.handover.is_some() || !sockets.is_empty()) {
+        let error = anyhow::anyhow!("sockets that are passed, and --handover, need --driver udp");
+        return Err(Failure::new(error, "leave --driver away"));
+    }
+    for socket in sockets {
+        let hint = "give the socket unit ListenDatagram=, and BindIPv6Only=both for all addresses";
+        let socket = UdpSocket::from(socket);
+        let handover = socket.local_addr().ok().and_then(|at| handed_over(args, at));
+        let config = args.protection.apply(Config::default().handover(handover))?;
+        servers.push(Server::from_socket(socket, config).hint(hint)?);
+    }
+    for &(mut at) in bind {
         if at.port() == 0 {
             // All addresses of a name get the port that was chosen for the first.
             at.set_port(servers.first().map_or(0, |server: &Server| server.local_addr().port()));
         }
-        let engine = args.driver.engine(at, hint, &args.protection)?;
+        let handover = handed_over(args, at);
+        let engine = args.driver.engine(at, hint, &args.protection, handover)?;
         servers.push(engine.serve().hint("choose another port")?);
+    }
+    for n in 0..servers.len() {
+        let engine = servers[n].engine().clone();
         for n in 1..u16::from(args.ports) {
             let mut at = engine.local_addr();
             at.set_port(at.port().saturating_add(n));

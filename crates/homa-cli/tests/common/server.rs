@@ -25,6 +25,11 @@ impl Server {
     pub fn at(bind: &str, arguments: &[&str]) -> Self {
         let mut command = program();
         command.args(["serve", "--bind", bind]).args(arguments);
+        Self::of(command)
+    }
+
+    /// Serves as a command does.
+    pub fn of(mut command: Command) -> Self {
         let mut process =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let stdout = BufReader::new(process.stdout.take().expect("piped"));

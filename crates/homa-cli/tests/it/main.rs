@@ -13,6 +13,7 @@ mod refused;
 #[path = "../common/server.rs"]
 mod server;
 
+mod activation;
 mod bench;
 mod cli;
 mod cluster;

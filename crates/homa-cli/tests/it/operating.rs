@@ -154,13 +154,18 @@ fn the_unit_is_valid_and_exposes_little() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         return skip::test("systemd-analyze (apt-get install systemd)");
     }
-    let unit = std::fs::read_to_string(format!("{ROOT}/contrib/systemd/homa-echo.service"));
-    // The program is not installed here.
-    let unit = unit.expect("the unit").replace("/usr/bin/homa", env!("CARGO_BIN_EXE_homa"));
     let folder = Folder::new("unit");
-    let path = folder.file("homa-echo.service", &unit);
-    for arguments in [&["verify"][..], &["security", "--offline=true", "--threshold=30"]] {
-        let output = Command::new("systemd-analyze").args(arguments).arg(&path).output();
+    let [service, socket] = ["homa-echo.service", "homa-echo.socket"].map(|name| {
+        let unit = std::fs::read_to_string(format!("{ROOT}/contrib/systemd/{name}"));
+        // The program is not installed here.
+        let unit = unit.expect("the unit").replace("/usr/bin/homa", env!("CARGO_BIN_EXE_homa"));
+        folder.file(name, &unit)
+    });
+    for arguments in [
+        &["verify", &socket, &service][..],
+        &["security", "--offline=true", "--threshold=30", &service],
+    ] {
+        let output = Command::new("systemd-analyze").args(arguments).output();
         let output = output.expect("systemd-analyze");
         let said = [stderr(&output), String::from_utf8_lossy(&output.stdout).into()].concat();
         assert!(output.status.success(), "{arguments:?}: {said}");

@@ -47,6 +47,7 @@ pub(crate) use poller::Poller;
 #[cfg(feature = "tokio")]
 pub(crate) use poller::register;
 pub use refusal::SystemRefusal;
+pub use udp::duplicate;
 #[cfg(test)]
 pub(crate) use wait::wait;
 pub(crate) use wait::{Waker, wait_or_writable};

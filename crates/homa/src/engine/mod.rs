@@ -26,6 +26,7 @@ use crate::server::Server;
 use core::{Core, canonical};
 use net::shard_group::ShardGroup;
 use wait::shared::{Access, Shared};
+use wait::waiters::Waiters;
 
 /// How often a drain checks whether everything is finished.
 pub(crate) const DRAIN_STEP: Duration = Duration::from_millis(1);
@@ -62,13 +63,14 @@ impl Owner {
         driver: Box<dyn Driver>,
         config: Config,
         shard_group: Option<ShardGroup>,
-        serves: bool,
+        listening: Option<Waiters>,
     ) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
         let mut core = Core::new(driver, config, shard_group)?;
-        let port = serves.then(|| local.port());
-        port.into_iter().for_each(|port| core.listen(port));
-        let (shared, helper) = Shared::start(core, spin, port)?;
+        if listening.is_some() {
+            core.listen(local.port());
+        }
+        let (shared, helper) = Shared::start(core, spin, listening.unwrap_or_default())?;
         Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
     }
 
@@ -196,14 +198,16 @@ impl Engine {
     /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
     /// [`OpenError::Resources`] if the system refuses a thread.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
-        Ok(Self::group(vec![Owner::start(driver, config, None, false)?], None))
+        Ok(Self::group(vec![Owner::start(driver, config, None, None)?], None))
     }
 
-    /// Opens an engine that has a server at its first address before it receives anything.
-    pub(crate) fn serving(driver: Box<dyn Driver>, config: Config) -> Result<Server, OpenError> {
-        let engine = Self::group(vec![Owner::start(driver, config, None, true)?], None);
-        let at = engine.local_addr();
-        Ok(Server::on(engine, at))
+    /// Opens an engine that accepts requests at its first address before it receives anything.
+    pub(crate) fn listening(
+        driver: Box<dyn Driver>,
+        config: Config,
+        waiters: Waiters,
+    ) -> Result<Self, OpenError> {
+        Ok(Self::group(vec![Owner::start(driver, config, None, Some(waiters))?], None))
     }
 
     /// Opens several engines that share an address, and returns the first. `steering` assigns peers
@@ -217,7 +221,7 @@ impl Engine {
         let parts = (0..shards).map(|number| config.part(number, shards as u16));
         let each = drivers.into_iter().zip(parts.zip(ShardGroup::all(shards)));
         let start = |(driver, (part, shard_group))| {
-            Owner::start(Box::new(driver), part, Some(shard_group), false)
+            Owner::start(Box::new(driver), part, Some(shard_group), None)
         };
         let engines = each.map(start).collect::<Result<_, _>>()?;
         Ok(Self::group(engines, Some(steering)))

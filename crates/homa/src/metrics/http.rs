@@ -1,4 +1,5 @@
-//! Metrics as OpenMetrics text over HTTP, for Prometheus: feature `metrics-http`.
+//! Metrics as OpenMetrics text over HTTP, for Prometheus, and whether the engines are healthy:
+//! feature `metrics-http`.
 //!
 //! Each request has a short-lived thread, at most 16 at a time; further connections are closed. A
 //! client that sends nothing, or too slowly, is disconnected after 2 s. Left out: TLS,
@@ -29,8 +30,9 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// Status, content type, and text of a response.
 type Answer = (&'static str, &'static str, String);
 
-/// Answers HTTP `GET /metrics` with an engine's metrics until it is dropped. It keeps the engine
-/// open, as any other handle does.
+/// Answers HTTP `GET /metrics` with an engine's metrics until it is dropped, and `GET /healthz` with
+/// status 200 or 503: whether the engine is [healthy](Engine::healthy). It keeps the engine open, as
+/// any other handle does.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -133,7 +135,7 @@ fn exchange(mut stream: TcpStream, engines: &[Engine]) -> io::Result<()> {
     let head = head(&mut stream, until);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let (status, kind, text) = match head {
-        Ok(head) => respond(&head, || Metrics::of_all(engines).to_openmetrics()),
+        Ok(head) => respond(&head, engines),
         Err(error) => refused(error)?,
     };
     let length = text.len();
@@ -203,7 +205,7 @@ fn refused(error: io::Error) -> io::Result<Answer> {
 }
 
 /// The response to a request.
-fn respond(head: &[u8], metrics: impl FnOnce() -> String) -> Answer {
+fn respond(head: &[u8], engines: &[Engine]) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -219,11 +221,18 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> String) -> Answer {
         Some(path) => path.unwrap_or("/"),
         None => target,
     };
-    if path.split('?').next() != Some("/metrics") {
-        return ("404 Not Found", PLAIN, "the counters are at /metrics\n".into());
-    }
-    match method {
-        "GET" | "HEAD" => ("200 OK", OPEN_METRICS, metrics()),
-        _ => ("405 Method Not Allowed", PLAIN, "only GET and HEAD\n".into()),
+    let what = path.split('?').next().unwrap_or_default();
+    match (what, method) {
+        ("/metrics", "GET" | "HEAD") => {
+            ("200 OK", OPEN_METRICS, Metrics::of_all(engines).to_openmetrics())
+        }
+        ("/healthz", "GET" | "HEAD") => match engines.iter().all(Engine::healthy) {
+            true => ("200 OK", PLAIN, "healthy\n".into()),
+            false => ("503 Service Unavailable", PLAIN, "an engine does not do its work\n".into()),
+        },
+        ("/metrics" | "/healthz", _) => {
+            ("405 Method Not Allowed", PLAIN, "only GET and HEAD\n".into())
+        }
+        _ => ("404 Not Found", PLAIN, "the counters are at /metrics\n".into()),
     }
 }

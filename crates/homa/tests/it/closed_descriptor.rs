@@ -56,6 +56,7 @@ fn another_process_closes_a_descriptor() {
         let result = client.client().call_with(server.local_addr(), "after", &options);
         assert_eq!(result, Err(FAILED), "{kind}");
     }
+    assert!(!client.healthy() && server.healthy(), "{kind}");
     assert!(accepting.join().unwrap(), "it waits for requests that cannot come");
     let used = cpu();
     thread::sleep(Duration::from_secs(1));

@@ -51,14 +51,14 @@ fn another_process_serves_until_told() {
     println!("executed {}", executed.join(" "));
 }
 
-struct Server {
+pub struct Server {
     process: Child,
     orders: ChildStdin,
     lines: BufReader<ChildStdout>,
 }
 
 impl Server {
-    fn start(at: &str) -> (Self, SocketAddr) {
+    pub fn start(at: &str) -> (Self, SocketAddr) {
         let mut process = process_of("graceful::another_process_serves_until_told")
             .env(SERVE_AT, at)
             .stdin(Stdio::piped())
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// Ends the process gracefully. Returns what it executed.
-    fn end(mut self) -> Vec<u64> {
+    pub fn end(mut self) -> Vec<u64> {
         self.orders.write_all(b"end\n").unwrap();
         let executed = self.line_after("executed");
         let _ = self.process.wait();

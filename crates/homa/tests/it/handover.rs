@@ -267,6 +267,9 @@ fn a_handover_is_used_once_and_read_by_its_user_only() {
     assert!(matches!(Handover::take(&file.0), Err(HandoverError::Invalid)));
     let nowhere = Handover::take("/dev/null/x").unwrap_err();
     assert!(nowhere.to_string().contains("/dev/null/x"), "{nowhere}");
+    let elsewhere = Config::default().handover(handover.clone());
+    let elsewhere = Engine::bind("127.0.0.1:0".parse().unwrap(), elsewhere).unwrap_err();
+    assert!(elsewhere.to_string().contains("at its own address"), "{elsewhere}");
     let sharded =
         Engine::sharded("127.0.0.1:0".parse().unwrap(), 2, Config::default().handover(handover));
     assert!(matches!(sharded, Err(OpenError::Handover)));

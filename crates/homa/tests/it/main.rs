@@ -61,6 +61,7 @@ mod tokio_drives;
 mod tower;
 #[cfg(all(feature = "tower", feature = "tokio"))]
 mod tower_serve;
+mod watchdog;
 #[cfg(feature = "xdp")]
 mod xdp;
 #[cfg(feature = "xdp")]

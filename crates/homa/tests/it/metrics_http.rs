@@ -20,7 +20,7 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     let exporter = Exporter::loopback(server.engine(), 0).unwrap();
     let at = exporter.local_addr();
     assert!(at.ip().is_loopback());
-    let to = server.local_addr();
+    let (to, engine) = (server.local_addr(), server.engine().clone());
     let serving = std::thread::spawn(move || server.accept().unwrap().reply("done").unwrap());
     Client::new().unwrap().call(to, "work").unwrap();
     serving.join().unwrap();
@@ -32,6 +32,10 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     assert!(page.contains(count) && page.ends_with("# EOF\n"), "{page}");
     assert!(get(at, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(get(at, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    let healthz = || get(at, "GET /healthz HTTP/1.1\r\n\r\n");
+    assert!(healthz().starts_with("HTTP/1.1 200 OK\r\n") && healthz().ends_with("healthy\n"));
+    engine.hand_over(std::time::Duration::ZERO).unwrap();
+    assert!(healthz().starts_with("HTTP/1.1 503 "), "the engine has ended");
     drop(exporter);
     TcpListener::bind(at).expect("the exporter is closed");
 }

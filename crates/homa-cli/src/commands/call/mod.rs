@@ -76,7 +76,7 @@ pub fn client_for(
     driver: Driver,
     protection: &Protection,
 ) -> Result<Client, Failure> {
-    Ok(driver.engine(driver.address_for(server), FAMILY_HINT, protection)?.client())
+    Ok(driver.engine(driver.address_for(server), FAMILY_HINT, protection, None)?.client())
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::socket::{get, prepare, set};
 
@@ -52,6 +52,27 @@ pub enum SocketFault {
     /// The system refused to set it up.
     #[error("the system refuses to set it up: {0}")]
     Refused(#[source] io::Error),
+}
+
+/// A new descriptor for what a number of this process stands for, for example 3: the first socket
+/// that systemd passes to a service (`LISTEN_FDS`). The old one stays open. Programs that this one
+/// starts do not inherit the new one.
+///
+/// # Errors
+/// [`SocketFault::NoSocket`] if nothing is open under the number; [`SocketFault::Refused`] if the
+/// system has no descriptor left.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd, SocketFault> {
+    // SAFETY: the call takes no pointers; its result is checked before it is owned.
+    let new = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if new < 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EBADF) => SocketFault::NoSocket,
+            _ => SocketFault::Refused(error),
+        });
+    }
+    // SAFETY: `new` was just created, is valid, and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
 /// Takes over a bound UDP socket.

@@ -50,7 +50,7 @@ use super::{
     RouteMtu, SystemRefusal, TooBig, Train, UnreachableReport, first_free, put,
 };
 use crate::error::OpenError;
-pub use adopt::SocketFault;
+pub use adopt::{SocketFault, duplicate};
 use error_queue::{IcmpReport, IcmpReports, PathReport, full_device};
 use member::Member;
 use receive::{ReceiveBatch, RefusedLooks};

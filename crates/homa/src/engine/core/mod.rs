@@ -70,6 +70,8 @@ pub struct Core {
     now: Time,
     /// True if `now` was read since the last sleep or turn.
     fresh: bool,
+    /// Turns so far.
+    turns: u64,
     /// Consecutive turns that found no arrivals.
     idle_turns: u32,
     arrivals: Arrivals,
@@ -136,7 +138,12 @@ impl Core {
         config: Config,
         shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
-        let alone_since = driver.alone_since();
+        let (alone_since, local) = (driver.alone_since(), driver.local().first().copied());
+        if let Some((handover, at)) = config.handover.as_ref().zip(local)
+            && !handover.is_of(at)
+        {
+            return Err(OpenError::HandedOver { of: handover.local_addr(), at });
+        }
         let driver = protected(driver, &config)?;
         let encapsulation = driver.encapsulation();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
@@ -162,6 +169,7 @@ impl Core {
             clock,
             now: Time::ZERO,
             fresh: false,
+            turns: 0,
             idle_turns: 0,
             arrivals: Arrivals::default(),
             overflows: 0,

@@ -74,11 +74,17 @@ impl Core {
         self.arrivals.trains > 0
     }
 
+    /// Turns so far.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
     /// Sends, receives, and runs timers.
     pub(super) fn exchange(&mut self, effort: PollEffort) {
         if self.ended.is_some() {
             return;
         }
+        self.turns = self.turns.wrapping_add(1);
         self.transmit();
         match effort {
             _ if self.arrivals.are_left() => {}

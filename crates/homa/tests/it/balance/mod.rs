@@ -2,6 +2,7 @@
 
 mod calls;
 mod members;
+mod rolling;
 #[cfg(feature = "srv")]
 mod srv;
 

@@ -1,10 +1,12 @@
 //! The shared engine once it takes no more calls: it drains, hands its place over, or failed.
 
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
+use std::time::Duration;
 
 use homa_proto::{Executions, RpcHandle};
 
-use super::{Access, Lead, SharedState};
+use super::{Access, Lead, Shared, SharedState};
+use crate::driver::wait_or_writable;
 use crate::error::CallError;
 
 /// Most looks at what was received before the engine hands over. Each leaves less of the last batch.
@@ -44,6 +46,52 @@ impl SharedState {
                 mailbox.close(wakes);
             }
         }
+    }
+}
+
+/// What there is to do for an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The engine has ended.
+    Ended,
+    /// Nothing has arrived, and nothing is due.
+    Nothing,
+    /// Something has.
+    Waits {
+        /// The engine's turns so far.
+        turns: u64,
+    },
+}
+
+impl Shared {
+    /// Stops the helper.
+    pub fn close(&self) {
+        let mut access = self.access();
+        access.core.transmit();
+        access.closing = true;
+        access.end_event_loop();
+        access.kick(Lead::Helper);
+        access.call_helper();
+    }
+
+    /// What there is to do; `None` if a thread works with the engine.
+    pub fn work(&self) -> Option<Work> {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if state.core.ended().is_some() {
+            return Some(Work::Ended);
+        }
+        let due = state.core.idle().is_some_and(|left| left.is_zero());
+        let turns = state.core.turns();
+        let handles = state.handles.clone();
+        drop(state);
+        // An error is exhausted memory.
+        let waits =
+            due || wait_or_writable(&handles, None, None, Some(Duration::ZERO)).unwrap_or(true);
+        Some(if waits { Work::Waits { turns } } else { Work::Nothing })
     }
 }
 

@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
+pub use ending::Work;
 use followers::Followers;
 use homa_proto::Time;
 use reactor::EventLoop;
@@ -435,15 +436,14 @@ impl Access<'_> {
 }
 
 impl Shared {
-    /// Starts the helper of an engine, which has a server at the port `serves` from the beginning.
+    /// Starts the helper of an engine.
     pub fn start(
         mut core: Core,
         spin: Duration,
-        serves: Option<u16>,
+        waiters: Waiters,
     ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
         core.defer_drops();
-        let mut waiters = Waiters::default();
-        serves.into_iter().for_each(|port| _ = waiters.open_queue(port));
+
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
@@ -491,15 +491,5 @@ impl Shared {
     /// Locks the engine.
     pub fn access(&self) -> Access<'_> {
         Access { shared: self, guard: Some(self.lock_state()), leading: false, next_leader: None }
-    }
-
-    /// Stops the helper.
-    pub fn close(&self) {
-        let mut access = self.access();
-        access.core.transmit();
-        access.closing = true;
-        access.end_event_loop();
-        access.kick(Lead::Helper);
-        access.call_helper();
     }
 }
