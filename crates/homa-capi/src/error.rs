@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use homa::socket::{CallFailure, ReceiveError};
-use homa::{CallError, KeysError, OpenError, ReplyError};
+use homa::{CallError, KeysError, OpenError, ReplyError, SocketFault};
 
 /// The error of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +120,8 @@ impl From<OpenError> for Error {
         let errno = match &error {
             OpenError::Bind { source, .. } | OpenError::Resources(source) => of_io(source),
             OpenError::InUse { .. } => libc::EADDRINUSE,
+            OpenError::Socket(SocketFault::NoSocket) => libc::ENOTSOCK,
+            OpenError::Socket(SocketFault::Refused(source)) => of_io(source),
             OpenError::NeedsNetRaw | OpenError::NeedsXdp { .. } => libc::EPERM,
             OpenError::ShuttingDown => libc::ESHUTDOWN,
             _ => libc::EINVAL,

@@ -25,7 +25,10 @@ mod send;
 mod table;
 
 pub use error::homa_strerror;
-pub use open::{homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_version};
+pub use open::{
+    homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_socket_from_fd,
+    homa_version,
+};
 pub use options::homa_options;
 pub use receive::{homa_message, homa_message_release, homa_recv, homa_recv_message};
 pub use send::{

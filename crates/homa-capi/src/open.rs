@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use homa::driver::Driver;
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
+use homa::driver::{Driver, duplicate};
 use homa::{Config, OpenError, Socket};
 use libc::{sockaddr, socklen_t};
 
@@ -45,6 +45,29 @@ pub unsafe extern "C" fn homa_socket(
         if at.is_some() {
             socket.listen();
         }
+        let max_message = settings.config.protocol.max_message;
+        table::insert(Handle::new(socket, settings.deadline, max_message))
+    })
+}
+
+/// Opens a socket, as homa_socket does, over a UDP socket that is already bound, for example one that
+/// systemd passes (descriptor 3, if LISTEN_FDS is set). It accepts requests, also those that wait in
+/// the queue. The options of `fd` are changed, but the descriptor is not used any more, and may be
+/// closed. Only one process should use the UDP socket at a time.
+///
+/// Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a UDP
+/// socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror says
+/// which), EMFILE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_socket_from_fd(fd: c_int, options: *const homa_options) -> c_int {
+    guard(|| {
+        // SAFETY: the caller guarantees the options.
+        let settings = unsafe { Settings::read(options)? };
+        if settings.driver != DriverKind::Udp {
+            return Err(Error::invalid("a UDP socket needs the driver \"udp\" in `options`"));
+        }
+        let socket = duplicate(fd).map_err(OpenError::from)?;
+        let socket = Socket::from_socket(socket, settings.config.clone())?;
         let max_message = settings.config.protocol.max_message;
         table::insert(Handle::new(socket, settings.deadline, max_message))
     })

@@ -145,6 +145,31 @@ static void keys(int plain)
     CHECK(homa_close(client) == 0 && homa_close(server) == 0);
 }
 
+/* A UDP socket that was bound before has a server, or its fault has a name. */
+static void given(int client)
+{
+    struct homa_options raw_ip = HOMA_OPTIONS_INIT;
+    struct sockaddr_in to = loopback(0), from;
+    socklen_t length = sizeof to;
+    uint64_t call, id = 0;
+    int sock, fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    FAILS(homa_socket_from_fd(-1, NULL), ENOTSOCK);
+    FAILS(homa_socket_from_fd(fd, NULL), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "bind it first") != NULL);
+    CHECK(bind(fd, AT(to)) == 0 && getsockname(fd, (struct sockaddr *) &to, &length) == 0);
+    raw_ip.driver = "raw-ip";
+    FAILS(homa_socket_from_fd(fd, &raw_ip), EINVAL);
+    CHECK(homa_send(client, "early", 5, AT(to), &call) == 0);
+    CHECK(readable(fd, 5000) == 1);
+    CHECK((sock = homa_socket_from_fd(fd, NULL)) >= 0);
+    CHECK(close(fd) == 0);
+    CHECK(homa_recv(sock, buffer, sizeof buffer, HOMA_RECV_REQUEST, AT(from), &id) == 5);
+    CHECK(homa_reply(sock, buffer, 5, AT(from), id) == 0);
+    CHECK(homa_recv(client, buffer, sizeof buffer, HOMA_RECV_RESPONSE, AT(from), &call) == 5);
+    CHECK(homa_drain(sock, 5000) == 0 && homa_close(sock) == 0);
+}
+
 static void calls_that_fail(int client, struct sockaddr_in to)
 {
     struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
