@@ -9,7 +9,7 @@ use super::state::{EndedRpc, Rpc};
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
 use crate::util::slab::{Keyed, Slab};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct RpcTable {
     servers: ServerRpcs,
     ids: RpcIds,
     listening: BTreeSet<u16>,
+    /// Ports whose requests are read while they arrive, with the window of each.
+    early: BTreeMap<u16, u32>,
 }
 
 impl RpcTable {
@@ -30,6 +32,7 @@ impl RpcTable {
             servers: ServerRpcs::with_hasher(hash),
             ids: RpcIds::new(seed, unguessable_ids),
             listening: BTreeSet::new(),
+            early: BTreeMap::new(),
         }
     }
 
@@ -150,6 +153,23 @@ impl RpcTable {
 
     pub(crate) fn unlisten(&mut self, port: u16) {
         self.listening.remove(&port);
+        self.early.remove(&port);
+    }
+
+    /// Requests to a port are read while they arrive, through a window of bytes.
+    pub(crate) fn listen_early(&mut self, port: u16, window: u32) {
+        self.early.insert(port, window);
+    }
+
+    /// The window through which requests to a port are read while they arrive; 0: they are not.
+    pub(crate) fn early_window(&self, port: u16) -> u32 {
+        self.early.get(&port).copied().unwrap_or(0)
+    }
+
+    /// True if requests to any port are read while they arrive.
+    #[inline]
+    pub(crate) fn reads_early(&self) -> bool {
+        !self.early.is_empty()
     }
 
     pub(crate) fn is_listening(&self, port: u16) -> bool {
