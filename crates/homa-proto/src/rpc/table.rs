@@ -21,6 +21,8 @@ pub(crate) struct RpcTable {
     listening: BTreeSet<u16>,
     /// Ports whose requests are read while they arrive, with the window of each.
     early: BTreeMap<u16, u32>,
+    /// Requests to a port are, or were, read while they arrive.
+    reads_early: bool,
 }
 
 impl RpcTable {
@@ -33,6 +35,7 @@ impl RpcTable {
             ids: RpcIds::new(seed, unguessable_ids),
             listening: BTreeSet::new(),
             early: BTreeMap::new(),
+            reads_early: false,
         }
     }
 
@@ -159,6 +162,7 @@ impl RpcTable {
     /// Requests to a port are read while they arrive, through a window of bytes.
     pub(crate) fn listen_early(&mut self, port: u16, window: u32) {
         self.early.insert(port, window);
+        self.reads_early = true;
     }
 
     /// The window through which requests to a port are read while they arrive; 0: they are not.
@@ -166,10 +170,10 @@ impl RpcTable {
         self.early.get(&port).copied().unwrap_or(0)
     }
 
-    /// True if requests to any port are read while they arrive.
+    /// True if requests to a port are, or were, read while they arrive: some may still arrive.
     #[inline]
-    pub(crate) fn reads_early(&self) -> bool {
-        !self.early.is_empty()
+    pub(crate) const fn reads_early(&self) -> bool {
+        self.reads_early
     }
 
     pub(crate) fn is_listening(&self, port: u16) -> bool {
