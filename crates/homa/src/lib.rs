@@ -60,7 +60,7 @@
 //!
 //! The first three can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
 //! opens one engine per core at one address. A long message can be read while it arrives: see
-//! [`Call::arrived`] and [`inline::Engine::read`].
+//! [`Call::arrived`], [`Server::early`] and [`inline::Engine::read`].
 //!
 //! A name can stand for several servers: see `homa::balance` (feature `balance`).
 //!
@@ -93,6 +93,7 @@
 //! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
 //! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
 
+mod arriving;
 #[cfg(feature = "balance")]
 pub mod balance;
 mod call;
@@ -124,6 +125,7 @@ mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
 
+pub use arriving::ArrivedRequest;
 pub use call::{Arrived, Call, Part};
 pub use client::Client;
 pub use config::{CallOptions, Config};
@@ -131,7 +133,7 @@ pub use config::{CallOptions, Config};
 pub use driver::sealed::RecordedSessions;
 pub use driver::udp::SocketFault;
 pub use engine::{Engine, inline};
-pub use error::{CallError, DrainTimeout, OpenError, ReplyError};
+pub use error::{CallError, DrainTimeout, OpenError, ReplyError, RequestError};
 pub use homa_proto as proto;
 pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::core::limits::CapacityWaiter;
 use crate::engine::wait::shared::Access;
-use crate::engine::wait::waiters::Accepted;
+use crate::engine::wait::waiters::{Accepted, WakeTarget};
 use crate::error::ReplyError;
 use crate::message::Message;
 use crate::payload::Payload;
@@ -33,14 +33,18 @@ use crate::secure::PeerIdentity;
 /// message, so in its profile the client asks until it gives up.
 #[derive(Debug)]
 pub struct Request {
-    engine: Engine,
+    pub(crate) engine: Engine,
     /// `None` once answered.
-    rpc: Option<RpcHandle>,
+    pub(crate) rpc: Option<RpcHandle>,
     from: SocketAddr,
-    bytes: Message,
+    pub(crate) bytes: Message,
+    /// Bytes in the whole request.
+    pub(crate) total: usize,
+    /// It was accepted before it was whole, and its last bytes were not taken.
+    pub(crate) arriving: bool,
     /// The deadline, on the protocol's clock and on the system's.
-    until: Time,
-    deadline: Option<Instant>,
+    pub(crate) until: Time,
+    pub(crate) deadline: Option<Instant>,
     trace: Option<TraceContext>,
     #[cfg(feature = "encryption")]
     identity: Option<Arc<PeerIdentity>>,
@@ -51,14 +55,15 @@ pub struct Request {
 
 impl Request {
     pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
-        let Accepted { rpc, from, bytes, id, context, deadline } = accepted;
+        let Accepted { rpc, from, bytes, id, context, deadline, arriving } = accepted;
+        let total = arriving.unwrap_or(bytes.len());
         let trace = context.trace.map(|trace| *trace);
         // If no subscriber is active, this costs one atomic load.
         let span = tracing::debug_span!(
             "homa_request",
             rpc = format_args!("{:#x}", id.0),
             peer = %from,
-            bytes = bytes.len(),
+            bytes = total,
             trace = trace.map(tracing::field::display),
             outcome = Empty
         );
@@ -68,6 +73,8 @@ impl Request {
             rpc,
             from,
             bytes,
+            total,
+            arriving: arriving.is_some(),
             until,
             deadline,
             trace,
@@ -309,7 +316,8 @@ impl Future for Cancelled<'_> {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();
-        self.ticket = Some(access.waiters.watch().wait(rpc, request.until, waker));
+        self.ticket =
+            Some(access.waiters.watch().wait(rpc, request.until, WakeTarget::Task(waker)));
         access.watched();
         Poll::Pending
     }

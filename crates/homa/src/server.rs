@@ -93,6 +93,40 @@ impl Server {
         self
     }
 
+    /// Accepts a request of more than one packet as soon as its first bytes have arrived and its
+    /// client is validated, for all clones of this server. Read it with
+    /// [`Request::arrived`]; it dereferences to an empty slice. At most about `window` bytes of
+    /// each request that were not read are held (and at least what clients send unasked, which is
+    /// the default RTTbytes of 60 kB or less), so a slow reader slows its client down. A window of
+    /// 1 MB is enough for 10 Gbit/s if the reader is never late by more than 0.8 ms.
+    ///
+    /// The request counts as executed once it is accepted. If the client gives up in the middle,
+    /// the reader is told ([`RequestError`](crate::RequestError)); if the server drops the request,
+    /// the client is. Neither executes it a second time: see [`CallOptions::idempotent`].
+    ///
+    /// [`CallOptions::idempotent`]: crate::CallOptions::idempotent
+    ///
+    /// ```
+    /// # use homa::{Client, Server};
+    /// let server = Server::bind("127.0.0.1:0".parse()?)?.early(1 << 20);
+    /// # let call = Client::new()?.call_async(server.local_addr(), vec![1; 300_000]);
+    /// let mut request = server.accept().unwrap();
+    /// let mut sum = 0u64;
+    /// while let Some(bytes) = request.arrived()? {
+    ///     sum += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    /// }
+    /// assert_eq!((sum, request.total_len()), (300_000, 300_000));
+    /// request.reply(sum.to_be_bytes())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn early(self, window: usize) -> Self {
+        if let Some(mut access) = self.0.engine.here() {
+            let window = u32::try_from(window).unwrap_or(u32::MAX);
+            access.core.listen_early(self.0.local.port(), window);
+        }
+        self
+    }
+
     /// Blocks until a request is available. Hosts of clients take turns, and the requests of one
     /// host keep their order of arrival. `None` once the server or the engine drains and no request
     /// is left.

@@ -155,6 +155,7 @@ impl Endpoint {
                 self.schedule(handle);
                 self.arm(now, now + self.config.loss.resend_after, handle);
                 self.grant(None);
+                self.announce_prefix(handle);
             }
         }
     }

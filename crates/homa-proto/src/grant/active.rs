@@ -132,7 +132,7 @@ impl Endpoint {
             RemainingBytes::Unreceived => 0,
         };
         let (length, granted) = (inc.bytes.length(), inc.grant.granted);
-        let message = MessageGrant { length, granted, received_ahead };
+        let message = MessageGrant { length: inc.limit(), granted, received_ahead };
         let window = GrantRoom { size, free, packet, partial: policy.partial };
         let bound = || self.window_left(rank, size.max(packet), packet);
         let decision = decide(&message, &window, self.config.granting, bound);
@@ -217,7 +217,7 @@ impl Endpoint {
         }
         inc.grant.priority = priority;
         self.grants.fifo_credit += u64::from(extra) * u64::from(self.config.fifo_permille);
-        let full = inc.grant.granted == inc.bytes.length();
+        let full = inc.grant.granted == inc.limit();
         let remaining = Self::remaining(&policy.grants, inc);
         inc.grant.scheduled = !full;
         let host = Self::host_of(&self.peers, rpc.peer);

@@ -10,6 +10,7 @@ use crate::config::Granting;
 /// An active message, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageGrant {
+    /// The bytes before this may be granted: all, unless a reader limits them.
     pub length: u32,
     /// All bytes before this were granted or unscheduled.
     pub granted: u32,

@@ -31,7 +31,7 @@ impl Endpoint {
         let Some(handle) = found else { return };
         self.grants.fifo_due = self.now + interval;
         let Some(inc) = self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref()) else { return };
-        let extra = increment.min(inc.bytes.length() - inc.grant.granted);
+        let extra = increment.min(inc.limit() - inc.grant.granted);
         self.counters.fifo_grants += 1;
         if self.extend_grant(handle, extra, self.levels.top().saturating_sub(1)) > 0 {
             self.queue_grant(handle);
@@ -60,7 +60,7 @@ impl Endpoint {
         if inc.outstanding() >= window.saturating_add(increment.saturating_mul(2)) {
             return;
         }
-        let extra = increment.min(inc.bytes.length() - inc.grant.granted);
+        let extra = increment.min(inc.limit() - inc.grant.granted);
         self.counters.fifo_grants += 1;
         if self.extend_grant(handle, extra, priority) > 0 {
             self.queue_grant(handle);

@@ -41,6 +41,7 @@ impl Endpoint {
         let inc = self.grants.new_message(length, grant);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.inc = Some(inc);
+        self.read_early(handle);
         reserve(&mut self.grants, &mut self.peers, (peer, unvalidated), reserved);
         // It counts against the quota of unvalidated senders, because the address may be spoofed.
         if unvalidated {
@@ -93,6 +94,28 @@ impl Endpoint {
         }
     }
 
+    /// The reader of a message that arrives has taken `more` bytes: their memory is free, and as
+    /// many more may be granted.
+    pub(crate) fn move_window(&mut self, handle: RpcHandle, more: u32) {
+        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        let peer = rpc.peer;
+        let Some(inc) = &mut rpc.inc else { return };
+        inc.taken += more;
+        let idle = !inc.grant.scheduled && !inc.grant.suspended;
+        let opens = idle && inc.grant.granted < inc.limit();
+        if opens && inc.grant.window_counted {
+            // Its outstanding bytes are not its last any more.
+            self.grants.finishing -= u64::from(inc.outstanding());
+            inc.grant.scheduled = true;
+            let key = Self::srpt_key(&self.config.policy().grants, handle, inc);
+            self.enlist(key, peer);
+        } else if opens {
+            self.schedule(handle);
+        }
+        release(&mut self.grants, &mut self.peers, (peer, false), more);
+        self.wake_memory_queue();
+    }
+
     /// An incoming message, just taken from its RPC, ends: delivered or given up. `from`: its
     /// sender, and whether that was not validated.
     pub(crate) fn end_incoming(
@@ -110,7 +133,7 @@ impl Endpoint {
             let key = Self::srpt_key(&self.config.policy().grants, handle, &inc);
             self.grants.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
-        release(&mut self.grants, &mut self.peers, from, inc.grant.reserved);
+        release(&mut self.grants, &mut self.peers, from, inc.grant.reserved - inc.taken);
         if self.grants.over_budget_message == Some(handle) {
             self.grants.over_budget_message = None;
         }

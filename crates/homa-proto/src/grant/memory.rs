@@ -86,6 +86,12 @@ impl Endpoint {
         self.grants.has_room(bytes)
     }
 
+    /// Bytes of incoming messages that are held or were granted, and of requests that the
+    /// application has not accepted.
+    pub fn incoming_memory(&self) -> u64 {
+        self.grants.memory + self.grants.unaccepted
+    }
+
     /// A request of a peer is delivered: its memory counts, and for its host, until it is accepted.
     pub(crate) fn charge_unaccepted(&mut self, peer: PeerId, bytes: u32) {
         let peer = self.peers.get(peer.0 as usize).and_then(Option::as_ref);

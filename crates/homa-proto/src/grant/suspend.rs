@@ -9,7 +9,9 @@ use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
 use crate::loss::MAX_LEARNED;
 use crate::packet::PeerId;
+use crate::receive::message::IncomingMessage;
 use crate::units::{Duration, Time};
+use alloc::boxed::Box;
 
 /// A message has stalled after this many times the RESEND timeout without progress, or after as
 /// long as its sender usually pauses (low levels wait for high ones), plus the time that
@@ -20,11 +22,8 @@ impl Endpoint {
     /// A message may be granted from now on, if it needs grants.
     pub(crate) fn schedule(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let needs = |granted: u32, length: u32| granted < length;
-        let Some(inc) = rpc.inc.as_mut().filter(|inc| needs(inc.grant.granted, inc.bytes.length()))
-        else {
-            return;
-        };
+        let needs = |inc: &&mut Box<IncomingMessage>| inc.grant.granted < inc.limit();
+        let Some(inc) = rpc.inc.as_mut().filter(needs) else { return };
         inc.grant.scheduled = true;
         // In profile `default` a message counts from its first grant on, because anyone can
         // announce one.
@@ -38,7 +37,7 @@ impl Endpoint {
     }
 
     /// A message of a peer waits for grants.
-    fn enlist(&mut self, key: SrptKey, peer: PeerId) {
+    pub(super) fn enlist(&mut self, key: SrptKey, peer: PeerId) {
         let known = self.peers.get(peer.0 as usize).and_then(Option::as_ref);
         let deprioritized = known.is_some_and(|peer| self.grants.hosts.is_deprioritized(peer));
         self.grants.scheduler.insert(key, Self::host_of(&self.peers, peer), deprioritized);
@@ -101,7 +100,7 @@ impl Endpoint {
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.grant.suspended) else { return };
         inc.grant.suspended = false;
         self.grants.expected += u64::from(inc.outstanding());
-        inc.grant.scheduled = inc.grant.granted < inc.bytes.length();
+        inc.grant.scheduled = inc.grant.granted < inc.limit();
         self.grants.charge_window(inc);
         let policy = &self.config.policy().grants;
         let key = inc.grant.scheduled.then(|| Self::srpt_key(policy, handle, inc));

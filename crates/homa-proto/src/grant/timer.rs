@@ -96,7 +96,7 @@ impl Endpoint {
         let inc = rpc.inc.as_ref()?;
         let payload = self.peer(rpc.peer)?.info.max_payload + self.config.scheduled_extra;
         let left = inc.bytes.length() - inc.grant.granted;
-        let bytes = left.min(payload);
+        let bytes = (inc.limit() - inc.grant.granted).min(payload);
         let level = self.scheduled_level(rank, left, payload);
         Some(NextGrant { bytes, level, wire_bytes: wire_bytes(bytes, payload) })
     }

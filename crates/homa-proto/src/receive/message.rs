@@ -30,24 +30,51 @@ pub(crate) struct IncomingMessage {
     pub(super) probe: Option<RttProbe>,
     /// End of the prefix that was announced as readable.
     pub(super) readable: u32,
+    /// The application reads a request while it arrives: bytes that may be granted beyond those
+    /// that it took. 0: it takes the message whole.
+    pub(crate) window: u32,
+    /// Bytes that the application took.
+    pub(crate) taken: u32,
 }
 
 impl IncomingMessage {
     /// A message of `length` bytes, the `age`th, with its grants as they are at its beginning.
     pub(crate) const fn new(length: u32, grant: GrantState) -> Self {
-        Self { bytes: Reassembly::new(length), grant, probe: None, readable: 0 }
+        Self {
+            bytes: Reassembly::new(length),
+            grant,
+            probe: None,
+            readable: 0,
+            window: 0,
+            taken: 0,
+        }
     }
 
     /// Makes this, a finished message, a new one; what it had allocated is kept.
     pub(crate) fn reuse(&mut self, length: u32, grant: GrantState) {
         let bytes = core::mem::take(&mut self.bytes).reuse(length);
-        *self = Self { bytes, grant, probe: None, readable: 0 };
+        *self = Self { bytes, grant, probe: None, readable: 0, window: 0, taken: 0 };
     }
 
     /// Bytes agreed to (granted or unscheduled) and not here yet.
     #[inline]
     pub(crate) const fn outstanding(&self) -> u32 {
         self.grant.granted().saturating_sub(self.bytes.received())
+    }
+
+    /// The bytes before this may be granted: all, or a window beyond those that a reader took.
+    #[inline]
+    pub(crate) fn limit(&self) -> u32 {
+        let length = self.bytes.length();
+        match self.window {
+            0 => length,
+            window => length.min(self.taken.saturating_add(window)).max(self.grant.granted()),
+        }
+    }
+
+    /// True if the application was told of the message and reads it while it arrives.
+    pub(crate) const fn is_read_early(&self) -> bool {
+        self.window > 0 && self.readable > 0
     }
 
     /// The missing ranges of the bytes agreed to.

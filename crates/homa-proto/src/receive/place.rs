@@ -272,13 +272,18 @@ impl Endpoint {
         Ok(())
     }
 
-    fn announce_prefix(&mut self, handle: RpcHandle) {
-        if !self.config.readable_events {
+    pub(crate) fn announce_prefix(&mut self, handle: RpcHandle) {
+        if !self.config.readable_events && !self.rpcs.reads_early() {
             return;
         }
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let (kind, cookie) = (rpc.state.receives(), rpc.cookie());
+        let (kind, cookie, waits) = (rpc.state.receives(), rpc.cookie(), rpc.is_unvalidated());
         let Some(inc) = rpc.inc.as_mut() else { return };
+        // A reader is told of a request once its client is validated.
+        let wanted = if inc.window > 0 { !waits } else { self.config.readable_events };
+        if !wanted {
+            return;
+        }
         let offset = inc.bytes.contiguous();
         // Only a longer prefix is news to the application.
         if offset > inc.readable {
@@ -293,9 +298,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get(handle).filter(|rpc| !rpc.is_unvalidated()) else { return };
         // The record of a request of one packet was read a moment ago.
         let request = rpc.state.receives() == MessageKind::Request && rpc.inc.is_some();
+        let begun = rpc.is_begun_early();
         let (peer, id) = (rpc.peer, rpc.id);
         // The client may have moved while the request arrived.
-        if request && self.ran_elsewhere(peer, id) {
+        if request && !begun && self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);
             return;
@@ -321,7 +327,9 @@ impl Endpoint {
         match kind {
             MessageKind::Response => self.complete_client(handle),
             MessageKind::Request => {
-                self.charge_unaccepted(peer, length);
+                if !begun {
+                    self.charge_unaccepted(peer, length);
+                }
                 self.begin_service(now, handle);
             }
             MessageKind::OneWay => {

@@ -84,8 +84,8 @@ impl Endpoint {
 
     /// A server's RPC is over. The application is told if it has the request and has not answered.
     pub(crate) fn end_server_rpc(&mut self, handle: RpcHandle) {
-        let Some(ended) = self.forget(handle) else { return };
-        if ended.state == RpcState::ServerInService {
+        let with_application = self.rpcs.get(handle).is_some_and(|rpc| rpc.is_with_application());
+        if self.forget(handle).is_some() && with_application {
             self.events.push_back(Event::Cancelled { rpc: handle });
         }
     }

@@ -83,9 +83,11 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = RpcState::ServerInService;
         rpc.loss.restart(now);
-        let (peer, id) = (rpc.peer, rpc.id);
+        let (peer, id, begun) = (rpc.peer, rpc.id, rpc.is_begun_early());
         self.counters.requests_delivered += 1;
-        self.remember_executed(now, peer, id);
+        if !begun {
+            self.remember_executed(now, peer, id);
+        }
     }
 
     pub(crate) fn submit_response(
@@ -94,11 +96,16 @@ impl Endpoint {
         handle: RpcHandle,
         length: u32,
     ) -> Result<Submitted, SubmitError> {
-        let rpc = self.rpcs.get(handle).filter(|r| r.state == RpcState::ServerInService);
+        let serves = |rpc: &&Rpc| match rpc.state {
+            RpcState::ServerIncoming => rpc.is_begun_early(),
+            state => state == RpcState::ServerInService,
+        };
+        let rpc = self.rpcs.get(handle).filter(serves);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
         let limit = rpc.response_limit().map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;
+        self.stop_reading(now, handle);
         let unscheduled = self.unasked(peer, length, unscheduled.min(limit));
         let out = self.outgoing(peer, length, unscheduled);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Err(SubmitError::UnknownRpc) };

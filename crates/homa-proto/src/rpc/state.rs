@@ -95,6 +95,8 @@ pub(crate) struct Rpc {
     seen_by_peer: bool,
     /// A request whose client has not answered a challenge yet.
     unvalidated: bool,
+    /// A request that its application began to execute before it was whole.
+    begun_early: bool,
     cookie: u64,
     started: Time,
     deadline: Time,
@@ -157,6 +159,7 @@ impl Rpc {
             restarted: false,
             seen_by_peer: false,
             unvalidated: false,
+            begun_early: false,
             cookie: 0,
             started: now,
             deadline: Time::MAX,
@@ -269,6 +272,21 @@ impl Rpc {
     /// The client answered its challenge.
     pub(crate) fn set_validated(&mut self) {
         self.unvalidated = false;
+    }
+
+    pub(crate) const fn is_begun_early(&self) -> bool {
+        self.begun_early
+    }
+
+    /// The application executes the request from now on.
+    pub(crate) fn begin_early(&mut self) {
+        self.begun_early = true;
+    }
+
+    /// True if the application has the request, or was told of it while it arrives.
+    pub(super) fn is_with_application(&self) -> bool {
+        let early = || self.inc.as_ref().is_some_and(|inc| inc.is_read_early());
+        self.state == RpcState::ServerInService || self.state == RpcState::ServerIncoming && early()
     }
 
     pub(crate) const fn request_sent(&self) -> Time {

@@ -9,7 +9,7 @@ use super::state::{EndedRpc, Rpc};
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
 use crate::util::slab::{Keyed, Slab};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ pub(crate) struct RpcTable {
     servers: ServerRpcs,
     ids: RpcIds,
     listening: BTreeSet<u16>,
+    /// Ports whose requests are read while they arrive, with the window of each.
+    early: BTreeMap<u16, u32>,
+    /// Requests to a port are, or were, read while they arrive.
+    reads_early: bool,
 }
 
 impl RpcTable {
@@ -30,6 +34,8 @@ impl RpcTable {
             servers: ServerRpcs::with_hasher(hash),
             ids: RpcIds::new(seed, unguessable_ids),
             listening: BTreeSet::new(),
+            early: BTreeMap::new(),
+            reads_early: false,
         }
     }
 
@@ -150,6 +156,24 @@ impl RpcTable {
 
     pub(crate) fn unlisten(&mut self, port: u16) {
         self.listening.remove(&port);
+        self.early.remove(&port);
+    }
+
+    /// Requests to a port are read while they arrive, through a window of bytes.
+    pub(crate) fn listen_early(&mut self, port: u16, window: u32) {
+        self.early.insert(port, window);
+        self.reads_early = true;
+    }
+
+    /// The window through which requests to a port are read while they arrive; 0: they are not.
+    pub(crate) fn early_window(&self, port: u16) -> u32 {
+        self.early.get(&port).copied().unwrap_or(0)
+    }
+
+    /// True if requests to a port are, or were, read while they arrive: some may still arrive.
+    #[inline]
+    pub(crate) const fn reads_early(&self) -> bool {
+        self.reads_early
     }
 
     pub(crate) fn is_listening(&self, port: u16) -> bool {

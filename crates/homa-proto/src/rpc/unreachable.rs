@@ -52,9 +52,10 @@ impl Rpc {
         self.is_seen_by_peer() || matches!(self.state, RpcState::ClientIncoming)
     }
 
-    /// True if the server may have the whole request.
+    /// True if the server may have the whole request, or act on a part of it already.
     const fn may_be_executed(&self) -> bool {
-        !self.state.is_outgoing() || self.is_restarted() || self.out.sent >= self.out.length
+        let sent = self.out.sent >= self.out.length || self.is_heard();
+        !self.state.is_outgoing() || self.is_restarted() || sent
     }
 }
 

@@ -4,6 +4,7 @@ mod bounds;
 mod common;
 mod completion;
 mod credit;
+mod early;
 mod extremes;
 mod handover;
 mod links;

@@ -168,12 +168,22 @@ fn a_report_about_the_host_does_not_cancel_a_request_in_service() {
 #[test]
 fn a_request_that_never_left_whole_was_not_executed() {
     let (mut pair, id) = pair(users);
+    pair.call(1_000_000, 1);
+    pair.run_for(Duration::micros(300));
+    report(&mut pair, &id, PORT, None);
+    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+}
+
+/// Servers may begin to execute a request before it is whole.
+#[test]
+fn a_request_that_was_granted_may_be_in_execution() {
+    let (mut pair, id) = pair(users);
     pair.lose = Box::new(|_, _, _| false);
     pair.call(1_000_000, 1);
     pair.run_for(Duration::micros(300));
     assert!(pair.ends[CLIENT].counters().grants_received > 0);
     report(&mut pair, &id, PORT, None);
-    assert_eq!(failures(&pair), [RpcError::PortUnreachable]);
+    assert_eq!(failures(&pair), [RpcError::Indeterminate]);
 }
 
 /// A request that would be one packet by now, and was several.

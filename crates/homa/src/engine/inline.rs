@@ -404,6 +404,11 @@ impl Engine {
                     }
                     self.take(request)
                 }
+                // Only servers of a shared engine read requests early.
+                EngineEvent::Whole { bytes, .. } => {
+                    self.core.accept_request(bytes);
+                    continue;
+                }
                 EngineEvent::Readable(partial) => {
                     Completion::Readable { message: Partial(partial), cookie: partial.cookie }
                 }

@@ -75,6 +75,8 @@ counters! {
         pub peers: u64,
         /// Bytes of outgoing messages in memory.
         pub send_memory_bytes: u64,
+        /// Bytes of incoming messages in memory or granted, and of requests that were not accepted.
+        pub receive_memory_bytes: u64,
         /// Calls in progress.
         pub calls_in_progress: u64,
         /// Requests in progress, including replies that are not acknowledged.
@@ -212,9 +214,10 @@ fn rank(source: &str) -> usize {
 }
 
 /// Fields that are gauges, by the struct that they belong to.
-const GAUGES: [(&str, &str); 5] = [
+const GAUGES: [(&str, &str); 6] = [
     ("engine", "peers"),
     ("engine", "send_memory_bytes"),
+    ("engine", "receive_memory_bytes"),
     ("engine", "calls_in_progress"),
     ("engine", "requests_in_progress"),
     ("driver", "sessions"),

@@ -24,6 +24,7 @@ mod closed_descriptor;
 mod deadlines;
 mod destructors;
 mod drain;
+mod early;
 mod egress;
 #[cfg(feature = "encryption")]
 mod encrypted;

@@ -18,6 +18,8 @@ const FRAME_OVERHEAD: u64 = 138;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     Request(RpcHandle, u32),
+    /// Bytes before the offset are readable.
+    Arriving(RpcHandle, u32),
     Response(u64, u32),
     Failed(u64, homa_proto::RpcError),
     Cancelled,
@@ -234,7 +236,10 @@ impl ClientAndServer {
                     self.released[end] += 1;
                     self.placed[end].remove(&message.0);
                 }
-                _ => {}
+                Event::Readable { rpc, offset, .. } => {
+                    self.seen[end].push(Observed::Arriving(rpc, offset));
+                }
+                Event::Started { .. } => {}
             }
         }
     }

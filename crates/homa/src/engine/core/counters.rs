@@ -16,6 +16,7 @@ impl Core {
         engine.peers = peers as u64;
         engine.peers_evicted = evicted;
         engine.send_memory_bytes = self.state.messages.outgoing_bytes();
+        engine.receive_memory_bytes = self.state.endpoint.incoming_memory();
         let (calls, requests) = self.rpcs();
         engine.calls_in_progress = calls as u64;
         engine.requests_in_progress = requests as u64;

@@ -6,7 +6,8 @@
 //! packet, place its bytes and drain events; before sleeping, ask for the deadline.
 //!
 //! Its methods are grouped by theme, one file each: `calls` (submit, answer, cancel), `turn`
-//! (receive, then timers), `receive` (one packet), `transmit` and `send` (pack and send), `limits`
+//! (receive, then timers), `receive` (one packet), `early` (requests that are read while they
+//! arrive), `transmit` and `send` (pack and send), `limits`
 //! (memory for outgoing messages), `path_mtu`, `reports` (ICMP), `closing`, `failure`, and
 //! `counters`.
 //!
@@ -18,6 +19,8 @@ mod closing;
 pub mod context;
 mod counters;
 mod dialect;
+mod early;
+pub mod event;
 mod failure;
 pub mod limits;
 pub mod messages;
@@ -47,9 +50,10 @@ use crate::error::OpenError;
 use crate::payload::Payload;
 use closing::Closing;
 pub use context::RequestContext;
+pub use event::{EngineEvent, Partial, QueuedRequest};
 pub use failure::EngineEnd;
 use failure::OwnedDriver;
-pub use receive::{EngineEvent, Partial, QueuedRequest, canonical};
+pub use receive::canonical;
 use receive::{EngineState, is_one_server};
 use send::{Packer, Sources};
 use turn::{Arrivals, Overdue};

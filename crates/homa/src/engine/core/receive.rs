@@ -10,11 +10,12 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use homa_proto::wire::datagram;
 use homa_proto::{
-    Body, Delivered, DropReason, Endpoint, Event, MessageId, MessageKind, Packet, PeerId, Receipt,
-    RefusalReason, RpcError, RpcHandle, RpcId, Submit, Time,
+    Body, Delivered, DropReason, Endpoint, Event, MessageKind, Packet, PeerId, Receipt,
+    RefusalReason, RpcError, RpcHandle, Submit, Time,
 };
 
 use super::context::RequestContext;
+use super::event::{EngineEvent, Partial, QueuedRequest};
 use super::messages::Messages;
 use super::peers::Peers;
 #[cfg(feature = "encryption")]
@@ -33,69 +34,6 @@ use crate::secure::PeerIdentity;
 
 /// The priority of received packets. No rule uses it, and reading it from the kernel costs time.
 pub(super) const UNASKED: u8 = 0;
-
-/// An event for the application.
-#[derive(Debug)]
-pub enum EngineEvent {
-    /// A call ended.
-    Response {
-        /// The call.
-        rpc: RpcHandle,
-        /// The cookie of the call.
-        cookie: u64,
-        /// Its response.
-        result: Result<Message, CallError>,
-        /// Length of the prefix of the response that is lent, and thus missing in it.
-        lent: usize,
-    },
-    /// A request arrived.
-    Request {
-        /// The handle for the reply.
-        rpc: RpcHandle,
-        /// The client.
-        from: SocketAddr,
-        /// The local port that it was sent to.
-        port: u16,
-        /// Its bytes.
-        bytes: QueuedRequest,
-        /// Its id, as the client writes it.
-        id: RpcId,
-        /// Its deadline and trace.
-        context: RequestContext,
-    },
-    /// More of a long message is readable while the rest is in flight.
-    Readable(Partial),
-    /// A client gave up a request that was not answered.
-    Cancelled {
-        /// The request.
-        rpc: RpcHandle,
-    },
-}
-
-/// The bytes of a request that the application has not accepted. They count for the client's host
-/// until [`Core::accept_request`](super::Core::accept_request).
-#[derive(Debug)]
-pub struct QueuedRequest {
-    /// The bytes.
-    pub bytes: Message,
-    /// The account of the client's host.
-    pub account: AccountId,
-}
-
-/// A message that is arriving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial {
-    /// The RPC.
-    pub rpc: RpcHandle,
-    /// The message.
-    pub message: MessageId,
-    /// A request or a response.
-    pub kind: MessageKind,
-    /// The cookie of the call, if this is its response.
-    pub cookie: u64,
-    /// The bytes before this offset are readable.
-    pub offset: u32,
-}
 
 /// The state that a received packet can change.
 pub struct EngineState {
@@ -125,6 +63,8 @@ pub struct EngineState {
     pub latencies: Latencies,
     /// Requests whose reply was refused as too long: its bytes, and the limit.
     pub too_long: HashMap<RpcHandle, (usize, u32)>,
+    /// A server of this engine reads requests while they arrive.
+    pub reads_early: bool,
     /// The reason why calls end now, if their packets were rejected.
     pub rejection: Option<Rejection>,
     /// The verified sender of the packets that are being received.
@@ -161,6 +101,7 @@ impl EngineState {
             counters: EngineCounters::default(),
             latencies: Latencies::default(),
             too_long: HashMap::new(),
+            reads_early: false,
             rejection: None,
             #[cfg(feature = "encryption")]
             sender_identity: None,
@@ -356,6 +297,9 @@ impl EngineState {
                 Event::Readable { rpc, message, kind, offset, cookie } => {
                     self.announce(Partial { rpc, message, kind, cookie, offset });
                 }
+                Event::Delivered(delivered) if self.is_announced(&delivered) => {
+                    self.complete(&delivered);
+                }
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
                     let timed_out = error == RpcError::DeadlineExceeded;
@@ -383,6 +327,9 @@ impl EngineState {
     /// taken yet, it is updated.
     fn announce(&mut self, partial: Partial) {
         self.messages.readable(partial.message, partial.rpc, partial.offset);
+        if self.reads_early && self.announce_request(&partial) {
+            return;
+        }
         if let Some(EngineEvent::Readable(last)) = self.ready.back_mut()
             && last.rpc == partial.rpc
         {
@@ -402,19 +349,16 @@ impl EngineState {
                 let now = self.endpoint.now();
                 self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
                 let account = self.peers.account(delivered.peer);
-                self.accept(QueuedRequest { bytes, account });
+                self.accept(QueuedRequest { bytes, early: false, account });
                 self.expire(rpc);
             }
             MessageKind::Request => {
-                self.prepare(self.endpoint.now(), delivered.peer);
-                let Some(peer) = self.peers.get(delivered.peer) else { return };
-                let (mut from, port) = (peer.address, delivered.local_port);
-                from.set_port(delivered.remote_port);
                 let account = self.peers.account(delivered.peer);
-                let bytes = QueuedRequest { bytes, account };
-                let (id, now) = (delivered.id, self.endpoint.now());
-                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
-                self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });
+                self.queue_request(
+                    delivered,
+                    QueuedRequest { bytes, early: false, account },
+                    context,
+                );
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
@@ -428,11 +372,31 @@ impl EngineState {
         }
     }
 
+    /// Passes a request on to the application.
+    #[inline]
+    pub(super) fn queue_request(
+        &mut self,
+        delivered: &Delivered,
+        bytes: QueuedRequest,
+        context: RequestContext,
+    ) {
+        let &Delivered { rpc, id, peer, local_port: port, .. } = delivered;
+        let now = self.endpoint.now();
+        self.prepare(now, peer);
+        let Some(known) = self.peers.get(peer) else { return };
+        let mut from = known.address;
+        from.set_port(delivered.remote_port);
+        self.latencies.begin(now, rpc, peer, Direction::Server);
+        self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });
+    }
+
     /// The application accepts a request.
     pub fn accept(&mut self, request: QueuedRequest) -> Message {
-        let QueuedRequest { bytes, account } = request;
-        // An empty message took one byte of padding.
-        self.endpoint.request_accepted(account, bytes.len().max(1) as u32);
+        let QueuedRequest { bytes, early, account } = request;
+        if !early {
+            // An empty message took one byte of padding.
+            self.endpoint.request_accepted(account, bytes.len().max(1) as u32);
+        }
         bytes
     }
 

@@ -86,6 +86,11 @@ impl<T> FairQueue<T> {
         Some(request)
     }
 
+    /// The request at a place, if it waits.
+    pub fn get_mut(&mut self, place: Place) -> Option<&mut T> {
+        self.requests.get_mut(&place).map(|(_, request)| request)
+    }
+
     /// True while the request at a place waits.
     pub fn contains(&self, place: Place) -> bool {
         self.requests.contains_key(&place)

@@ -242,7 +242,7 @@ impl Mailbox {
                 }
             }
             // Messages are received whole.
-            EngineEvent::Readable(_) => {}
+            EngineEvent::Readable(_) | EngineEvent::Whole { .. } => {}
         }
     }
 

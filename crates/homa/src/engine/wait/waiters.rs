@@ -213,7 +213,7 @@ impl Waiters {
 
     /// Number of waiting tasks. Unlike threads, they cannot drive the engine.
     pub fn tasks(&self) -> usize {
-        self.tasks + self.capacity.len() + self.watch.len()
+        self.tasks + self.capacity.len() + self.watch.tasks()
     }
 
     /// Distributes the engine's events.
@@ -242,11 +242,11 @@ impl Waiters {
                     let request = UnacceptedRequest { rpc, from, bytes, id, context };
                     self.arrived(port, request, core);
                 }
+                EngineEvent::Whole { rpc, bytes } => self.whole(rpc, bytes, core),
                 EngineEvent::Readable(partial) => {
-                    // Requests are accepted whole.
-                    if partial.kind == MessageKind::Response
-                        && let Some(call) = self.call(partial.cookie)
-                    {
+                    if partial.kind == MessageKind::Request {
+                        self.watch.ended(partial.rpc, &mut self.to_wake);
+                    } else if let Some(call) = self.call(partial.cookie) {
                         call.partial = Some(partial);
                         if call.progress
                             && let Some(waiting) = call.waiting.take()

@@ -1,4 +1,5 @@
-//! Waiters for the end of an accepted request: its client gives up, or its deadline passes.
+//! Waiters for the end of an accepted request, because its client gives up or its deadline passes;
+//! or for more of a request that is arriving.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -14,26 +15,28 @@ pub struct RequestWatch {
     watchers: HashMap<RpcHandle, Vec<RequestWatcher>>,
     due: BTreeMap<(Time, u64), RpcHandle>,
     next_ticket: u64,
+    tasks: usize,
 }
 
 #[derive(Debug)]
 struct RequestWatcher {
     ticket: u64,
     until: Time,
-    waker: Waker,
+    waiting: WakeTarget,
 }
 
 impl RequestWatch {
-    /// Number of waiters.
-    pub fn len(&self) -> usize {
-        self.due.len()
+    /// Number of waiting tasks.
+    pub fn tasks(&self) -> usize {
+        self.tasks
     }
 
     /// Registers a waiter; returns a ticket for [`Self::leave`].
-    pub fn wait(&mut self, rpc: RpcHandle, until: Time, waker: Waker) -> u64 {
+    pub fn wait(&mut self, rpc: RpcHandle, until: Time, waiting: WakeTarget) -> u64 {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
-        self.watchers.entry(rpc).or_default().push(RequestWatcher { ticket, until, waker });
+        self.tasks += usize::from(waiting.is_task());
+        self.watchers.entry(rpc).or_default().push(RequestWatcher { ticket, until, waiting });
         self.due.insert((until, ticket), rpc);
         ticket
     }
@@ -42,21 +45,28 @@ impl RequestWatch {
     pub fn leave(&mut self, rpc: RpcHandle, ticket: u64) -> Option<Waker> {
         let watchers = self.watchers.get_mut(&rpc)?;
         let at = watchers.iter().position(|watcher| watcher.ticket == ticket)?;
-        let RequestWatcher { until, waker, .. } = watchers.swap_remove(at);
+        let RequestWatcher { until, waiting, .. } = watchers.swap_remove(at);
         if watchers.is_empty() {
             self.watchers.remove(&rpc);
         }
         self.due.remove(&(until, ticket));
-        Some(waker)
+        match waiting {
+            WakeTarget::Task(waker) => {
+                self.tasks -= 1;
+                Some(waker)
+            }
+            WakeTarget::Thread(_) => None,
+        }
     }
 
-    /// The request has ended: wakes its waiters.
+    /// The request has ended, or more of it has arrived: wakes its waiters.
     pub fn ended(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
-        for RequestWatcher { ticket, until, waker } in
+        for RequestWatcher { ticket, until, waiting } in
             self.watchers.remove(&rpc).into_iter().flatten()
         {
             self.due.remove(&(until, ticket));
-            wakes.push(WakeTarget::Task(waker));
+            self.tasks -= usize::from(waiting.is_task());
+            wakes.push(waiting);
         }
     }
 

@@ -2,17 +2,18 @@
 //! while they arrive.
 //!
 //! Memory for an incoming message grows with the bytes that arrived, never by its announced length.
-//! A peer has to send a quarter of the bytes that it makes us write ([`GROWTH`]), no matter which
+//! A peer has to send a quarter of the bytes that it makes us write (`GROWTH`), no matter which
 //! part of the message its packets belong to. Bytes that arrive too far ahead are stored
 //! separately, and are copied once more when enough bytes have arrived. Bytes in order are copied
 //! once and never zeroed.
 //!
 //! Address space costs nothing until it is written to. It is reserved for the whole message once
-//! [`CERTAIN`] bytes have arrived, because growing would copy hundreds of kilobytes in one turn.
+//! `CERTAIN` bytes have arrived, because growing would copy hundreds of kilobytes in one turn.
 //! The reservations are limited by the protocol's memory for incoming messages. If that is not
 //! enough, or the system refuses (`vm.overcommit_memory` 2), memory grows as before.
 
-use std::collections::BTreeMap;
+mod incoming;
+
 use std::mem;
 
 use bytes::Bytes;
@@ -23,15 +24,11 @@ use super::context::RequestContext;
 use crate::driver::Gather;
 use crate::engine::fairness::accounts::AccountId;
 use crate::payload::Payload;
+pub use incoming::EarlyRequest;
+use incoming::IncomingMessage;
 
 /// What the packet of a message without bytes carries.
 const PADDING: Bytes = Bytes::from_static(&[0]);
-/// Smallest allocation for a message that is longer than one packet.
-const FIRST_ALLOCATION: usize = 4096;
-/// How much faster than the arrived bytes the memory may grow.
-const GROWTH: usize = 4;
-/// The announced length of a message is trusted once this many bytes have arrived.
-const CERTAIN: usize = 64 * 1024;
 /// Buffers of released messages that are kept for reuse, and the largest size of one.
 const SPARE: usize = 256;
 const SPARE_CAPACITY: usize = 2048;
@@ -52,106 +49,6 @@ struct OutgoingMessage {
     empty: bool,
     /// Sent with the datagram if the message is a request.
     context: RequestContext,
-}
-
-#[derive(Debug)]
-struct IncomingMessage {
-    /// The first bytes after the lent ones; gaps are zero.
-    bytes: Vec<u8>,
-    /// Length of the prefix that a reader has borrowed.
-    lent: usize,
-    /// Length of the whole message.
-    total: usize,
-    /// It has no bytes, and the one that arrived is padding.
-    empty: bool,
-    /// By offset, pieces that are too far ahead of `bytes`.
-    ahead: BTreeMap<usize, Vec<u8>>,
-    /// Bytes that arrived.
-    arrived: usize,
-    /// Bytes of address space reserved for the whole message.
-    reserved: usize,
-    /// The RPC of the message, and the length of its readable prefix.
-    readable: Option<(RpcHandle, u32)>,
-    /// Received with the datagram if the message is a request.
-    context: RequestContext,
-}
-
-impl IncomingMessage {
-    /// A message that arrives, in the given memory.
-    fn into(bytes: Vec<u8>, total: usize) -> Self {
-        let (ahead, readable, context) = (BTreeMap::new(), None, RequestContext::NONE);
-        Self {
-            bytes,
-            lent: 0,
-            total,
-            empty: false,
-            ahead,
-            arrived: 0,
-            reserved: 0,
-            readable,
-            context,
-        }
-    }
-
-    /// The offset up to which its memory may grow now.
-    fn reach(&self) -> usize {
-        FIRST_ALLOCATION.max(GROWTH.saturating_mul(self.arrived))
-    }
-
-    /// Makes room for `end` bytes of `total`, and for all of them if `addresses` are enough.
-    /// Returns the address space that it took.
-    fn make_room(&mut self, end: usize, total: usize, addresses: u64) -> usize {
-        if end <= self.bytes.capacity() {
-            return 0;
-        }
-        let len = self.bytes.len();
-        if self.arrived >= CERTAIN
-            && self.reserved == 0
-            && total as u64 <= addresses
-            && self.bytes.try_reserve_exact(total - len).is_ok()
-        {
-            self.reserved = total;
-            return total;
-        }
-        // Memory that is left behind when everything is reserved has to be copied.
-        let soon = self.arrived < CERTAIN && end <= 2 * CERTAIN;
-        let most = if soon { total.min(2 * CERTAIN) } else { total };
-        self.bytes.reserve_exact(self.reach().min(most).max(end) - len);
-        0
-    }
-
-    /// Copies bytes that are within reach. Returns the part of `addresses` that it took.
-    #[inline]
-    fn write(&mut self, offset: usize, payload: &[u8], addresses: u64) -> u64 {
-        let Some(offset) = offset.checked_sub(self.lent) else {
-            debug_assert!(false, "the lent bytes had arrived");
-            return 0;
-        };
-        // The reservation covers the lent bytes, too.
-        let addresses = if self.lent == 0 { addresses } else { 0 };
-        let taken = self.make_room(offset + payload.len(), self.total - self.lent, addresses);
-        self.copy(offset, payload);
-        taken as u64
-    }
-
-    /// Copies bytes into memory that is large enough.
-    #[inline]
-    fn copy(&mut self, offset: usize, payload: &[u8]) {
-        let bytes = &mut self.bytes;
-        if offset > bytes.len() {
-            bytes.resize(offset, 0);
-        }
-        let known = payload.len().min(bytes.len() - offset);
-        bytes[offset..offset + known].copy_from_slice(&payload[..known]);
-        bytes.extend_from_slice(&payload[known..]);
-    }
-
-    /// The first separate piece, if it is within reach now.
-    fn next_in_reach(&mut self) -> Option<(usize, Vec<u8>)> {
-        let reach = self.reach();
-        let first = self.ahead.first_entry()?;
-        (first.key() + first.get().len() <= reach).then(|| first.remove_entry())
-    }
 }
 
 /// Bytes by message.
@@ -364,6 +261,41 @@ impl Messages {
         let rest = incoming.bytes.split_off(readable);
         incoming.lent = readable;
         Some(mem::replace(&mut incoming.bytes, rest))
+    }
+
+    /// Notes whether the application was told of a request that is arriving.
+    pub fn set_early(&mut self, id: MessageId, early: EarlyRequest) {
+        if let MessageSlot::Incoming(incoming) = self.slot(id) {
+            incoming.early = early;
+        }
+    }
+
+    /// Whether the application was told of a message before it was whole.
+    pub fn early(&self, id: MessageId) -> EarlyRequest {
+        match self.slots.get(id.0 as usize) {
+            Some(MessageSlot::Incoming(incoming)) => incoming.early,
+            _ => EarlyRequest::No,
+        }
+    }
+
+    /// The context of a request whose first bytes have arrived.
+    pub fn context(&self, id: MessageId) -> RequestContext {
+        match self.slots.get(id.0 as usize) {
+            Some(MessageSlot::Incoming(incoming)) => incoming.context.clone(),
+            _ => RequestContext::NONE,
+        }
+    }
+
+    /// Takes the readable bytes of a request that is arriving, after those that were taken before;
+    /// and the offset of their end.
+    pub fn take_readable(&mut self, id: MessageId, rpc: RpcHandle) -> Option<(Vec<u8>, u32)> {
+        let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };
+        let (_, end) = incoming.readable.filter(|(of, _)| *of == rpc)?;
+        let more = (end as usize).checked_sub(incoming.lent).filter(|&more| more > 0)?;
+        // All of it, unless packets overtook others.
+        let rest = incoming.bytes.split_off(more.min(incoming.bytes.len()));
+        incoming.lent = end as usize;
+        Some((mem::replace(&mut incoming.bytes, rest), end))
     }
 
     /// Takes a lent prefix back. Returns it if the message was delivered or given up in the

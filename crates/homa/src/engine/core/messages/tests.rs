@@ -1,5 +1,6 @@
 //! Tests of messages whose bytes arrive in any order, and of the memory that they take.
 
+use super::incoming::{CERTAIN, GROWTH};
 use super::*;
 
 fn place(offset: u32, len: u32, total: u32) -> Placement {

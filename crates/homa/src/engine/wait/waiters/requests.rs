@@ -15,6 +15,7 @@ use super::{Waiters, WakeTarget};
 use crate::engine::core::{Core, QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
 use crate::engine::fairness::shedder::Shedder;
+use crate::error::RequestError;
 use crate::message::Message;
 
 /// A request that was not accepted.
@@ -42,6 +43,8 @@ pub struct Accepted {
     pub context: RequestContext,
     /// The deadline on the system's clock.
     pub deadline: Option<Instant>,
+    /// Its length, if it is still arriving.
+    pub arriving: Option<usize>,
 }
 
 /// A request that was not answered.
@@ -54,6 +57,8 @@ pub(super) struct OpenRequest {
     accepted: Option<Time>,
     /// The client gave up.
     cancelled: bool,
+    /// The rest of a request that was accepted before it was whole.
+    rest: Option<Message>,
 }
 
 #[derive(Debug)]
@@ -157,7 +162,8 @@ impl Waiters {
             return core.shed(rpc, request.bytes);
         }
         let place = queue.requests.push(from, request);
-        self.open.insert(rpc, OpenRequest { port, place, accepted: None, cancelled: false });
+        self.open
+            .insert(rpc, OpenRequest { port, place, accepted: None, cancelled: false, rest: None });
         // The last to come is the leader, if that is an acceptor: it needs no wake-up.
         if queue.has_next()
             && let Some((_, waiting)) = queue.acceptors.pop_back()
@@ -184,6 +190,13 @@ impl Waiters {
                 self.open.remove(&request.rpc);
                 core.shed(request.rpc, request.bytes);
             } else {
+                let arriving = match request.bytes.early.then(|| core.begin_early(request.rpc)) {
+                    Some(None) => {
+                        self.open.remove(&request.rpc);
+                        continue;
+                    }
+                    begun => begun.flatten(),
+                };
                 queue.shedder.taken(now, left);
                 queue.in_service += 1;
                 if let Some(open) = self.open.get_mut(&request.rpc) {
@@ -191,7 +204,7 @@ impl Waiters {
                 }
                 let UnacceptedRequest { rpc, from, bytes, id, context } = request;
                 let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
-                return Some(Accepted { rpc, from, bytes, id, context, deadline });
+                return Some(Accepted { rpc, from, bytes, id, context, deadline, arriving });
             }
         }
     }
@@ -207,6 +220,30 @@ impl Waiters {
         if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
             core.accept_request(request.bytes);
             self.open.remove(&rpc);
+        }
+    }
+
+    /// A request that was announced with its first bytes is whole.
+    pub(super) fn whole(&mut self, rpc: RpcHandle, bytes: QueuedRequest, core: &mut Core) {
+        let Some(open) = self.open.get_mut(&rpc) else {
+            return drop(core.accept_request(bytes));
+        };
+        if open.accepted.is_some() {
+            open.rest = Some(core.accept_request(bytes));
+            return self.watch.ended(rpc, &mut self.to_wake);
+        }
+        let queue = self.queues.get_mut(&open.port);
+        if let Some(request) = queue.and_then(|queue| queue.requests.get_mut(open.place)) {
+            request.bytes = bytes;
+        }
+    }
+
+    /// The rest of an accepted request, once it is whole; [`RequestError::Gone`] if that will not
+    /// come.
+    pub fn rest(&mut self, rpc: RpcHandle) -> Option<Result<Message, RequestError>> {
+        match self.open.get_mut(&rpc) {
+            Some(open) if !open.cancelled => open.rest.take().map(Ok),
+            _ => Some(Err(RequestError::Gone)),
         }
     }
 

@@ -1,0 +1,79 @@
+//! Requests that their server reads while they arrive: the application is told of a request with
+//! its first bytes, begins to execute it, and takes its bytes as they come.
+//!
+//! Invariant: the application is told of each request once, as [`EngineEvent::Request`], and of its
+//! end once, as [`EngineEvent::Whole`] or [`EngineEvent::Cancelled`].
+
+use homa_proto::{Delivered, MessageKind, RpcHandle};
+
+use super::messages::EarlyRequest;
+use super::receive::EngineState;
+use super::{Core, EngineEvent, Partial, QueuedRequest};
+use crate::message::Message;
+
+impl Core {
+    /// Accepts requests at a local port, and reads long ones while they arrive: at most `window`
+    /// bytes of each that the application has not taken are granted.
+    pub fn listen_early(&mut self, port: u16, window: u32) {
+        self.served = true;
+        self.state.reads_early = true;
+        self.state.endpoint.listen_early(port, window);
+    }
+
+    /// The application begins to execute a request that is arriving. Returns its length; `None` if
+    /// the request has ended, or was executed elsewhere.
+    pub fn begin_early(&mut self, rpc: RpcHandle) -> Option<usize> {
+        let now = self.tick();
+        let Delivered { message, length, .. } = self.state.endpoint.arriving(rpc)?;
+        let begun = self.state.endpoint.begin_arriving(now, rpc);
+        if begun.is_ok() {
+            self.state.messages.set_early(message, EarlyRequest::Begun);
+        }
+        self.state.drain_events();
+        begun.ok().map(|()| length as usize)
+    }
+
+    /// Takes the bytes of a begun request that have arrived since the last time; `None` if there
+    /// are none.
+    pub fn take_arrived(&mut self, rpc: RpcHandle) -> Option<Message> {
+        let message = self.state.endpoint.arriving(rpc)?.message;
+        let (bytes, end) = self.state.messages.take_readable(message, rpc)?;
+        let now = self.tick();
+        self.state.endpoint.read(now, rpc, end);
+        self.state.drain_events();
+        Some(bytes.into())
+    }
+}
+
+impl EngineState {
+    /// Tells the application of a request whose first bytes are readable; false if it was told.
+    pub(super) fn announce_request(&mut self, partial: &Partial) -> bool {
+        if partial.kind != MessageKind::Request
+            || self.messages.early(partial.message) != EarlyRequest::No
+        {
+            return false;
+        }
+        let Some(delivered) = self.endpoint.arriving(partial.rpc) else { return false };
+        self.messages.set_early(partial.message, EarlyRequest::Announced);
+        let context = self.attributed(self.messages.context(partial.message));
+        let account = self.peers.account(delivered.peer);
+        let none = QueuedRequest { bytes: Message::default(), early: true, account };
+        self.queue_request(&delivered, none, context);
+        true
+    }
+
+    /// True if the application was told of a message before it was whole.
+    #[inline]
+    pub(super) fn is_announced(&self, delivered: &Delivered) -> bool {
+        self.reads_early && self.messages.early(delivered.message) != EarlyRequest::No
+    }
+
+    /// A request that the application was told of is whole.
+    pub(super) fn complete(&mut self, delivered: &Delivered) {
+        let early = self.messages.early(delivered.message) == EarlyRequest::Begun;
+        let (bytes, ..) = self.messages.take(delivered.message);
+        let account = self.peers.account(delivered.peer);
+        let bytes = QueuedRequest { bytes: bytes.into(), early, account };
+        self.ready.push_back(EngineEvent::Whole { rpc: delivered.rpc, bytes });
+    }
+}
