@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use homa::balance::{BalanceError, Balancer};
 use homa::{CallError, CallOptions, Client, Message};
 use http::HeaderMap;
+use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -151,11 +152,13 @@ async fn call(
         }
         // What the engine would repeat at the same server is repeated at another one.
         ChannelTarget::Several(balancer) if complete => {
-            let opened = balancer.run(limit.until, twice, |to| opening(to, false, None)).await;
+            let opened = balancer
+                .run(limit.until.map(Instant::into_std), twice, |to| opening(to, false, None))
+                .await;
             opened.map_err(|error| limit.balance_status(error))?
         }
         ChannelTarget::Several(balancer) => {
-            let lease = balancer.pick(limit.until).await;
+            let lease = balancer.pick(limit.until.map(Instant::into_std)).await;
             let lease = lease.map_err(|error| limit.balance_status(error))?;
             let opened = opening(lease.server(), false, Some(body)).await;
             lease.ended(opened.as_ref().err());

@@ -7,10 +7,11 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use homa::{Config, DrainTimeout, Engine, OpenError};
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
@@ -188,19 +189,20 @@ impl<L> Router<L> {
         let served = serve::all(server, service, sessions.clone(), timeout);
         tokio::pin!(served);
         tokio::select! {
+            biased;
             () = &mut served => return Ok(()),
             () = signal => {}
         }
         // Streams in progress need further RPCs, which an engine that drains would refuse.
         let began = Instant::now();
         tokio::select! {
+            biased;
             () = &mut served => return Ok(()),
             _ = tokio::time::timeout(DRAIN, sessions.end()) => {}
         }
         let left = DRAIN.saturating_sub(began.elapsed());
-        let drained = tokio::task::spawn_blocking(move || draining.drain(left));
-        served.await;
-        drained.await.unwrap_or(Ok(())).map_err(ServeError::from)
+        let ((), drained) = tokio::join!(served, draining.drain_async(left));
+        Ok(drained?)
     }
 }
 

@@ -9,14 +9,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use homa::{RefusedReply, ReplyError};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use http_body::Body as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tonic::Status;
 use tonic::body::Body;
 use tower::ServiceExt;
@@ -192,7 +192,7 @@ impl InProgress {
             part = self.output.next(window as usize) => Step::Part(Box::new(part)),
             () = request.cancelled() => Step::Abandoned,
             () = reset.notified() => Step::Abandoned,
-            () = sleep_until(until.into()) => if until < hold { Step::Late } else { Step::Nothing },
+            () = sleep_until(until) => if until < hold { Step::Late } else { Step::Nothing },
         }
     }
 }

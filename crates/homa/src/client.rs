@@ -97,7 +97,7 @@ impl Client {
             return Some(options);
         };
         if let Some(deadline) = deadline {
-            let left = deadline.checked_duration_since(Instant::now())?;
+            let left = deadline.checked_duration_since(self.engine.clock().read())?;
             options.deadline = options.deadline.min(left);
         }
         options.trace = options.trace.or_else(|| trace.map(|trace| trace.child(random())));

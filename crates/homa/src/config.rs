@@ -344,7 +344,12 @@ impl Config {
 }
 
 /// A random number from the system's entropy, taken from the keys of the standard hash tables.
+/// In the thread of a network of `homa::testing`, that network draws it.
 pub(crate) fn random() -> u64 {
+    #[cfg(feature = "testing")]
+    if let Some(drawn) = crate::testing::random() {
+        return drawn;
+    }
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

@@ -62,7 +62,9 @@
 //! opens one engine per core at one address. A long message can be read while it arrives: see
 //! [`Call::arrived`], [`Server::early`] and [`inline::Engine::read`].
 //!
-//! A name can stand for several servers: see `homa::balance` (feature `balance`).
+//! A name can stand for several servers: see `homa::balance` (feature `balance`). Tests of an
+//! application can run in a network in memory with simulated time: see `homa::testing` (feature
+//! `testing`).
 //!
 //! # Guarantees
 //! * A call ends with a response or a typed error by its deadline, 10 s by default: [`CallError`],
@@ -120,6 +122,8 @@ mod secure;
 mod server;
 mod sharded;
 pub mod socket;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "tokio")]
 mod tokio;
 #[cfg(feature = "tower")]

@@ -127,7 +127,8 @@ impl Request {
 
     /// The remaining time until [`Self::deadline`], at least zero; `None` if there is no deadline.
     pub fn remaining(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        let now = || self.engine.clock().read();
+        self.deadline.map(|deadline| deadline.saturating_duration_since(now()))
     }
 
     /// The distributed trace of the request, if the client sent one (UDP only).
@@ -155,7 +156,7 @@ impl Request {
     }
 
     fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.deadline.is_some_and(|deadline| deadline <= self.engine.clock().read())
     }
 
     /// Resolves when the client stops waiting for the answer: it cancelled the call, gave it up, or

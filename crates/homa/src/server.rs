@@ -179,10 +179,8 @@ impl Server {
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         let port = self.0.local.port();
         let until = Instant::now().checked_add(timeout);
+        self.refuse();
         let Some(mut access) = self.0.engine.here() else { return Ok(()) };
-        access.core.unlisten(port);
-        access.waiters.drain_queue(port);
-        access.submitted();
         loop {
             let requests = access.core.requests_at(port);
             if requests == 0 {
@@ -195,6 +193,21 @@ impl Server {
             let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
             access.block(Some(step), |state| (state.core.requests_at(port) == 0).then_some(()));
         }
+    }
+
+    /// Begins to drain.
+    pub(crate) fn refuse(&self) {
+        let port = self.0.local.port();
+        let Some(mut access) = self.0.engine.here() else { return };
+        access.core.unlisten(port);
+        access.waiters.drain_queue(port);
+        access.submitted();
+    }
+
+    /// Requests that are not answered, or whose replies are not acknowledged.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn unfinished(&self) -> usize {
+        self.0.engine.here().map_or(0, |access| access.core.requests_at(self.0.local.port()))
     }
 
     /// A future of the next request; it resolves to `None` once the engine drains and no request is

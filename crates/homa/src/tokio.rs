@@ -9,14 +9,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::runtime::{Handle, RuntimeFlavor};
+use ::tokio::time;
 
 use crate::driver::{Poller, register};
-use crate::engine::Engine;
-use crate::error::OpenError;
+use crate::engine::{DRAIN_STEP, Engine};
+use crate::error::{DrainTimeout, OpenError};
 use crate::reactor::{Driven, Reactor};
+use crate::server::Server;
 
 impl Engine {
     /// Lets the current tokio runtime drive this engine, in a task that it spawns. Then calls and
@@ -48,11 +51,66 @@ impl Engine {
     /// ```
     pub fn drive_on_tokio(&self) -> Result<(), OpenError> {
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        #[cfg(feature = "testing")]
+        if self.clock().is_simulated() {
+            // Its host drives it.
+            return Ok(());
+        }
         let yields = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
         let reactor = self.reactor()?;
         let watched = register(reactor.poller()).map_err(OpenError::Resources)?;
         runtime.spawn(Driving { watched, reactor, waker: None, yields, aside: None });
         Ok(())
+    }
+}
+
+impl Engine {
+    /// As [`Self::drain`], without blocking the thread.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some calls and requests are unfinished when `timeout` has passed.
+    ///
+    /// # Panics
+    /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
+    pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        self.refuse();
+        until_zero(timeout, || self.finish(Some(Instant::now())))
+            .await
+            .map_err(|(calls, requests)| DrainTimeout { calls, requests })
+    }
+}
+
+impl Server {
+    /// As [`Self::drain`], without blocking the thread.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some replies are not acknowledged when `timeout` has passed.
+    ///
+    /// # Panics
+    /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
+    pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        self.refuse();
+        until_zero(timeout, || (0, self.unfinished()))
+            .await
+            .map_err(|(calls, requests)| DrainTimeout { calls, requests })
+    }
+}
+
+/// Waits until nothing is unfinished; what is left if that takes longer than `most`.
+async fn until_zero(
+    most: Duration,
+    unfinished: impl Fn() -> (usize, usize),
+) -> Result<(), (usize, usize)> {
+    let began = time::Instant::now();
+    loop {
+        let left = unfinished();
+        if left == (0, 0) {
+            return Ok(());
+        }
+        if began.elapsed() >= most {
+            return Err(left);
+        }
+        time::sleep(DRAIN_STEP).await;
     }
 }
 

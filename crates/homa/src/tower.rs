@@ -171,7 +171,8 @@ impl Incoming {
 
     /// The remaining time until the client stops waiting; `None` if it sent no deadline.
     pub fn remaining(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        let now = || self.client.engine().clock().read();
+        self.deadline.map(|deadline| deadline.saturating_duration_since(now()))
     }
 
     /// The distributed trace of the request, if the client sent one.

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use ::tokio::sync::{Notify, watch};
 use ::tokio::time::{sleep, timeout, timeout_at};
 
-use super::Config;
 use super::budget::AttemptBudget;
 use super::health::{AttemptEnd, judge};
 use super::members::{Watching, watch as watch_members};
 use super::resolve::ResolveError;
 use super::servers::ServerSet;
 use super::target::Target;
+use super::{Config, now};
 use crate::client::Client;
 use crate::config::{CallOptions, random};
 use crate::error::{CallError, OpenError};
@@ -163,12 +163,12 @@ impl Balancer {
         options: &CallOptions,
     ) -> Result<Message, BalanceError> {
         let request = request.into().shared();
-        let until = Instant::now().checked_add(options.deadline);
+        let until = now().checked_add(options.deadline);
         let attempt = |to: SocketAddr| {
             let request = request.clone();
             async move {
                 loop {
-                    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                    let left = until.map(|until| until.saturating_duration_since(now()));
                     // What the engine would repeat at the same server, is repeated at another.
                     let options = CallOptions {
                         deadline: left.unwrap_or(options.deadline),
@@ -202,7 +202,7 @@ impl Balancer {
     where
         F: Future<Output = Result<T, CallError>>,
     {
-        let began = Instant::now();
+        let began = now();
         {
             let mut set = lock(&self.0.set);
             set.retries.call(began);
@@ -214,14 +214,14 @@ impl Balancer {
             tried.push(lease.at);
             let error = match self.once(lease, idempotent, &mut tried, &attempt).await {
                 Ok(result) => {
-                    lock(&self.0.set).times.record(began.elapsed());
+                    lock(&self.0.set).times.record(now() - began);
                     return Ok(result);
                 }
                 Err(error) => error,
             };
             let untried = lock(&self.0.set).members().any(|server| !tried.contains(&server));
             let wait = if untried { Duration::ZERO } else { pause };
-            let in_time = until.is_none_or(|until| Instant::now() + wait < until);
+            let in_time = until.is_none_or(|until| now() + wait < until);
             let (_, again) = judge(&error, idempotent);
             if !again || !in_time || !lock(&self.0.set).retries.take() {
                 return Err(BalanceError::Call(error));
@@ -272,7 +272,7 @@ impl Balancer {
     }
 
     fn choose(&self, tried: &[SocketAddr], other: bool) -> Option<Lease> {
-        let began = Instant::now();
+        let began = now();
         let at = lock(&self.0.set).choose(tried, other, began)?;
         let (set, look_up) = (self.0.set.clone(), self.0.look_up.clone());
         Some(Lease { set, look_up, at, began, end: AttemptEnd::Unknown })
@@ -360,7 +360,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let now = now();
         let took = now - self.began;
         let absent = lock(&self.set).ended(self.at, self.end, took, now);
         if absent {

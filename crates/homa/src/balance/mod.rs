@@ -32,12 +32,17 @@ mod servers;
 mod srv;
 mod target;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use balancer::{BalanceError, Balancer, Lease};
 pub use members::Members;
 pub use resolve::ResolveError;
 pub use target::{Target, TargetError, TargetFault};
+
+/// The time of the runtime, which its timers follow; a test may pause it.
+fn now() -> Instant {
+    ::tokio::time::Instant::now().into_std()
+}
 
 /// Parameters of a [`Balancer`].
 #[derive(Clone, Debug, PartialEq)]

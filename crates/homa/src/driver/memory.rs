@@ -91,7 +91,8 @@ impl MemoryNetwork {
         self.attach(at)
     }
 
-    fn attach(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
+    /// As [`Self::driver`].
+    pub(crate) fn attach(&self, at: SocketAddr) -> io::Result<MemoryDriver> {
         let mut driver = MemoryDriver {
             network: self.clone(),
             waker: Arc::new(Waker::new()?),
@@ -103,6 +104,18 @@ impl MemoryNetwork {
         };
         driver.bind(at)?;
         Ok(driver)
+    }
+
+    /// Puts a datagram into the queue of a socket; false if no driver has the address.
+    #[cfg(feature = "testing")]
+    pub(crate) fn put(&self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) -> bool {
+        self.state().deliver(to, MemoryDatagram { from, bytes })
+    }
+
+    /// Closes a socket although its driver still exists.
+    #[cfg(feature = "testing")]
+    pub(crate) fn close(&self, at: SocketAddr) {
+        self.state().queues.remove(&at);
     }
 
     /// Changes the faults from now on.
@@ -161,6 +174,43 @@ pub(crate) struct MemoryDriver {
 }
 
 impl MemoryDriver {
+    /// Cuts a batch into datagrams and counts them. `deliver` gets the sender, the receiver, and the
+    /// bytes of each; false if no socket has the receiver's address.
+    pub(crate) fn send_by(
+        &mut self,
+        outbox: &Outbox,
+        messages: &dyn Gather,
+        mut deliver: impl FnMut(SocketAddr, SocketAddr, Vec<u8>) -> bool,
+    ) {
+        for train in &outbox.trains {
+            let mut bytes = Vec::with_capacity(train.len);
+            for piece in &outbox.pieces[train.pieces.clone()] {
+                match piece {
+                    TrainPiece::Buffered(range) => {
+                        bytes.extend_from_slice(&outbox.bytes[range.clone()])
+                    }
+                    TrainPiece::Message(span) => bytes.extend_from_slice(messages.bytes(*span)),
+                }
+            }
+            let from = self.local[train.socket];
+            for datagram in bytes.chunks(train.datagram.max(1)) {
+                if !deliver(from, train.to, datagram.to_vec()) {
+                    self.counters.trains_refused += 1;
+                    self.unreachable.push_back(UnreachableReport {
+                        to: train.to,
+                        what: Unreachable::Port(train.to.port()),
+                        quoted: datagram::quoted(datagram),
+                    });
+                    break;
+                }
+            }
+            self.counters.trains_sent += 1;
+            self.counters.datagrams_sent += train.datagrams() as u64;
+            self.counters.bytes_sent += train.len as u64;
+        }
+        self.counters.send_calls += 1;
+    }
+
     /// Open local addresses and their numbers.
     fn open(&self) -> impl Iterator<Item = (usize, &SocketAddr)> {
         self.local.iter().enumerate().filter(|&(number, _)| self.open[number])
@@ -202,35 +252,11 @@ impl Driver for MemoryDriver {
     }
 
     fn send(&mut self, outbox: &Outbox, messages: &dyn Gather) {
-        let mut state = self.network.state();
-        for train in &outbox.trains {
-            let mut bytes = Vec::with_capacity(train.len);
-            for piece in &outbox.pieces[train.pieces.clone()] {
-                match piece {
-                    TrainPiece::Buffered(range) => {
-                        bytes.extend_from_slice(&outbox.bytes[range.clone()])
-                    }
-                    TrainPiece::Message(span) => bytes.extend_from_slice(messages.bytes(*span)),
-                }
-            }
-            let from = self.local[train.socket];
-            for datagram in bytes.chunks(train.datagram.max(1)) {
-                let bytes = datagram.to_vec();
-                if !state.deliver(train.to, MemoryDatagram { from, bytes }) {
-                    self.counters.trains_refused += 1;
-                    self.unreachable.push_back(UnreachableReport {
-                        to: train.to,
-                        what: Unreachable::Port(train.to.port()),
-                        quoted: datagram::quoted(datagram),
-                    });
-                    break;
-                }
-            }
-            self.counters.trains_sent += 1;
-            self.counters.datagrams_sent += train.datagrams() as u64;
-            self.counters.bytes_sent += train.len as u64;
-        }
-        self.counters.send_calls += 1;
+        let network = self.network.clone();
+        let mut state = network.state();
+        self.send_by(outbox, messages, |from, to, bytes| {
+            state.deliver(to, MemoryDatagram { from, bytes })
+        });
     }
 
     fn receive(&mut self, _expected: bool) -> usize {

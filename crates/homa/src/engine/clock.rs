@@ -1,4 +1,6 @@
 //! The protocol's clock: nanoseconds since the engine was opened, read once per batch.
+//!
+//! The clock of an engine of `homa::testing` is that of its tokio runtime, which a test may pause.
 
 use std::time::Instant;
 
@@ -6,17 +8,47 @@ use homa_proto::{Duration, Time};
 
 /// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock(Instant);
+pub struct Clock {
+    start: Instant,
+    #[cfg(feature = "testing")]
+    simulated: bool,
+}
 
 impl Clock {
     /// A clock that starts at zero now.
     pub fn start() -> Self {
-        Self(Instant::now())
+        Self {
+            start: Instant::now(),
+            #[cfg(feature = "testing")]
+            simulated: false,
+        }
+    }
+
+    /// A clock that starts at zero now, in the time of the current tokio runtime.
+    #[cfg(feature = "testing")]
+    pub fn simulated() -> Self {
+        Self { start: ::tokio::time::Instant::now().into_std(), simulated: true }
+    }
+
+    /// True if the time is that of a tokio runtime.
+    #[cfg(feature = "testing")]
+    pub fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
+    /// The time now, to be compared with what [`Self::instant`] returns.
+    pub fn read(&self) -> Instant {
+        #[cfg(feature = "testing")]
+        if self.simulated {
+            return ::tokio::time::Instant::now().into_std();
+        }
+        Instant::now()
     }
 
     /// The time now.
     pub fn now(&self) -> Time {
-        Time(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let elapsed = self.read().saturating_duration_since(self.start);
+        Time(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Converts a time to the system's clock; `None` for [`Time::MAX`] and beyond the system's
@@ -25,7 +57,7 @@ impl Clock {
         if time == Time::MAX {
             return None;
         }
-        self.0.checked_add(std::time::Duration::from_nanos(time.0))
+        self.start.checked_add(std::time::Duration::from_nanos(time.0))
     }
 }
 

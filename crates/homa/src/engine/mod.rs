@@ -23,6 +23,7 @@ use crate::driver::udp::{Steering, UdpDriver};
 use crate::error::{DrainTimeout, OpenError};
 use crate::metrics::Metrics;
 use crate::server::Server;
+use clock::Clock;
 use core::{Core, canonical};
 use net::shard_group::ShardGroup;
 use wait::shared::{Access, Shared};
@@ -55,6 +56,7 @@ struct Owner {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
     local: SocketAddr,
+    clock: Clock,
     process: Process,
 }
 
@@ -70,8 +72,20 @@ impl Owner {
         if listening.is_some() {
             core.listen(local.port());
         }
+        let clock = core.clock();
         let (shared, helper) = Shared::start(core, spin, listening.unwrap_or_default())?;
-        Ok(Self { shared, helper: Some(helper), local, process: Process::this() })
+        Ok(Self { shared, helper: Some(helper), local, clock, process: Process::this() })
+    }
+
+    /// An engine without a helper, in the time of the current tokio runtime.
+    #[cfg(feature = "testing")]
+    fn simulated(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        let local = driver.local()[0];
+        let mut core = Core::new(driver, config, None)?;
+        core.simulate_time();
+        let clock = core.clock();
+        let shared = Arc::new(Shared::new(core, Duration::ZERO, Waiters::default())?);
+        Ok(Self { shared, helper: None, local, clock, process: Process::this() })
     }
 
     fn shared(&self) -> Option<&Shared> {
@@ -210,6 +224,12 @@ impl Engine {
         Ok(Self::group(vec![Owner::start(driver, config, None, Some(waiters))?], None))
     }
 
+    /// Opens an engine in simulated time, which a task has to drive.
+    #[cfg(feature = "testing")]
+    pub(crate) fn simulated(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
+        Ok(Self::group(vec![Owner::simulated(driver, config)?], None))
+    }
+
     /// Opens several engines that share an address, and returns the first. `steering` assigns peers
     /// to their drivers; each engine has its part of the limits of `config`.
     pub(crate) fn over(
@@ -252,6 +272,11 @@ impl Engine {
             true => Cow::Borrowed(self),
             false => Cow::Owned(Self { group: self.group.clone(), shard }),
         }
+    }
+
+    /// The clock of deadlines.
+    pub(crate) fn clock(&self) -> Clock {
+        self.owner().clock
     }
 
     /// The first local address: calls leave from it.

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ::tokio::task::{JoinHandle, spawn, spawn_blocking};
+use ::tokio::task::{JoinHandle, spawn};
 use tower_service::Service;
 use tracing::Instrument;
 
@@ -77,15 +77,12 @@ impl<E> Serving<E> {
         &self.server
     }
 
-    /// Ends gracefully: see [`Server::drain`]. Requests in progress are answered.
+    /// Ends gracefully: see [`Server::drain_async`]. Requests in progress are answered.
     ///
     /// # Errors
-    /// [`DrainTimeout`] if some replies are not acknowledged when `timeout` has passed, or if the
-    /// runtime ends.
+    /// [`DrainTimeout`] if some replies are not acknowledged when `timeout` has passed.
     pub async fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        let server = self.server.clone();
-        let drained = spawn_blocking(move || server.drain(timeout)).await;
-        drained.unwrap_or(Err(DrainTimeout { calls: 0, requests: 0 }))
+        self.server.drain_async(timeout).await
     }
 }
 

@@ -56,6 +56,8 @@ mod sharded_moves;
 mod sizes;
 mod socket;
 mod standstill;
+#[cfg(feature = "testing")]
+mod testing;
 #[cfg(feature = "tokio")]
 mod tokio_drives;
 #[cfg(feature = "tower")]

@@ -217,6 +217,17 @@ impl Core {
         self.clock.instant(time)
     }
 
+    /// The clock, for comparisons with what [`Self::instant`] returns.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Follows the time of the current tokio runtime from now on.
+    #[cfg(feature = "testing")]
+    pub fn simulate_time(&mut self) {
+        self.clock = Clock::simulated();
+    }
+
     /// Asks for a turn at this time, too.
     pub fn set_alarm(&mut self, at: Option<Time>) {
         self.alarm = at;

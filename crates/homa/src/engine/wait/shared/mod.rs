@@ -26,6 +26,8 @@ mod ending;
 mod followers;
 mod helper;
 pub mod reactor;
+#[cfg(feature = "testing")]
+mod simulated;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -322,6 +324,8 @@ impl Access<'_> {
         unlocked: Option<&dyn Fn() -> Option<T>>,
         mut done: impl FnMut(&mut SharedState) -> Option<T>,
     ) -> Option<T> {
+        #[cfg(feature = "testing")]
+        self.refuse_to_block();
         // Code of the application that the leading thread runs may call back: it continues to lead.
         let nested = self.lead == Lead::Thread && self.leader == Some(thread::current().id());
         let result = loop {
@@ -436,12 +440,8 @@ impl Access<'_> {
 }
 
 impl Shared {
-    /// Starts the helper of an engine.
-    pub fn start(
-        mut core: Core,
-        spin: Duration,
-        waiters: Waiters,
-    ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+    /// An engine without a helper.
+    pub fn new(mut core: Core, spin: Duration, waiters: Waiters) -> Result<Self, OpenError> {
         core.defer_drops();
 
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
@@ -467,13 +467,22 @@ impl Shared {
             helper: None,
             spin_policy: SpinPolicy::new(spin),
         };
-        let shared = Arc::new(Self {
+        Ok(Self {
             state: Mutex::new(state),
             thread_waker,
             helper_waker,
             helper_signals: HelperSignals::default(),
             slots: CallSlots::default(),
-        });
+        })
+    }
+
+    /// Starts an engine and its helper.
+    pub fn start(
+        core: Core,
+        spin: Duration,
+        waiters: Waiters,
+    ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+        let shared = Arc::new(Self::new(core, spin, waiters)?);
         let for_helper = shared.clone();
         let builder = thread::Builder::new().name("homa".into());
         let helper = signals::blocked(|| builder.spawn(move || for_helper.keep_helping()))

@@ -48,7 +48,7 @@ pub struct Link {
 pub struct EventLoop {
     link: Arc<Link>,
     /// How to ask it to flush; `None` if messages must not wait.
-    flush: Option<Flush>,
+    pub(super) flush: Option<Flush>,
     /// When the timer is due; [`Time::MAX`] if it is stopped.
     timer: Time,
     /// The full socket that is watched.
@@ -291,6 +291,8 @@ impl Access<'_> {
         if let Some(event_loop) = event_loop {
             event_loop.set_timer(core);
         }
+        #[cfg(feature = "testing")]
+        self.wake_simulation();
     }
 
     /// The helper takes the lead from an event loop that left work undone.
