@@ -92,6 +92,7 @@
 //! which feature `metrics-http` serves over HTTP (`metrics::http`). Each call has a `tracing` span,
 //! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
 //! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
+//! With feature `opentelemetry` both have spans of OpenTelemetry, too, in one trace across hosts.
 
 #[cfg(feature = "balance")]
 pub mod balance;
@@ -117,6 +118,7 @@ mod secure;
 mod server;
 mod sharded;
 pub mod socket;
+mod spans;
 #[cfg(feature = "tokio")]
 mod tokio;
 #[cfg(feature = "tower")]
