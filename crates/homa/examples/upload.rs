@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let begin = Instant::now();
             let answer = client.call(to, upload.clone())?;
             whole.push(begin.elapsed());
-            let (hash, late) = answer.split_at(mem::size_of::<u64>());
+            let (hash, late) = answer.split_at(size_of::<u64>());
             assert_eq!(hash, expected, "the hash of other bytes");
             after.push(Duration::from_nanos(u64::from_be_bytes(late.try_into()?)));
         }

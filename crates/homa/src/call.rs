@@ -8,14 +8,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tracing::Span;
-
 use crate::engine::Engine;
 use crate::engine::wait::shared::{Shared, SharedState};
 use crate::engine::wait::slot::CallSlot;
 use crate::engine::wait::waiters::{CallKey, ReadProgress, WakeTarget};
 use crate::error::CallError;
 use crate::message::Message;
+use crate::spans::CallSpan;
 
 /// A call in progress. It resolves to the response; dropping it cancels the call.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ use crate::message::Message;
 pub struct Call {
     engine: Engine,
     state: CallState,
-    span: Span,
+    span: CallSpan,
 }
 
 #[derive(Debug)]
@@ -44,7 +43,11 @@ pub(crate) struct RunningCall {
 
 impl Call {
     /// A call that was started or refused.
-    pub(crate) fn new(engine: Engine, started: Result<RunningCall, CallError>, span: Span) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        started: Result<RunningCall, CallError>,
+        span: CallSpan,
+    ) -> Self {
         let state = match started {
             Ok(running) => CallState::Running(running),
             Err(error) => CallState::Refused(error),
@@ -79,7 +82,11 @@ impl Call {
 }
 
 /// Logs how a call ended.
-pub(crate) fn report(result: Result<Message, CallError>) -> Result<Message, CallError> {
+pub(crate) fn report(
+    span: &CallSpan,
+    result: Result<Message, CallError>,
+) -> Result<Message, CallError> {
+    span.ended(result.as_ref().err());
     match &result {
         Ok(response) => tracing::trace!(bytes = response.len(), "response"),
         Err(error) => tracing::debug!(%error, "call failed"),
@@ -148,7 +155,7 @@ impl Future for Call {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let _entered = this.span.enter();
+        let _entered = this.span.tracing().enter();
         let result = match (&this.state, this.engine.shared()) {
             (CallState::Refused(error), _) => Err(error.clone()),
             (CallState::Finished, _) => Err(CallError::ShuttingDown),
@@ -161,7 +168,7 @@ impl Future for Call {
         if let (CallState::Running(running), Some(shared)) = (ended, this.engine.shared()) {
             shared.slots.put_back(running.slot);
         }
-        Poll::Ready(report(result))
+        Poll::Ready(report(&this.span, result))
     }
 }
 
@@ -187,6 +194,7 @@ impl Drop for Call {
         if let CallState::Running(RunningCall { key, slot }) = state
             && let Some(shared) = self.engine.shared()
         {
+            self.span.cancelled();
             if slot.take().is_none() {
                 let mut access = shared.access();
                 match access.waiters.give_up(key) {

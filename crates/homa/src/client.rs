@@ -4,12 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Weak;
 use std::time::Instant;
 
-use homa_proto::wire::datagram::TraceContext;
-use tracing::Span;
-use tracing::field::Empty;
-
 use crate::call::{Call, RunningCall, report};
-use crate::config::{CallOptions, Config, random};
+use crate::config::{CallOptions, Config};
 use crate::engine::Engine;
 use crate::engine::wait::shared::{Access, Shared};
 use crate::error::{CallError, OpenError};
@@ -17,6 +13,8 @@ use crate::message::Message;
 use crate::payload::Payload;
 use crate::ready::Ready;
 use crate::request::Request;
+use crate::spans::{CallSpan, Context};
+use homa_proto::wire::datagram::TraceContext;
 
 /// Makes calls. A client is cheap to clone, and any number of threads and tasks may use it.
 #[derive(Clone, Debug)]
@@ -30,6 +28,8 @@ pub struct Client {
 struct Inherited {
     deadline: Option<Instant>,
     trace: Option<TraceContext>,
+    /// The request's span.
+    context: Context,
     /// The request's mark in progress, if it is one of this client's engine.
     in_progress: Option<Weak<()>>,
 }
@@ -54,7 +54,9 @@ impl Client {
     /// Returns a client for calls on behalf of a request. A call ends at the latest at the
     /// request's [deadline](Request::deadline), with [`CallError::DeadlineExceeded`]; if the
     /// deadline has passed, it is refused. The calls belong to the request's
-    /// [trace](Request::trace_context), each as a child, unless their options name another.
+    /// [trace](Request::trace_context), unless their options name another. With feature
+    /// `opentelemetry` and a tracer provider, the parent of each is the request's span, or the
+    /// active one within it; otherwise the trace is passed on as it came.
     /// [`Request::client`] returns such a client of the server's engine. An engine that
     /// [drains](Engine::drain) accepts such calls as long as its request is in progress.
     ///
@@ -73,6 +75,7 @@ impl Client {
         let inherited = Inherited {
             deadline: request.deadline(),
             trace: request.trace_context(),
+            context: request.spans().context().clone(),
             in_progress: request.mark_of(&self.engine),
         };
         Self { engine: self.engine.clone(), inherited: Some(inherited) }
@@ -100,7 +103,7 @@ impl Client {
             let left = deadline.checked_duration_since(self.engine.clock().read())?;
             options.deadline = options.deadline.min(left);
         }
-        options.trace = options.trace.or_else(|| trace.map(|trace| trace.child(random())));
+        options.trace = options.trace.or(*trace);
         Some(options)
     }
 
@@ -162,20 +165,23 @@ impl Client {
         options: &CallOptions,
     ) -> Result<Message, CallError> {
         let request = request.into();
-        let span = call_span(to, request.len());
-        let _entered = span.enter();
+        let span = self.span(to, &request, options);
+        let _entered = span.tracing().enter();
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
-        report(started.and_then(|(running, shared, access)| {
-            let result = access.block_on(running.key, &running.slot);
-            shared.slots.put_back(running.slot);
-            match result {
-                Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
-                    Err(CallError::RuntimeBlocked)
+        report(
+            &span,
+            started.and_then(|(running, shared, access)| {
+                let result = access.block_on(running.key, &running.slot);
+                shared.slots.put_back(running.slot);
+                match result {
+                    Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
+                        Err(CallError::RuntimeBlocked)
+                    }
+                    result => result,
                 }
-                result => result,
-            }
-        }))
+            }),
+        )
     }
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
@@ -198,11 +204,17 @@ impl Client {
         options: &CallOptions,
     ) -> Call {
         let request = request.into();
-        let span = call_span(to, request.len());
+        let span = self.span(to, &request, options);
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
         let running = started.map(|(running, ..)| running);
         Call::new(engine.into_owned(), running, span)
+    }
+
+    /// The spans of a call.
+    fn span(&self, to: SocketAddr, request: &Payload, options: &CallOptions) -> CallSpan {
+        let behalf = self.inherited.as_ref().map(|inherited| &inherited.context);
+        CallSpan::begin(to, request.len(), options.trace, behalf)
     }
 
     /// Registers and submits a call at the engine that receives the server's replies, and sends
@@ -213,9 +225,10 @@ impl Client {
         to: SocketAddr,
         request: Payload,
         options: &CallOptions,
-        span: &Span,
+        span: &CallSpan,
     ) -> Result<(RunningCall, &'a Shared, Access<'a>), CallError> {
-        let options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
+        let mut options = self.inherit(options).ok_or(CallError::DeadlineExceeded)?;
+        options.trace = span.sent().or(options.trace);
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
         let mut access = shared.access();
@@ -227,6 +240,7 @@ impl Client {
         match access.core.call(0, to, request, &options, key.cookie()) {
             Ok(rpc) => {
                 access.waiters.started(key, rpc);
+                let span = span.tracing();
                 if !span.is_disabled() {
                     let id = access.core.id_of(rpc).map_or(0, |id| id.0);
                     access.unlocked(|| {
@@ -252,9 +266,4 @@ fn blocks_a_runtime() -> bool {
     return tokio::runtime::Handle::try_current().is_ok();
     #[cfg(not(feature = "tokio"))]
     false
-}
-
-/// The span of a call (level debug). `rpc` is its id in the format of `homa pcap`.
-fn call_span(to: SocketAddr, bytes: usize) -> Span {
-    tracing::debug_span!("homa_call", rpc = Empty, peer = %to, bytes, trace = Empty)
 }

@@ -94,6 +94,7 @@
 //! which feature `metrics-http` serves over HTTP (`metrics::http`). Each call has a `tracing` span,
 //! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
 //! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
+//! With feature `opentelemetry` both have spans of OpenTelemetry, too, in one trace across hosts.
 
 mod arriving;
 #[cfg(feature = "balance")]
@@ -122,6 +123,7 @@ mod secure;
 mod server;
 mod sharded;
 pub mod socket;
+mod spans;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "tokio")]

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use homa_proto::wire::datagram::TraceContext;
 use homa_proto::{RpcHandle, Time};
 use tracing::Span;
-use tracing::field::Empty;
 
 use crate::client::Client;
 use crate::engine::Engine;
@@ -24,6 +23,7 @@ use crate::payload::Payload;
 use crate::ready;
 #[cfg(feature = "encryption")]
 use crate::secure::PeerIdentity;
+use crate::spans::{RequestEnd, RequestSpan};
 
 /// A request to be answered. It dereferences to its bytes. If it is dropped without an answer, for
 /// example because its handler panics, its client is told at once, and the call ends with
@@ -48,7 +48,7 @@ pub struct Request {
     trace: Option<TraceContext>,
     #[cfg(feature = "encryption")]
     identity: Option<Arc<PeerIdentity>>,
-    span: Span,
+    span: RequestSpan,
     /// Exists while the request is in progress, once it was asked for.
     mark: OnceLock<Arc<()>>,
 }
@@ -58,15 +58,8 @@ impl Request {
         let Accepted { rpc, from, bytes, id, context, deadline, arriving } = accepted;
         let total = arriving.unwrap_or(bytes.len());
         let trace = context.trace.map(|trace| *trace);
-        // If no subscriber is active, this costs one atomic load.
-        let span = tracing::debug_span!(
-            "homa_request",
-            rpc = format_args!("{:#x}", id.0),
-            peer = %from,
-            bytes = total,
-            trace = trace.map(tracing::field::display),
-            outcome = Empty
-        );
+        let local = engine.local_addr();
+        let span = RequestSpan::begin(id.0, from, local, total, trace);
         let (rpc, until, mark) = (Some(rpc), context.until, OnceLock::new());
         Self {
             engine,
@@ -114,7 +107,36 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn span(&self) -> Span {
-        self.span.clone()
+        self.span.tracing().clone()
+    }
+
+    /// All spans of the request.
+    pub(crate) fn spans(&self) -> &RequestSpan {
+        &self.span
+    }
+
+    /// The context of OpenTelemetry with the request's span (feature `opentelemetry`): attach it,
+    /// so that the spans of the work for the request are its children. `tower::serve` does that.
+    /// The span ends with the answer. Its name is `homa`, because requests have no method here:
+    /// `update_name` gives it another.
+    ///
+    /// ```
+    /// # use homa::Request;
+    /// use opentelemetry::Context;
+    /// use opentelemetry::trace::{FutureExt, TraceContextExt};
+    ///
+    /// # async fn find(request: &[u8]) -> Vec<u8> { request.to_vec() }
+    /// # #[allow(dead_code)]
+    /// async fn serve(request: Request) {
+    ///     let context: Context = request.opentelemetry_context();
+    ///     context.span().update_name("search/find");
+    ///     let found = find(&request).with_context(context).await;
+    ///     let _ = request.reply(found);
+    /// }
+    /// ```
+    #[cfg(feature = "opentelemetry")]
+    pub fn opentelemetry_context(&self) -> opentelemetry::Context {
+        self.span.context().clone()
     }
 
     /// The time at which the client stops waiting for the answer. The client sends the remaining
@@ -225,8 +247,8 @@ impl Request {
                     access.submitted();
                     drop(access);
                     self.rpc = None;
-                    let outcome = if result.is_ok() { "replied" } else { "gone" };
-                    self.span.record("outcome", outcome);
+                    let replied = result.is_ok();
+                    self.span.ended(if replied { RequestEnd::Replied } else { RequestEnd::Gone });
                 }
                 result
             }
@@ -363,7 +385,7 @@ impl Drop for Request {
             access.answered(rpc);
             access.submitted();
             drop(access);
-            self.span.record("outcome", "dropped");
+            self.span.ended(RequestEnd::Dropped);
         }
     }
 }

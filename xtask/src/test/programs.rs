@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 /// The features that no crate of the workspace turns on by itself and that have tests.
-pub const FEATURES: [&str; 2] = ["--features", "homa/srv,homa/testing,homa/tower,homa/metrics-http"];
+pub const FEATURES: [&str; 2] = [
+    "--features",
+    "homa-rpc/srv,homa-rpc/testing,homa-rpc/tower,homa-rpc/metrics-http,homa-rpc/opentelemetry",
+];
 
 /// A crate whose tests wait for deadlines and timers of real sockets: on two cores, four at a time
 /// take half the time of two.

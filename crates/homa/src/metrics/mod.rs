@@ -350,7 +350,7 @@ impl Text {
 }
 
 /// Converts `SeveralWords` to `several_words`.
-fn snake(name: &str) -> String {
+pub(crate) fn snake(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
         if c.is_ascii_uppercase() && !out.is_empty() {

@@ -24,7 +24,8 @@ use crate::server::Server;
 /// others in the engine, where hosts take turns and requests are refused that cannot be answered in
 /// time. If the client gives up, the future of the service is dropped. If the service fails or
 /// panics, the call ends with [`CallError::Abandoned`](crate::CallError::Abandoned); other requests
-/// are not affected.
+/// are not affected. With feature `opentelemetry` the service runs in the context of the request's
+/// span.
 ///
 /// ```
 /// use homa::tower::{Incoming, serve};
@@ -108,7 +109,9 @@ where
         let Some(mut request) = server.accept_async().await else { return Ok(()) };
         let span = request.span();
         let incoming = Incoming::of(&mut request);
-        let called = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| service.call(incoming))));
+        let called = span.in_scope(|| {
+            request.spans().within(|| catch_unwind(AssertUnwindSafe(|| service.call(incoming))))
+        });
         // The panic was reported when it happened; the client learns that the request was dropped.
         let Ok(work) = called else { continue };
         spawn(answer(request, work).instrument(span));
@@ -123,7 +126,7 @@ async fn answer<R: Into<Payload>, E: Display>(
     let mut work = pin!(work);
     let result: Option<Result<Payload, String>> = {
         let mut given_up = pin!(request.cancelled());
-        poll_fn(|context| match work.as_mut().poll(context) {
+        poll_fn(|context| match request.spans().within(|| work.as_mut().poll(context)) {
             Poll::Ready(Ok(response)) => Poll::Ready(Some(Ok(response.into()))),
             Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error.to_string()))),
             Poll::Pending => given_up.as_mut().poll(context).map(|()| None),

@@ -131,8 +131,8 @@ async fn what_a_server_calls_for_a_request_shares_its_time_and_trace() {
             let part = back.accept_async().await.unwrap();
             assert_left(part.remaining(), Duration::from_secs(most));
             let context = part.trace_context().unwrap();
-            assert_eq!(context.trace_id(), trace().trace_id());
-            assert_ne!(context.parent_id(), trace().parent_id());
+            // The server has no span, so no id is invented for one.
+            assert_eq!(context, trace());
             part.reply("found").unwrap();
             inner.await.unwrap();
         }

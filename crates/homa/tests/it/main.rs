@@ -1,7 +1,7 @@
 //! The integration tests of `homa` in one program, because each program costs a build, a link step
-//! and disk space. Three tests that look at the whole process have their own programs: `spans` sets
-//! its `tracing` subscriber, `rebind` counts its descriptors, and the soak test of `hostile`
-//! measures its memory.
+//! and disk space. Four tests that look at the whole process have their own programs: `spans` sets
+//! its `tracing` subscriber, `opentelemetry` its tracer provider, `rebind` counts its descriptors,
+//! and the soak test of `hostile` measures its memory.
 
 #[path = "../common/alone.rs"]
 mod alone;

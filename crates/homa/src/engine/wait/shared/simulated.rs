@@ -19,7 +19,7 @@ impl Shared {
         access.core.fail(errno);
         let state = &mut *access;
         state.waiters.dispatch(&mut state.core);
-        state.end_if_failed();
+        state.end_if_over();
         access.end_event_loop();
     }
 }
