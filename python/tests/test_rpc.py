@@ -129,6 +129,23 @@ def test_engines_with_one_key_file_call_encrypted_and_refuse_others(run, tmp_pat
         rpc.Client(keys=one, plaintext=True)
 
 
+def test_off_loopback_engines_need_keys_or_the_choice_of_plaintext(run):
+    with pytest.raises(rpc.OpenError, match=r"homa key new.*plaintext=True"):
+        rpc.Server("0.0.0.0:0", echo)
+
+    async def main():
+        async with rpc.Client() as client:
+            with pytest.raises(rpc.Unprotected, match="keys="):
+                await client.call("192.0.2.1:9", b"secret")
+        chosen = {"plaintext": True}
+        async with rpc.Server("0.0.0.0:0", echo, **chosen), rpc.Client(**chosen) as client:
+            with pytest.raises(rpc.CallError) as failure:
+                await client.call("192.0.2.1:9", b"hello", deadline=0.01)
+            assert not isinstance(failure.value, rpc.Unprotected)
+
+    run(main())
+
+
 def test_every_contiguous_buffer_is_a_payload(run):
     # It starts threads.
     numpy = pytest.importorskip("numpy")

@@ -16,6 +16,12 @@
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 
 /*
+ Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
+ read and forge every packet.
+ */
+#define HOMA_PLAINTEXT 1
+
+/*
  Flag of a private call: its completion is returned only by a homa_recv that names its id, and
  does not make the descriptor readable.
  */
@@ -110,12 +116,13 @@ struct homa_options {
      */
     uint32_t mtu;
     /*
-     Must be 0.
+     HOMA_PLAINTEXT or 0.
      */
     uint32_t flags;
     /*
      A file with the key of the cluster (`homa key new`), with which every packet is encrypted
-     and both ends are verified. Peers need the same key. Not with raw-ip. Default: plaintext.
+     and both ends are verified. Peers need the same key. Not with raw-ip. Without a key,
+     packets are plaintext: over UDP only on loopback, unless HOMA_PLAINTEXT is set.
      */
     const char *key_file;
 };
@@ -186,14 +193,16 @@ extern "C" {
  Opens a socket, which is a client and a server at once, for any number of peers.
 
  If an address is given (port 0: any free port), it accepts requests there. If the address is
- null, it is only a client, at any port. If `options` is null, all options have their defaults.
+ null, it is only a client, at any port. Over UDP, an address that is not on loopback needs a key
+ file or HOMA_PLAINTEXT, and so do calls to other hosts. If `options` is null, all options have
+ their defaults.
 
  The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
  select or epoll. Do not read or write it, and close it with homa_close.
 
  Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
- EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and other errors of
- bind(2).
+ EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is
+ not on loopback, and neither a key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
  */
 int homa_socket(const struct sockaddr *bind_addr,
                 socklen_t addrlen,

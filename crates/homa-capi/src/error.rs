@@ -62,6 +62,7 @@ impl From<CallError> for Error {
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,
             CallError::HandshakeRefused { .. } => libc::EKEYREJECTED,
+            CallError::Unprotected { .. } => libc::ENOKEY,
             CallError::EngineFailed { .. } => libc::EIO,
             CallError::HostUnreachable => libc::EHOSTUNREACH,
             CallError::ProtocolUnreachable => libc::EPROTONOSUPPORT,
@@ -123,6 +124,7 @@ impl From<OpenError> for Error {
             OpenError::Socket(SocketFault::NoSocket) => libc::ENOTSOCK,
             OpenError::Socket(SocketFault::Refused(source)) => of_io(source),
             OpenError::NeedsNetRaw | OpenError::NeedsXdp { .. } => libc::EPERM,
+            OpenError::Unprotected { .. } => libc::ENOKEY,
             OpenError::ShuttingDown => libc::ESHUTDOWN,
             _ => libc::EINVAL,
         };

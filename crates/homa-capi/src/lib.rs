@@ -29,7 +29,7 @@ pub use open::{
     homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_socket_from_fd,
     homa_version,
 };
-pub use options::homa_options;
+pub use options::{HOMA_PLAINTEXT, homa_options};
 pub use receive::{homa_message, homa_message_release, homa_recv, homa_recv_message};
 pub use send::{
     homa_abort, homa_remaining, homa_reply, homa_replyv, homa_send, homa_send_options, homa_sendv,

@@ -19,14 +19,16 @@ use crate::table::{self, Handle};
 /// Opens a socket, which is a client and a server at once, for any number of peers.
 ///
 /// If an address is given (port 0: any free port), it accepts requests there. If the address is
-/// null, it is only a client, at any port. If `options` is null, all options have their defaults.
+/// null, it is only a client, at any port. Over UDP, an address that is not on loopback needs a key
+/// file or HOMA_PLAINTEXT, and so do calls to other hosts. If `options` is null, all options have
+/// their defaults.
 ///
 /// The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
 /// select or epoll. Do not read or write it, and close it with homa_close.
 ///
 /// Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
-/// EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), EMFILE and other errors of
-/// bind(2).
+/// EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is
+/// not on loopback, and neither a key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_socket(
     bind_addr: *const sockaddr,
@@ -79,13 +81,20 @@ fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
         (Some(at), _) => open_at(at, settings),
         (None, DriverKind::Memory) => open_at(any(Ipv4Addr::LOCALHOST.into()), settings),
         // On hosts with IPv6, a socket at an IPv6 address also reaches IPv4 hosts.
-        (None, _) => open_at(any(Ipv6Addr::UNSPECIFIED.into()), settings)
-            .or_else(|_| open_at(any(Ipv4Addr::UNSPECIFIED.into()), settings)),
+        (None, _) => open_client(any(Ipv6Addr::UNSPECIFIED.into()), settings)
+            .or_else(|_| open_client(any(Ipv4Addr::UNSPECIFIED.into()), settings)),
     }
 }
 
+fn open_client(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
+    open_with(at, settings, settings.config.clone().calls_only())
+}
+
 fn open_at(at: SocketAddr, settings: &Settings) -> Result<Socket, Error> {
-    let config: Config = settings.config.clone();
+    open_with(at, settings, settings.config.clone())
+}
+
+fn open_with(at: SocketAddr, settings: &Settings, config: Config) -> Result<Socket, Error> {
     let driver: Box<dyn Driver> = match settings.driver {
         DriverKind::Udp => <dyn Driver>::udp(at, config.receive_buffer)?,
         DriverKind::RawIp => <dyn Driver>::raw_ip(at, config.receive_buffer)?,

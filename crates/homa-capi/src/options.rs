@@ -10,6 +10,10 @@ use homa::{Config, Keys, PriorityMap};
 
 use crate::error::Error;
 
+/// Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
+/// read and forge every packet.
+pub const HOMA_PLAINTEXT: u32 = 1;
+
 /// Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
 /// its default. Later versions add members at the end. Then `size` tells libhoma which members the
 /// program has.
@@ -47,10 +51,11 @@ pub struct homa_options {
     /// The size of the largest IP packet, in bytes, at least 576. Default: the MTU of the route and
     /// the path to each peer, up to 9000.
     pub mtu: u32,
-    /// Must be 0.
+    /// HOMA_PLAINTEXT or 0.
     pub flags: u32,
     /// A file with the key of the cluster (`homa key new`), with which every packet is encrypted
-    /// and both ends are verified. Peers need the same key. Not with raw-ip. Default: plaintext.
+    /// and both ends are verified. Peers need the same key. Not with raw-ip. Without a key,
+    /// packets are plaintext: over UDP only on loopback, unless HOMA_PLAINTEXT is set.
     pub key_file: *const c_char,
 }
 
@@ -120,8 +125,10 @@ impl Settings {
             // SAFETY: the caller guarantees the size, and zeroes are a value.
             given = unsafe { read_sized(options, "options")? };
         }
-        if given.flags != 0 {
-            return Err(Error::invalid("`options->flags` must be 0"));
+        if given.flags & !HOMA_PLAINTEXT != 0 {
+            return Err(Error::invalid(
+                "`options->flags` has unknown bits: it is HOMA_PLAINTEXT or 0",
+            ));
         }
         // SAFETY: the caller guarantees the names.
         let [driver, profile, map] =
@@ -142,8 +149,15 @@ impl Settings {
         }
         limits(&mut config, &given)?;
         // SAFETY: the caller guarantees the names.
-        if let Some(path) = unsafe { name(given.key_file)? } {
-            config = config.keys(Keys::from_file(path).map_err(Error::keys)?);
+        match (unsafe { name(given.key_file)? }, given.flags & HOMA_PLAINTEXT != 0) {
+            (Some(_), true) => {
+                return Err(Error::invalid("set `options->key_file` or HOMA_PLAINTEXT, not both"));
+            }
+            (Some(path), false) => {
+                config = config.keys(Keys::from_file(path).map_err(Error::keys)?);
+            }
+            (None, true) => config = config.plaintext(),
+            (None, false) => {}
         }
         let deadline = match given.deadline_ms {
             0 => homa::CallOptions::default().deadline,

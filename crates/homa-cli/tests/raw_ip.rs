@@ -335,12 +335,12 @@ fn af_xdp_speaks_with_both_kinds_of_peer(server: &Namespace, client: &Namespace)
         return skip::part(&format!("AF_XDP ({error})"));
     }
     for (serves, calls) in [("xdp", "auto"), ("udp", "xdp"), ("xdp", "udp")] {
-        let child = serve_over(serves, server, &["10.78.0.1:4000", "--echo"]);
+        let child = serve_over(serves, server, &["10.78.0.1:4000", "--echo", "--plaintext"]);
         let call = ["call", "10.78.0.1:4000", "--count", "50", "--size", "100..20kB"];
-        let call = homa_in(client, &[&call[..], &["--driver", calls]].concat());
+        let call = homa_in(client, &[&call[..], &["--driver", calls, "--plaintext"]].concat());
         assert_eq!(code(&call), 0, "{serves} {calls}: {}", stderr(&call));
         let ping = ["ping", "10.78.0.1:4000", "--count", "3", "--interval", "10ms"];
-        let ping = homa_in(client, &[&ping[..], &["--driver", calls]].concat());
+        let ping = homa_in(client, &[&ping[..], &["--driver", calls, "--plaintext"]].concat());
         assert_eq!((code(&ping), stderr(&ping).contains("--driver udp")), (0, false), "{ping:?}");
         let metrics = end(child);
         let frames = |line: &String| match line.strip_prefix("homa_driver_frames_sent_total ") {
@@ -350,8 +350,8 @@ fn af_xdp_speaks_with_both_kinds_of_peer(server: &Namespace, client: &Namespace)
         assert_eq!(metrics.iter().any(frames), serves == "xdp", "{metrics:?}");
     }
     let bench = ["bench", "--peer", "10.78.0.1:4000", "--driver", "auto", "--duration", "300ms"];
-    let load = ["--workload", "w2", "--load", "0.1", "--format", "json"];
-    let child = serve_over("auto", server, &["10.78.0.1:4000", "--echo"]);
+    let load = ["--workload", "w2", "--load", "0.1", "--plaintext", "--format", "json"];
+    let child = serve_over("auto", server, &["10.78.0.1:4000", "--echo", "--plaintext"]);
     let report = common::document(&homa_in(client, &[&bench[..], &load[..]].concat()));
     assert_eq!(report["config"]["driver"], "xdp", "what auto stood for: {report}");
     end(child);

@@ -18,6 +18,7 @@ pub(crate) fn of(error: CallError) -> Status {
         | CallError::TooManyPeers { .. }
         | CallError::SendMemoryFull { .. } => Code::ResourceExhausted,
         CallError::HandshakeRefused { .. } => Code::Unauthenticated,
+        CallError::Unprotected { .. } => Code::FailedPrecondition,
         CallError::AddressFamily { .. } | CallError::Destination { .. } => Code::InvalidArgument,
         _ => Code::Unavailable,
     };

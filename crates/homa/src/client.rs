@@ -35,13 +35,32 @@ struct Inherited {
 }
 
 impl Client {
-    /// Creates a client on a new engine at any free port. It reaches IPv6 and IPv4 servers, or only
-    /// IPv4 servers if the host has no IPv6.
+    /// Creates a client of servers on this host: [`Self::with`] the default configuration. It has
+    /// no keys, so it refuses calls to others ([`CallError::Unprotected`]).
     ///
     /// # Errors
-    /// [`OpenError::Bind`] or [`OpenError::Resources`] if the system refuses a socket or a thread.
+    /// As [`Self::with`].
     pub fn new() -> Result<Self, OpenError> {
-        let any = |ip| Engine::bind(SocketAddr::new(ip, 0), Config::default());
+        Self::with(Config::default())
+    }
+
+    /// Creates a client on a new engine at any free port. It reaches IPv6 and IPv4 servers, or only
+    /// IPv4 servers if the host has no IPv6. Servers on other hosts can only be called with keys,
+    /// or in plaintext by choice.
+    ///
+    /// ```
+    /// use homa::{Client, Config, Keys};
+    ///
+    /// let client = Client::with(Config::default().keys(Keys::cluster([7; 32])?))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Bind`] or [`OpenError::Resources`] if the system refuses a socket or a thread,
+    /// and those of a configuration that is out of range.
+    pub fn with(config: Config) -> Result<Self, OpenError> {
+        let config = config.calls_only();
+        let any = |ip| Engine::bind(SocketAddr::new(ip, 0), config.clone());
         let engine =
             any(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any(Ipv4Addr::UNSPECIFIED.into()))?;
         Ok(Self::on(engine))

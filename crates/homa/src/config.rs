@@ -81,12 +81,27 @@ pub struct Config {
     /// What an earlier engine at this address executed. Default: `None`.
     pub(crate) handover: Option<Arc<Handover>>,
     /// The keys with which every datagram is encrypted and both ends prove who they are (UDP and
-    /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext.
+    /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext, on loopback
+    /// or by choice ([`Self::plaintext`]).
     #[cfg(feature = "encryption")]
     pub keys: Option<Keys>,
     /// Decides which verified peers may exchange packets with this engine. Default: all of them.
     #[cfg(feature = "encryption")]
     pub(crate) admission: Admits,
+    /// What the engine may do if it has no keys.
+    pub(crate) without_keys: WithoutKeys,
+}
+
+/// What an engine without keys may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WithoutKeys {
+    /// Open on loopback.
+    #[default]
+    OnLoopback,
+    /// Open anywhere, and call servers on loopback.
+    CallLoopback,
+    /// Exchange plaintext with all hosts, by choice.
+    Plaintext,
 }
 
 /// A policy about verified peers.
@@ -194,6 +209,7 @@ impl Default for Config {
             keys: None,
             #[cfg(feature = "encryption")]
             admission: Admits::default(),
+            without_keys: WithoutKeys::default(),
         }
     }
 }
@@ -233,12 +249,37 @@ impl Config {
 
 impl Config {
     /// Sends and accepts plaintext, by choice: an attacker on the path can read and forge
-    /// everything. It removes the keys.
+    /// everything. It removes the keys. Without keys and without this choice, an engine over UDP or
+    /// AF_XDP opens on loopback only ([`OpenError::Unprotected`]).
+    ///
+    /// ```
+    /// use homa::{Config, Engine, OpenError};
+    ///
+    /// let at = "0.0.0.0:0".parse()?;
+    /// let refused = Engine::bind(at, Config::default());
+    /// assert!(matches!(refused, Err(OpenError::Unprotected { .. })));
+    /// Engine::bind(at, Config::default().plaintext())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn plaintext(self) -> Self {
         #[cfg(feature = "encryption")]
-        return self.keys(None);
+        let config = self.keys(None);
         #[cfg(not(feature = "encryption"))]
+        let config = self;
+        Self { without_keys: WithoutKeys::Plaintext, ..config }
+    }
+
+    /// For an engine that only makes calls. Without keys it opens at any address, but it refuses
+    /// calls to servers that are not on loopback ([`CallError::Unprotected`]) and has no server,
+    /// unless plaintext was chosen before. [`Client::new`](crate::Client::new) uses it.
+    ///
+    /// [`CallError::Unprotected`]: crate::CallError::Unprotected
+    #[must_use]
+    pub fn calls_only(mut self) -> Self {
+        if self.without_keys == WithoutKeys::OnLoopback {
+            self.without_keys = WithoutKeys::CallLoopback;
+        }
         self
     }
 }

@@ -129,6 +129,12 @@ pub enum OpenError {
          use no handover"
     )]
     Handover,
+    /// Other hosts reach the address, there are no keys, and plaintext was not chosen.
+    #[error("an engine at {at} would exchange plaintext with other hosts: {REMEDIES}")]
+    Unprotected {
+        /// The address.
+        at: SocketAddr,
+    },
     /// Keys were given to an engine over raw IP.
     #[error(
         "Homa directly over IP cannot be encrypted, because the kernel module speaks plaintext \
@@ -152,6 +158,11 @@ pub enum OpenError {
     #[error("the system refused resources for the engine: {0}; check its limits (ulimit -n, -u)")]
     Resources(#[source] io::Error),
 }
+
+/// What to do if there are no keys and plaintext was not chosen.
+const REMEDIES: &str = "encrypt with keys (`homa key new FILE`, then `Config::keys`, \
+    `--key FILE`, `keys=FILE` in Python, `key_file` in C), or choose plaintext \
+    (`Config::plaintext()`, `--plaintext`, `plaintext=True`, HOMA_PLAINTEXT)";
 
 /// What to do if the system's reason does not say it.
 fn xdp_advice(source: &io::Error) -> &'static str {
@@ -301,6 +312,13 @@ pub enum CallError {
         keys: Box<str>,
         /// The reason, and what to do.
         reason: HandshakeRefusal,
+    },
+    /// The server is not on loopback, the engine has no keys, and plaintext was not chosen. Nothing
+    /// was sent.
+    #[error("a call to {to} would travel in plaintext: {REMEDIES}")]
+    Unprotected {
+        /// The server.
+        to: SocketAddr,
     },
     /// The server did not answer.
     #[error("the server cannot be reached: check its address and that it runs")]

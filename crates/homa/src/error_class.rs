@@ -23,6 +23,7 @@ impl CallError {
                 | Self::OtherShard { .. }
                 | Self::NotSent { .. }
                 | Self::HandshakeRefused { .. }
+                | Self::Unprotected { .. }
         );
         let refused_there = matches!(self, Self::ProtocolUnreachable | Self::RequestTooLong { .. });
         refused_here || refused_there || self.is_retryable()

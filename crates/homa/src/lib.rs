@@ -10,7 +10,7 @@
 //! use homa::Server;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let server = Server::bind("0.0.0.0:4000".parse()?)?;
+//!     let server = Server::bind("127.0.0.1:4000".parse()?)?;
 //!     while let Some(request) = server.accept() {
 //!         let reply = format!("hello, {}", String::from_utf8_lossy(&request));
 //!         let _ = request.reply(reply); // A client that gave up is no reason to stop.
@@ -33,6 +33,18 @@
 //! let client = Client::new()?;
 //! let response = client.call(address, "world")?;
 //! assert_eq!(&response[..], b"hello, world");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Without keys, both stay on their host. Between hosts, give both ends keys, and every packet is
+//! encrypted; or choose plaintext ([`Config::plaintext`]):
+//! ```no_run
+//! use homa::{Client, Config, Engine, Keys};
+//!
+//! // A file of `homa key new`, which all hosts of the cluster have.
+//! let config = Config::default().keys(Keys::from_file("cluster.key")?);
+//! let server = Engine::bind("0.0.0.0:4000".parse()?, config.clone())?.serve()?;
+//! let client = Client::with(config)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -82,12 +94,12 @@
 //! * Input from a peer cannot cause a panic, or use more memory than the limits allow: [`Config`].
 //!
 //! # Not guaranteed
-//! Without [`Config::keys`](method@Config::keys), messages travel in plaintext, and peers are not
-//! authenticated. An attacker who can read the packets can then forge them, including responses.
-//! Over raw IP that is always so. Other attackers are limited: over UDP a client is
-//! validated before its first request is executed, which costs one round trip, and copies of
-//! requests are not executed, even after a restart (`docs/security.md`). Over raw IP, the protocol
-//! of the kernel module, neither holds. Only Linux on 64-bit machines is supported.
+//! In plaintext ([`Config::plaintext`]), peers are not authenticated: an attacker who can read the
+//! packets can forge them, including responses. Over raw IP that is always so. Other attackers are
+//! limited: over UDP a client is validated before its first request is executed, which costs one
+//! round trip, and copies of requests are not executed, even after a restart (`docs/security.md`).
+//! Over raw IP, the protocol of the kernel module, neither holds. Only Linux on 64-bit machines is
+//! supported.
 //!
 //! # Observability
 //! [`Engine::metrics`] returns counters and latency histograms as values and as OpenMetrics text,

@@ -32,7 +32,8 @@ struct ServerPort {
 }
 
 impl Server {
-    /// Opens a server on a new engine.
+    /// Opens a server on a new engine, on loopback ([`OpenError::Unprotected`]). For other hosts,
+    /// open an [`Engine`] with keys, or in plaintext by choice.
     pub fn bind(at: SocketAddr) -> Result<Self, OpenError> {
         Engine::bind(at, Config::default())?.serve()
     }

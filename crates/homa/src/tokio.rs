@@ -38,7 +38,7 @@ impl Engine {
     ///
     /// ```
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let server = homa::Server::bind("0.0.0.0:4000".parse()?)?;
+    /// let server = homa::Server::bind("127.0.0.1:4000".parse()?)?;
     /// server.engine().drive_on_tokio()?;
     /// while let Some(request) = server.accept_async().await {
     ///     tokio::spawn(async move {

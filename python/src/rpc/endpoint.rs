@@ -6,7 +6,7 @@
 //! and never while Python code is called.
 
 use std::cell::Cell;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -156,11 +156,10 @@ impl Endpoint {
         limits: Vec<(String, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
         let config = config(&limits)?;
-        let bind = |at| Engine::bind(at, config.clone());
         let engine = match address {
-            Some(address) => bind(parsed(address)?),
-            None => bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))
-                .or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))),
+            Some(address) if serves => Engine::bind(parsed(address)?, config),
+            Some(address) => Engine::bind(parsed(address)?, config.calls_only()),
+            None => Client::with(config).map(|client| client.engine().clone()),
         };
         let engine = engine.map_err(|error| errors::open(py, &error))?;
         let ring = Ring::new().map_err(errors::refused)?;
@@ -361,6 +360,12 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
     let mut config = Config::default();
     for (name, value) in limits {
+        if name == "plaintext" {
+            if value.extract()? {
+                config = config.plaintext();
+            }
+            continue;
+        }
         if name == "keys" {
             let keys = Keys::from_file(value.extract::<PathBuf>()?);
             config = config.keys(keys.map_err(|error| errors::keys(value.py(), &error))?);

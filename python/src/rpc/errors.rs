@@ -40,6 +40,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
         CallError::HandshakeRefused { .. } => ("HandshakeRefused", &[]),
+        CallError::Unprotected { .. } => ("Unprotected", &[]),
         CallError::Unreachable => ("Unreachable", &[]),
         CallError::HostUnreachable => ("HostUnreachable", &[]),
         CallError::ProtocolUnreachable => ("ProtocolUnreachable", &[]),

@@ -170,6 +170,29 @@ static void given(int client)
     CHECK(homa_drain(sock, 5000) == 0 && homa_close(sock) == 0);
 }
 
+/* Without a key, a socket stays on this host, unless plaintext is chosen. */
+static void plaintext(void)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in any = loopback(0), other = loopback(9);
+    uint64_t id;
+    int sock;
+
+    any.sin_addr.s_addr = htonl(INADDR_ANY);
+    other.sin_addr.s_addr = htonl(0xc0000201);
+    FAILS(homa_socket(AT(any), NULL), ENOKEY);
+    CHECK(strstr(homa_strerror(ENOKEY), "homa key new") != NULL);
+    CHECK((sock = homa_socket(NULL, 0, NULL)) >= 0);
+    FAILS(homa_send(sock, "secret", 6, AT(other), &id), ENOKEY);
+    CHECK(homa_close(sock) == 0);
+    options.flags = HOMA_PLAINTEXT;
+    CHECK((sock = homa_socket(AT(any), &options)) >= 0);
+    CHECK(homa_send(sock, "chosen", 6, AT(other), &id) == 0);
+    CHECK(homa_close(sock) == 0);
+    options.key_file = "cluster.key";
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+}
+
 static void calls_that_fail(int client, struct sockaddr_in to)
 {
     struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
@@ -259,6 +282,8 @@ int main(void)
     strangers();
     growth();
     keys(client);
+    given(client);
+    plaintext();
     calls_that_fail(client, to);
     replies(client, server, to);
     forks(server, to);

@@ -193,6 +193,7 @@ static void alone_with(const char *driver)
     int sock;
 
     options.driver = driver;
+    options.flags = HOMA_PLAINTEXT;
     sock = serve(&to, &options);
     call(sock, to, LONG, 0, 0);
     echo(sock);

@@ -3,11 +3,14 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use homa::handover::Handover;
-use homa::{CallError, Config, Engine, OpenError, inline};
+use homa::{CallError, Client, Config, Engine, OpenError, inline};
 
 use super::any_address_for;
-use super::protection::Protection;
+use super::protection::{Protection, REMEDY};
 use crate::failure::{Failure, Hint};
+
+/// What to do when there is no local address to call from.
+const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
 
 /// What carries Homa's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -65,7 +68,7 @@ impl Driver {
         route.map_or(any, |own| SocketAddr::new(own.ip(), 0))
     }
 
-    /// An engine for many threads at a local address, which may take another's place there; `hint` is
+    /// An engine for servers at a local address, which may take another's place there; `hint` is
     /// for an address that cannot be had.
     pub fn engine(
         self,
@@ -74,13 +77,35 @@ impl Driver {
         protection: &Protection,
         handover: Option<Handover>,
     ) -> Result<Engine, Failure> {
-        let config = protection.apply(self.config().handover(handover))?;
+        self.open(at, protection.apply(self.config().handover(handover))?, hint)
+    }
+
+    /// An engine for many threads, to call a server.
+    pub fn client(self, server: SocketAddr, protection: &Protection) -> Result<Client, Failure> {
+        let (at, config) = self.to_call(server, protection)?;
+        Ok(self.open(at, config, FAMILY_HINT)?.client())
+    }
+
+    fn open(self, at: SocketAddr, config: Config, hint: &str) -> Result<Engine, Failure> {
         let opened = match self.settle(at) {
             Self::Udp | Self::Auto => Engine::bind(at, config),
             Self::Xdp => Engine::xdp(at, config),
             Self::RawIp => Engine::raw_ip(at, config),
         };
         explain(opened, hint)
+    }
+
+    /// The address and configuration of an engine that calls a server.
+    fn to_call(
+        self,
+        server: SocketAddr,
+        protection: &Protection,
+    ) -> Result<(SocketAddr, Config), Failure> {
+        if self != Self::RawIp {
+            protection.check(server)?;
+        }
+        let config = protection.apply(self.config())?.calls_only();
+        Ok((self.address_for(server), config))
     }
 
     /// The kind of peer decides the profile.
@@ -91,20 +116,19 @@ impl Driver {
         }
     }
 
-    /// An engine for this thread alone.
+    /// An engine for this thread alone, to call a server.
     pub fn inline(
         self,
-        at: SocketAddr,
-        hint: &str,
+        server: SocketAddr,
         protection: &Protection,
     ) -> Result<inline::Engine, Failure> {
-        let config = protection.apply(self.config())?;
+        let (at, config) = self.to_call(server, protection)?;
         let opened = match self.settle(at) {
             Self::Udp | Self::Auto => inline::Engine::bind(at, config),
             Self::Xdp => inline::Engine::xdp(at, config),
             Self::RawIp => inline::Engine::raw_ip(at, config),
         };
-        explain(opened, hint)
+        explain(opened, FAMILY_HINT)
     }
 
     /// Refuses a request that no engine takes, before there is memory for it.
@@ -179,6 +203,7 @@ fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
         Err(error @ OpenError::NeedsXdp { .. }) => {
             Err(Failure::new(error, format!("{}, or choose --driver auto", grant_xdp())))
         }
+        Err(error @ OpenError::Unprotected { .. }) => Err(Failure::new(error, REMEDY)),
         Err(error @ OpenError::KeysOverIp) => {
             Err(Failure::new(error, "leave --key away, or --driver raw-ip"))
         }

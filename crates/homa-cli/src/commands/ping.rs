@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use homa::CallOptions;
 use homa_workload::units::Quantity;
 
-use super::call::{Ended, client_for};
+use super::call::Ended;
 use super::driver::Driver;
 use super::protection::Protection;
 use crate::failure::Outcome;
@@ -45,7 +45,7 @@ pub struct Args {
 /// Runs the command; an RPC without an answer is a failed check.
 pub fn run(args: &Args) -> Outcome {
     args.driver.check_size(args.size)?;
-    let client = client_for(args.server, args.driver, &args.protection)?;
+    let client = args.driver.client(args.server, &args.protection)?;
     let options = CallOptions::deadline(args.deadline);
     let (mut ended, mut hint) = (Ended::default(), String::new());
     let began = Instant::now();

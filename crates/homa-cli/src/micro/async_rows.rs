@@ -18,7 +18,7 @@ use super::tcp_batched::{CountedWindow, RateLoad, runtime};
 /// An engine that the runtime drives.
 fn engine(runtime: &Runtime, at: IpAddr, mtu: u16) -> io::Result<Engine> {
     let _inside = runtime.enter();
-    let config = Config::default().mtu(mtu).spin(Duration::ZERO);
+    let config = Config::default().mtu(mtu).spin(Duration::ZERO).plaintext();
     let engine = Engine::bind((at, 0).into(), config).map_err(io::Error::other)?;
     engine.drive_on_tokio().map_err(io::Error::other)?;
     Ok(engine)

@@ -37,7 +37,7 @@ pub enum Carrier {
 
 impl Carrier {
     fn engine(self, address: std::net::IpAddr, mtu: u16) -> io::Result<Engine> {
-        let (at, config) = ((address, 0).into(), Config::default().mtu(mtu));
+        let (at, config) = ((address, 0).into(), Config::default().mtu(mtu).plaintext());
         match self {
             Self::Udp => Engine::bind(at, config),
             Self::Sealed => {
@@ -61,7 +61,7 @@ pub enum Sleep {
 
 impl Sleep {
     fn config(self, mtu: u16) -> Config {
-        let config = Config::default().mtu(mtu);
+        let config = Config::default().mtu(mtu).plaintext();
         match self {
             Self::AtOnce => config.spin(Duration::ZERO),
             Self::Default => config,

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// RPCs per second of `pairs` pairs, each with `load`, which is for one peer.
 pub fn rate(pair: &Pair, pairs: usize, load: &RateLoad, time: Duration) -> io::Result<f64> {
-    let config = Config::default().mtu(pair.mtu);
+    let config = Config::default().mtu(pair.mtu).plaintext();
     let of_server = config.clone();
     let open = move || Engine::sharded((SERVER, 0).into(), pairs, of_server);
     let mut shards = pair.at(Side::Server, move || open().map_err(io::Error::other))?;

@@ -78,7 +78,7 @@ fn what_a_rack_cannot_be_is_said_before_anything_is_tried() {
 
 #[test]
 fn a_hint_is_about_the_error() {
-    let text = stderr(&homa(&["call", "224.0.0.1:9", "--deadline", "1m"]));
+    let text = stderr(&homa(&["call", "224.0.0.1:9", "--deadline", "1m", "--plaintext"]));
     assert!(text.contains("not the address of a single host"), "{text}");
     assert!(text.contains("hint: give the address and port"), "{text}");
     for arguments in [

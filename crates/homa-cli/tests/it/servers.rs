@@ -320,3 +320,23 @@ fn calls_with_the_key_of_a_new_file_are_encrypted() {
     assert!(stderr(&refused).contains("--plaintext"), "{}", stderr(&refused));
     server.terminate();
 }
+
+#[test]
+fn other_hosts_need_a_key_or_the_choice_of_plaintext() {
+    let other = "192.0.2.1:9";
+    for arguments in [
+        &["serve", "--bind", "0.0.0.0:0"][..],
+        &["call", other],
+        &["call", other, "--count", "9"],
+        &["ping", other],
+        &["bench", "--peer", other],
+    ] {
+        let refused = homa(arguments);
+        assert_eq!(code(&refused), 2, "{arguments:?}");
+        let text = stderr(&refused);
+        assert!(text.contains("plaintext") && text.contains("homa key new"), "{text}");
+        assert!(text.contains("hint: give --key FILE"), "{text}");
+    }
+    let chosen = homa(&["ping", other, "--plaintext", "--count", "1", "--deadline", "1ms"]);
+    assert!(!stderr(&chosen).contains("homa key new"), "{}", stderr(&chosen));
+}

@@ -60,7 +60,8 @@ fn tries(
     let failed = |source| TestbedError::Transport { host: host.index, what: "Homa", source };
     let config = Config::default()
         .protocol(homa_proto::Config::for_users(host.rack.link))
-        .link_rate(told.then_some(host.rack.link));
+        .link_rate(told.then_some(host.rack.link))
+        .plaintext();
     let at = (host.address(), HOMA_PORT).into();
     let bound = Engine::bind(at, config).map(|mut engine| {
         engine.listen();

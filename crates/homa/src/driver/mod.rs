@@ -271,6 +271,13 @@ pub trait Driver: Send {
         Encapsulation::Datagram
     }
 
+    /// True if other hosts may read and forge the datagrams, so that the engine needs keys, or
+    /// plaintext by choice ([`Config::plaintext`](crate::Config::plaintext)), unless it is on
+    /// loopback.
+    fn needs_keys(&self) -> bool {
+        false
+    }
+
     /// A function that looks up the MTU of the route to an address, bytes; it returns `None`
     /// without a route. `None` if the driver has no routes.
     fn routes(&self) -> Option<fn(SocketAddr) -> Option<u16>> {

@@ -128,8 +128,9 @@ impl Engine {
     /// Opens an engine over UDP at a local address (port 0: any).
     ///
     /// # Errors
-    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound, and those of
-    /// [`Self::with_driver`].
+    /// [`OpenError::InUse`] or [`OpenError::Bind`] if the address cannot be bound;
+    /// [`OpenError::Unprotected`] if it is not on loopback (nor is an unspecified address), and
+    /// there are neither keys nor the choice of plaintext; and those of [`Self::with_driver`].
     pub fn bind(at: SocketAddr, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::new(at, config.receive_buffer)
             .map_err(|source| OpenError::bind(at, source))?;
@@ -194,9 +195,10 @@ impl Engine {
     /// use homa::{Config, Engine};
     ///
     /// let at = "10.0.0.7:4000".parse()?;
-    /// let engine = Engine::xdp(at, Config::default()).or_else(|error| {
+    /// let config = Config::default().plaintext();
+    /// let engine = Engine::xdp(at, config.clone()).or_else(|error| {
     ///     eprintln!("{error}");
-    ///     Engine::bind(at, Config::default())
+    ///     Engine::bind(at, config)
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -210,7 +212,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
-    /// [`OpenError::Resources`] if the system refuses a thread.
+    /// [`OpenError::Unprotected`] as [`Self::bind`], unless the driver is in memory, over raw IP,
+    /// or one of yours ([`Driver::needs_keys`]); [`OpenError::Resources`] if the system refuses a
+    /// thread.
     pub fn with_driver(driver: Box<dyn Driver>, config: Config) -> Result<Self, OpenError> {
         Ok(Self::group(vec![Owner::start(driver, config, None, None)?], None))
     }
@@ -293,7 +297,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`OpenError::InUse`] if the address already has a server, [`OpenError::ShuttingDown`] if the
-    /// engine drains.
+    /// engine drains, [`OpenError::Unprotected`] as [`Self::bind`].
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
         let mut access = self.vacant()?;
@@ -310,6 +314,7 @@ impl Engine {
         if access.draining {
             return Err(OpenError::ShuttingDown);
         }
+        access.core.may_serve(at)?;
         match access.waiters.has_queue(at.port()) {
             true => Err(OpenError::InUse { at }),
             false => Ok(access),

@@ -29,7 +29,7 @@ impl Way {
             Self::RawIp | Self::Linux => <dyn Driver>::raw_ip(at, 4 << 20),
         };
         let config = if self == Self::Linux { Config::linux() } else { Config::default() };
-        Engine::with_driver(driver.unwrap(), config.mtu(mtu)).unwrap()
+        Engine::with_driver(driver.unwrap(), config.mtu(mtu).plaintext()).unwrap()
     }
 }
 

@@ -302,7 +302,7 @@ fn packets_of_other_hosts_do_not_change_an_rpc() {
 #[test]
 fn requests_of_a_vanished_client_are_dropped_at_every_address() {
     for at in ["127.0.0.1:0", "0.0.0.0:0"] {
-        let mut server = Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
+        let mut server = Engine::bind(at.parse().unwrap(), Config::default().plaintext()).unwrap();
         server.listen();
         let mut client = Host::new((Ipv4Addr::LOCALHOST, server.local_addr().port()).into());
         client.send(&first(2, 100, 100));

@@ -324,9 +324,9 @@ fn overlong_messages_are_refused_at_the_call() {
 #[test]
 fn a_server_at_every_address_is_reached_at_its_local_addr() {
     for any in ["0.0.0.0", "::"] {
-        let server = engine(any, Config::default());
+        let server = engine(any, Config::default().plaintext());
         let serving = echo(server.serve().unwrap());
-        let client = engine(any, Config::default()).client();
+        let client = engine(any, Config::default().plaintext()).client();
         assert_eq!(client.call(server.local_addr(), "here").unwrap(), *b"here");
         server.drain(Duration::from_secs(5)).unwrap();
         assert_eq!(serving.join().unwrap(), 1);
@@ -335,7 +335,7 @@ fn a_server_at_every_address_is_reached_at_its_local_addr() {
 
 #[test]
 fn a_call_to_no_single_host_is_refused_at_once() {
-    let client = engine("::", Config::default()).client();
+    let client = engine("::", Config::default().plaintext()).client();
     for to in ["127.0.0.1:0", "0.0.0.0:0", "224.0.0.1:9", "255.255.255.255:9", "[ff02::1]:9"] {
         let refused = client.call(to.parse().unwrap(), "x");
         assert!(matches!(refused, Err(CallError::Destination { .. })), "{to}: {refused:?}");
@@ -440,7 +440,7 @@ fn an_ipv4_address_written_as_ipv6_is_the_same_server() {
 #[test]
 fn a_server_at_every_address_answers_from_the_called_one() {
     for (any, called) in [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("::", ["127.0.0.3", "::1"])] {
-        let server = engine(any, Config::default());
+        let server = engine(any, Config::default().plaintext());
         let port = server.local_addr().port();
         let echo = echo(server.serve().unwrap());
         let client = Client::new().unwrap();

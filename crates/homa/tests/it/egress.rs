@@ -95,7 +95,8 @@ fn an_engine_follows_its_routes_and_reports_their_rates() {
     }
     let server = engine("127.0.0.1", Config::default());
     echo(server.serve().unwrap());
-    let mut client = Engine::bind("0.0.0.0:0".parse().unwrap(), Config::default()).unwrap();
+    let mut client =
+        Engine::bind("0.0.0.0:0".parse().unwrap(), Config::default().plaintext()).unwrap();
     assert_eq!(links(&client), []);
     let nobody = "10.9.0.2:4000".parse().unwrap();
     client.call(nobody, message(300_000, 1), 0, &CallOptions::default()).unwrap();

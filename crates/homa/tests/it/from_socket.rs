@@ -17,7 +17,7 @@ fn a_bound_socket_carries_calls_both_ways() {
     for at in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
         let socket = UdpSocket::bind(at).unwrap();
         let local = socket.local_addr().unwrap();
-        let server = Server::from_socket(socket, Config::default()).unwrap();
+        let server = Server::from_socket(socket, Config::default().plaintext()).unwrap();
         assert_eq!(server.local_addr(), local);
         let serving = server.engine().clone();
         let thread = echo(server);
@@ -26,7 +26,7 @@ fn a_bound_socket_carries_calls_both_ways() {
         let client = Client::new().unwrap();
         assert!(client.call(local, request.clone()).unwrap() == request[..], "{at}");
         // The same socket calls others.
-        let other = engine(&local.ip().to_string(), Config::default());
+        let other = engine(&local.ip().to_string(), Config::default().plaintext());
         let answering = echo(other.serve().unwrap());
         assert_eq!(serving.client().call(other.local_addr(), "out").unwrap(), *b"out", "{at}");
         other.drain(Duration::from_secs(60)).unwrap();
@@ -56,7 +56,7 @@ fn requests_that_arrived_before_the_engine_are_answered() {
         }
         // As long as a process may take to start.
         thread::sleep(Duration::from_millis(40));
-        let server = Server::from_socket(socket, Config::default()).unwrap();
+        let server = Server::from_socket(socket, Config::default().plaintext()).unwrap();
         let engine = server.engine().clone();
         let serving = echo(server);
         assert_eq!(call.join().unwrap().unwrap(), *b"early", "{at}");

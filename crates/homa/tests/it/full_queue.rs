@@ -56,7 +56,7 @@ fn shrink(socket: BorrowedFd<'_>) {
 
 /// Nothing is asked for again because it took long. Therefore a loss would stay a loss.
 fn config(link: Rate) -> Config {
-    let mut config = Config::default().link_rate(link);
+    let mut config = Config::default().plaintext().link_rate(link);
     config.protocol.loss.resend_after = homa::proto::Duration::secs(60);
     config
 }
@@ -224,7 +224,7 @@ fn call_past(client: &Host, slow: SocketAddr, fast: SocketAddr, driver: fn() -> 
         assert!(answer == message(length, seed)[..]);
     };
     client.run(|| {
-        let engine = Engine::with_driver(driver(), Config::default()).unwrap();
+        let engine = Engine::with_driver(driver(), Config::default().plaintext()).unwrap();
         thread::scope(|scope| {
             let engine = &engine;
             let slow: Vec<_> = (0..SLOW_CALLS)
@@ -273,7 +273,7 @@ fn a_slow_link_holds_back_no_other() {
                 host.run(|| {
                     let engine = match raw {
                         true => Engine::raw_ip(at, Config::default()).unwrap(),
-                        false => Engine::bind(at, Config::default()).unwrap(),
+                        false => Engine::bind(at, Config::default().plaintext()).unwrap(),
                     };
                     echo(engine.serve().unwrap());
                     engine

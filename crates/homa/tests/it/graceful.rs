@@ -134,7 +134,9 @@ fn a_call_that_was_not_executed_is_never_indeterminate() {
 #[test]
 fn a_server_that_ends_refuses_the_requests_that_it_did_not_read() {
     for at in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
-        let open = |at: &str| inline::Engine::bind(at.parse().unwrap(), Config::default()).unwrap();
+        let open = |at: &str| {
+            inline::Engine::bind(at.parse().unwrap(), Config::default().plaintext()).unwrap()
+        };
         let (mut client, mut server) = (open(at), open(at));
         server.listen();
         let (to, options) = (server.local_addr(), CallOptions::deadline(Duration::from_secs(60)));

@@ -328,7 +328,8 @@ fn reports_about_datagrams_that_we_did_not_send_end_no_call() {
         let (ears, mouth) = (UdpSocket::bind((stranger, 0)).unwrap(), bound(stranger, icmp(host)));
         ears.set_nonblocking(true).unwrap();
         let to = ears.local_addr().unwrap();
-        let mut client = Engine::bind(SocketAddr::new(host, 0), Config::default()).unwrap();
+        let mut client =
+            Engine::bind(SocketAddr::new(host, 0), Config::default().plaintext()).unwrap();
         let from = client.local_addr();
         // The request is longer than its unscheduled bytes, so a report that is believed ends the
         // call.

@@ -22,9 +22,9 @@ fn wait_for_refusal(engine: &Engine, before: u64) {
 /// until the system refuses a packet of that end.
 fn call_over_a_flapping_link(of_client: bool) {
     let Some([client, server]) = Host::pair() else { return };
-    let there = server.run(|| engine("10.8.0.2", Config::default()));
+    let there = server.run(|| engine("10.8.0.2", Config::default().plaintext()));
     let accepting = there.serve().unwrap();
-    let here = client.run(|| engine("10.8.0.1", Config::default()));
+    let here = client.run(|| engine("10.8.0.1", Config::default().plaintext()));
     let (to, caller) = (there.local_addr(), here.client());
     let options = CallOptions::deadline(Duration::from_secs(60));
     let call = thread::spawn(move || caller.call_with(to, message(3_000, 1), &options));

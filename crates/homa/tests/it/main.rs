@@ -64,6 +64,8 @@ mod tokio_drives;
 mod tower;
 #[cfg(all(feature = "tower", feature = "tokio"))]
 mod tower_serve;
+#[cfg(feature = "encryption")]
+mod unprotected;
 mod watchdog;
 #[cfg(feature = "xdp")]
 mod xdp;

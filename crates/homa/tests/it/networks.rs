@@ -58,7 +58,8 @@ fn datagrams_fit_into_the_link_that_the_route_takes() {
         }
         assert!(done.success(), "ip {step}");
     }
-    let mut client = Engine::bind("10.9.0.1:0".parse().unwrap(), Config::default()).unwrap();
+    let mut client =
+        Engine::bind("10.9.0.1:0".parse().unwrap(), Config::default().plaintext()).unwrap();
     let to = "10.9.0.2:4000".parse().unwrap();
     client.call(to, message(10_000, 1), 0, &CallOptions::default()).unwrap();
     while client.metrics().driver.bytes_sent < 10_000 {

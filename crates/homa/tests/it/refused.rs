@@ -112,11 +112,12 @@ fn a_call_is_sent_once_the_route_allows_it() {
     }
     let Some([client, server]) = Host::pair() else { return };
     client.ip("route add prohibit 10.8.0.2/32");
-    let engine = server.run(|| engine("10.8.0.2", Config::default()));
+    let engine = server.run(|| engine("10.8.0.2", Config::default().plaintext()));
     let serving = echo(engine.serve().unwrap());
     let to = engine.local_addr();
     client.run(|| {
-        let own = Engine::bind("10.8.0.1:0".parse().unwrap(), Config::default()).unwrap();
+        let own =
+            Engine::bind("10.8.0.1:0".parse().unwrap(), Config::default().plaintext()).unwrap();
         let caller: Client = own.client();
         let errno = libc::EACCES;
         assert_eq!(caller.call(to, "first"), Err(CallError::NotSent { errno }));

@@ -22,7 +22,7 @@ const SHARDS: usize = 4;
 
 /// Opens shards at IPv4 and IPv6, each with a part of the limits in `config`.
 fn everywhere(config: Config) -> Sharded {
-    Engine::sharded("[::]:0".parse().unwrap(), SHARDS, config).unwrap()
+    Engine::sharded("[::]:0".parse().unwrap(), SHARDS, config.plaintext()).unwrap()
 }
 
 /// Returns their address as a client with address `ip` reaches it.
@@ -148,8 +148,8 @@ fn no_engine_joins_an_address_that_is_in_use() {
     let alone = engine("127.0.0.1", Config::default());
     for at in [first.local_addr(), alone.local_addr()] {
         for second in [
-            Engine::bind(at, Config::default()).map(drop),
-            Engine::sharded(at, 2, Config::default()).map(drop),
+            Engine::bind(at, Config::default().plaintext()).map(drop),
+            Engine::sharded(at, 2, Config::default().plaintext()).map(drop),
         ] {
             let error = second.unwrap_err();
             assert!(matches!(error, OpenError::InUse { at: taken } if taken == at), "{error:?}");
@@ -158,7 +158,7 @@ fn no_engine_joins_an_address_that_is_in_use() {
     }
     let at = first.local_addr();
     drop(first);
-    Engine::sharded(at, 2, Config::default()).expect("the address is free again");
+    Engine::sharded(at, 2, Config::default().plaintext()).expect("the address is free again");
 }
 
 #[test]
@@ -256,7 +256,7 @@ async fn each_shard_has_its_part_of_the_limits() {
 fn an_inline_shard_only_calls_peers_that_it_hears() {
     let (_engines, servers) = ordinary(8);
     let at = "[::]:0".parse().unwrap();
-    let mut shards = inline::Engine::sharded(at, SHARDS, Config::default()).unwrap();
+    let mut shards = inline::Engine::sharded(at, SHARDS, Config::default().plaintext()).unwrap();
     let options = CallOptions::default();
     for &to in &servers {
         let mut heard = 0;

@@ -69,8 +69,8 @@ impl Way {
     /// that was just closed may still be in use.
     fn open(self, host: &Host, at: SocketAddr, config: &Config) -> Engine {
         let open = || match self {
-            Self::Xdp => Engine::xdp(at, config.clone()),
-            Self::Udp => Engine::bind(at, config.clone()),
+            Self::Xdp => Engine::xdp(at, config.clone().plaintext()),
+            Self::Udp => Engine::bind(at, config.clone().plaintext()),
         };
         let begun = Instant::now();
         host.run(|| {
@@ -457,7 +457,7 @@ fn link(net: &Net) -> String {
 fn a_process_that_is_killed_leaves_nothing_attached() {
     let at = SocketAddr::from((CLIENT, PORT));
     if std::env::var_os(CHILD).is_some() {
-        let _engine = Engine::xdp(at, Config::default()).unwrap();
+        let _engine = Engine::xdp(at, Config::default().plaintext()).unwrap();
         thread::sleep(GIVE_UP);
         return;
     }

@@ -1,12 +1,12 @@
 """Homa for asyncio: calls with deadlines, and servers of coroutines, beside whatever loop runs.
 
->>> server = homa.rpc.Server("0.0.0.0:4000")
+>>> server = homa.rpc.Server("0.0.0.0:4000", keys="cluster.key")
 >>> @server.handler
 ... async def answer(request: homa.rpc.Request) -> bytes:
 ...     return b"hello, " + request.payload
 >>> await server.serve_forever()
 
->>> async with homa.rpc.Client() as client:
+>>> async with homa.rpc.Client(keys="cluster.key") as client:
 ...     answer = await client.call("10.0.0.7:4000", b"world", deadline=0.05)
 
 There are no connections. Payloads are anything with a contiguous buffer; answers are read-only
@@ -48,6 +48,7 @@ from ._errors import (
     ShuttingDown,
     TooManyCalls,
     TooManyPeers,
+    Unprotected,
     Unreachable,
 )
 from ._server import Request, Server
@@ -88,5 +89,6 @@ __all__ = [
     "ShuttingDown",
     "TooManyCalls",
     "TooManyPeers",
+    "Unprotected",
     "Unreachable",
 ]

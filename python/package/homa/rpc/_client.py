@@ -42,7 +42,8 @@ class Client(Endpoint):
         send_memory: bytes of outgoing messages held at a time (1 GiB).
         keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
             servers verified, which need the same key.
-        plaintext: exchange plaintext, by choice; not together with ``keys``.
+        plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, only
+            servers on this host can be called (``Unprotected``).
 
     Raises:
         OpenError: the address cannot be had, or the key file cannot be used.
@@ -67,7 +68,7 @@ class Client(Endpoint):
             "max_rpcs": max_rpcs,
             "max_peers": max_peers,
             "send_memory": send_memory,
-            "keys": protection(keys, plaintext),
+            **protection(keys, plaintext),
         }
         self._deadline = seconds(deadline, "deadline")
         super().__init__(address, False, limits)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> str | None:
-    """The key file, if there is one.
+def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> dict[str, Any]:
+    """The key file or the choice of plaintext, for the engine.
 
     Raises:
         ValueError: plaintext is asked for, too.
     """
     if keys is not None and plaintext:
         raise ValueError("give keys=FILE or plaintext=True, not both")
-    return None if keys is None else os.fspath(keys)
+    return {"keys": None if keys is None else os.fspath(keys), "plaintext": plaintext}
 
 
 class Endpoint:

@@ -135,6 +135,13 @@ class HandshakeRefused(CallError):
     """
 
 
+class Unprotected(CallError):
+    """The server is on another host, and there is neither a key nor the choice of plaintext.
+
+    Nothing was sent. Give ``keys="cluster.key"`` (``homa key new``) or ``plaintext=True``.
+    """
+
+
 class Unreachable(CallError, ConnectionError):
     """Nothing was heard from the server: check its address and that it runs."""
 

@@ -81,7 +81,8 @@ class Server(Endpoint):
         send_memory: bytes of answers held until they are acknowledged (1 GiB).
         keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
             clients verified, which need the same key.
-        plaintext: exchange plaintext, by choice; not together with ``keys``.
+        plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, the
+            address must be on loopback (``OpenError``).
 
     Raises:
         OpenError: the address cannot be had, or the key file cannot be used.
@@ -113,7 +114,7 @@ class Server(Endpoint):
             "max_message": max_message,
             "max_peers": max_peers,
             "send_memory": send_memory,
-            "keys": protection(keys, plaintext),
+            **protection(keys, plaintext),
         }
         super().__init__(address, True, limits)
         self._handler = handler

@@ -248,8 +248,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     // Two hosts: this one asks, the server answers.
     offer.hosts = 2;
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
-    let hint = "check that this machine has an address of the server's family";
-    let mut engine = args.driver.inline(args.driver.address_for(server), hint, &args.protection)?;
+    let mut engine = args.driver.inline(server, &args.protection)?;
     greet(&mut engine, args.driver, server)?;
     let mut run = CpNodeRun {
         args,

@@ -30,8 +30,7 @@ pub fn run(args: &Args, server: SocketAddr) -> Outcome {
     offer.hosts = 2;
     let arrivals = schedule(&offer, &sizes).hint(OFFER_HINT)?;
     let arrivals = &arrivals[..1];
-    let hint = "check that this machine has an address of the server's family";
-    let mut engine = args.driver.inline(args.driver.address_for(server), hint, &args.protection)?;
+    let mut engine = args.driver.inline(server, &args.protection)?;
     let progress = Progress::ticking(args.duration() + Duration::from_secs(1));
     progress.step("measuring idle round trips");
     let idle = idle_times(&mut engine, server, &idle_sizes(&sizes)).map_err(|error| match error

@@ -8,13 +8,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use homa::{CallOptions, Client};
+use homa::CallOptions;
 
 use crate::commands::driver::Driver;
 use crate::commands::protection::Protection;
 use homa_workload::units::Quantity;
 
-use crate::failure::{Failure, Outcome, Verdict};
+use crate::failure::{Outcome, Verdict};
 use crate::output::Format;
 use crate::values::{self, Sizes};
 use load::Load;
@@ -67,18 +67,6 @@ pub struct Args {
     format: Format,
 }
 
-/// What to do when there is no local address to call from.
-const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
-
-/// A client that reaches `server`.
-pub fn client_for(
-    server: SocketAddr,
-    driver: Driver,
-    protection: &Protection,
-) -> Result<Client, Failure> {
-    Ok(driver.engine(driver.address_for(server), FAMILY_HINT, protection, None)?.client())
-}
-
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
 pub fn run(args: &Args) -> Outcome {
     if let Some(Sizes::Workload(sizes)) = &args.size {
@@ -96,7 +84,7 @@ fn one(args: &Args) -> Outcome {
     let text = args.data.as_deref().unwrap_or("hello").as_bytes();
     let request = args.size.as_ref().map_or_else(|| text.to_vec(), |s| vec![7; s.any() as usize]);
     let bytes = request.len();
-    let client = client_for(args.server, args.driver, &args.protection)?;
+    let client = args.driver.client(args.server, &args.protection)?;
     let options = CallOptions::deadline(args.deadline);
     let start = Instant::now();
     let response = client.call_with(args.server, request, &options);
@@ -129,8 +117,7 @@ fn many(args: &Args) -> Outcome {
         count: args.count.map_or(u64::MAX, u64::from),
         duration: args.duration,
     };
-    let at = args.driver.address_for(args.server);
-    let mut engine = args.driver.inline(at, FAMILY_HINT, &args.protection)?;
+    let mut engine = args.driver.inline(args.server, &args.protection)?;
     let loaded = load.run(&mut engine)?;
     let hint = loaded.error.map_or_else(
         || "give it more time: no call had ended".to_owned(),

@@ -360,6 +360,10 @@ impl Driver for UdpDriver {
         self.bound
     }
 
+    fn needs_keys(&self) -> bool {
+        true
+    }
+
     fn names(&self) -> Option<Box<dyn ClientDirectory>> {
         self.member.as_ref().map(|member| Box::new(member.place()) as _)
     }

@@ -337,6 +337,10 @@ fn log(interface: &XdpInterface) {
 }
 
 impl Driver for XdpDriver {
+    fn needs_keys(&self) -> bool {
+        true
+    }
+
     fn routes(&self) -> Option<RouteMtu> {
         self.udp.routes()
     }

@@ -14,8 +14,12 @@ use crate::metrics::{Direction, RpcOutcome};
 use crate::payload::Payload;
 
 impl Core {
-    /// Accepts requests at a local port.
+    /// Accepts requests at a local port, unless [`Self::may_serve`] forbids it there.
     pub fn listen(&mut self, port: u16) {
+        let mut at = self.driver.local().iter().filter(|at| at.port() == port);
+        if at.any(|&at| self.may_serve(at).is_err()) {
+            return;
+        }
         self.served = true;
         self.state.endpoint.listen(port);
     }
@@ -68,6 +72,7 @@ impl Core {
         if !is_one_server(to) {
             return Err(CallError::Destination { to });
         }
+        self.reach.call(to)?;
         if !self.driver.hears(socket, to) {
             return Err(CallError::OtherShard { to });
         }

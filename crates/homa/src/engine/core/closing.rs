@@ -61,6 +61,7 @@ impl Core {
 
     /// Opens another local address, or reuses one that is waiting to be closed.
     pub fn bind(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
+        self.may_serve(at)?;
         let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());
         let local = self.driver.local();
         if let Some(found) = self.closing.iter().position(|c| local[c.socket] == wanted) {

@@ -26,6 +26,7 @@ pub mod limits;
 pub mod messages;
 mod path_mtu;
 pub mod peers;
+mod protection;
 pub mod receive;
 mod reports;
 mod send;
@@ -44,8 +45,6 @@ use super::net::shard_group::ShardGroup;
 use crate::config::Config;
 use crate::driver::Driver;
 use crate::driver::fork::Process;
-#[cfg(feature = "encryption")]
-use crate::driver::sealed::Sealed;
 use crate::error::OpenError;
 use crate::payload::Payload;
 use closing::Closing;
@@ -53,6 +52,7 @@ pub use context::RequestContext;
 pub use event::{EngineEvent, Partial, QueuedRequest};
 pub use failure::EngineEnd;
 use failure::OwnedDriver;
+use protection::{Reach, protected};
 pub use receive::canonical;
 use receive::{EngineState, is_one_server};
 use send::{Packer, Sources};
@@ -94,6 +94,8 @@ pub struct Core {
     ended: Option<EngineEnd>,
     /// It has had a server.
     served: bool,
+    /// Which hosts it may exchange packets with.
+    reach: Reach,
 }
 
 /// An engine acknowledges and answers before it closes. Otherwise a kernel server would send
@@ -114,29 +116,13 @@ impl Drop for Core {
     }
 }
 
-/// The driver that the engine uses: with keys, everything is encrypted.
-#[cfg(feature = "encryption")]
-fn protected(driver: Box<dyn Driver>, config: &Config) -> Result<Box<dyn Driver>, OpenError> {
-    let Some(keys) = config.keys.clone() else { return Ok(driver) };
-    if driver.encapsulation() == crate::driver::Encapsulation::Ip {
-        return Err(OpenError::KeysOverIp);
-    }
-    let tos = config.priority_map.tos(config.priority_map.levels().saturating_sub(1));
-    let admission = config.admission.0.clone();
-    Ok(Box::new(Sealed::new(driver, keys, admission, config.max_peers, tos)))
-}
-
-#[cfg(not(feature = "encryption"))]
-fn protected(driver: Box<dyn Driver>, _: &Config) -> Result<Box<dyn Driver>, OpenError> {
-    Ok(driver)
-}
-
 impl Core {
     /// Joins a protocol machine to `driver`. `shard_group` is set if several engines share an
     /// address.
     ///
     /// # Errors
-    /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range.
+    /// [`OpenError::Config`] or [`OpenError::Mtu`] if `config` is out of range;
+    /// [`OpenError::Unprotected`] off loopback without keys, unless plaintext is chosen.
     pub fn new(
         driver: Box<dyn Driver>,
         config: Config,
@@ -148,6 +134,7 @@ impl Core {
         {
             return Err(OpenError::HandedOver { of: handover.local_addr(), at });
         }
+        let reach = Reach::of(&*driver, &config)?;
         let driver = protected(driver, &config)?;
         let encapsulation = driver.encapsulation();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
@@ -184,6 +171,7 @@ impl Core {
             process: Process::this(),
             ended: None,
             served: false,
+            reach,
         })
     }
 
