@@ -28,3 +28,4 @@ mod pages;
 mod pcap;
 mod servers;
 mod sim;
+mod why;

@@ -67,6 +67,7 @@ impl Core {
                 endpoint: &mut state.endpoint,
                 messages: &state.messages,
                 peers: &state.peers,
+                stages: &mut state.latencies.stages,
                 links: budget.links,
             };
             let wire = self.packer.pack(now, budget.bytes, rise, &mut sources);
