@@ -3,7 +3,8 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use homa::handover::Handover;
-use homa::{CallError, Config, Engine, OpenError, inline};
+use homa::proto::Rate;
+use homa::{CallError, Config, Engine, OpenError, PriorityMap, inline};
 
 use super::any_address_for;
 use super::protection::Protection;
@@ -74,7 +75,23 @@ impl Driver {
         protection: &Protection,
         handover: Option<Handover>,
     ) -> Result<Engine, Failure> {
-        let config = protection.apply(self.config().handover(handover))?;
+        self.open(at, hint, protection.apply(self.config().handover(handover))?)
+    }
+
+    /// The same with all packets in the classes of a map, and paced to a rate if it is given.
+    pub fn engine_of_class(
+        self,
+        at: SocketAddr,
+        hint: &str,
+        protection: &Protection,
+        map: PriorityMap,
+        rate: Option<Rate>,
+    ) -> Result<Engine, Failure> {
+        let config = protection.apply(self.config())?.priority_map(map).link_rate(rate);
+        self.open(at, hint, config)
+    }
+
+    fn open(self, at: SocketAddr, hint: &str, config: Config) -> Result<Engine, Failure> {
         let opened = match self.settle(at) {
             Self::Udp | Self::Auto => Engine::bind(at, config),
             Self::Xdp => Engine::xdp(at, config),

@@ -68,7 +68,7 @@ pub struct Args {
 }
 
 /// What to do when there is no local address to call from.
-const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
+pub const FAMILY_HINT: &str = "check that this machine has an address of the server's family";
 
 /// A client that reaches `server`.
 pub fn client_for(
