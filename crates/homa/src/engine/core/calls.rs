@@ -7,7 +7,7 @@ use homa_proto::{RefusalReason, Request, RpcHandle, RpcId, Submit, Time};
 use super::limits::Refusal;
 use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
 use crate::config::CallOptions;
-use crate::engine::clock;
+use crate::engine::{clock, probes};
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
 use crate::metrics::{Direction, RpcOutcome};
@@ -104,6 +104,7 @@ impl Core {
             state.messages.insert(message, request, state.peers.account(peer), context);
         }
         state.submitted(now, peer, length);
+        probes::call_submitted(peer.0, length);
         let (rpc, endpoint) = (submitted.rpc, &state.endpoint);
         state.latencies.begin(now, rpc, peer, Direction::Client, length, || endpoint.id_of(rpc));
         state.drain_events();

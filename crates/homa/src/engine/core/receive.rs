@@ -26,6 +26,7 @@ use crate::engine::fairness::accounts::AccountId;
 use crate::engine::net::links::LinkBudgets;
 use crate::engine::net::pmtu::PathTable;
 use crate::engine::net::shard_group::ShardGroup;
+use crate::engine::probes;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::metrics::{EngineCounters, Latencies, RpcOutcome};
@@ -286,6 +287,7 @@ impl EngineState {
         if matches!(packet.body, Body::Data(_)) {
             return;
         }
+        probes::control(packet);
         self.latencies.stages.control(now, packet);
         if let Some(path) = self.peers.path(packet.peer)
             && (self.peers.fills_packets(packet.peer) || matches!(packet.body, Body::Ack(_)))
@@ -348,6 +350,7 @@ impl EngineState {
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
+        probes::delivered(delivered);
         let (bytes, lent, context) = self.messages.take(delivered.message);
         let context = self.attributed(context);
         let bytes = Message::from(bytes);
