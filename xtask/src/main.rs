@@ -10,6 +10,7 @@
 mod book;
 mod fuzz;
 mod install;
+mod prometheus;
 mod public_items;
 mod python;
 mod release;
@@ -26,7 +27,8 @@ const USAGE: &str =
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
-  release       with --check: build the Python wheel twice and compare (minutes)
+  release       with --check: build the Python wheel twice and compare, and run the expressions of
+                contrib/monitoring on a Prometheus, if there is one (minutes)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
   public-items  compare the documented items of the libraries with docs/public-items.txt
@@ -54,7 +56,16 @@ fn main() -> ExitCode {
             }
         },
         ["book"] => book::run(repository()),
-        ["release", "--check"] => release::check(repository()),
+        ["release", "--check"] => match prometheus::check(repository()) {
+            Ok(found) => {
+                println!("release: {found}");
+                release::check(repository())
+            }
+            Err(error) => {
+                eprintln!("release: {error}");
+                ExitCode::FAILURE
+            }
+        },
         ["header"] => write_by_test(repository(), "homa-rpc-capi", "header", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
         ["public-items"] => public_items::run(repository(), false),

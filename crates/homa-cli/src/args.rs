@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     bench, call, completions, doctor, hull, key, pcap, pfc, pias_thresholds, ping, report, repro,
-    schemes, serve, sim, swarm, sweep, tail, top, workloads,
+    schemes, serve, sim, swarm, sweep, tail, top, why, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -33,6 +33,8 @@ pub enum Command {
     Ping(ping::Args),
     /// Show what a running engine does: RPCs per second, percentiles, losses, its busiest peers.
     Top(top::Args),
+    /// Say where the time of a running engine's slow RPCs goes, and the one thing to change.
+    Why(why::Args),
     /// Make the key with which the hosts of a cluster encrypt their packets.
     Key(key::Args),
     /// Simulate one scenario: latency by message size, queues, priorities, load.

@@ -13,6 +13,8 @@ pub enum PriorityMap {
     Operator,
     /// One level: every packet is in the default class.
     Flat,
+    /// One level: every packet is in this class selector, 0 to 7; higher numbers count as 7.
+    Class(u8),
 }
 
 impl PriorityMap {
@@ -21,12 +23,15 @@ impl PriorityMap {
         match self {
             Self::Linux => 8,
             Self::Operator => 6,
-            Self::Flat => 1,
+            Self::Flat | Self::Class(_) => 1,
         }
     }
 
     /// The type-of-service byte of a packet at `level`. Levels above the highest share its value.
     pub const fn tos(self, level: u8) -> u8 {
+        if let Self::Class(class) = self {
+            return (if class < 7 { class } else { 7 }) << 5;
+        }
         let highest = self.levels() - 1;
         (if level < highest { level } else { highest }) << 5
     }
@@ -44,5 +49,7 @@ mod tests {
         let without = [0x00, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xa0, 0xa0];
         assert_eq!(tos(PriorityMap::Operator), without, "CS6 and CS7 belong to routing");
         assert_eq!(tos(PriorityMap::Flat), [0; 8]);
+        assert_eq!(tos(PriorityMap::Class(3)), [0x60; 8]);
+        assert_eq!(tos(PriorityMap::Class(200)), [0xe0; 8]);
     }
 }

@@ -3,7 +3,8 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use homa::handover::Handover;
-use homa::{CallError, Client, Config, Engine, OpenError, inline};
+use homa::proto::Rate;
+use homa::{CallError, Client, Config, Engine, OpenError, PriorityMap, inline};
 
 use super::any_address_for;
 use super::protection::{Protection, REMEDY};
@@ -84,6 +85,18 @@ impl Driver {
     pub fn client(self, server: SocketAddr, protection: &Protection) -> Result<Client, Failure> {
         let (at, config) = self.to_call(server, protection)?;
         Ok(self.open(at, config, FAMILY_HINT)?.client())
+    }
+
+    /// The same with all packets in the classes of a map, and paced to a rate if it is given.
+    pub fn client_of_class(
+        self,
+        server: SocketAddr,
+        protection: &Protection,
+        map: PriorityMap,
+        rate: Option<Rate>,
+    ) -> Result<Client, Failure> {
+        let (at, config) = self.to_call(server, protection)?;
+        Ok(self.open(at, config.priority_map(map).link_rate(rate), FAMILY_HINT)?.client())
     }
 
     fn open(self, at: SocketAddr, config: Config, hint: &str) -> Result<Engine, Failure> {

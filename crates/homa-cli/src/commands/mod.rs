@@ -15,6 +15,7 @@ mod protection;
 pub mod report;
 pub mod repro;
 pub mod schemes;
+mod scrape;
 pub mod serve;
 pub mod sim;
 pub mod swarm;
@@ -22,6 +23,7 @@ pub mod sweep;
 mod systemd;
 pub mod tail;
 pub mod top;
+pub mod why;
 mod work;
 pub mod workloads;
 
@@ -56,6 +58,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => completions::write_pages(&args),
         Command::Top(args) => top::run(&args),
+        Command::Why(args) => why::run(&args),
     }
 }
 

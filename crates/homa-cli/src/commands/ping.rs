@@ -1,5 +1,7 @@
 //! `homa ping`: how long a small RPC takes to a server and back.
 
+mod priorities;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -24,10 +26,10 @@ pub struct Args {
     driver: Driver,
     #[command(flatten)]
     protection: Protection,
-    /// RPCs to send.
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    /// RPCs to send. [default: 5; 20 of each class with --priorities]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = values::within::<u32>(Quantity::Count, 1..=u32::MAX.into()))]
-    count: u32,
+    count: Option<u32>,
     /// Bytes of each request.
     #[arg(long, default_value = "100", value_name = "BYTES", value_parser = values::message_bytes)]
     size: u32,
@@ -37,6 +39,10 @@ pub struct Args {
     /// How long to wait for each answer.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
+    /// Find out whether the path honours DSCP: fill it with bulk of class CS0, at most 512 kB at a
+    /// time, and send --count RPCs of each class, CS0 to CS5.
+    #[arg(long, conflicts_with = "interval")]
+    priorities: bool,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -45,11 +51,14 @@ pub struct Args {
 /// Runs the command; an RPC without an answer is a failed check.
 pub fn run(args: &Args) -> Outcome {
     args.driver.check_size(args.size)?;
+    if args.priorities {
+        return priorities::run(args);
+    }
     let client = args.driver.client(args.server, &args.protection)?;
     let options = CallOptions::deadline(args.deadline);
     let (mut ended, mut hint) = (Ended::default(), String::new());
     let began = Instant::now();
-    for sequence in 1..=args.count {
+    for sequence in 1..=args.count.unwrap_or(5) {
         if sequence > 1 {
             std::thread::sleep(args.interval);
         }

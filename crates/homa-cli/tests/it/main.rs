@@ -26,5 +26,7 @@ mod numbers;
 mod operating;
 mod pages;
 mod pcap;
+mod priorities;
 mod servers;
 mod sim;
+mod why;

@@ -428,6 +428,7 @@ impl Engine {
     fn take(&mut self, request: LeftRequest) -> Completion {
         let LeftRequest { rpc, from, port, bytes, context } = request;
         let bytes = self.core.accept_request(bytes);
+        self.core.note_taken(rpc);
         let deadline = self.core.instant(context.until);
         let id = RequestId(rpc);
         Completion::Request { id, from, port, bytes, deadline, trace: context.trace }

@@ -12,6 +12,7 @@ pub(crate) mod core;
 mod fairness;
 pub mod inline;
 mod net;
+mod probes;
 pub(crate) mod wait;
 
 use crate::client::Client;

@@ -1,16 +1,16 @@
-//! Latency histograms of RPCs by direction and outcome, and the busiest peers.
+//! Latency histograms of RPCs by direction, outcome, and size.
 //!
 //! Buckets are log-linear, as in HDR histograms: eight for each doubling from 1 us to 69 s, so a
 //! percentile is at most 12 % too high. Two for each doubling are exported.
 //!
-//! Invariant: memory is bounded by the number of RPCs and peers in the engine's tables.
+//! Invariant: memory is bounded by the number of RPCs in the engine's table.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use homa_proto::{PeerId, RpcHandle, Time};
+use homa_proto::{PeerId, RpcHandle, RpcId, Time};
 
 use super::Text;
+use super::stages::Stages;
 
 /// Buckets per doubling, as a power of two.
 const STEPS: u32 = 3;
@@ -20,9 +20,8 @@ const LAST: u32 = 36;
 const BUCKETS: usize = ((LAST - FIRST) << STEPS) as usize + 2;
 /// One in this many buckets is exported.
 const COARSE: usize = 4;
-/// Peers in the list of the busiest, for each direction.
-const TOP: usize = 16;
-const DIRECTIONS: [Direction; 2] = [Direction::Client, Direction::Server];
+pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Client, Direction::Server];
+const SIZES: [RpcSize; 3] = [RpcSize::Short, RpcSize::Medium, RpcSize::Long];
 const OUTCOMES: [RpcOutcome; 5] = [
     RpcOutcome::Ok,
     RpcOutcome::Deadline,
@@ -76,6 +75,37 @@ impl RpcOutcome {
             Self::Cancelled => "cancelled",
             Self::Dropped => "dropped",
             Self::Failed => "failed",
+        }
+    }
+}
+
+/// The size of an RPC: of the longer one of its two messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RpcSize {
+    /// Up to 1,400 bytes: one packet.
+    Short,
+    /// Up to 65,536 bytes: on most networks it leaves without a grant.
+    Medium,
+    /// More.
+    Long,
+}
+
+impl RpcSize {
+    /// The value of the label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Long => "long",
+        }
+    }
+
+    pub(super) const fn of(bytes: u32) -> Self {
+        match bytes {
+            0..=1_400 => Self::Short,
+            1_401..=65_536 => Self::Medium,
+            _ => Self::Long,
         }
     }
 }
@@ -164,7 +194,7 @@ fn end_of(bucket: usize) -> u64 {
     ((1 << STEPS) + step) << (power - STEPS)
 }
 
-/// Durations of RPCs of one direction that ended in one way.
+/// Durations of RPCs of one direction and size that ended in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
@@ -172,49 +202,20 @@ pub struct Latency {
     pub direction: Direction,
     /// How they ended.
     pub outcome: RpcOutcome,
+    /// The size of the longer one of their messages, of those that were sent or arrived.
+    pub size: RpcSize,
     /// Their durations.
     pub times: Histogram,
-}
-
-/// RPCs with one peer that have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PeerLatency {
-    /// The direction: calls to the peer, or requests from it.
-    pub direction: Direction,
-    /// The peer.
-    pub peer: SocketAddr,
-    /// Their number.
-    pub rpcs: u64,
-    /// The number of RPCs without a response.
-    pub failures: u64,
-    /// Sum of their durations.
-    pub time: Duration,
-}
-
-/// RPCs with one peer, of one direction, that have ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndedRpcs {
-    rpcs: u64,
-    failures: u64,
-    nanos: u64,
-}
-
-impl EndedRpcs {
-    /// Adds an RPC.
-    pub(crate) fn add(&mut self, nanos: u64, outcome: RpcOutcome) {
-        self.rpcs += 1;
-        self.failures += u64::from(outcome != RpcOutcome::Ok);
-        self.nanos = self.nanos.saturating_add(nanos);
-    }
 }
 
 /// Start times of RPCs in progress, and histograms of ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    histograms: [[Option<Box<Histogram>>; OUTCOMES.len()]; DIRECTIONS.len()],
+    histograms: [[[Option<Box<Histogram>>; SIZES.len()]; OUTCOMES.len()]; DIRECTIONS.len()],
     /// By the index of the RPC's handle.
     started: Vec<StartedRpc>,
+    /// Where the time of some of them goes.
+    pub(crate) stages: Stages,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -222,6 +223,8 @@ struct StartedRpc {
     generation: u32,
     direction: Direction,
     peer: PeerId,
+    /// Bytes of the request.
+    request: u32,
     at: Time,
 }
 
@@ -230,27 +233,65 @@ const NOTHING: StartedRpc = StartedRpc {
     generation: u32::MAX,
     direction: Direction::Client,
     peer: PeerId(0),
+    request: 0,
     at: Time::ZERO,
 };
 
 impl Latencies {
-    /// An RPC with a peer begins.
-    pub(crate) fn begin(&mut self, now: Time, rpc: RpcHandle, peer: PeerId, whose: Direction) {
+    /// An RPC with a peer begins, with a request of `length` bytes.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        rpc: RpcHandle,
+        peer: PeerId,
+        whose: Direction,
+        length: u32,
+        id: impl FnOnce() -> Option<RpcId>,
+    ) {
+        self.follow(now, rpc, peer, whose, length, id);
+        if whose == Direction::Server {
+            self.stages.delivered(now, rpc);
+        }
         let place = rpc.index as usize;
         if self.started.len() <= place {
             self.started.resize(place + 1, NOTHING);
         }
-        let (generation, direction, at) = (rpc.generation, whose, now);
-        self.started[place] = StartedRpc { generation, direction, peer, at };
+        let (generation, direction, request, at) = (rpc.generation, whose, length, now);
+        self.started[place] = StartedRpc { generation, direction, peer, request, at };
     }
 
-    /// An RPC ended. Returns its peer, direction, and duration in nanoseconds; `None` if it had
+    /// Follows an RPC that has not begun from stage to stage, if its turn has come.
+    #[inline]
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        rpc: RpcHandle,
+        peer: PeerId,
+        whose: Direction,
+        length: u32,
+        id: impl FnOnce() -> Option<RpcId>,
+    ) {
+        let begun = |latencies: &Self| {
+            let started = latencies.started.get(rpc.index as usize);
+            started.is_some_and(|started| started.generation == rpc.generation)
+        };
+        if self.stages.draws(rpc)
+            && !begun(self)
+            && !self.stages.follows(rpc)
+            && let Some(id) = id()
+        {
+            self.stages.follow(now, (rpc, id, peer), whose, length);
+        }
+    }
+
+    /// An RPC ended, with a response of `length` bytes (0: without). Returns its peer, direction, and duration in nanoseconds; `None` if it had
     /// ended before.
     pub(crate) fn end(
         &mut self,
         now: Time,
         rpc: RpcHandle,
         outcome: RpcOutcome,
+        length: u32,
     ) -> Option<(PeerId, Direction, u64)> {
         let started = self.started.get_mut(rpc.index as usize)?;
         if started.generation != rpc.generation {
@@ -258,7 +299,15 @@ impl Latencies {
         }
         started.generation = NOTHING.generation;
         let (nanos, direction) = (now.since(started.at).0, started.direction);
-        let histogram = &mut self.histograms[direction as usize][outcome as usize];
+        match (direction, outcome) {
+            (Direction::Server, RpcOutcome::Ok) => self.stages.replied(now, rpc, length),
+            (Direction::Client, RpcOutcome::Ok | RpcOutcome::Deadline) => {
+                self.stages.ended(now, rpc, length);
+            }
+            _ => self.stages.abandoned(rpc),
+        }
+        let size = RpcSize::of(started.request.max(length));
+        let histogram = &mut self.histograms[direction as usize][outcome as usize][size as usize];
         histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).record(nanos);
         Some((started.peer, direction, nanos))
     }
@@ -275,39 +324,20 @@ impl Latencies {
     /// The histograms that are not empty.
     pub(crate) fn histograms(&self) -> Vec<Latency> {
         let all = DIRECTIONS.iter().flat_map(|&direction| OUTCOMES.map(|o| (direction, o)));
-        all.filter_map(|(direction, outcome)| {
-            let times = self.histograms[direction as usize][outcome as usize].as_deref()?;
-            Some(Latency { direction, outcome, times: times.clone() })
+        let all = all.flat_map(|(direction, o)| SIZES.map(|size| (direction, o, size)));
+        all.filter_map(|(direction, outcome, size)| {
+            let of_direction = &self.histograms[direction as usize];
+            let times = of_direction[outcome as usize][size as usize].as_deref()?;
+            Some(Latency { direction, outcome, size, times: times.clone() })
         })
         .collect()
     }
 }
 
-/// The peers with most RPCs, for each direction.
-pub(crate) fn busiest<'a>(
-    peers: impl Iterator<Item = (SocketAddr, &'a [EndedRpcs; DIRECTIONS.len()])> + Clone,
-) -> Vec<PeerLatency> {
-    let mut top = Vec::new();
-    for direction in DIRECTIONS {
-        let all = peers.clone().map(|(peer, ended)| (peer, ended[direction as usize]));
-        let mut all: Vec<_> = all.filter(|(_, ended)| ended.rpcs > 0).collect();
-        let order =
-            |(peer, ended): &(SocketAddr, EndedRpcs)| (std::cmp::Reverse(ended.rpcs), *peer);
-        if all.len() > TOP {
-            all.select_nth_unstable_by_key(TOP, order);
-            all.truncate(TOP);
-        }
-        all.sort_unstable_by_key(order);
-        top.extend(all.into_iter().map(|(peer, EndedRpcs { rpcs, failures, nanos })| {
-            PeerLatency { direction, peer, rpcs, failures, time: Duration::from_nanos(nanos) }
-        }));
-    }
-    top
-}
-
 /// Adds the histograms of another engine.
 pub(super) fn merge(ours: &mut Vec<Latency>, other: Vec<Latency>) {
-    let of = |latency: &Latency| (latency.direction as usize, latency.outcome as usize);
+    let of =
+        |latency: &Latency| (latency.direction as usize, latency.outcome as usize, latency.size);
     for latency in other {
         match ours.iter_mut().find(|ours| of(ours) == of(&latency)) {
             Some(ours) => ours.times.add(&latency.times),
@@ -317,40 +347,23 @@ pub(super) fn merge(ours: &mut Vec<Latency>, other: Vec<Latency>) {
     ours.sort_by_key(of);
 }
 
-/// The busiest peers of two engines that have no peer in common.
-pub(super) fn merge_busiest(a: &[PeerLatency], b: &[PeerLatency]) -> Vec<PeerLatency> {
-    let mut top = Vec::new();
-    for direction in DIRECTIONS {
-        let of_direction = |peer: &&PeerLatency| peer.direction == direction;
-        let mut all: Vec<_> = a.iter().chain(b).filter(of_direction).copied().collect();
-        all.sort_unstable_by_key(|peer| (std::cmp::Reverse(peer.rpcs), peer.peer));
-        all.truncate(TOP);
-        top.extend(all);
-    }
-    top
-}
-
-fn seconds(time: Duration) -> f64 {
+pub(super) fn seconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e9
 }
 
-/// A value of a family about a peer.
-type Value = fn(&PeerLatency) -> f64;
-
-/// Writes the families of durations and busiest peers.
-pub(super) fn write(latencies: &[Latency], peers: &[PeerLatency], text: &mut Text) {
+/// Writes the family of durations.
+pub(super) fn write(latencies: &[Latency], text: &mut Text) {
     let name = "rpc_duration_seconds";
     let help = "How long RPCs took: as client from the call to its end, as server from the whole \
                 request to the reply, or to the end without one.";
     text.family(name, "histogram", help);
-    for Latency { direction, outcome, times } in latencies {
-        let labels = [("direction", direction.name()), ("outcome", outcome.name())];
+    for Latency { direction, outcome, size, times } in latencies {
+        let labels =
+            [("direction", direction.name()), ("outcome", outcome.name()), ("size", size.name())];
         let bucket = format!("{name}_bucket");
-        let le = |end: &str| [labels[0], labels[1], ("le", end)].map(|(n, v)| (n, v.to_owned()));
         let mut sample = |end: &str, count: u64| {
-            let labels = le(end);
-            let labels: Vec<_> = labels.iter().map(|(n, v)| (*n, v.as_str())).collect();
-            text.sample(&bucket, &labels, count);
+            let [direction, outcome, size] = labels;
+            text.sample(&bucket, &[direction, outcome, size, ("le", end)], count);
         };
         for (end, count) in times.coarse() {
             sample(&seconds(Duration::from_nanos(end)).to_string(), count);
@@ -358,19 +371,6 @@ pub(super) fn write(latencies: &[Latency], peers: &[PeerLatency], text: &mut Tex
         sample("+Inf", times.count());
         text.sample(&format!("{name}_count"), &labels, times.count());
         text.sample(&format!("{name}_sum"), &labels, seconds(times.sum()));
-    }
-    let families: [(&str, &str, Value); 3] = [
-        ("peer_rpcs", "RPCs that ended, with the peers that have most of them.", |p| p.rpcs as f64),
-        ("peer_rpc_failures", "Those of them without a response.", |p| p.failures as f64),
-        ("peer_rpc_seconds", "How long they took together.", |p| seconds(p.time)),
-    ];
-    for (name, help, value) in families {
-        text.family(name, "counter", help);
-        for peer in peers {
-            let at = peer.peer.to_string();
-            let labels = [("direction", peer.direction.name()), ("peer", &*at)];
-            text.sample(&format!("{name}_total"), &labels, value(peer));
-        }
     }
 }
 

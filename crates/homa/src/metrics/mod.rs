@@ -3,18 +3,25 @@
 //! Peers and RPC ids are written as in `homa pcap` and in the spans of calls and requests, so that
 //! their outputs can be joined.
 
+mod busiest;
 #[cfg(feature = "metrics-http")]
 pub mod http;
 mod latency;
+mod stages;
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
 
 use homa_proto::{Counters, Rate};
 
 use crate::engine::Engine;
 
-pub use latency::{Direction, Histogram, Latency, PeerLatency, RpcOutcome};
-pub(crate) use latency::{EndedRpcs, Latencies, busiest};
+pub use busiest::PeerLatency;
+pub(crate) use busiest::{EndedRpcs, busiest};
+pub(crate) use latency::Latencies;
+pub use latency::{Direction, Histogram, Latency, RpcOutcome, RpcSize};
+pub(crate) use stages::Stages;
+pub use stages::{Stage, StageTimes};
 
 /// Defines a struct of counters together with their names and descriptions.
 macro_rules! counters {
@@ -75,8 +82,12 @@ counters! {
         pub peers: u64,
         /// Bytes of outgoing messages in memory.
         pub send_memory_bytes: u64,
+        /// The limit of that: `Config::send_memory`.
+        pub send_memory_limit_bytes: u64,
         /// Bytes of incoming messages in memory or granted, and of requests that were not accepted.
         pub receive_memory_bytes: u64,
+        /// The limit of that: `memory_budget`.
+        pub receive_memory_limit_bytes: u64,
         /// Calls in progress.
         pub calls_in_progress: u64,
         /// Requests in progress, including replies that are not acknowledged.
@@ -201,10 +212,15 @@ pub struct Metrics {
     pub engine: EngineCounters,
     /// Links that packets left by.
     pub links: Vec<LinkMetrics>,
-    /// Latency histograms, one for each direction and outcome that occurred.
+    /// Latency histograms, one for each direction, outcome, and size that occurred.
     pub latencies: Vec<Latency>,
-    /// The peers with most RPCs: at most 16 as servers and 16 as clients.
+    /// The peers with most RPCs in the last minute: at most 16 as servers and 16 as clients.
     pub peers: Vec<PeerLatency>,
+    /// Where the time of some RPCs went, by direction, size, and duration.
+    pub stages: Vec<StageTimes>,
+    /// The shortest time between the request and the response of those calls: at least a round trip
+    /// of the network. `None` before the first.
+    pub shortest_wait: Option<Duration>,
 }
 
 /// Rank of a source of rates ([`LinkMetrics::source`]); 0 is the most reliable.
@@ -214,10 +230,12 @@ fn rank(source: &str) -> usize {
 }
 
 /// Fields that are gauges, by the struct that they belong to.
-const GAUGES: [(&str, &str); 6] = [
+const GAUGES: [(&str, &str); 8] = [
     ("engine", "peers"),
     ("engine", "send_memory_bytes"),
+    ("engine", "send_memory_limit_bytes"),
     ("engine", "receive_memory_bytes"),
+    ("engine", "receive_memory_limit_bytes"),
     ("engine", "calls_in_progress"),
     ("engine", "requests_in_progress"),
     ("driver", "sessions"),
@@ -250,7 +268,9 @@ impl Metrics {
             }
         }
         latency::merge(&mut self.latencies, other.latencies);
-        self.peers = latency::merge_busiest(&self.peers, &other.peers);
+        self.peers = busiest::merge(&self.peers, &other.peers);
+        stages::merge(&mut self.stages, &other.stages);
+        self.shortest_wait = self.shortest_wait.into_iter().chain(other.shortest_wait).min();
     }
 
     /// Counters by name: `protocol_`, `driver_`, or `engine_`, followed by the field.
@@ -296,7 +316,9 @@ impl Metrics {
             let reason = snake(&format!("{reason:?}"));
             text.sample("protocol_drops_total", &[("reason", &reason)], value);
         }
-        latency::write(&self.latencies, &self.peers, &mut text);
+        latency::write(&self.latencies, &mut text);
+        busiest::write(&self.peers, &mut text);
+        stages::write(&self.stages, self.shortest_wait, &mut text);
         text.0.push_str("# EOF\n");
         text.0
     }

@@ -46,6 +46,7 @@ mod orphans;
 mod overload;
 mod paced;
 mod path_mtu;
+mod probes;
 mod reactor;
 mod readable;
 mod refused;

@@ -129,7 +129,7 @@ fn check_text(metrics: &Metrics, whose: Direction, peer: &PeerLatency) {
     let families = families(&metrics.to_openmetrics());
     assert!(families.len() > 60, "{}", families.len());
     let duration = &families["homa_rpc_duration_seconds"];
-    let labels = format!("direction=\"{}\",outcome=\"ok\"", whose.name());
+    let labels = format!("direction=\"{}\",outcome=\"ok\",size=\"short\"", whose.name());
     let bucket = format!("homa_rpc_duration_seconds_bucket{{{labels}");
     let buckets: Vec<u64> = duration
         .iter()

@@ -2,11 +2,9 @@
 //! `homa::metrics::http::Exporter` in a program of one's own).
 //!
 //! Two scrapes make a report: counters become rates, and histograms become percentiles of the RPCs
-//! that ended between the scrapes. Left out: percentiles by message size, which the endpoint does
-//! not have.
+//! that ended between the scrapes, also by size.
 
 mod report;
-mod scrape;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -15,11 +13,11 @@ use std::time::{Duration, Instant};
 use homa_workload::units::Quantity;
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome, Verdict};
+use super::scrape::Scrape;
+use crate::failure::{Outcome, Verdict};
 use crate::output::{self, Format};
 use crate::values;
 use report::Report;
-use scrape::Scrape;
 
 /// Clears a terminal and moves its cursor to the first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -54,13 +52,13 @@ struct Reports {
 pub fn run(args: &Args) -> Outcome {
     let json = args.format == Format::Json;
     let count = args.count.or(json.then_some(1));
-    let mut last = scrape(args)?;
+    let mut last = Scrape::of_engine(args.endpoint)?;
     let mut reports = Vec::new();
     let mut done = 0;
     while count.is_none_or(|count| done < count) {
         let due = last.taken + args.interval;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let next = scrape(args)?;
+        let next = Scrape::of_engine(args.endpoint)?;
         let report = Report::between(&last, &next);
         match json {
             true => reports.push(report),
@@ -79,17 +77,6 @@ pub fn run(args: &Args) -> Outcome {
 fn show(endpoint: SocketAddr, report: &Report) {
     let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
     output::line(format!("{clear}{}", report.to_text(endpoint)));
-}
-
-fn scrape(args: &Args) -> Result<Scrape, Failure> {
-    Scrape::fetch(args.endpoint).map_err(|error| {
-        let error = anyhow::Error::from(error).context(format!("no metrics at {}", args.endpoint));
-        Failure::new(
-            error,
-            "give the TCP address that `homa serve --metrics ADDR` prints, or that a program \
-             passes to `homa::metrics::http::Exporter`",
-        )
-    })
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -7,7 +7,7 @@ use homa_proto::{RefusalReason, Request, RpcHandle, RpcId, Submit, Time};
 use super::limits::Refusal;
 use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
 use crate::config::CallOptions;
-use crate::engine::clock;
+use crate::engine::{clock, probes};
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;
 use crate::metrics::{Direction, RpcOutcome};
@@ -109,7 +109,9 @@ impl Core {
             state.messages.insert(message, request, state.peers.account(peer), context);
         }
         state.submitted(now, peer, length);
-        state.latencies.begin(now, submitted.rpc, peer, Direction::Client);
+        probes::call_submitted(peer.0, length);
+        let (rpc, endpoint) = (submitted.rpc, &state.endpoint);
+        state.latencies.begin(now, rpc, peer, Direction::Client, length, || endpoint.id_of(rpc));
         state.drain_events();
         Ok(submitted.rpc)
     }
@@ -170,7 +172,7 @@ impl Core {
             None => self.state.messages.discard(response),
         }
         self.state.submitted(now, peer, length);
-        self.state.ended(rpc, RpcOutcome::Ok);
+        self.state.ended(rpc, RpcOutcome::Ok, length);
         self.state.drain_events();
         Ok(())
     }
@@ -203,7 +205,7 @@ impl Core {
         let result = self.state.endpoint.submit(now, how);
         if result.is_ok() {
             let outcome = self.state.latencies.given_up(rpc);
-            self.state.ended(rpc, outcome);
+            self.state.ended(rpc, outcome, 0);
         }
         self.state.drain_events();
         result.is_ok()
@@ -222,9 +224,15 @@ impl Core {
         self.accept_request(request);
         let now = self.tick();
         if self.state.endpoint.turn_away(now, rpc).is_ok() {
-            self.state.ended(rpc, RpcOutcome::Dropped);
+            self.state.ended(rpc, RpcOutcome::Dropped, 0);
         }
         self.state.drain_events();
+    }
+
+    /// The application took a request.
+    pub fn note_taken(&mut self, rpc: RpcHandle) {
+        let (clock, now) = (&self.clock, self.now);
+        self.state.latencies.stages.taken(rpc, || clock.now().max(now));
     }
 
     /// The present time.

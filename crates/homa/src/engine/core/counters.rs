@@ -1,7 +1,10 @@
 //! The metrics of an engine, its protocol, and its driver.
 
+use homa_proto::{Delivered, PeerId, RpcHandle, Time};
+
 use super::Core;
-use crate::metrics::Metrics;
+use super::receive::EngineState;
+use crate::metrics::{Direction, Metrics, RpcOutcome};
 
 impl Core {
     /// A snapshot of the metrics.
@@ -16,17 +19,51 @@ impl Core {
         engine.peers = peers as u64;
         engine.peers_evicted = evicted;
         engine.send_memory_bytes = self.state.messages.outgoing_bytes();
+        engine.send_memory_limit_bytes = self.state.config.send_memory;
         engine.receive_memory_bytes = self.state.endpoint.incoming_memory();
+        engine.receive_memory_limit_bytes = self.state.config.protocol.memory_budget;
         let (calls, requests) = self.rpcs();
         engine.calls_in_progress = calls as u64;
         engine.requests_in_progress = requests as u64;
+        let (stages, shortest_wait) = self.state.latencies.stages.snapshot();
         Metrics {
             protocol: self.state.endpoint.counters().clone(),
             driver: *self.driver.counters(),
             engine,
             links: self.state.links.metrics(),
             latencies: self.state.latencies.histograms(),
-            peers: self.state.peers.busiest(),
+            peers: self.state.peers.busiest(self.clock.now()),
+            stages,
+            shortest_wait,
         }
+    }
+}
+
+impl EngineState {
+    /// The first bytes of a long message arrived: its RPC is followed if its turn has come.
+    pub fn follow(&mut self, rpc: RpcHandle, length: u32) {
+        let endpoint = &self.endpoint;
+        let Some(peer) = endpoint.peer_of(rpc) else { return };
+        let (now, server) = (endpoint.now(), Direction::Server);
+        self.latencies.follow(now, rpc, peer, server, length, || endpoint.id_of(rpc));
+    }
+
+    /// A request is complete.
+    pub fn begin_request(&mut self, now: Time, of: &Delivered) {
+        let (rpc, server) = (of.rpc, Direction::Server);
+        self.latencies.begin(now, rpc, of.peer, server, of.length, || Some(of.id));
+    }
+
+    /// An RPC ended; its peer is still in the table. Returns when it began, and its peer.
+    pub fn ended(
+        &mut self,
+        rpc: RpcHandle,
+        outcome: RpcOutcome,
+        length: u32,
+    ) -> Option<(Time, PeerId)> {
+        let now = self.endpoint.now();
+        let (peer, direction, nanos) = self.latencies.end(now, rpc, outcome, length)?;
+        self.peers.ended(peer, direction).add(now, nanos, outcome);
+        Some((Time(now.0.saturating_sub(nanos)), peer))
     }
 }

@@ -14,6 +14,7 @@
 //! Invariants: input from a peer is acted upon, or counted and ignored, but never becomes an error
 //! of the application. The bytes of a message live from its submission to its release.
 
+mod address;
 mod calls;
 mod closing;
 pub mod context;
@@ -47,14 +48,15 @@ use crate::driver::Driver;
 use crate::driver::fork::Process;
 use crate::error::OpenError;
 use crate::payload::Payload;
+pub use address::canonical;
+use address::is_one_server;
 use closing::Closing;
 pub use context::RequestContext;
 pub use event::{EngineEvent, Partial, QueuedRequest};
 pub use failure::EngineEnd;
 use failure::OwnedDriver;
 use protection::{Reach, protected};
-pub use receive::canonical;
-use receive::{EngineState, is_one_server};
+use receive::EngineState;
 use send::{Packer, Sources};
 use turn::{Arrivals, Overdue};
 

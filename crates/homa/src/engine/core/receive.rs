@@ -3,7 +3,7 @@
 //! meantime.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr};
 #[cfg(feature = "encryption")]
 use std::sync::Arc;
 
@@ -26,9 +26,10 @@ use crate::engine::fairness::accounts::AccountId;
 use crate::engine::net::links::LinkBudgets;
 use crate::engine::net::pmtu::PathTable;
 use crate::engine::net::shard_group::ShardGroup;
+use crate::engine::probes;
 use crate::error::CallError;
 use crate::message::Message;
-use crate::metrics::{Direction, EngineCounters, Latencies, RpcOutcome};
+use crate::metrics::{EngineCounters, Latencies, RpcOutcome};
 #[cfg(feature = "encryption")]
 use crate::secure::PeerIdentity;
 
@@ -195,6 +196,7 @@ impl EngineState {
             self.notice(now, &decoded.packet);
             match self.endpoint.receive(now, &decoded.packet) {
                 Receipt::Place(place) => {
+                    self.latencies.stages.arrived(now, place.message, &decoded.packet);
                     self.messages.place(place, decoded.payload);
                     if decoded.empty {
                         self.messages.note_empty(place.message);
@@ -227,6 +229,7 @@ impl EngineState {
         self.notice(now, &decoded.packet);
         match self.endpoint.receive(now, &decoded.packet) {
             Receipt::Place(place) => {
+                self.latencies.stages.arrived(now, place.message, &decoded.packet);
                 self.messages.place(place, decoded.payload);
                 if decoded.empty {
                     self.messages.note_empty(place.message);
@@ -281,8 +284,12 @@ impl EngineState {
     /// Packets show that the peer is alive, and control packets also whether the path works.
     fn notice(&mut self, now: Time, packet: &Packet) {
         self.paths.heard(packet.peer);
-        if !matches!(packet.body, Body::Data(_))
-            && let Some(path) = self.peers.path(packet.peer)
+        if matches!(packet.body, Body::Data(_)) {
+            return;
+        }
+        probes::control(packet);
+        self.latencies.stages.control(now, packet);
+        if let Some(path) = self.peers.path(packet.peer)
             && (self.peers.fills_packets(packet.peer) || matches!(packet.body, Body::Ack(_)))
         {
             self.paths.notice(now, packet, path, &self.endpoint);
@@ -293,7 +300,7 @@ impl EngineState {
     pub fn drain_events(&mut self) {
         while let Some(event) = self.endpoint.event() {
             match event {
-                Event::Started { .. } => {}
+                Event::Started { rpc, total, .. } => self.follow(rpc, total),
                 Event::Readable { rpc, message, kind, offset, cookie } => {
                     self.announce(Partial { rpc, message, kind, cookie, offset });
                 }
@@ -304,7 +311,7 @@ impl EngineState {
                 Event::Failed { rpc, cookie, error } => {
                     let timed_out = error == RpcError::DeadlineExceeded;
                     let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
-                    let ended = self.ended(rpc, outcome);
+                    let ended = self.ended(rpc, outcome, 0);
                     let silent = timed_out || error == RpcError::PeerUnreachable;
                     let refusal = ended.filter(|_| silent).and_then(|(began, peer)| {
                         let errno = self.peers.refusal_since(began, peer)?;
@@ -315,10 +322,13 @@ impl EngineState {
                 }
                 Event::Cancelled { rpc } => {
                     self.too_long.remove(&rpc);
-                    self.ended(rpc, RpcOutcome::Cancelled);
+                    self.ended(rpc, RpcOutcome::Cancelled, 0);
                     self.ready.push_back(EngineEvent::Cancelled { rpc });
                 }
-                Event::Release { message } => self.messages.release(message),
+                Event::Release { message } => {
+                    self.latencies.stages.released(message);
+                    self.messages.release(message);
+                }
             }
         }
     }
@@ -340,6 +350,7 @@ impl EngineState {
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
+        probes::delivered(delivered);
         let (bytes, lent, context) = self.messages.take(delivered.message);
         let context = self.attributed(context);
         let bytes = Message::from(bytes);
@@ -347,7 +358,7 @@ impl EngineState {
         match delivered.kind {
             MessageKind::Request if context.until <= self.endpoint.now() => {
                 let now = self.endpoint.now();
-                self.latencies.begin(now, rpc, delivered.peer, Direction::Server);
+                self.begin_request(now, delivered);
                 let account = self.peers.account(delivered.peer);
                 self.accept(QueuedRequest { bytes, early: false, account });
                 self.expire(rpc);
@@ -362,7 +373,7 @@ impl EngineState {
             }
             MessageKind::Response => {
                 let cookie = delivered.cookie;
-                self.ended(rpc, RpcOutcome::Ok);
+                self.ended(rpc, RpcOutcome::Ok, delivered.length);
                 self.waiting += bytes.len() as u64;
                 let result = Ok(bytes);
                 self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent });
@@ -386,7 +397,7 @@ impl EngineState {
         let Some(known) = self.peers.get(peer) else { return };
         let mut from = known.address;
         from.set_port(delivered.remote_port);
-        self.latencies.begin(now, rpc, peer, Direction::Server);
+        self.begin_request(now, delivered);
         self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });
     }
 
@@ -400,45 +411,14 @@ impl EngineState {
         bytes
     }
 
-    /// An RPC ended; its peer is still in the table. Returns when it began, and its peer.
-    pub fn ended(&mut self, rpc: RpcHandle, outcome: RpcOutcome) -> Option<(Time, PeerId)> {
-        let now = self.endpoint.now();
-        let (peer, direction, nanos) = self.latencies.end(now, rpc, outcome)?;
-        self.peers.ended(peer, direction).add(nanos, outcome);
-        Some((Time(now.0.saturating_sub(nanos)), peer))
-    }
-
     /// Drops a request whose deadline has passed, before it is started.
     pub fn expire(&mut self, rpc: RpcHandle) {
-        self.ended(rpc, RpcOutcome::Deadline);
+        self.ended(rpc, RpcOutcome::Deadline, 0);
         self.counters.requests_expired += 1;
         // This fails if the client has ended it in the meantime.
         let refusal = Submit::Refuse { rpc, reason: RefusalReason::DeadlinePassed };
         let _ = self.endpoint.submit(self.endpoint.now(), refusal);
     }
-}
-
-/// Brings an address into one form: IPv4 as IPv4, IPv6 without a flow label. An unspecified address
-/// means this host, as with TCP.
-pub fn canonical(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip().to_canonical() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    match (ip, address) {
-        (IpAddr::V6(ip), SocketAddr::V6(v6)) => {
-            SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into()
-        }
-        _ => SocketAddr::new(ip, address.port()),
-    }
-}
-
-/// True if the address can be that of one server. The system sends to a group or broadcast address
-/// only on request, and never to port 0.
-pub fn is_one_server(to: SocketAddr) -> bool {
-    let everybody = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
-    to.port() != 0 && !everybody && !to.ip().is_multicast()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use homa_proto::{LinkId, Time};
 
 use super::turn::PollEffort;
 use super::{Core, Sources, TURN_MAX};
-use crate::engine::clock;
+use crate::engine::{clock, probes};
 
 impl Core {
     /// One turn without waiting: sends, receives, runs timers, and sends what these caused. If
@@ -60,6 +60,7 @@ impl Core {
             let queued = |link| self.driver.queued(link);
             let Some(budget) = state.links.send_budget(now, &state.endpoint, backlogged, queued)
             else {
+                probes::queued(state.messages.outgoing_bytes());
                 break;
             };
             let rise = state.links.outruns_us(budget.link);
@@ -67,6 +68,7 @@ impl Core {
                 endpoint: &mut state.endpoint,
                 messages: &state.messages,
                 peers: &state.peers,
+                stages: &mut state.latencies.stages,
                 links: budget.links,
             };
             let wire = self.packer.pack(now, budget.bytes, rise, &mut sources);

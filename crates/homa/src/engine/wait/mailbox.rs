@@ -359,6 +359,7 @@ impl Mailbox {
             return MailboxItem::Nothing;
         };
         let bytes = core.accept_request(bytes);
+        core.note_taken(rpc);
         let now = core.time();
         self.shedder.taken(now, self.requests.len());
         let Some(open) = self.open.get_mut(&rpc) else { return MailboxItem::Nothing };

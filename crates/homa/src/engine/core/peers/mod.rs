@@ -170,10 +170,10 @@ impl Peers {
         &mut self.ended[id.0 as usize][direction as usize]
     }
 
-    /// The peers with most RPCs, for each direction.
-    pub fn busiest(&self) -> Vec<PeerLatency> {
+    /// The peers with most RPCs of late, for each direction.
+    pub fn busiest(&self, now: Time) -> Vec<PeerLatency> {
         let open = self.peers.iter().zip(&self.ended).filter(|(peer, _)| peer.open);
-        busiest(open.map(|(peer, ended)| (peer.address, ended)))
+        busiest(now, open.map(|(peer, ended)| (peer.address, ended)))
     }
 
     /// The peer with this number.

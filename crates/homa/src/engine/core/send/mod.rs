@@ -3,12 +3,10 @@
 //! Packets are pulled from the protocol one at a time, in its order. A short packet joins a
 //! datagram that is already in the batch for the same peer, if there is room and the datagram has
 //! the same priority. On links that are faster than we are, it may also join one of a higher
-//! priority. It then leaves slightly before its turn, within a batch that the pacer keeps short,
-//! but saves a pass through both kernels and a datagram header. Adjacent datagrams of one size to
-//! one peer become a train. Headers and short payloads are written once, into the buffer that the
-//! kernel reads; long payloads stay in their message.
-//!
-//! Over raw IP, every packet is a datagram.
+//! priority. It leaves slightly before its turn then, within a batch that the pacer keeps short,
+//! but saves a pass through both kernels and a header. Adjacent datagrams of one size to one peer
+//! become a train. Headers and short payloads are written once, into the buffer that the kernel
+//! reads; long payloads stay in their message. Over raw IP, every packet is a datagram.
 
 use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions};
 use homa_proto::wire::{self, ACK_LEN};
@@ -19,6 +17,7 @@ use super::messages::Messages;
 use super::peers::{Peer, Peers};
 use crate::PriorityMap;
 use crate::driver::{Encapsulation, Outbox, TRAIN_MAX, Train, TrainPiece};
+use crate::metrics::Stages;
 
 /// Longest payload that is copied to share a datagram with other packets.
 const SHORT: u32 = 600;
@@ -114,6 +113,8 @@ pub struct Sources<'a> {
     pub messages: &'a Messages,
     /// Addresses.
     pub peers: &'a Peers,
+    /// RPCs that are followed.
+    pub stages: &'a mut Stages,
     /// The links that the packets may leave by.
     pub links: Links,
 }
@@ -180,6 +181,8 @@ impl Packer {
         // A packet that was pulled must leave, and it may take a full frame.
         while wire == 0 || (wire + FULL_FRAME <= room && turns < TRAINS_MAX) {
             let Some(packet) = from.endpoint.transmit_by(now, from.links) else { break };
+            crate::engine::probes::leaves(&packet);
+            from.stages.leaves(now, &packet);
             let before = self.datagrams.len();
             wire += match &packet.body {
                 _ if self.encapsulation == Encapsulation::Ip => self.pack_alone(&packet, from),

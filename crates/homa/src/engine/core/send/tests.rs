@@ -45,7 +45,8 @@ fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
     let mut packer = Packer::new(PriorityMap::Linux, Encapsulation::Datagram);
     packer.set_ports(vec![local_port]);
     let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
-    let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
+    let stages = &mut Stages::default();
+    let mut from = Sources { endpoint, messages, peers, stages, links: Links::ALL };
     let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
     let trains = &packer.outbox().trains;
     let sum: u32 = trains.iter().map(|train| wire_bytes(train.len + UDP, true)).sum();
@@ -87,7 +88,8 @@ fn pieces(encapsulation: Encapsulation, parts: &[Bytes]) -> Vec<TrainPiece> {
     let mut packer = Packer::new(PriorityMap::Linux, encapsulation);
     packer.set_ports(vec![9]);
     let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
-    let mut from = Sources { endpoint, messages, peers, links: Links::ALL };
+    let stages = &mut Stages::default();
+    let mut from = Sources { endpoint, messages, peers, stages, links: Links::ALL };
     packer.pack(Time::ZERO, 50_000, false, &mut from);
     let (outbox, mut sent) = (packer.outbox(), Vec::new());
     for train in &outbox.trains {

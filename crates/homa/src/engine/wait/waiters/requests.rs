@@ -203,6 +203,7 @@ impl Waiters {
                     open.accepted = Some(now);
                 }
                 let UnacceptedRequest { rpc, from, bytes, id, context } = request;
+                core.note_taken(rpc);
                 let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
                 return Some(Accepted { rpc, from, bytes, id, context, deadline, arriving });
             }

@@ -5,12 +5,16 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::scrape::{MetricSample, Scrape};
+use crate::commands::scrape::{MetricSample, Scrape};
 use crate::output::{Align, TextTable};
 
 /// Peers in a report.
 const MOST_PEERS: usize = 8;
-/// RPCs by direction and outcome.
+/// Peers that an endpoint lists in each direction, at most.
+const LISTED: usize = 16;
+/// The sizes of RPCs, as endpoints name them.
+const SIZES: [&str; 3] = ["short", "medium", "long"];
+/// RPCs by direction, outcome, and size.
 const DURATION: &str = "homa_rpc_duration_seconds";
 
 /// What an engine did between two scrapes.
@@ -26,8 +30,12 @@ pub struct Report {
     requests_in_progress: f64,
     /// Peers in the table.
     peers: f64,
-    /// Bytes of outgoing messages in memory.
+    /// Bytes of outgoing messages in memory, and the limit.
     send_memory_bytes: f64,
+    send_memory_limit_bytes: f64,
+    /// Bytes of incoming messages and of requests that were not accepted, and the limit.
+    receive_memory_bytes: f64,
+    receive_memory_limit_bytes: f64,
     /// Datagrams and bits that left and came.
     datagrams_sent_per_s: f64,
     datagrams_received_per_s: f64,
@@ -62,6 +70,17 @@ struct Rpcs {
     mean_us: Option<f64>,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
+    /// Those with a response, by size; sizes that occurred.
+    sizes: Vec<RpcsOfSize>,
+}
+
+/// RPCs of one direction and size that ended with a response.
+#[derive(Debug, Serialize)]
+struct RpcsOfSize {
+    size: String,
+    ok_per_s: f64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
 }
 
 /// RPCs with one peer.
@@ -85,8 +104,7 @@ impl Difference<'_> {
     /// The growth of a counter. If it became smaller, the engine was restarted, and all of it is
     /// new.
     fn grown(&self, name: &str, sample: &MetricSample) -> f64 {
-        let before = self.before.same(name, sample);
-        if sample.value < before { sample.value } else { sample.value - before }
+        sample.grown(name, self.before)
     }
 
     /// The growth of a counter per second, the sum over all labels.
@@ -110,31 +128,61 @@ impl Difference<'_> {
         let ok = self.rpcs(&count, direction, |outcome| outcome == "ok");
         let other = self.rpcs(&count, direction, |outcome| outcome != "ok");
         let time = self.rpcs(&sum, direction, |outcome| outcome == "ok");
-        let buckets = self.buckets(direction);
-        let percentile = |share| quantile(&buckets, share).map(|seconds| seconds * 1e6);
+        let buckets = self.buckets(direction, None);
+        let sizes = SIZES.iter().map(|size| self.size(direction, size));
         Rpcs {
             direction: direction.to_owned(),
             ok_per_s: ok / self.seconds,
             other_per_s: other / self.seconds,
             mean_us: (ok > 0.0).then(|| time / ok * 1e6),
-            p50_us: percentile(0.5),
-            p99_us: percentile(0.99),
+            p50_us: quantile_us(&buckets, 0.5),
+            p99_us: quantile_us(&buckets, 0.99),
+            sizes: sizes.filter(|of| of.ok_per_s > 0.0).collect(),
         }
     }
 
-    /// RPCs with a response by time: the buckets' upper ends in seconds, cumulative counts.
-    fn buckets(&self, direction: &str) -> Vec<(f64, f64)> {
+    fn size(&self, direction: &str, size: &str) -> RpcsOfSize {
+        let buckets = self.buckets(direction, Some(size));
+        RpcsOfSize {
+            size: size.to_owned(),
+            ok_per_s: buckets.last().map_or(0.0, |(_, count)| count / self.seconds),
+            p50_us: quantile_us(&buckets, 0.5),
+            p99_us: quantile_us(&buckets, 0.99),
+        }
+    }
+
+    /// RPCs with a response by time, of one size or all: the buckets' upper ends in seconds,
+    /// cumulative counts.
+    fn buckets(&self, direction: &str, size: Option<&str>) -> Vec<(f64, f64)> {
         let name = format!("{DURATION}_bucket");
         let all = self.after.all(&name).iter();
         let of = all.filter(|sample| {
-            sample.label("direction") == direction && sample.label("outcome") == "ok"
+            sample.label("direction") == direction
+                && sample.label("outcome") == "ok"
+                && size.is_none_or(|size| sample.label("size") == size)
         });
         let read = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(0.0) };
-        of.map(|sample| (read(sample.label("le")), self.grown(&name, sample))).collect()
+        let mut buckets: Vec<(f64, f64)> = Vec::new();
+        for sample in of {
+            let (end, count) = (read(sample.label("le")), self.grown(&name, sample));
+            match buckets.iter_mut().find(|(known, _)| *known == end) {
+                Some((_, sum)) => *sum += count,
+                None => buckets.push((end, count)),
+            }
+        }
+        buckets
     }
 
     fn busiest(&self) -> Vec<BusyPeer> {
-        let rpcs = self.after.all("homa_peer_rpcs_total").iter();
+        let name = "homa_peer_rpcs_total";
+        // The endpoint lists the busiest. If its list was full, a peer that is new in it may have
+        // made its RPCs before.
+        let listed = |direction: &str| {
+            self.before.all(name).iter().filter(|of| of.label("direction") == direction).count()
+        };
+        let rpcs = self.after.all(name).iter().filter(|sample| {
+            listed(sample.label("direction")) < LISTED || self.before.has(name, sample)
+        });
         let mut peers: Vec<BusyPeer> = rpcs
             .map(|sample| {
                 let of = |name: &str| {
@@ -145,7 +193,7 @@ impl Difference<'_> {
                     });
                     same.map_or(0.0, |same| self.grown(name, same))
                 };
-                let ended = self.grown("homa_peer_rpcs_total", sample);
+                let ended = self.grown(name, sample);
                 let time = of("homa_peer_rpc_seconds_total");
                 BusyPeer {
                     peer: sample.label("peer").to_owned(),
@@ -161,6 +209,11 @@ impl Difference<'_> {
         peers.truncate(MOST_PEERS);
         peers
     }
+}
+
+/// A quantile of times in seconds, in microseconds.
+fn quantile_us(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
+    quantile(buckets, share).map(|seconds| seconds * 1e6)
 }
 
 /// The quantile of a histogram, linear within a bucket (as Prometheus' `histogram_quantile`).
@@ -201,6 +254,9 @@ impl Report {
             requests_in_progress: gauge("requests_in_progress"),
             peers: gauge("peers"),
             send_memory_bytes: gauge("send_memory_bytes"),
+            send_memory_limit_bytes: gauge("send_memory_limit_bytes"),
+            receive_memory_bytes: gauge("receive_memory_bytes"),
+            receive_memory_limit_bytes: gauge("receive_memory_limit_bytes"),
             datagrams_sent_per_s: driver("datagrams_sent"),
             datagrams_received_per_s: driver("datagrams_received"),
             sent_mbps: driver("bytes_sent") * 8e-6,
@@ -219,12 +275,14 @@ impl Report {
     /// The report for people.
     pub fn to_text(&self, endpoint: SocketAddr) -> String {
         let mut lines = vec![format!(
-            "{endpoint}: {} peers, {} calls and {} requests in progress, {} to send",
-            self.peers,
-            self.calls_in_progress,
-            self.requests_in_progress,
-            bytes(self.send_memory_bytes),
+            "{endpoint}: {} peers, {} calls and {} requests in progress",
+            self.peers, self.calls_in_progress, self.requests_in_progress,
         )];
+        lines.push(format!(
+            "memory: {} to send, {} to receive",
+            share(self.send_memory_bytes, self.send_memory_limit_bytes),
+            share(self.receive_memory_bytes, self.receive_memory_limit_bytes),
+        ));
         lines.push(String::new());
         lines.extend(self.rpc_lines());
         lines.push(String::new());
@@ -281,7 +339,15 @@ impl Report {
                 micros(of.p99_us),
             ])
         };
-        std::iter::once(table.head()).chain(self.rpcs.iter().map(row)).collect()
+        let of_size = |of: &RpcsOfSize| {
+            let (name, rate) = (format!("  {}", of.size), count(of.ok_per_s));
+            let none = String::new;
+            table.row(&[name, rate, none(), none(), micros(of.p50_us), micros(of.p99_us)])
+        };
+        let rows = self.rpcs.iter().flat_map(|of| {
+            std::iter::once(row(of)).chain(of.sizes.iter().map(of_size)).collect::<Vec<_>>()
+        });
+        std::iter::once(table.head()).chain(rows).collect()
     }
 
     fn peer_lines(&self) -> Vec<String> {
@@ -322,6 +388,11 @@ fn micros(time: Option<f64>) -> String {
     time.map_or("-".into(), |time| format!("{time:.1}"))
 }
 
+/// Bytes, and their share of a limit.
+fn share(used: f64, limit: f64) -> String {
+    format!("{} ({:.1} % of {})", bytes(used), used / limit.max(1.0) * 100.0, bytes(limit))
+}
+
 fn bytes(bytes: f64) -> String {
     match bytes {
         b if b < 1e3 => format!("{b} B"),
@@ -331,65 +402,4 @@ fn bytes(bytes: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// A scrape with that many answered requests of 1 ms and 10 ms.
-    fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
-        let labels = "direction=\"server\",outcome=\"ok\"";
-        let all = fast + slow;
-        let mut scrape = Scrape::parse(&format!(
-            "homa_rpc_duration_seconds_bucket{{{labels},le=\"0.0005\"}} 0\n\
-             homa_rpc_duration_seconds_bucket{{{labels},le=\"0.001\"}} {fast}\n\
-             homa_rpc_duration_seconds_bucket{{{labels},le=\"0.01\"}} {all}\n\
-             homa_rpc_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {all}\n\
-             homa_rpc_duration_seconds_count{{{labels}}} {all}\n\
-             homa_rpc_duration_seconds_sum{{{labels}}} {}\n\
-             homa_rpc_duration_seconds_count{{direction=\"server\",outcome=\"dropped\"}} {slow}\n\
-             homa_peer_rpcs_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
-             homa_peer_rpc_seconds_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
-             homa_protocol_drops_total{{reason=\"overlap\"}} {slow}\n\
-             homa_protocol_drops_total{{reason=\"truncated\"}} 0\n\
-             homa_engine_peers 1\n",
-            f64::from(fast) * 1e-3 + f64::from(slow) * 1e-2,
-        ));
-        scrape.taken += Duration::from_secs(seconds);
-        scrape
-    }
-
-    #[test]
-    fn a_report_is_about_the_time_between_its_scrapes() {
-        let report = Report::between(&scrape(1_000, 0, 0), &scrape(1_900, 100, 10));
-        let [client, server] = &report.rpcs[..] else { panic!("{report:?}") };
-        assert!(client.ok_per_s == 0.0 && client.p99_us.is_none(), "{client:?}");
-        let near =
-            |got: Option<f64>, want: f64| got.is_some_and(|got| (got / want - 1.0).abs() < 0.01);
-        assert!((server.ok_per_s - 100.0).abs() < 0.1, "{server:?}");
-        assert!((server.other_per_s - 10.0).abs() < 0.1, "{server:?}");
-        assert!(near(server.mean_us, 1_900.0), "{server:?}");
-        assert!(near(server.p50_us, 777.8), "within the bucket from 0.5 to 1 ms: {server:?}");
-        assert!(near(server.p99_us, 9_100.0), "within the bucket from 1 to 10 ms: {server:?}");
-        assert_eq!(report.drops_per_s.keys().collect::<Vec<_>>(), ["overlap"]);
-        let [peer] = &report.busiest[..] else { panic!("{report:?}") };
-        assert!(peer.peer == "10.0.0.1:9" && (peer.rpcs_per_s - 100.0).abs() < 0.1, "{peer:?}");
-    }
-
-    #[test]
-    fn an_engine_that_was_restarted_has_no_negative_rates() {
-        let report = Report::between(&scrape(1_000, 50, 0), &scrape(30, 0, 1));
-        assert!((report.rpcs[1].ok_per_s - 30.0).abs() < 0.1, "{report:?}");
-        assert_eq!(report.rpcs[1].other_per_s, 0.0);
-    }
-
-    #[test]
-    fn quantiles_of_histograms_stay_within_their_buckets() {
-        let buckets = [(1.0, 0.0), (2.0, 50.0), (4.0, 100.0), (f64::INFINITY, 101.0)];
-        let at = |share| quantile(&buckets, share).unwrap();
-        assert!((1.0..=2.0).contains(&at(0.01)) && (2.0..=4.0).contains(&at(0.9)));
-        assert_eq!(at(1.0), 4.0, "longer than the last finite bucket");
-        assert_eq!(quantile(&[(1.0, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
-        assert_eq!(quantile(&[], 0.5), None);
-    }
-}
+mod tests;

@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::failure::Failure;
+
 /// Time limit for connecting, and for each read.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest answer, bytes. An engine's is about 20 KB.
@@ -34,11 +36,30 @@ impl MetricSample {
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
+
+    /// The growth of a counter since an earlier scrape. If it became smaller, the engine was
+    /// restarted, and all of it is new.
+    pub fn grown(&self, name: &str, since: &Scrape) -> f64 {
+        let before = since.same(name, self);
+        if self.value < before { self.value } else { self.value - before }
+    }
 }
 
 impl Scrape {
+    /// Asks an endpoint that the user named.
+    pub fn of_engine(endpoint: SocketAddr) -> Result<Self, Failure> {
+        Self::fetch(endpoint).map_err(|error| {
+            let error = anyhow::Error::from(error).context(format!("no metrics at {endpoint}"));
+            Failure::new(
+                error,
+                "give the TCP address that `homa serve --metrics ADDR` prints, or that a program \
+                 passes to `homa::metrics::http::Exporter`",
+            )
+        })
+    }
+
     /// Asks an endpoint.
-    pub fn fetch(endpoint: SocketAddr) -> io::Result<Self> {
+    fn fetch(endpoint: SocketAddr) -> io::Result<Self> {
         let mut page = TcpStream::connect_timeout(&endpoint, PATIENCE)?;
         page.set_read_timeout(Some(PATIENCE))?;
         page.set_write_timeout(Some(PATIENCE))?;
@@ -81,6 +102,11 @@ impl Scrape {
     /// The value of a metric without labels; 0 if it is missing.
     pub fn value(&self, name: &str) -> f64 {
         self.all(name).first().map_or(0.0, |sample| sample.value)
+    }
+
+    /// True if there is a sample with the same labels.
+    pub fn has(&self, name: &str, as_in: &MetricSample) -> bool {
+        self.all(name).iter().any(|sample| sample.labels == as_in.labels)
     }
 
     /// The value of the sample with the same labels; 0 if it is missing.

@@ -1,0 +1,129 @@
+//! `homa why`: where the time of slow RPCs goes, from the metrics endpoint of an engine, and the one
+//! thing to change.
+//!
+//! The engine follows one RPC in 16 from stage to stage (`homa_rpc_stage_seconds`). Two scrapes
+//! give the RPCs that ended between them; `split` takes the slow ones and names causes; `advice`
+//! decides.
+//!
+//! A client cannot tell the server's time from that of the network. The server's endpoint, if it is
+//! given, tells. Left out: single RPCs (`homa pcap`), and time in the application of the client.
+
+mod advice;
+mod split;
+mod text;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::scrape::Scrape;
+use crate::failure::{Outcome, Verdict};
+use crate::output::{self, Format};
+use crate::values;
+use advice::Advice;
+use split::{Cause, Evidence, Slow};
+
+/// Arguments of `homa why`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The metrics endpoint of the engine, such as 10.0.0.7:9464 (TCP).
+    #[arg(value_name = "ADDR", value_parser = values::address)]
+    endpoint: SocketAddr,
+    /// How long to watch.
+    #[arg(long = "for", default_value = "30s", value_name = "TIME")]
+    #[arg(value_parser = watched)]
+    watched: Duration,
+    /// The metrics endpoint of the server that the engine calls most: tells the server's time from
+    /// that of the network.
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    server: Option<SocketAddr>,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document {
+    seconds: f64,
+    rpcs_followed: f64,
+    /// The RPCs that the advice is about.
+    slow: Option<SlowRpcs>,
+    advice: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct SlowRpcs {
+    direction: String,
+    size: String,
+    followed: f64,
+    mean_us: f64,
+    best_us: f64,
+    causes: Vec<CauseTime>,
+}
+
+#[derive(Serialize)]
+struct CauseTime {
+    cause: &'static str,
+    mean_us: f64,
+    share: f64,
+}
+
+/// Runs the command. A report without RPCs is a report, too.
+pub fn run(args: &Args) -> Outcome {
+    let scrape = || -> Result<(Scrape, Option<Scrape>), crate::failure::Failure> {
+        let server = args.server.map(Scrape::of_engine).transpose()?;
+        Ok((Scrape::of_engine(args.endpoint)?, server))
+    };
+    let before = scrape()?;
+    eprintln!("watching {} for {:.0} s", args.endpoint, args.watched.as_secs_f64());
+    std::thread::sleep(args.watched);
+    let after = scrape()?;
+    let server = before.1.as_ref().zip(after.1.as_ref());
+    let evidence = Evidence::between((&before.0, &after.0), server);
+    let (advice, slow) = advice::advise(&evidence);
+    match args.format {
+        Format::Table => output::line(text::report(args.endpoint, &evidence, slow, advice)),
+        Format::Json => output::json(&document(&evidence, slow, advice))?,
+    }
+    Ok(Verdict::Passed)
+}
+
+fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Document {
+    let rpcs = slow.map(|slow| {
+        let cause = |cause: Cause| {
+            let seconds = slow.time(cause);
+            let share = slow.share(cause);
+            (seconds > 0.0).then(|| CauseTime {
+                cause: cause.name(),
+                mean_us: seconds * 1e6,
+                share,
+            })
+        };
+        SlowRpcs {
+            direction: slow.direction.clone(),
+            size: slow.size.clone(),
+            followed: slow.rpcs,
+            mean_us: slow.mean * 1e6,
+            best_us: slow.best * 1e6,
+            causes: Cause::ALL.into_iter().filter_map(cause).collect(),
+        }
+    });
+    Document {
+        seconds: evidence.seconds,
+        rpcs_followed: evidence.followed,
+        slow: rpcs,
+        advice: advice.name(),
+        text: text::advice(evidence, slow, advice),
+    }
+}
+
+fn watched(text: &str) -> Result<Duration, String> {
+    let time = values::duration(text)?;
+    match time < Duration::from_millis(100) {
+        true => Err("write at least 100ms".into()),
+        false => Ok(time),
+    }
+}

@@ -1,0 +1,470 @@
+//! Where the time of RPCs goes: some RPCs are followed from stage to stage.
+//!
+//! One RPC in 16 is followed, chosen by its handle when it begins, and at most eight at a time. All of
+//! an RPC's time is charged to exactly one stage: at each event, the time since the last event. The
+//! sums are kept by direction, by size, and by how long the RPCs took, in doublings, so that a
+//! reader can look at the slow ones.
+//!
+//! Invariants: the stages of an RPC add up to its time, and memory is bounded. A packet of an RPC
+//! that is not followed costs a test of one word. Left out: packets of a message that overtake each
+//! other, and time in the kernel and the network card, which belongs to the stage around it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use homa_proto::{Body, MessageId, Packet, PeerId, RpcHandle, RpcId, Time};
+
+use super::latency::RpcSize;
+use super::{Direction, Text};
+
+/// RPCs that are followed at a time.
+const MOST: usize = 8;
+/// One RPC in two to the power of this is followed.
+const ONE_IN_LOG: u32 = 4;
+/// RPCs that took up to two to the power of these nanoseconds are one group, and so on in
+/// doublings.
+const SHORTEST: u32 = 10;
+const LONGEST: u32 = 36;
+
+/// A part of an RPC's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// From the call (as client), or from the reply (as server), until the first byte left.
+    Queue,
+    /// From the first byte to the last byte of the own message, while bytes were allowed to leave.
+    Send,
+    /// The own message had no granted bytes left (Homa §3.3).
+    Grant,
+    /// As client: from the last byte of the request until the first of the response. Holds a round
+    /// trip and the server's time.
+    Wait,
+    /// From the first byte until the last of the peer's message.
+    Receive,
+    /// As server: from the complete request until the application took it.
+    Accept,
+    /// As server: from there until the reply.
+    Application,
+    /// Until bytes that were lost came, or left, again (Homa §3.7).
+    Loss,
+}
+
+impl Stage {
+    /// All stages.
+    pub const ALL: [Self; 8] = [
+        Self::Queue,
+        Self::Send,
+        Self::Grant,
+        Self::Wait,
+        Self::Receive,
+        Self::Accept,
+        Self::Application,
+        Self::Loss,
+    ];
+
+    /// The value of the label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Send => "send",
+            Self::Grant => "grant",
+            Self::Wait => "wait",
+            Self::Receive => "receive",
+            Self::Accept => "accept",
+            Self::Application => "application",
+            Self::Loss => "loss",
+        }
+    }
+}
+
+/// Followed RPCs of one direction and size that took about as long as each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StageTimes {
+    /// The direction. The time of a server ends when the last byte of the response left.
+    pub direction: Direction,
+    /// The size of the longer message.
+    pub size: RpcSize,
+    /// They took no longer than this, and more than half of it. Longer ones than 69 s count here.
+    pub up_to: Duration,
+    /// Their number.
+    pub rpcs: u64,
+    /// Bytes of their requests and responses.
+    pub bytes: u64,
+    /// Sum of their times by stage, nanoseconds.
+    nanos: [u64; Stage::ALL.len()],
+}
+
+impl StageTimes {
+    /// The sum of their times in one stage.
+    pub fn time(&self, stage: Stage) -> Duration {
+        Duration::from_nanos(self.nanos[stage as usize])
+    }
+
+    fn key(&self) -> (usize, RpcSize, Duration) {
+        (self.direction as usize, self.size, self.up_to)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.rpcs += other.rpcs;
+        self.bytes += other.bytes;
+        self.nanos.iter_mut().zip(other.nanos).for_each(|(ours, other)| *ours += other);
+    }
+}
+
+/// Adds the times of another engine.
+pub(super) fn merge(ours: &mut Vec<StageTimes>, other: &[StageTimes]) {
+    for times in other {
+        match ours.iter_mut().find(|ours| ours.key() == times.key()) {
+            Some(ours) => ours.add(times),
+            None => ours.push(*times),
+        }
+    }
+    ours.sort_by_key(StageTimes::key);
+}
+
+/// An RPC that is followed.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    rpc: RpcHandle,
+    /// As its client writes it.
+    id: RpcId,
+    peer: PeerId,
+    direction: Direction,
+    /// What it does since `since`.
+    stage: Stage,
+    since: Time,
+    began: Time,
+    /// Bytes of the request and the response.
+    bytes: [u32; 2],
+    /// Own bytes: all, those that left, and those that may leave.
+    length: u32,
+    left: u32,
+    granted: u32,
+    /// A RESEND left since the last bytes arrived.
+    asked: bool,
+    nanos: [u64; Stage::ALL.len()],
+}
+
+impl Followed {
+    /// The time until now belongs to a stage.
+    fn charge(&mut self, now: Time, stage: Stage) {
+        self.nanos[stage as usize] += now.since(self.since).0;
+        self.since = self.since.max(now);
+    }
+
+    /// The time until now belongs to the present stage, and another one begins.
+    fn enter(&mut self, now: Time, next: Stage) {
+        self.charge(now, self.stage);
+        self.stage = next;
+    }
+
+    /// Own bytes left. True if those were the last.
+    fn sent(&mut self, now: Time, end: u32, unscheduled: u32, retransmit: bool) -> bool {
+        if retransmit || end <= self.left {
+            self.charge(now, Stage::Loss);
+            return false;
+        }
+        self.charge(now, self.stage);
+        self.left = self.left.max(end);
+        self.granted = self.granted.max(unscheduled);
+        self.stage = match () {
+            () if self.left >= self.length => Stage::Wait,
+            () if self.left >= self.granted => Stage::Grant,
+            () => Stage::Send,
+        };
+        self.stage == Stage::Wait
+    }
+
+    /// Bytes of the peer arrived.
+    fn arrived(&mut self, now: Time, retransmitted: bool) {
+        // The server reads this request while it arrives.
+        if matches!(self.stage, Stage::Accept | Stage::Application) {
+            return;
+        }
+        let lost = std::mem::take(&mut self.asked) && (self.stage == Stage::Receive);
+        let stage = if lost || retransmitted { Stage::Loss } else { self.stage };
+        self.charge(now, stage);
+        self.stage = Stage::Receive;
+    }
+}
+
+/// The followed RPCs, and the sums of those that ended.
+#[derive(Debug, Default)]
+pub(crate) struct Stages {
+    /// The bit of an RPC's index modulo 64 is set if it may be followed.
+    mask: u64,
+    followed: Vec<Followed>,
+    ended: BTreeMap<(usize, RpcSize, Duration), StageTimes>,
+    shortest_wait: Option<Duration>,
+}
+
+const fn bit(index: u32) -> u64 {
+    1 << (index & 63)
+}
+
+impl Stages {
+    /// Decides whether an RPC is followed, always in the same way.
+    #[inline]
+    pub(super) fn draws(&self, rpc: RpcHandle) -> bool {
+        let mixed = (u64::from(rpc.generation) << 32 | u64::from(rpc.index))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed >> (u64::BITS - ONE_IN_LOG) == 0 && self.followed.len() < MOST
+    }
+
+    /// Follows an RPC. A client's request of `length` bytes was submitted; of a server's, that many
+    /// are arriving.
+    pub(super) fn follow(
+        &mut self,
+        now: Time,
+        (rpc, id, peer): (RpcHandle, RpcId, PeerId),
+        direction: Direction,
+        length: u32,
+    ) {
+        self.drop_at(rpc.index);
+        let (stage, own) = match direction {
+            Direction::Client => (Stage::Queue, length),
+            Direction::Server => (Stage::Receive, 0),
+        };
+        self.followed.push(Followed {
+            rpc,
+            id: id.client(),
+            peer,
+            direction,
+            stage,
+            since: now,
+            began: now,
+            bytes: [length, 0],
+            length: own,
+            left: 0,
+            granted: 0,
+            asked: false,
+            nanos: [0; Stage::ALL.len()],
+        });
+        self.mask |= bit(rpc.index);
+    }
+
+    /// True if the RPC with this index may be followed.
+    #[inline]
+    fn may_follow(&self, index: u32) -> bool {
+        self.mask & bit(index) != 0
+    }
+
+    /// The place of the followed RPC with this index.
+    fn place(&self, index: u32) -> Option<usize> {
+        self.followed.iter().position(|followed| followed.rpc.index == index)
+    }
+
+    fn find(&mut self, rpc: RpcHandle) -> Option<&mut Followed> {
+        if !self.may_follow(rpc.index) {
+            return None;
+        }
+        self.followed.iter_mut().find(|followed| followed.rpc == rpc)
+    }
+
+    fn remove(&mut self, place: usize) -> Followed {
+        let removed = self.followed.swap_remove(place);
+        self.mask = self.followed.iter().fold(0, |mask, of| mask | bit(of.rpc.index));
+        removed
+    }
+
+    #[cold]
+    fn drop_at(&mut self, index: u32) {
+        if let Some(place) = self.place(index) {
+            self.remove(place);
+        }
+    }
+
+    /// A packet leaves.
+    #[inline]
+    pub(crate) fn leaves(&mut self, now: Time, packet: &Packet) {
+        if self.mask == 0 {
+            return;
+        }
+        match &packet.body {
+            Body::Data(data) if self.may_follow(data.span.message.0 / 2) => {
+                let end = data.span.offset + data.span.len;
+                self.data_leaves(now, data.span.message, (end, data.incoming), data.retransmit);
+            }
+            Body::Resend { .. } => {
+                if let Some(followed) = self.by_id(packet) {
+                    followed.asked = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn data_leaves(&mut self, now: Time, message: MessageId, (end, free): (u32, u32), again: bool) {
+        let Some(place) = self.place(message.0 / 2) else { return };
+        let last = self.followed[place].sent(now, end, free, again);
+        if last && self.followed[place].direction == Direction::Server {
+            self.finish(place);
+        }
+    }
+
+    fn by_id(&mut self, packet: &Packet) -> Option<&mut Followed> {
+        let of = (packet.id.client(), packet.peer);
+        self.followed.iter_mut().find(|followed| (followed.id, followed.peer) == of)
+    }
+
+    /// A control packet arrived.
+    #[inline]
+    pub(crate) fn control(&mut self, now: Time, packet: &Packet) {
+        if self.mask == 0 {
+            return;
+        }
+        let Some(followed) = self.by_id(packet) else { return };
+        match packet.body {
+            Body::Grant { offset, .. } if offset > followed.granted => {
+                followed.granted = offset;
+                if followed.stage == Stage::Grant {
+                    followed.enter(now, Stage::Send);
+                }
+            }
+            // The peer has the request and is not ready: nothing was lost.
+            Body::Busy { .. } => followed.asked = false,
+            _ => {}
+        }
+    }
+
+    /// Bytes of an incoming message arrived.
+    #[inline]
+    pub(crate) fn arrived(&mut self, now: Time, message: MessageId, packet: &Packet) {
+        if self.may_follow(message.0 / 2) {
+            self.note_arrived(now, message, packet);
+        }
+    }
+
+    #[cold]
+    fn note_arrived(&mut self, now: Time, message: MessageId, packet: &Packet) {
+        let Some(place) = self.place(message.0 / 2) else { return };
+        let again = matches!(&packet.body, Body::Data(data) if data.retransmit);
+        self.followed[place].arrived(now, again);
+    }
+
+    /// True if an RPC is followed.
+    pub(super) fn follows(&mut self, rpc: RpcHandle) -> bool {
+        self.find(rpc).is_some()
+    }
+
+    /// A request is complete.
+    pub(super) fn delivered(&mut self, now: Time, rpc: RpcHandle) {
+        if let Some(followed) = self.find(rpc) {
+            followed.enter(now, Stage::Accept);
+        }
+    }
+
+    /// The application took a request at a time that is read only if it is needed.
+    #[inline]
+    pub(crate) fn taken(&mut self, rpc: RpcHandle, now: impl FnOnce() -> Time) {
+        if let Some(followed) = self.find(rpc) {
+            followed.enter(now(), Stage::Application);
+        }
+    }
+
+    /// The application answered a request with this many bytes.
+    pub(super) fn replied(&mut self, now: Time, rpc: RpcHandle, length: u32) {
+        if let Some(followed) = self.find(rpc) {
+            followed.enter(now, Stage::Queue);
+            followed.length = length;
+            followed.bytes[1] = length;
+        }
+    }
+
+    /// A call ended with a response of this many bytes, or at its deadline.
+    pub(super) fn ended(&mut self, now: Time, rpc: RpcHandle, length: u32) {
+        if let Some(followed) = self.find(rpc) {
+            followed.enter(now, Stage::Wait);
+            followed.bytes[1] = length;
+            if let Some(place) = self.place(rpc.index) {
+                self.finish(place);
+            }
+        }
+    }
+
+    /// An RPC ended otherwise.
+    pub(super) fn abandoned(&mut self, rpc: RpcHandle) {
+        if self.find(rpc).is_some() {
+            self.drop_at(rpc.index);
+        }
+    }
+
+    /// The bytes of a message are released: a server's response will not leave any more.
+    #[inline]
+    pub(crate) fn released(&mut self, message: MessageId) {
+        if self.may_follow(message.0 / 2)
+            && let Some(place) = self.place(message.0 / 2)
+            && self.followed[place].direction == Direction::Server
+        {
+            self.remove(place);
+        }
+    }
+
+    /// Records a followed RPC and follows it no longer.
+    fn finish(&mut self, place: usize) {
+        let of = self.remove(place);
+        let nanos = of.since.since(of.began).0;
+        let power = nanos.max(1).next_power_of_two().ilog2().clamp(SHORTEST, LONGEST);
+        let up_to = Duration::from_nanos(1 << power);
+        let bytes = of.bytes.map(u64::from);
+        let times = StageTimes {
+            direction: of.direction,
+            size: RpcSize::of(of.bytes[0].max(of.bytes[1])),
+            up_to,
+            rpcs: 1,
+            bytes: bytes[0] + bytes[1],
+            nanos: of.nanos,
+        };
+        self.ended.entry(times.key()).and_modify(|sum| sum.add(&times)).or_insert(times);
+        let wait = Duration::from_nanos(of.nanos[Stage::Wait as usize]);
+        if of.direction == Direction::Client && of.bytes[1] > 0 && !wait.is_zero() {
+            self.shortest_wait = Some(self.shortest_wait.map_or(wait, |least| least.min(wait)));
+        }
+    }
+
+    /// The sums, and the shortest wait of a call.
+    pub(crate) fn snapshot(&self) -> (Vec<StageTimes>, Option<Duration>) {
+        (self.ended.values().copied().collect(), self.shortest_wait)
+    }
+}
+
+/// Writes the families of stages.
+pub(super) fn write(stages: &[StageTimes], shortest_wait: Option<Duration>, text: &mut Text) {
+    let seconds = |time: Duration| time.as_nanos() as f64 / 1e9;
+    let up_to: Vec<String> = stages.iter().map(|of| seconds(of.up_to).to_string()).collect();
+    let labels = |n: usize| {
+        let (direction, size) = (stages[n].direction.name(), stages[n].size.name());
+        [("direction", direction), ("size", size), ("up_to", &*up_to[n])]
+    };
+    let name = "rpc_stage_seconds";
+    let help = "Where the time of one RPC in 16 went, by how long (up_to, in seconds) they took.";
+    text.family(name, "counter", help);
+    for (n, of) in stages.iter().enumerate() {
+        for stage in Stage::ALL.into_iter().filter(|&stage| !of.time(stage).is_zero()) {
+            let [direction, size, up_to] = labels(n);
+            let all = [direction, size, up_to, ("stage", stage.name())];
+            text.sample(&format!("{name}_total"), &all, seconds(of.time(stage)));
+        }
+    }
+    text.family("rpc_stage_rpcs", "counter", "The number of those RPCs.");
+    for (n, of) in stages.iter().enumerate() {
+        text.sample("rpc_stage_rpcs_total", &labels(n), of.rpcs);
+    }
+    text.family("rpc_stage_bytes", "counter", "Bytes of their requests and responses.");
+    for (n, of) in stages.iter().enumerate() {
+        text.sample("rpc_stage_bytes_total", &labels(n), of.bytes);
+    }
+    let name = "rpc_shortest_wait_seconds";
+    let help = "The shortest time from the last byte of one of those requests to the first of its \
+                response: at least a round trip.";
+    text.family(name, "gauge", help);
+    if let Some(wait) = shortest_wait {
+        text.sample(name, &[], seconds(wait));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! The expressions of `contrib/monitoring`, run by a real Prometheus on a real scrape: a part of
+//! `cargo xtask release --check`, because it takes programs that few machines have, and seconds.
+//!
+//! A server and its metrics endpoint run while it is called; Prometheus scrapes it each second. Each
+//! expression of the dashboard and of the alert rules must be accepted, and must have a result,
+//! unless it is about calls, which a server does not make. Left out: how Grafana draws them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Error, Read, Result, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::target;
+
+/// What a rate is taken over, in place of Grafana's `$__rate_interval`.
+const RATE_INTERVAL: &str = "5s";
+/// Prometheus needs a few scrapes until a rate has a value.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the check; returns what it found, or why it was skipped.
+pub fn check(repository: &Path) -> Result<String> {
+    for program in ["promtool", "prometheus"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return Ok(format!(
+                "skipped the expressions: no {program} (apt-get install prometheus)"
+            ));
+        }
+    }
+    let monitoring = repository.join("contrib/monitoring");
+    let rules = monitoring.join("alerts.yml");
+    succeeds(Command::new("promtool").args(["check", "rules"]).arg(&rules))?;
+    let dashboard = fs::read_to_string(monitoring.join("dashboard.json"))?;
+    let mut expressions = of_dashboard(&dashboard);
+    expressions.extend(of_rules(&fs::read_to_string(&rules)?));
+    let folder = target(repository).join("prometheus");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    succeeds(Command::new(cargo).args(["build", "--bin", "homa"]).current_dir(repository))?;
+    let observed = Observed::start(target(repository).join("debug/homa"), &folder)?;
+    for expression in &expressions {
+        observed.accepts(expression)?;
+    }
+    Ok(format!("Prometheus accepts {} expressions", expressions.len()))
+}
+
+fn succeeds(command: &mut Command) -> Result<()> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = [output.stdout, output.stderr].concat();
+            Err(Error::other(format!("{command:?}: {}", String::from_utf8_lossy(&said))))
+        }
+    }
+}
+
+/// The expressions of a dashboard, with values in place of Grafana's variables.
+fn of_dashboard(json: &str) -> Vec<String> {
+    let written = json.split("\"expr\": \"").skip(1).map(|rest| {
+        let (mut text, mut escaped) = (String::new(), false);
+        for character in rest.chars() {
+            match character {
+                '\\' if !escaped => escaped = true,
+                '"' if !escaped => break,
+                other => {
+                    text.push(other);
+                    escaped = false;
+                }
+            }
+        }
+        text
+    });
+    let filled =
+        |text: String| text.replace("$__rate_interval", RATE_INTERVAL).replace("$instance", ".*");
+    written.map(filled).collect()
+}
+
+/// The expressions of alert rules, without the limits: they have a result although nothing is
+/// wrong.
+fn of_rules(yaml: &str) -> Vec<String> {
+    let rules = yaml.split("expr: |\n").skip(1).map(|rest| {
+        let indent = rest.len() - rest.trim_start().len();
+        let lines = rest.lines().take_while(|line| line.len() - line.trim_start().len() >= indent);
+        lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    });
+    let plain = |rule: String| {
+        let rule = rule.rsplit_once(" > ").map_or(rule.clone(), |(value, _)| value.into());
+        rule.replace("[5m]", &format!("[{RATE_INTERVAL}]"))
+    };
+    rules.map(plain).collect()
+}
+
+/// A server that is called, and a Prometheus that scrapes it; both end with this.
+struct Observed {
+    prometheus: Child,
+    server: Child,
+    program: PathBuf,
+    address: String,
+    api: (Ipv4Addr, u16),
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        for process in [&mut self.prometheus, &mut self.server] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Observed {
+    fn start(program: PathBuf, folder: &Path) -> Result<Self> {
+        let mut serve = Command::new(&program);
+        serve.args(["serve", "--bind", "127.0.0.1:0", "--echo", "--metrics", "127.0.0.1:0"]);
+        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut lines =
+            server.stdout.take().map(BufReader::new).into_iter().flat_map(|o| o.lines());
+        let mut after = |start: &str| -> Result<String> {
+            let line = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+            let rest = line.strip_prefix(start).map(str::to_owned);
+            rest.ok_or_else(|| Error::other(format!("homa serve printed {line:?}, not {start:?}")))
+        };
+        let address = after("listening on ")?;
+        let page = after("metrics at http://")?.replace("/metrics", "");
+        let config = folder.join("prometheus.yml");
+        let scrape = format!(
+            "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: homa\n    \
+             static_configs: [{{ targets: [\"{page}\"] }}]\n"
+        );
+        fs::write(&config, scrape)?;
+        // The port is free again when Prometheus binds it.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let prometheus = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log"))?)
+            .spawn()?;
+        Ok(Self { prometheus, server, program, address, api: (Ipv4Addr::LOCALHOST, port) })
+    }
+
+    /// Waits until Prometheus has a result of an expression; an error if it refuses it.
+    fn accepts(&self, expression: &str) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            succeeds(Command::new(&self.program).args(["call", &self.address, "--count", "100"]))?;
+            match self.query(expression) {
+                Ok(answer) if answer.contains("\"status\":\"error\"") => {
+                    return Err(Error::other(format!("{expression}: {answer}")));
+                }
+                Ok(answer) if answer.contains("\"status\":\"success\"") => {
+                    let is_of_calls = expression.contains("direction=\"client\"");
+                    if is_of_calls || !answer.contains("\"result\":[]") {
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+            if Instant::now() > end {
+                return Err(Error::other(format!("{expression}: no result")));
+            }
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    fn query(&self, expression: &str) -> Result<String> {
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let mut api = TcpStream::connect(self.api)?;
+        let ask = format!(
+            "GET /api/v1/query?query={encoded} HTTP/1.1\r\nHost: prometheus\r\n\
+             Connection: close\r\n\r\n"
+        );
+        api.write_all(ask.as_bytes())?;
+        let mut answer = String::new();
+        api.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_expression_of_the_dashboard_and_the_rules_is_read() {
+        let monitoring = crate::repository().join("contrib/monitoring");
+        let read = |name: &str| fs::read_to_string(monitoring.join(name)).expect(name);
+        let (dashboard, rules) = (read("dashboard.json"), read("alerts.yml"));
+        let panels = of_dashboard(&dashboard);
+        assert!(panels.len() > 5 && panels.len() == dashboard.matches("\"expr\"").count());
+        let alerts = of_rules(&rules);
+        assert_eq!(alerts.len(), rules.matches("- alert:").count());
+        for expression in panels.iter().chain(&alerts) {
+            assert!(expression.contains("homa_") && !expression.contains('$'), "{expression}");
+            let (open, close) = (expression.matches('(').count(), expression.matches(')').count());
+            assert_eq!(open, close, "{expression}");
+            assert!(!expression.contains("annotations"), "{expression}");
+        }
+    }
+}
