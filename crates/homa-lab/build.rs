@@ -2,8 +2,11 @@
 //!
 //! `PLANS` and `RUN_SETS` list the files of `repro/**/*.toml`: those in a folder `runs` are sets of
 //! runs, the others plans, in the order of their paths with numbers by value (fig4 before fig10).
+//! The folder is a link to that of the repository, which a package has as files.
 //! `MODEL` is a digest of the sources of homa-proto, homa-sim and homa-workload: what decides a
-//! result. What only shows results is left out, so a changed chart runs nothing again.
+//! result. What only shows results is left out, so a changed chart runs nothing again. A package
+//! has no such sources beside it and depends on exactly one version of them: the digest is that of
+//! the version.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -13,22 +16,21 @@ const MODEL: [&str; 3] = ["homa-proto", "homa-sim", "homa-workload"];
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let root = manifest.join("../..").canonicalize()?;
     let mut plans = Vec::new();
-    files(&root.join("repro"), &mut plans)?;
+    files(&manifest.join("repro"), &mut plans)?;
     plans.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     plans.sort_by_key(|path| natural(&path.to_string_lossy()));
     let in_runs = |path: &PathBuf| path.parent().is_some_and(|parent| parent.ends_with("runs"));
     let (sets, plans): (Vec<PathBuf>, Vec<PathBuf>) = plans.into_iter().partition(in_runs);
-    let digest = digest(&root)?;
+    let digest = digest(&manifest)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("embedded.rs");
     let text = format!(
         "/// Plans: file and text.\npub(crate) const PLANS: &[(&str, &str)] = &[{}];\n\
          /// Sets of runs: file and text.\npub(crate) const RUN_SETS: &[(&str, &str)] = &[{}];\n\
          /// Digest of the simulator's sources.\n\
          pub(crate) const MODEL: &str = \"{digest:032x}\";\n",
-        listed(&root, &plans),
-        listed(&root, &sets),
+        listed(&manifest, &plans),
+        listed(&manifest, &sets),
     );
     fs::write(out, text)
 }
@@ -71,15 +73,39 @@ fn listed(root: &Path, paths: &[PathBuf]) -> String {
     paths.iter().map(entry).collect()
 }
 
-/// FNV-1a over 128 bits of the names and contents of the model's files.
-fn digest(root: &Path) -> io::Result<u128> {
+/// FNV-1a over 128 bits of the names and contents of the model's files, or of the version.
+fn digest(manifest: &Path) -> io::Result<u128> {
     const START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let mut hash = START;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
+            hash = (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
+        }
+    };
+    let crates = manifest.parent().unwrap_or(manifest);
+    let sources = model(crates)?;
+    if sources.is_empty() {
+        add(env::var("CARGO_PKG_VERSION").unwrap_or_default().as_bytes());
+    }
+    for source in sources {
+        add(source.strip_prefix(crates).unwrap_or(&source).to_string_lossy().as_bytes());
+        add(&fs::read(&source)?);
+    }
+    Ok(hash)
+}
+
+/// The files of the model's crates in order; none in a package.
+fn model(crates: &Path) -> io::Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
     for name in MODEL {
-        let folder = root.join("crates").join(name);
-        sources.push(folder.join("Cargo.toml"));
-        println!("cargo::rerun-if-changed={}", folder.join("Cargo.toml").display());
+        let folder = crates.join(name);
+        let manifest = folder.join("Cargo.toml");
+        if !manifest.is_file() {
+            return Ok(Vec::new());
+        }
+        println!("cargo::rerun-if-changed={}", manifest.display());
+        sources.push(manifest);
         for part in ["src", "data"].map(|part| folder.join(part)) {
             if part.is_dir() {
                 files(&part, &mut sources)?;
@@ -87,15 +113,5 @@ fn digest(root: &Path) -> io::Result<u128> {
         }
     }
     sources.sort();
-    let mut hash = START;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
-            hash = (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
-        }
-    };
-    for source in sources {
-        add(source.strip_prefix(root).unwrap_or(&source).to_string_lossy().as_bytes());
-        add(&fs::read(&source)?);
-    }
-    Ok(hash)
+    Ok(sources)
 }

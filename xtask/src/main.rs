@@ -10,7 +10,6 @@
 mod book;
 mod fuzz;
 mod install;
-mod prometheus;
 mod public_items;
 mod python;
 mod release;
@@ -21,14 +20,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | words [PATH…] | release --check | book | readme | header |
-                    public-items [--write] | fuzz TARGET | install-capi --prefix DIR
+    "usage: cargo xtask test | tidy | words [PATH…] | release --check [NAME…] | book | readme |
+                    header | public-items [--write] | fuzz TARGET | install-capi --prefix DIR
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
-  release       with --check: build the Python wheel twice and compare, and run the expressions of
-                contrib/monitoring on a Prometheus, if there is one (minutes)
+  release       with --check: what a release promises, or the checks that are named (minutes each):
+                crates, rust-version, advisories, wheels, manylinux, previous,
+                monitoring (the expressions of contrib/monitoring, on a Prometheus)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
   public-items  compare the documented items of the libraries with docs/public-items.txt
@@ -56,16 +56,7 @@ fn main() -> ExitCode {
             }
         },
         ["book"] => book::run(repository()),
-        ["release", "--check"] => match prometheus::check(repository()) {
-            Ok(found) => {
-                println!("release: {found}");
-                release::check(repository())
-            }
-            Err(error) => {
-                eprintln!("release: {error}");
-                ExitCode::FAILURE
-            }
-        },
+        ["release", "--check", ref names @ ..] => release::check(repository(), names),
         ["header"] => write_by_test(repository(), "homa-rpc-capi", "header", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
         ["public-items"] => public_items::run(repository(), false),
@@ -97,6 +88,13 @@ fn target(repository: &Path) -> PathBuf {
     let own = std::env::current_exe().ok();
     let folder = own.as_deref().and_then(|own| own.ancestors().nth(2));
     folder.map_or_else(|| repository.join("target"), Path::to_path_buf)
+}
+
+/// Cargo's folder of downloads and settings.
+fn cargo_home() -> std::io::Result<PathBuf> {
+    let named = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let usual = || Some(std::env::home_dir()?.join(".cargo"));
+    named.or_else(usual).ok_or_else(|| std::io::Error::other("no home of cargo: set CARGO_HOME"))
 }
 
 /// Runs a test of a generated file, which writes the file if this variable is set.

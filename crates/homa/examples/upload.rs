@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::hash::{DefaultHasher, Hasher};
 use std::time::{Duration, Instant};
-use std::{mem, thread};
+use std::thread;
 
 use homa::{Client, Server};
 

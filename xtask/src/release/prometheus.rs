@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Outcome;
 use crate::target;
 
 /// What a rate is taken over, in place of Grafana's `$__rate_interval`.
@@ -20,13 +21,12 @@ const RATE_INTERVAL: &str = "5s";
 /// Prometheus needs a few scrapes until a rate has a value.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the check; returns what it found, or why it was skipped.
-pub fn check(repository: &Path) -> Result<String> {
+/// Runs the check.
+pub(super) fn check(repository: &Path) -> Result<Vec<Outcome>> {
     for program in ["promtool", "prometheus"] {
         if Command::new(program).arg("--version").output().is_err() {
-            return Ok(format!(
-                "skipped the expressions: no {program} (apt-get install prometheus)"
-            ));
+            let missing = format!("there is no {program} (apt-get install prometheus)");
+            return Ok(vec![Outcome::Skipped(missing)]);
         }
     }
     let monitoring = repository.join("contrib/monitoring");
@@ -44,7 +44,8 @@ pub fn check(repository: &Path) -> Result<String> {
     for expression in &expressions {
         observed.accepts(expression)?;
     }
-    Ok(format!("Prometheus accepts {} expressions", expressions.len()))
+    let accepted = format!("Prometheus accepts {} expressions", expressions.len());
+    Ok(vec![Outcome::Passed(accepted)])
 }
 
 fn succeeds(command: &mut Command) -> Result<()> {

@@ -1,0 +1,169 @@
+//! Python wheels: two builds of the same sources give the same bytes, and the optimised one runs on
+//! old distributions of Linux and on every Python since 3.10.
+//!
+//! The two builds go the way of `pip install ./python`, from copies of the tracked files in two
+//! folders. They use two target folders and two homes of cargo that share only the downloads,
+//! so that every crate is compiled twice. Therefore no path, time or order of files can get into a
+//! wheel unnoticed. Neither is optimised, because that would take minutes: the check leaves out the
+//! optimiser, which promises the same code for the same input and flags.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Error};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::{Outcome, output};
+use crate::{python, target, tidy};
+
+/// Debug information is as in releases, and no crate is optimised.
+const ARGUMENTS: &str = "--profile dev --config profile.dev.opt-level=0 \
+                         --config 'profile.dev.package.\"*\".opt-level=0'";
+
+/// Files that crates share by a link to a folder, and where it points.
+const LINK: (&str, &str) = ("crates/homa-lab/repro", "../../repro");
+
+/// Builds the wheel twice, which takes minutes.
+pub(super) fn two_alike(repository: &Path) -> io::Result<Vec<Outcome>> {
+    let wheel = two_wheels(repository)?;
+    Ok(vec![Outcome::Passed(format!("two builds gave the same {}", wheel.display()))])
+}
+
+/// Builds the optimised wheel as it is published, into `target/packages`.
+pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
+    let Some(python) = python::prepare(repository) else {
+        return Ok(vec![Outcome::Skipped("because there is no Python for the build".to_owned())]);
+    };
+    let out = target(repository).join("packages");
+    let started = std::time::SystemTime::now();
+    let mut build = Command::new(&python);
+    build.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--out"]).arg(&out);
+    build.current_dir(repository.join("python")).env("PATH", path_with(&python)?);
+    output(build.stdin(Stdio::null()))?;
+    for file in fs::read_dir(&out)? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".whl") && file.metadata()?.modified()? >= started {
+            return match runs_widely(&name) {
+                true => Ok(vec![Outcome::Passed(format!("{name} in {}", out.display()))]),
+                false => Err(Error::other(format!("{name} is neither abi3 nor manylinux"))),
+            };
+        }
+    }
+    Err(Error::other(format!("maturin left no wheel in {}", out.display())))
+}
+
+/// Whether the name of a wheel promises every Python 3 and distributions beside this one.
+fn runs_widely(name: &str) -> bool {
+    name.starts_with("homa_rpc-") && name.contains("-abi3-manylinux")
+}
+
+/// Builds the wheel twice; returns its name if both are the same.
+fn two_wheels(repository: &Path) -> io::Result<PathBuf> {
+    let python = python::prepare(repository)
+        .ok_or_else(|| Error::other("no Python for the build: see above"))?;
+    // maturin asks for the crates of every platform, and other platforms' may never have been
+    // needed here. Without a network the builds, which are offline, say what they lack.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut fetch = Command::new(cargo);
+    let _ = fetch.args(["fetch", "--quiet", "--locked"]).current_dir(repository).status();
+    let folder = target(repository).join("wheels");
+    let begin = |name| Build::begin(repository, &python, folder.join(name));
+    // Both at a time, on a core each.
+    let [one, another] = [begin("one")?, begin("another")?];
+    let [one, another] = [one.finish()?, another.finish()?];
+    let same = one.0 == another.0 && one.1 == another.1;
+    let different = one.1.iter().zip(&another.1).position(|(one, other)| one != other);
+    match same {
+        true => Ok(one.0),
+        false => Err(Error::other(format!(
+            "two builds differ (the first different byte: {different:?}): compare the folders \
+             `out` of {}/one and {0}/another",
+            folder.display()
+        ))),
+    }
+}
+
+/// One build, in a separate folder.
+struct Build {
+    folder: PathBuf,
+    process: Child,
+}
+
+impl Build {
+    /// Copies the sources to `folder` and begins.
+    fn begin(repository: &Path, python: &OsStr, folder: PathBuf) -> io::Result<Self> {
+        for old in ["sources", "out", "home"] {
+            match fs::remove_dir_all(folder.join(old)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let sources = folder.join("sources");
+        for path in tidy::files(repository)? {
+            let copy = sources.join(&path);
+            fs::create_dir_all(copy.parent().unwrap_or(&sources))?;
+            fs::copy(repository.join(&path), copy)?;
+        }
+        symlink(LINK.1, sources.join(LINK.0))?;
+        // As of another user, without what that user would download.
+        let home = folder.join("home");
+        fs::create_dir_all(&home)?;
+        for downloaded in ["registry", "git", "config.toml"] {
+            symlink(crate::cargo_home()?.join(downloaded), home.join(downloaded))?;
+        }
+        let process = Command::new(python)
+            .args(["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"])
+            .args(["--no-cache-dir", "--disable-pip-version-check", "--wheel-dir"])
+            .args([folder.join("out").as_path(), Path::new(".")])
+            .current_dir(sources.join("python"))
+            .env("PATH", path_with(python)?)
+            // They would replace the flags that the package is built with.
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env("CARGO_HOME", &home)
+            .env("CARGO_TARGET_DIR", folder.join("target"))
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("MATURIN_PEP517_ARGS", ARGUMENTS)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::null())
+            .spawn()?;
+        Ok(Self { folder, process })
+    }
+
+    /// The wheel's name and bytes.
+    fn finish(mut self) -> io::Result<(PathBuf, Vec<u8>)> {
+        let status = self.process.wait()?;
+        let out = self.folder.join("out");
+        if !status.success() {
+            return Err(Error::other(format!("the wheel does not build ({status}): see above")));
+        }
+        let wheels: Vec<_> = fs::read_dir(&out)?.collect::<io::Result<_>>()?;
+        match &wheels[..] {
+            [wheel] => Ok((wheel.file_name().into(), fs::read(wheel.path())?)),
+            _ => Err(Error::other(format!("not one wheel in {}", out.display()))),
+        }
+    }
+}
+
+/// With the programs of Python's environment, among them maturin.
+fn path_with(python: &OsStr) -> io::Result<std::ffi::OsString> {
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    let own = Path::new(python).parent().map(Path::to_path_buf);
+    std::env::join_paths(own.into_iter().chain(std::env::split_paths(&before)))
+        .map_err(Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs_widely;
+
+    #[test]
+    fn a_wheel_for_this_machine_alone_is_not_published() {
+        assert!(runs_widely("homa_rpc-0.1.0-cp310-abi3-manylinux_2_34_x86_64.whl"));
+        assert!(!runs_widely("homa_rpc-0.1.0-cp310-abi3-linux_x86_64.whl"));
+        assert!(!runs_widely("homa_rpc-0.1.0-cp313-cp313-manylinux_2_34_x86_64.whl"));
+    }
+}
