@@ -65,8 +65,8 @@ impl Driver {
         route.map_or(any, |own| SocketAddr::new(own.ip(), 0))
     }
 
-    /// An engine for many threads at a local address, which may take another's place there; `hint` is
-    /// for an address that cannot be had.
+    /// An engine for many threads at a local address, which may take another's place there; `hint`
+    /// is for an address that cannot be had.
     pub fn engine(
         self,
         at: SocketAddr,
