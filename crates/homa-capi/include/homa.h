@@ -209,6 +209,18 @@ int homa_socket(const struct sockaddr *bind_addr,
                 const struct homa_options *options);
 
 /*
+ Opens a socket, as homa_socket does, over a UDP socket that is already bound, for example one that
+ systemd passes (descriptor 3, if LISTEN_FDS is set). It accepts requests, also those that wait in
+ the queue. The options of `fd` are changed, but the descriptor is not used any more, and may be
+ closed. Only one process should use the UDP socket at a time.
+
+ Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a UDP
+ socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror says
+ which), EMFILE.
+ */
+int homa_socket_from_fd(int fd, const struct homa_options *options);
+
+/*
  Writes the address of a socket, and sets *addrlen to its length. If the address is longer than
  the old *addrlen, only that many bytes are written to `addr`.
 

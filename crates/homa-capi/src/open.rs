@@ -52,14 +52,14 @@ pub unsafe extern "C" fn homa_socket(
     })
 }
 
-/// Opens a socket, as homa_socket does, over a UDP socket that is already bound, for example one that
-/// systemd passes (descriptor 3, if LISTEN_FDS is set). It accepts requests, also those that wait in
-/// the queue. The options of `fd` are changed, but the descriptor is not used any more, and may be
-/// closed. Only one process should use the UDP socket at a time.
+/// Opens a socket, as homa_socket does, over a UDP socket that is already bound, for example one
+/// that systemd passes (descriptor 3, if LISTEN_FDS is set). It accepts requests, also those that
+/// wait in the queue. The options of `fd` are changed, but the descriptor is not used any more, and
+/// may be closed. Only one process should use the UDP socket at a time.
 ///
-/// Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a UDP
-/// socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror says
-/// which), EMFILE.
+/// Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a
+/// UDP socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror
+/// says which), EMFILE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_socket_from_fd(fd: c_int, options: *const homa_options) -> c_int {
     guard(|| {

@@ -176,8 +176,8 @@ impl Config {
         self
     }
 
-    /// Takes the place of an engine that [handed it over](crate::Engine::hand_over). For one engine:
-    /// clear it (`None`) in configurations of others. Default: none.
+    /// Takes the place of an engine that [handed it over](crate::Engine::hand_over). For one
+    /// engine: clear it (`None`) in configurations of others. Default: none.
     #[must_use]
     pub fn handover(mut self, handover: impl Into<Option<Handover>>) -> Self {
         self.handover = handover.into().map(Arc::new);

@@ -47,7 +47,6 @@ use std::time::{Duration, Instant};
 
 use homa_proto::Executions;
 
-use crate::driver::uptime::uptime;
 use crate::engine::{Engine, clock};
 use crate::error::DrainTimeout;
 
@@ -58,14 +57,14 @@ const HEAD: &[u8; 16] = b"homa handover 1\n";
 /// other users must not read it. Use it for one engine only, and for none if another engine served
 /// at the address in the meantime: the requests of that one would be executed again.
 ///
-/// Its size is 20 bytes for each client of the last time (at most 65,536), and a few more, depending
-/// on the order of its requests; at most 18 MB.
+/// Its size is 20 bytes for each client of the last time (at most 65,536), and 16 for each range of
+/// its requests, of which there is usually one; at most 18 MB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// The engine's first address.
     address: SocketAddr,
     executions: Executions,
-    /// The time on the machine's clock.
+    /// The time of the handover on the machine's clock.
     at: Duration,
     unfinished: Option<DrainTimeout>,
 }
@@ -184,10 +183,10 @@ impl Handover {
         &self.executions
     }
 
-    /// For how long nothing was forgotten by now. If the machine was started again, its clock says
-    /// less than the truth, which is safe.
-    pub(crate) fn covers(&self) -> homa_proto::Duration {
-        let since = clock::proto(uptime().saturating_sub(self.at));
+    /// For how long nothing was forgotten at a time on the machine's clock. If the machine was
+    /// started again, that says less than the truth, which is safe.
+    pub(crate) fn covers(&self, now: Duration) -> homa_proto::Duration {
+        let since = clock::proto(now.saturating_sub(self.at));
         homa_proto::Duration(self.executions.covers().0.saturating_add(since.0))
     }
 }
@@ -197,9 +196,9 @@ impl Engine {
     /// [the module](crate::handover).
     ///
     /// Calls and requests in progress are finished and acknowledged, as by [`Self::drain`].
-    /// `accept` returns the requests among them, and `None` at the end. New requests are not refused,
-    /// but their clients are asked to come back (after 20 ms; later if it takes long), when the next
-    /// engine answers them. Afterwards this engine neither receives nor sends. What has arrived at
+    /// `accept` returns the requests among them, and `None` at the end. New requests are not
+    /// refused, but their clients are asked to come back (after 20 ms; later if it takes long), when
+    /// the next engine answers them. Afterwards this engine neither receives nor sends. What has arrived at
     /// its socket and was not read stays there for the next engine, if that has the same socket.
     /// Drop this engine then, or end the process.
     ///
@@ -224,8 +223,8 @@ impl Engine {
         if access.core.ended().is_some() {
             return Err(HandoverError::Ended);
         }
-        let executions = access.hand_over();
+        let (executions, at) = access.hand_over();
         drop(access);
-        Ok(Handover { address: self.local_addr(), executions, at: uptime(), unfinished })
+        Ok(Handover { address: self.local_addr(), executions, at, unfinished })
     }
 }

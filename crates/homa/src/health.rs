@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::engine::wait::shared::Work;
+use crate::engine::wait::shared::PendingWork;
 use crate::sharded::Sharded;
 
 /// How long work may be left undone.
@@ -19,8 +19,8 @@ impl Engine {
     ///   [handed over](Self::hand_over);
     /// - it belongs to another process (`fork`);
     /// - there is work (something has arrived, or is due to be sent or repeated), and no thread did
-    ///   any for a second. That is so, for example, if a waker or a policy of the application blocks
-    ///   the thread that drives the engine.
+    ///   any for a second. That is so, for example, if a waker or a policy of the application
+    ///   blocks the thread that drives the engine.
     ///
     /// An engine without work is healthy, also while it drains. The answer comes at once, unless
     /// there is work and none was done yet: then it takes up to a second.
@@ -36,9 +36,9 @@ impl Engine {
         let mut turns_before = None;
         loop {
             match shared.work() {
-                Some(Work::Ended) => return false,
-                Some(Work::Nothing) => return true,
-                Some(Work::Waits { turns }) => match turns_before {
+                Some(PendingWork::Ended) => return false,
+                Some(PendingWork::Nothing) => return true,
+                Some(PendingWork::Waits { turns }) => match turns_before {
                     Some(before) if before != turns => return true,
                     _ => turns_before = Some(turns),
                 },

@@ -208,8 +208,8 @@ impl Socket {
         Self::with_driver(Box::new(driver), config)
     }
 
-    /// Opens a socket over a UDP socket that is already bound: see [`Engine::from_socket`]. It accepts
-    /// requests, also those that wait in the queue.
+    /// Opens a socket over a UDP socket that is already bound: see [`Engine::from_socket`]. It
+    /// accepts requests, also those that wait in the queue.
     pub fn from_socket(socket: impl Into<OwnedFd>, config: Config) -> Result<Self, OpenError> {
         let driver = UdpDriver::from_socket(socket.into(), config.receive_buffer)?;
         Self::open(|waiters| Engine::listening(Box::new(driver), config, waiters))

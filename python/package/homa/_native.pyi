@@ -41,7 +41,11 @@ class Incoming:
 @final
 class Endpoint:
     def __new__(
-        cls, address: str | None, serves: bool, limits: list[tuple[str, int]]
+        cls,
+        address: str | None,
+        serves: bool,
+        limits: list[tuple[str, int]],
+        descriptor: int | None = None,
     ) -> Endpoint: ...
     @property
     def address(self) -> str: ...

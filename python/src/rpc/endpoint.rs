@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use homa::driver::duplicate;
 use homa::{
     CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Request,
     Server,
@@ -144,27 +145,49 @@ impl Endpoint {
     }
 }
 
+/// An engine over a socket that is bound already, and its server.
+fn over(
+    descriptor: RawFd,
+    serves: bool,
+    config: &Config,
+) -> Result<(Engine, Option<Server>), OpenError> {
+    let socket = duplicate(descriptor)?;
+    if !serves {
+        return Ok((Engine::from_socket(socket, config.clone().calls_only())?, None));
+    }
+    let server = Server::from_socket(socket, config.clone())?;
+    Ok((server.engine().clone(), Some(server)))
+}
+
 #[pymethods]
 impl Endpoint {
-    /// Opens an engine at `address`, or at any for a client alone.
+    /// Opens an engine at `address`, over the socket with the number `descriptor`, or at any
+    /// address for a client alone.
     #[new]
-    #[pyo3(signature = (address, serves, limits))]
+    #[pyo3(signature = (address, serves, limits, descriptor=None))]
     fn new(
         py: Python<'_>,
         address: Option<&str>,
         serves: bool,
         limits: Vec<(String, Bound<'_, PyAny>)>,
+        descriptor: Option<RawFd>,
     ) -> PyResult<Self> {
         let config = config(&limits)?;
-        let engine = match address {
-            Some(address) if serves => Engine::bind(parsed(address)?, config),
-            Some(address) => Engine::bind(parsed(address)?, config.calls_only()),
-            None => Client::with(config).map(|client| client.engine().clone()),
+        let mut server = None;
+        let engine = match (address, descriptor) {
+            (_, Some(descriptor)) => over(descriptor, serves, &config).map(|(engine, its)| {
+                server = its;
+                engine
+            }),
+            (Some(address), None) if serves => Engine::bind(parsed(address)?, config),
+            (Some(address), None) => Engine::bind(parsed(address)?, config.calls_only()),
+            (None, None) => Client::with(config).map(|client| client.engine().clone()),
         };
         let engine = engine.map_err(|error| errors::open(py, &error))?;
         let ring = Ring::new().map_err(errors::refused)?;
-        let server = serves.then(|| engine.serve()).transpose();
-        let server = server.map_err(|error| errors::open(py, &error))?;
+        if serves && server.is_none() {
+            server = Some(engine.serve().map_err(|error| errors::open(py, &error))?);
+        }
         let open = Open {
             tasks: Tasks::new(ring.clone()),
             acceptor: server.map(|server| Acceptor::new(server, ring.clone())),

@@ -148,6 +148,10 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
         let error = anyhow::anyhow!("sockets that are passed, and --handover, need --driver udp");
         return Err(Failure::new(error, "leave --driver away"));
     }
+    if let Some(folder) = args.handover.as_deref().filter(|folder| !folder.is_dir()) {
+        let error = anyhow::anyhow!("there is no folder {}", folder.display());
+        return Err(Failure::new(error, "make it, such as by RuntimeDirectory= of systemd"));
+    }
     for socket in sockets {
         let hint = "give the socket unit ListenDatagram=, and BindIPv6Only=both for all addresses";
         let socket = UdpSocket::from(socket);
@@ -155,10 +159,12 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
         let config = args.protection.apply(Config::default().handover(handover))?;
         servers.push(Server::from_socket(socket, config).hint(hint)?);
     }
+    let passed = servers.len();
     for &(mut at) in bind {
         if at.port() == 0 {
             // All addresses of a name get the port that was chosen for the first.
-            at.set_port(servers.first().map_or(0, |server: &Server| server.local_addr().port()));
+            let first = servers.get(passed);
+            at.set_port(first.map_or(0, |server: &Server| server.local_addr().port()));
         }
         let handover = handed_over(args, at);
         let engine = args.driver.engine(at, hint, &args.protection, handover)?;

@@ -1,5 +1,5 @@
-//! `homa serve` as a service of systemd: with a socket that is passed to it, from one process to the
-//! next, and with a watchdog.
+//! `homa serve` as a service of systemd: with a socket that is passed to it, from one process to
+//! the next, and with a watchdog.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -71,6 +71,9 @@ fn a_socket_that_cannot_be_served_is_named() {
     let none = homa(&["serve"]);
     assert_eq!(code(&none), 2);
     assert!(stderr(&none).contains("give --bind"), "{}", stderr(&none));
+    let nowhere = homa(&["serve", "--bind", "127.0.0.1:0", "--handover", "/nonexistent"]);
+    assert_eq!(code(&nowhere), 2);
+    assert!(stderr(&nowhere).contains("no folder /nonexistent"), "{}", stderr(&nowhere));
     // Beside an address, it may have the metrics.
     let at = tcp.local_addr().expect("an address");
     let server = Server::of(activated(tcp, "metrics", &["--bind", "127.0.0.1:0"]));

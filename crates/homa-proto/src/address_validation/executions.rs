@@ -1,10 +1,10 @@
 //! Handing over which requests were executed, to an endpoint that takes the place of this one at
 //! the same address: a process that is restarted without loss.
 //!
-//! The next endpoint continues the memory of this one: it has the same boot id and the same clients.
-//! So a copy of an executed request is not executed again, and a client whose request was not
-//! executed need not assume that it was. Addresses are validated anew, which costs each client one
-//! round trip.
+//! The next endpoint continues the memory of this one: it has the same boot id and the same
+//! clients. So a copy of an executed request is not executed again, and a client whose request was
+//! not executed need not assume that it was. Addresses are validated anew, which costs each client
+//! one round trip.
 //!
 //! Invariants: a request that was refused counts as executed. Clients that do not identify
 //! themselves are remembered by their address, which is not handed over; if there are any, the next

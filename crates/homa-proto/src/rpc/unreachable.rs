@@ -115,8 +115,8 @@ impl Endpoint {
         }
     }
 
-    /// Environment in: nothing is sent or received any more. Every call fails with `error`, and every
-    /// request of others is cancelled.
+    /// Environment in: nothing is sent or received any more. Every call fails with `error`, and
+    /// every request of others is cancelled.
     pub fn fail_all(&mut self, error: RpcError) {
         let all: Vec<RpcHandle> = self.rpcs.iter().map(|(handle, _)| handle).collect();
         for handle in all {

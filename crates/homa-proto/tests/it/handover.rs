@@ -34,7 +34,7 @@ fn hand_over(pair: &mut ClientAndServer, seed: u64) {
     let read = Executions::decode(&bytes).expect("what was written");
     assert_eq!(read, executions);
     let pause = Duration::millis(50);
-    pair.now = pair.now + pause;
+    pair.now += pause;
     pair.restart(SERVER, users(), seed);
     pair.ends[SERVER].take_over(&read, Duration(covered.0 + pause.0));
 }

@@ -323,7 +323,8 @@ pub trait Driver: Send {
         true
     }
 
-    /// Since when no other engine can have received at the first address; `None` if it is not known.
+    /// Since when no other engine can have received at the first address; `None` if it is not
+    /// known.
     fn alone_since(&self) -> Option<Instant> {
         None
     }

@@ -6,6 +6,11 @@ use std::time::Instant;
 
 use homa_proto::{Duration, Time};
 
+use crate::driver::uptime::uptime;
+
+/// Comparisons with the machine's clock.
+const LOOKS: usize = 4;
+
 /// A monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -43,6 +48,19 @@ impl Clock {
             return ::tokio::time::Instant::now().into_std();
         }
         Instant::now()
+    }
+
+    /// A time on the machine's clock ([`uptime`]), which all processes share. It is not too early, and
+    /// too late by no more than the time between two looks.
+    pub fn uptime_at(&self, time: Time) -> std::time::Duration {
+        // Both clocks are one, and other threads may run between two looks: take the closest.
+        let look = || {
+            let (before, here) = (uptime(), self.now());
+            let after = uptime();
+            (after - before, after.saturating_sub(std(Duration(here.0))))
+        };
+        let start = (0..LOOKS).map(|_| look()).min().map_or_else(uptime, |(_, start)| start);
+        start + std(Duration(time.0))
     }
 
     /// The time now.

@@ -144,8 +144,8 @@ impl Engine {
     ///
     /// Only one engine at a time may use a socket, also of several processes that have descriptors
     /// of it, because each datagram reaches one of them. What arrives while no engine uses it waits
-    /// in its queue. If requests may wait there, open the engine with [`Server::from_socket`], so that
-    /// they find its server.
+    /// in its queue. If requests may wait there, open the engine with [`Server::from_socket`], so
+    /// that they find its server.
     ///
     /// # Errors
     /// [`OpenError::Socket`] says what is wrong with the descriptor; and those of

@@ -30,9 +30,9 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// Status, content type, and text of a response.
 type Answer = (&'static str, &'static str, String);
 
-/// Answers HTTP `GET /metrics` with an engine's metrics until it is dropped, and `GET /healthz` with
-/// status 200 or 503: whether the engine is [healthy](Engine::healthy). It keeps the engine open, as
-/// any other handle does.
+/// Answers HTTP `GET /metrics` with an engine's metrics until it is dropped, and `GET /healthz`
+/// with status 200 or 503: whether the engine is [healthy](Engine::healthy). It keeps the engine
+/// open, as any other handle does.
 ///
 /// ```
 /// use std::io::{Read, Write};

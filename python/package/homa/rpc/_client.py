@@ -35,6 +35,7 @@ class Client(Endpoint):
 
     Args:
         address: where calls leave from; by default any port, to IPv4 and IPv6.
+        sock: a bound UDP socket to use in place of an address. It is duplicated, so close it.
         deadline: default deadline of a call, in seconds.
         max_message: bytes of the longest payload and answer (16 MiB).
         max_rpcs: calls in progress at a time.
@@ -54,6 +55,7 @@ class Client(Endpoint):
         self,
         address: Address | None = None,
         *,
+        sock: socket.socket | None = None,
         deadline: float = 10.0,
         max_message: int | None = None,
         max_rpcs: int | None = None,
@@ -71,7 +73,7 @@ class Client(Endpoint):
             **protection(keys, plaintext),
         }
         self._deadline = seconds(deadline, "deadline")
-        super().__init__(address, False, limits)
+        super().__init__(address, False, limits, sock)
 
     async def call(
         self,

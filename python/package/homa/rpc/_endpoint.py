@@ -18,6 +18,7 @@ from ._address import Address, looked_up_now
 from ._errors import Forked, ShuttingDown
 
 if TYPE_CHECKING:
+    import socket
     from types import TracebackType
 
     from typing_extensions import Self
@@ -39,8 +40,20 @@ def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> dict[str
 class Endpoint:
     """An engine and its loop: the first that anything is awaited in."""
 
-    def __init__(self, address: Address | None, serves: bool, limits: dict[str, Any]):
-        """Open the engine; limits that are None are its defaults."""
+    def __init__(
+        self,
+        address: Address | None,
+        serves: bool,
+        limits: dict[str, Any],
+        sock: socket.socket | None = None,
+    ):
+        """Open the engine; limits that are None are its defaults.
+
+        Raises:
+            ValueError: an address and a socket were given.
+        """
+        if address is not None and sock is not None:
+            raise ValueError("give an address or sock=SOCKET, not both")
         at = None if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -48,7 +61,8 @@ class Endpoint:
         self._closed = False
         # More requests may wait than there was room for.
         self._full = False
-        self._native = Native(at, serves, given)
+        descriptor = None if sock is None else sock.fileno()
+        self._native = Native(at, serves, given, descriptor)
         self._at = self._native.address
 
     @property

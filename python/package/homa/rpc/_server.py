@@ -15,6 +15,7 @@ from ._errors import Gone
 
 if TYPE_CHECKING:
     import os
+    import socket
 
     from typing_extensions import Buffer, Self
 
@@ -70,6 +71,10 @@ class Server(Endpoint):
 
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.
+        sock: a bound UDP socket to serve in place of an address, such as
+            ``socket.socket(fileno=3)``, the first that systemd passes. Requests that wait in its
+            queue are served. It is duplicated, so close it; only one process may serve it at a
+            time.
         handler: the coroutine function; or set it with ``@server.handler``. A plain function runs
             in a thread of the loop's default executor, so that one that waits does not hold up the
             loop; its answer is what it returns.
@@ -91,9 +96,10 @@ class Server(Endpoint):
 
     def __init__(
         self,
-        address: Address,
+        address: Address | None = None,
         handler: Handler | None = None,
         *,
+        sock: socket.socket | None = None,
         concurrency: int = 1000,
         drain: float = 5.0,
         max_message: int | None = None,
@@ -103,7 +109,7 @@ class Server(Endpoint):
         plaintext: bool = False,
     ) -> None:
         """Listen; requests wait until it is served."""
-        if address is None:
+        if address is None and sock is None:
             raise TypeError(f"a server needs an address: {ADVICE}")
         if handler is not None and not callable(handler):
             raise TypeError(f"the handler is a function of a request, and {handler!r} was given")
@@ -116,7 +122,7 @@ class Server(Endpoint):
             "send_memory": send_memory,
             **protection(keys, plaintext),
         }
-        super().__init__(address, True, limits)
+        super().__init__(address, True, limits, sock)
         self._handler = handler
         self._concurrency = concurrency
         self._drain = drain

@@ -35,8 +35,8 @@ pub struct ReceiveBatch {
     singly: bool,
     /// Headers that the kernel wrote to.
     filled: usize,
-    /// By socket: the kernel's count of overflows when it was last received; `None` before the first
-    /// one of an adopted socket.
+    /// By socket: the kernel's count of overflows when it was last received; `None` before the
+    /// first one of an adopted socket.
     overflows: Vec<Option<u32>>,
     lost: u64,
 }

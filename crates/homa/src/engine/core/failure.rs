@@ -9,6 +9,7 @@
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use homa_proto::{Executions, RpcError};
 
@@ -76,14 +77,14 @@ impl Core {
     }
 
     /// Ends the engine for another one, which takes over which requests were executed. Calls in
-    /// progress fail as [`CallError::Indeterminate`].
-    pub fn hand_over(&mut self) -> Executions {
+    /// progress fail as [`CallError::Indeterminate`]. Also returns the time on the machine's clock.
+    pub fn hand_over(&mut self) -> (Executions, Duration) {
         self.flush_acks();
         self.transmit();
         let now = self.tick();
         let executions = self.state.endpoint.executions(now);
         self.end(EngineEnd::HandedOver, RpcError::Indeterminate);
-        executions
+        (executions, self.clock.uptime_at(now))
     }
 
     fn end(&mut self, end: EngineEnd, error: RpcError) {

@@ -143,16 +143,22 @@ impl Core {
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From this time on, the endpoint's memory of executed requests is complete.
         endpoint.expire(Time::ZERO);
+        let clock = shard_group.as_ref().map_or_else(Clock::start, ShardGroup::clock);
         match (&config.handover, alone_since) {
-            (Some(handover), _) => endpoint.take_over(handover.executions(), handover.covers()),
+            (Some(handover), _) => {
+                let covers = handover.covers(clock.uptime_at(Time::ZERO));
+                endpoint.take_over(handover.executions(), covers);
+            }
             // No other engine executed a call that began since the address was bound.
-            (None, Some(at)) => endpoint.vouch_for(clock::proto(at.elapsed())),
+            (None, Some(at)) => {
+                let start = clock.instant(Time::ZERO).unwrap_or(at);
+                endpoint.vouch_for(clock::proto(start.saturating_duration_since(at)));
+            }
             (None, None) => {}
         }
         let mut packer = Packer::new(config.priority_map, encapsulation);
         packer.set_overhead(driver.overhead());
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
-        let clock = shard_group.as_ref().map_or_else(Clock::start, ShardGroup::clock);
         let mut state = EngineState::new(endpoint, config, &*driver, shard_group);
         driver.local().first().iter().for_each(|at| state.links.set_bound(at.ip()));
         Ok(Self {

@@ -9,7 +9,8 @@ use super::{Access, Lead, Shared, SharedState};
 use crate::driver::wait_or_writable;
 use crate::error::CallError;
 
-/// Most looks at what was received before the engine hands over. Each leaves less of the last batch.
+/// Most looks at what was received before the engine hands over. Each leaves less of the last
+/// batch.
 const LAST_LOOKS: usize = 64;
 
 impl SharedState {
@@ -51,7 +52,7 @@ impl SharedState {
 
 /// What there is to do for an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum PendingWork {
     /// The engine has ended.
     Ended,
     /// Nothing has arrived, and nothing is due.
@@ -75,14 +76,14 @@ impl Shared {
     }
 
     /// What there is to do; `None` if a thread works with the engine.
-    pub fn work(&self) -> Option<Work> {
+    pub fn work(&self) -> Option<PendingWork> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         if state.core.ended().is_some() {
-            return Some(Work::Ended);
+            return Some(PendingWork::Ended);
         }
         let due = state.core.idle().is_some_and(|left| left.is_zero());
         let turns = state.core.turns();
@@ -91,7 +92,7 @@ impl Shared {
         // An error is exhausted memory.
         let waits =
             due || wait_or_writable(&handles, None, None, Some(Duration::ZERO)).unwrap_or(true);
-        Some(if waits { Work::Waits { turns } } else { Work::Nothing })
+        Some(if waits { PendingWork::Waits { turns } } else { PendingWork::Nothing })
     }
 }
 
@@ -106,7 +107,7 @@ impl Access<'_> {
 
     /// Ends the engine for another one. Clients of requests that were not accepted are told that
     /// nothing was executed.
-    pub fn hand_over(&mut self) -> Executions {
+    pub fn hand_over(&mut self) -> (Executions, Duration) {
         let state = &mut **self;
         for _ in 0..LAST_LOOKS {
             if !state.core.settle() {

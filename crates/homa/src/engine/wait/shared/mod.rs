@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-pub use ending::Work;
+pub use ending::PendingWork;
 use followers::Followers;
 use homa_proto::Time;
 use reactor::EventLoop;
