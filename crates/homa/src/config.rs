@@ -80,6 +80,9 @@ pub struct Config {
     pub seed: Option<u64>,
     /// What an earlier engine at this address executed. Default: `None`.
     pub(crate) handover: Option<Arc<Handover>>,
+    /// A name for the engine in metrics, where it is the label `engine`: for programs with several
+    /// engines. Default: none, and then there is no such label.
+    pub name: Option<String>,
     /// The keys with which every datagram is encrypted and both ends prove who they are (UDP and
     /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext.
     #[cfg(feature = "encryption")]
@@ -169,6 +172,12 @@ impl Config {
         self
     }
 
+    /// Names the engine in its metrics: [`Self::name`](field@Self::name).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Reports long messages while they arrive: see [`Call::arrived`](crate::Call::arrived) and
     /// [`inline::Engine::read`](crate::inline::Engine::read). Default: off.
     pub fn readable_events(mut self, on: bool) -> Self {
@@ -190,6 +199,7 @@ impl Default for Config {
             max_peers: 65_536,
             seed: None,
             handover: None,
+            name: None,
             #[cfg(feature = "encryption")]
             keys: None,
             #[cfg(feature = "encryption")]

@@ -122,7 +122,8 @@ impl Difference<'_> {
         }
     }
 
-    /// RPCs with a response by time: the buckets' upper ends in seconds, cumulative counts.
+    /// RPCs with a response by time, of all engines: the buckets' upper ends in seconds, cumulative
+    /// counts.
     fn buckets(&self, direction: &str) -> Vec<(f64, f64)> {
         let name = format!("{DURATION}_bucket");
         let all = self.after.all(&name).iter();
@@ -130,7 +131,14 @@ impl Difference<'_> {
             sample.label("direction") == direction && sample.label("outcome") == "ok"
         });
         let read = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(0.0) };
-        of.map(|sample| (read(sample.label("le")), self.grown(&name, sample))).collect()
+        let mut buckets: Vec<(f64, f64)> = Vec::new();
+        for (end, count) in of.map(|sample| (read(sample.label("le")), self.grown(&name, sample))) {
+            match buckets.iter_mut().find(|bucket| bucket.0 == end) {
+                Some(bucket) => bucket.1 += count,
+                None => buckets.push((end, count)),
+            }
+        }
+        buckets
     }
 
     fn busiest(&self) -> Vec<BusyPeer> {
@@ -139,10 +147,7 @@ impl Difference<'_> {
             .map(|sample| {
                 let of = |name: &str| {
                     let mut all = self.after.all(name).iter();
-                    let same = all.find(|other| {
-                        other.label("peer") == sample.label("peer")
-                            && other.label("direction") == sample.label("direction")
-                    });
+                    let same = all.find(|other| other.has_labels_of(sample));
                     same.map_or(0.0, |same| self.grown(name, same))
                 };
                 let ended = self.grown("homa_peer_rpcs_total", sample);
@@ -190,10 +195,13 @@ impl Report {
         let engine = |name: &str| of.rate(&format!("homa_engine_{name}_total"));
         let gauge = |name: &str| after.value(&format!("homa_engine_{name}"));
         let drops = "homa_protocol_drops_total";
-        let dropped = after
-            .all(drops)
-            .iter()
-            .map(|sample| (sample.label("reason").to_owned(), of.grown(drops, sample) / seconds));
+        let mut dropped = BTreeMap::new();
+        for sample in after.all(drops) {
+            let rate = of.grown(drops, sample) / seconds;
+            if rate > 0.0 {
+                *dropped.entry(sample.label("reason").to_owned()).or_default() += rate;
+            }
+        }
         Self {
             seconds,
             rpcs: vec![of.direction("client"), of.direction("server")],
@@ -211,7 +219,7 @@ impl Report {
             stalls_per_s: protocol("stalls"),
             requests_shed_per_s: engine("requests_shed"),
             requests_expired_per_s: engine("requests_expired"),
-            drops_per_s: dropped.filter(|(_, rate)| *rate > 0.0).collect(),
+            drops_per_s: dropped,
             busiest: of.busiest(),
         }
     }
@@ -336,25 +344,31 @@ mod tests {
 
     use super::*;
 
-    /// A scrape with that many answered requests of 1 ms and 10 ms.
-    fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
-        let labels = "direction=\"server\",outcome=\"ok\"";
+    /// What an engine with that many answered requests of 1 ms and 10 ms says, with more labels.
+    fn scrape_text(fast: u32, slow: u32, engine: &str) -> String {
+        let labels = format!("{engine}direction=\"server\",outcome=\"ok\"");
+        let dropped = "direction=\"server\",outcome=\"dropped\"";
         let all = fast + slow;
-        let mut scrape = Scrape::parse(&format!(
+        format!(
             "homa_rpc_duration_seconds_bucket{{{labels},le=\"0.0005\"}} 0\n\
              homa_rpc_duration_seconds_bucket{{{labels},le=\"0.001\"}} {fast}\n\
              homa_rpc_duration_seconds_bucket{{{labels},le=\"0.01\"}} {all}\n\
              homa_rpc_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {all}\n\
              homa_rpc_duration_seconds_count{{{labels}}} {all}\n\
              homa_rpc_duration_seconds_sum{{{labels}}} {}\n\
-             homa_rpc_duration_seconds_count{{direction=\"server\",outcome=\"dropped\"}} {slow}\n\
-             homa_peer_rpcs_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
-             homa_peer_rpc_seconds_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
-             homa_protocol_drops_total{{reason=\"overlap\"}} {slow}\n\
-             homa_protocol_drops_total{{reason=\"truncated\"}} 0\n\
+             homa_rpc_duration_seconds_count{{{engine}{dropped}}} {slow}\n\
+             homa_peer_rpcs_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
+             homa_peer_rpc_seconds_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
+             homa_protocol_drops_total{{{engine}reason=\"overlap\"}} {slow}\n\
+             homa_protocol_drops_total{{{engine}reason=\"truncated\"}} 0\n\
              homa_engine_peers 1\n",
             f64::from(fast) * 1e-3 + f64::from(slow) * 1e-2,
-        ));
+        )
+    }
+
+    /// A scrape of one engine without a name.
+    fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
+        let mut scrape = Scrape::parse(&scrape_text(fast, slow, ""));
         scrape.taken += Duration::from_secs(seconds);
         scrape
     }
@@ -374,6 +388,25 @@ mod tests {
         assert_eq!(report.drops_per_s.keys().collect::<Vec<_>>(), ["overlap"]);
         let [peer] = &report.busiest[..] else { panic!("{report:?}") };
         assert!(peer.peer == "10.0.0.1:9" && (peer.rpcs_per_s - 100.0).abs() < 0.1, "{peer:?}");
+    }
+
+    #[test]
+    fn two_engines_of_an_endpoint_are_reported_together() {
+        let both = |fast, slow, seconds| {
+            let mut text = scrape_text(fast, slow, "engine=\"front\",");
+            text.push_str(&scrape_text(2 * fast, slow, "engine=\"back\","));
+            let mut scrape = Scrape::parse(&text.replace("peers 1", "peers{engine=\"x\"} 1"));
+            scrape.taken += Duration::from_secs(seconds);
+            scrape
+        };
+        let report = Report::between(&both(0, 0, 0), &both(900, 100, 10));
+        let server = &report.rpcs[1];
+        assert!((server.ok_per_s - 290.0).abs() < 0.1, "{server:?}");
+        assert_eq!((report.peers, report.busiest.len()), (2.0, 2), "{report:?}");
+        assert!((report.drops_per_s["overlap"] - 20.0).abs() < 0.1, "{report:?}");
+        let p50 = server.p50_us.unwrap();
+        // 1,450 of the 2,700 that took 0.5 to 1 ms.
+        assert!((p50 - 768.5).abs() < 5.0, "{server:?}");
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl MetricSample {
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
+
+    /// True if both have the same labels with the same values.
+    pub fn has_labels_of(&self, other: &Self) -> bool {
+        self.labels == other.labels
+    }
 }
 
 impl Scrape {
@@ -78,15 +83,15 @@ impl Scrape {
         self.samples.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The value of a metric without labels; 0 if it is missing.
+    /// The value of a gauge, the sum over all engines; 0 if it is missing.
     pub fn value(&self, name: &str) -> f64 {
-        self.all(name).first().map_or(0.0, |sample| sample.value)
+        self.all(name).iter().fold(0.0, |sum, sample| sum + sample.value)
     }
 
     /// The value of the sample with the same labels; 0 if it is missing.
     pub fn same(&self, name: &str, as_in: &MetricSample) -> f64 {
         let mut all = self.all(name).iter();
-        all.find(|sample| sample.labels == as_in.labels).map_or(0.0, |sample| sample.value)
+        all.find(|sample| sample.has_labels_of(as_in)).map_or(0.0, |sample| sample.value)
     }
 }
 

@@ -21,6 +21,7 @@ impl Core {
         engine.calls_in_progress = calls as u64;
         engine.requests_in_progress = requests as u64;
         Metrics {
+            name: self.state.config.name.clone(),
             protocol: self.state.endpoint.counters().clone(),
             driver: *self.driver.counters(),
             engine,
