@@ -381,11 +381,16 @@ pub struct CallOptions {
     /// ([`Request::trace_context`](crate::Request::trace_context)). Default: the trace of the
     /// request on whose behalf the client calls, if any.
     pub trace: Option<TraceContext>,
+    /// The server answers with [`Reply`](crate::Reply)s: a status becomes
+    /// [`CallError::Status`](crate::CallError::Status), and only the answer itself is returned.
+    /// Default: no. Without effect for [`inline::Engine`](crate::inline::Engine) and
+    /// [`Socket`](crate::Socket), which return replies as they are.
+    pub status: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None }
+        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None, status: false }
     }
 }
 
@@ -398,6 +403,11 @@ impl CallOptions {
     /// Marks the call as idempotent: the request may be executed more than once.
     pub fn idempotent(self) -> Self {
         Self { idempotent: true, ..self }
+    }
+
+    /// Expects [`Reply`](crate::Reply)s of the server: [`Self::status`](field@Self::status).
+    pub fn status(self) -> Self {
+        Self { status: true, ..self }
     }
 
     /// Sets the distributed trace that the request belongs to.

@@ -124,6 +124,7 @@ mod server;
 mod sharded;
 pub mod socket;
 mod spans;
+mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "tokio")]
@@ -156,6 +157,7 @@ pub use secure::{Keys, KeysError, PeerIdentity};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
+pub use status::{Reply, Status, StatusCode};
 
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
