@@ -15,6 +15,7 @@ use crate::engine::wait::waiters::{CallKey, ReadProgress, WakeTarget};
 use crate::error::CallError;
 use crate::message::Message;
 use crate::spans::CallSpan;
+use crate::status;
 
 /// A call in progress. It resolves to the response; dropping it cancels the call.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Call {
     engine: Engine,
     state: CallState,
     span: CallSpan,
+    /// The reply is a [`Reply`](crate::Reply).
+    has_status: bool,
 }
 
 #[derive(Debug)]
@@ -47,12 +50,13 @@ impl Call {
         engine: Engine,
         started: Result<RunningCall, CallError>,
         span: CallSpan,
+        has_status: bool,
     ) -> Self {
         let state = match started {
             Ok(running) => CallState::Running(running),
             Err(error) => CallState::Refused(error),
         };
-        Self { engine, state, span }
+        Self { engine, state, span, has_status }
     }
 
     /// Waits for, and returns, the contiguous bytes after offset `seen` of a long response. Returns
@@ -81,11 +85,13 @@ impl Call {
     }
 }
 
-/// Logs how a call ended.
+/// Reads the reply, and logs how a call ended.
 pub(crate) fn report(
     span: &CallSpan,
+    has_status: bool,
     result: Result<Message, CallError>,
 ) -> Result<Message, CallError> {
+    let result = if has_status { result.and_then(status::read) } else { result };
     span.ended(result.as_ref().err());
     match &result {
         Ok(response) => tracing::trace!(bytes = response.len(), "response"),
@@ -168,7 +174,7 @@ impl Future for Call {
         if let (CallState::Running(running), Some(shared)) = (ended, this.engine.shared()) {
             shared.slots.put_back(running.slot);
         }
-        Poll::Ready(report(&this.span, result))
+        Poll::Ready(report(&this.span, this.has_status, result))
     }
 }
 

@@ -188,19 +188,17 @@ impl Client {
         let _entered = span.tracing().enter();
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
-        report(
-            &span,
-            started.and_then(|(running, shared, access)| {
-                let result = access.block_on(running.key, &running.slot);
-                shared.slots.put_back(running.slot);
-                match result {
-                    Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
-                        Err(CallError::RuntimeBlocked)
-                    }
-                    result => result,
+        let result = started.and_then(|(running, shared, access)| {
+            let result = access.block_on(running.key, &running.slot);
+            shared.slots.put_back(running.slot);
+            match result {
+                Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
+                    Err(CallError::RuntimeBlocked)
                 }
-            }),
-        )
+                result => result,
+            }
+        });
+        report(&span, options.status, result)
     }
 
     /// Starts a call and returns its response as a future, with the default options (10 s). Any
@@ -227,7 +225,7 @@ impl Client {
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
         let running = started.map(|(running, ..)| running);
-        Call::new(engine.into_owned(), running, span)
+        Call::new(engine.into_owned(), running, span, options.status)
     }
 
     /// The spans of a call.

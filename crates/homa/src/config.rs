@@ -80,6 +80,9 @@ pub struct Config {
     pub seed: Option<u64>,
     /// What an earlier engine at this address executed. Default: `None`.
     pub(crate) handover: Option<Arc<Handover>>,
+    /// A name for the engine in metrics, where it is the label `engine`: for programs with several
+    /// engines. Default: none, and then there is no such label.
+    pub name: Option<String>,
     /// The keys with which every datagram is encrypted and both ends prove who they are (UDP and
     /// AF_XDP). Peers need keys that fit: see [`Keys`]. `None` (default): plaintext, on loopback
     /// or by choice ([`Self::plaintext`]).
@@ -184,6 +187,12 @@ impl Config {
         self
     }
 
+    /// Names the engine in its metrics: [`Self::name`](field@Self::name).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Reports long messages while they arrive: see [`Call::arrived`](crate::Call::arrived) and
     /// [`inline::Engine::read`](crate::inline::Engine::read). Default: off.
     pub fn readable_events(mut self, on: bool) -> Self {
@@ -205,6 +214,7 @@ impl Default for Config {
             max_peers: 65_536,
             seed: None,
             handover: None,
+            name: None,
             #[cfg(feature = "encryption")]
             keys: None,
             #[cfg(feature = "encryption")]
@@ -412,11 +422,16 @@ pub struct CallOptions {
     /// ([`Request::trace_context`](crate::Request::trace_context)). Default: the trace of the
     /// request on whose behalf the client calls, if any.
     pub trace: Option<TraceContext>,
+    /// The server answers with [`Reply`](crate::Reply)s: a status becomes
+    /// [`CallError::Status`](crate::CallError::Status), and only the answer itself is returned.
+    /// Default: no. Without effect for [`inline::Engine`](crate::inline::Engine) and
+    /// [`Socket`](crate::Socket), which return replies as they are.
+    pub status: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None }
+        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None, status: false }
     }
 }
 
@@ -429,6 +444,11 @@ impl CallOptions {
     /// Marks the call as idempotent: the request may be executed more than once.
     pub fn idempotent(self) -> Self {
         Self { idempotent: true, ..self }
+    }
+
+    /// Expects [`Reply`](crate::Reply)s of the server: [`Self::status`](field@Self::status).
+    pub fn status(self) -> Self {
+        Self { status: true, ..self }
     }
 
     /// Sets the distributed trace that the request belongs to.

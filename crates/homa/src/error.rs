@@ -7,6 +7,7 @@ use homa_proto::{ConfigError, RpcError, SubmitError};
 
 use crate::driver::Rejection;
 use crate::driver::udp::SocketFault;
+use crate::status::Status;
 
 /// An engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -357,6 +358,11 @@ pub enum CallError {
          server"
     )]
     Overloaded,
+    /// The server's application refused with a code and a message
+    /// ([`CallOptions::status`](method@crate::CallOptions::status)). The call was executed, as far
+    /// as the application did.
+    #[error(transparent)]
+    Status(Box<Status>),
     /// The server reported that the request is longer than it accepts.
     #[error("the server accepts requests of at most {max} bytes: split the request")]
     RequestTooLong {

@@ -136,6 +136,7 @@ mod server;
 mod sharded;
 pub mod socket;
 mod spans;
+mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "tokio")]
@@ -168,6 +169,7 @@ pub use secure::{Keys, KeysError, PeerIdentity};
 pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
+pub use status::{Reply, Status, StatusCode};
 
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]

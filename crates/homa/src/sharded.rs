@@ -168,9 +168,7 @@ impl Sharded {
 
     /// The sum of the counters of all shards. The list of busiest peers covers all shards.
     pub fn metrics(&self) -> Metrics {
-        let mut metrics = Metrics::default();
-        self.engines().for_each(|engine| metrics.add(engine.metrics()));
-        metrics
+        Metrics::sum(self.engines().map(|engine| engine.metrics()))
     }
 }
 

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use homa_proto::RpcHandle;
 use homa_proto::wire::datagram::TraceContext;
 
+use crate::client::Client;
 use crate::config::{CallOptions, Config};
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, Waker};
@@ -414,6 +415,11 @@ impl Socket {
         }
         access.core.flush_acks();
         access.submitted();
+    }
+
+    /// A client of the same engine, for calls that do not go through this socket.
+    pub fn client(&self) -> Client {
+        self.engine.client()
     }
 
     /// Counters, gauges, and latency histograms.

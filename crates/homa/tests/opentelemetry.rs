@@ -1,4 +1,4 @@
-//! Spans of OpenTelemetry as an exporter gets them. The test is a program of its own because the
+//! Spans of OpenTelemetry as an exporter gets them. The test is a separate program because the
 //! provider is global.
 #![cfg(all(feature = "opentelemetry", feature = "tower", feature = "tokio"))]
 
@@ -63,8 +63,8 @@ async fn client_server_and_onward_calls_are_one_trace() {
     let answers = service_fn(|_: Incoming| async { Ok::<_, Infallible>("found") });
     let serving_back = serve(back, answers).expect("a runtime");
 
-    // One call is made by the request's client in a task of its own, where no context is active, one
-    // by a service on behalf of the request, and one by a client that has no relation to it.
+    // One call is made by the request's client in another task, where no context is active, one by
+    // a service on behalf of the request, and one by a client that has no relation to it.
     let other = Client::new().expect("a client");
     let passes_on = service_fn(move |request: Incoming| {
         let other = other.clone();

@@ -43,6 +43,11 @@ impl MetricSample {
         let before = since.same(name, self);
         if self.value < before { self.value } else { self.value - before }
     }
+
+    /// True if both have the same labels with the same values.
+    pub fn has_labels_of(&self, other: &Self) -> bool {
+        self.labels == other.labels
+    }
 }
 
 impl Scrape {
@@ -99,20 +104,20 @@ impl Scrape {
         self.samples.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The value of a metric without labels; 0 if it is missing.
+    /// The value of a gauge, the sum over all engines; 0 if it is missing.
     pub fn value(&self, name: &str) -> f64 {
-        self.all(name).first().map_or(0.0, |sample| sample.value)
+        self.all(name).iter().fold(0.0, |sum, sample| sum + sample.value)
     }
 
     /// True if there is a sample with the same labels.
     pub fn has(&self, name: &str, as_in: &MetricSample) -> bool {
-        self.all(name).iter().any(|sample| sample.labels == as_in.labels)
+        self.all(name).iter().any(|sample| sample.has_labels_of(as_in))
     }
 
     /// The value of the sample with the same labels; 0 if it is missing.
     pub fn same(&self, name: &str, as_in: &MetricSample) -> f64 {
         let mut all = self.all(name).iter();
-        all.find(|sample| sample.labels == as_in.labels).map_or(0.0, |sample| sample.value)
+        all.find(|sample| sample.has_labels_of(as_in)).map_or(0.0, |sample| sample.value)
     }
 }
 

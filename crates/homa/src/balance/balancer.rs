@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use ::tokio::runtime::Handle;
 use ::tokio::sync::{Notify, watch};
 use ::tokio::time::{sleep, timeout, timeout_at};
 
 use super::budget::AttemptBudget;
+use super::detached::{self, within};
 use super::health::{AttemptEnd, judge};
 use super::members::{Watching, watch as watch_members};
 use super::resolve::ResolveError;
@@ -81,6 +83,8 @@ struct BalancerState {
     membership: watch::Receiver<Membership>,
     /// Asks for a lookup before its time.
     look_up: Arc<Notify>,
+    /// For the timers, if the callers have none.
+    runtime: Option<Handle>,
     _watching: Watching,
 }
 
@@ -115,6 +119,35 @@ impl Balancer {
     /// # Errors
     /// [`OpenError::NoRuntime`] outside a runtime.
     pub fn new(target: Target, config: Config) -> Result<Self, OpenError> {
+        let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        Ok(Self::on(&runtime, None, target, config))
+    }
+
+    /// For programs without a tokio runtime: a thread, one for all balancers of the process, looks
+    /// targets up and has the timers. Calls may be polled by any executor.
+    ///
+    /// ```no_run
+    /// # fn block_on<T>(_: impl Future<Output = T>) -> T { unreachable!() }
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use homa::balance::{Balancer, Config};
+    /// use homa::{CallOptions, Client};
+    ///
+    /// let client = Client::new()?;
+    /// let target = "homa:///search.internal:4000".parse()?;
+    /// let search = Balancer::detached(target, Config::default())?;
+    /// let found = block_on(search.call(&client, "get 7", &CallOptions::default()))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Resources`] if the system refuses the thread.
+    pub fn detached(target: Target, config: Config) -> Result<Self, OpenError> {
+        let runtime = detached::runtime().map_err(OpenError::Resources)?;
+        Ok(Self::on(&runtime, Some(runtime.clone()), target, config))
+    }
+
+    fn on(looks_up: &Handle, runtime: Option<Handle>, target: Target, config: Config) -> Self {
         let retries = AttemptBudget::share(config.retry_budget).or_per_second(RETRIES_PER_SECOND);
         let retries = if config.retry_budget > 0.0 { retries } else { AttemptBudget::share(0.0) };
         let hedges = AttemptBudget::share(config.hedge_budget);
@@ -123,7 +156,8 @@ impl Balancer {
         let look_up = Arc::new(Notify::new());
         let (to, membership) = watch::channel(Membership::Unknown);
         let known = set.clone();
-        let watching = watch_members(target, config.refresh, look_up.clone(), move |found| {
+        let (refresh, asked) = (config.refresh, look_up.clone());
+        let _watching = watch_members(looks_up, target, refresh, asked, move |found| {
             match found {
                 Ok(changes) => {
                     let mut set = lock(&known);
@@ -142,8 +176,8 @@ impl Balancer {
                 }
             }
             !to.is_closed()
-        })?;
-        Ok(Self(Arc::new(BalancerState { config, set, membership, look_up, _watching: watching })))
+        });
+        Self(Arc::new(BalancerState { config, set, membership, look_up, runtime, _watching }))
     }
 
     /// The servers that are known now, in the order of their addresses.
@@ -202,6 +236,18 @@ impl Balancer {
     where
         F: Future<Output = Result<T, CallError>>,
     {
+        within(self.0.runtime.as_ref(), self.attempts(until, idempotent, attempt)).await
+    }
+
+    async fn attempts<T, F>(
+        &self,
+        until: Option<Instant>,
+        idempotent: bool,
+        attempt: impl Fn(SocketAddr) -> F,
+    ) -> Result<T, BalanceError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
         let began = now();
         {
             let mut set = lock(&self.0.set);
@@ -240,7 +286,16 @@ impl Balancer {
     /// # Errors
     /// [`BalanceError::NoServers`], [`BalanceError::Late`].
     pub async fn pick(&self, until: Option<Instant>) -> Result<Lease, BalanceError> {
-        self.pick_but(&[], until).await
+        within(self.0.runtime.as_ref(), self.pick_but(&[], until)).await
+    }
+
+    /// Waits until `until` for the first lookup of the target.
+    ///
+    /// # Errors
+    /// [`BalanceError::NoServers`], [`BalanceError::Late`].
+    pub async fn connected(&self, until: Option<Instant>) -> Result<(), BalanceError> {
+        let known = || (!self.servers().is_empty()).then_some(());
+        within(self.0.runtime.as_ref(), self.once_known(until, known)).await
     }
 
     async fn pick_but(
@@ -248,11 +303,20 @@ impl Balancer {
         tried: &[SocketAddr],
         until: Option<Instant>,
     ) -> Result<Lease, BalanceError> {
+        self.once_known(until, || self.choose(tried, false)).await
+    }
+
+    /// What `found` returns, as soon as servers are known.
+    async fn once_known<T>(
+        &self,
+        until: Option<Instant>,
+        found: impl Fn() -> Option<T>,
+    ) -> Result<T, BalanceError> {
         let mut membership = self.0.membership.clone();
         loop {
             let now = membership.borrow_and_update().clone();
-            if let Some(lease) = self.choose(tried, false) {
-                return Ok(lease);
+            if let Some(found) = found() {
+                return Ok(found);
             }
             if let Membership::Failed(error) = now
                 && !self.0.config.wait_for_ready

@@ -44,6 +44,7 @@ pub(super) fn judge(error: &CallError, idempotent: bool) -> (AttemptEnd, bool) {
             (AttemptEnd::Failed, false)
         }
         CallError::Abandoned
+        | CallError::Status(_)
         | CallError::RequestTooLong { .. }
         | CallError::ResponseTooLong { .. } => (AttemptEnd::Answered, false),
         _ => (AttemptEnd::Unknown, false),

@@ -66,10 +66,11 @@ impl Members {
     /// [`OpenError::NoRuntime`] outside a runtime.
     pub fn of(target: Target, refresh: Duration) -> Result<Self, OpenError> {
         let (to, changes) = mpsc::unbounded_channel();
-        let watching = watch(target, refresh, Arc::default(), move |found| match found {
+        let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        let watching = watch(&runtime, target, refresh, Arc::default(), move |found| match found {
             Ok(changes) => changes.into_iter().all(|change| to.send(change).is_ok()),
             Err(_) => !to.is_closed(),
-        })?;
+        });
         Ok(Self { changes, _watching: watching })
     }
 }
@@ -94,14 +95,15 @@ impl Drop for Watching {
 
 type Changes = Vec<Change<SocketAddr, ()>>;
 
-/// Looks a target up in a task, again and again, and when `asked`, until `report` returns false.
+/// Looks a target up in a task of `runtime`, again and again, and when `asked`, until `report`
+/// returns false.
 pub(super) fn watch(
+    runtime: &Handle,
     target: Target,
     refresh: Duration,
     asked: Arc<Notify>,
     mut report: impl FnMut(Result<Changes, ResolveError>) -> bool + Send + 'static,
-) -> Result<Watching, OpenError> {
-    let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+) -> Watching {
     let task = runtime.spawn(async move {
         let name = target.to_string();
         let mut resolver = Resolver::new(target, refresh);
@@ -131,7 +133,7 @@ pub(super) fn watch(
             let _ = timeout(wait - least, asked.notified()).await;
         }
     });
-    Ok(Watching(task.abort_handle()))
+    Watching(task.abort_handle())
 }
 
 /// What changed, new servers first.

@@ -14,6 +14,7 @@
 //! | `budget` | how many attempts more; when a call is late |
 //! | `servers` | all servers of a balancer |
 //! | `balancer` | calls |
+//! | `detached` | a runtime for programs that have none |
 //!
 //! Invariants: a call is executed more than once only if it is idempotent, and all attempts of a
 //! call end at its deadline. An attempt in progress at a server that is removed is not disturbed.
@@ -24,6 +25,7 @@
 mod balancer;
 mod budget;
 mod choose;
+mod detached;
 mod health;
 mod members;
 mod resolve;

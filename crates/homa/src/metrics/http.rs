@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Metrics;
+use super::{Metrics, text};
 use crate::engine::Engine;
 
 /// Time limit for a client's request, and again for the response.
@@ -26,6 +26,26 @@ const REST: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The engines, and what the application adds to their metrics.
+struct Source {
+    engines: Vec<Engine>,
+    more: Box<dyn Fn() -> String + Send + Sync>,
+}
+
+impl Source {
+    /// All metrics; those of engines with the same name are added up.
+    fn text(&self) -> String {
+        let mut all: Vec<Metrics> = Vec::new();
+        for metrics in self.engines.iter().map(Engine::metrics) {
+            match all.iter_mut().find(|other| other.name == metrics.name) {
+                Some(other) => other.add(metrics),
+                None => all.push(metrics),
+            }
+        }
+        text::joined(&Metrics::openmetrics_of(&all), &(self.more)())
+    }
+}
 
 /// Status, content type, and text of a response.
 type Answer = (&'static str, &'static str, String);
@@ -70,12 +90,36 @@ impl Exporter {
         Self::of_all(std::slice::from_ref(engine), listener)
     }
 
-    /// The same for the sums of several engines of this host.
+    /// The same for several engines of this host: those with the same
+    /// [name](method@crate::Config::name), or without one, are added up.
     pub fn of_all(engines: &[Engine], listener: TcpListener) -> io::Result<Self> {
+        Self::with(engines, listener, String::new)
+    }
+
+    /// The same beside the application's own metrics: `more` returns them as OpenMetrics text, with
+    /// or without `# EOF`, for example from the crate `prometheus-client`. It is called for each
+    /// scrape, in a thread of the exporter. Names that begin with `homa_` are ours.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    ///
+    /// use homa::metrics::http::Exporter;
+    ///
+    /// let engine = homa::Client::new()?.engine().clone();
+    /// let users = || "# TYPE users gauge\nusers 7\n".to_owned();
+    /// let exporter = Exporter::with(&[engine], TcpListener::bind("127.0.0.1:0")?, users)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with(
+        engines: &[Engine],
+        listener: TcpListener,
+        more: impl Fn() -> String + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let source = Arc::new(Source { engines: engines.to_vec(), more: Box::new(more) });
         let (at, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
-        let (engines, until) = (Arc::from(engines), Arc::clone(&ends));
+        let until = Arc::clone(&ends);
         let builder = thread::Builder::new().name("homa metrics".into());
-        let thread = builder.spawn(move || answer(&listener, &engines, &until))?;
+        let thread = builder.spawn(move || answer(&listener, &source, &until))?;
         Ok(Self { at, ends, thread: Some(thread) })
     }
 
@@ -103,8 +147,8 @@ impl Drop for Exporter {
     }
 }
 
-/// Answers with the metrics of `engines` until the exporter is dropped.
-fn answer(listener: &TcpListener, engines: &Arc<[Engine]>, ends: &AtomicBool) {
+/// Answers with what `source` has until the exporter is dropped.
+fn answer(listener: &TcpListener, source: &Arc<Source>, ends: &AtomicBool) {
     // One reference more for each request in progress.
     let places = Arc::new(());
     loop {
@@ -119,23 +163,23 @@ fn answer(listener: &TcpListener, engines: &Arc<[Engine]>, ends: &AtomicBool) {
         if Arc::strong_count(&places) > MOST {
             continue;
         }
-        let (engines, place) = (Arc::clone(engines), Arc::clone(&places));
+        let (source, place) = (Arc::clone(source), Arc::clone(&places));
         // If no thread can be started, the connection is closed. It is not an error if the client
         // disconnects.
         let _ = thread::Builder::new().spawn(move || {
-            let _ = exchange(stream, &engines);
+            let _ = exchange(stream, &source);
             drop(place);
         });
     }
 }
 
 /// Handles one request.
-fn exchange(mut stream: TcpStream, engines: &[Engine]) -> io::Result<()> {
+fn exchange(mut stream: TcpStream, source: &Source) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let head = head(&mut stream, until);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let (status, kind, text) = match head {
-        Ok(head) => respond(&head, engines),
+        Ok(head) => respond(&head, source),
         Err(error) => refused(error)?,
     };
     let length = text.len();
@@ -205,7 +249,7 @@ fn refused(error: io::Error) -> io::Result<Answer> {
 }
 
 /// The response to a request.
-fn respond(head: &[u8], engines: &[Engine]) -> Answer {
+fn respond(head: &[u8], source: &Source) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -223,10 +267,8 @@ fn respond(head: &[u8], engines: &[Engine]) -> Answer {
     };
     let what = path.split('?').next().unwrap_or_default();
     match (what, method) {
-        ("/metrics", "GET" | "HEAD") => {
-            ("200 OK", OPEN_METRICS, Metrics::of_all(engines).to_openmetrics())
-        }
-        ("/healthz", "GET" | "HEAD") => match engines.iter().all(Engine::healthy) {
+        ("/metrics", "GET" | "HEAD") => ("200 OK", OPEN_METRICS, source.text()),
+        ("/healthz", "GET" | "HEAD") => match source.engines.iter().all(Engine::healthy) {
             true => ("200 OK", PLAIN, "healthy\n".into()),
             false => ("503 Service Unavailable", PLAIN, "an engine does not do its work\n".into()),
         },

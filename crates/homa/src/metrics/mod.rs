@@ -8,8 +8,8 @@ mod busiest;
 pub mod http;
 mod latency;
 mod stages;
+mod text;
 
-use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use homa_proto::{Counters, Rate};
@@ -22,6 +22,7 @@ pub(crate) use latency::Latencies;
 pub use latency::{Direction, Histogram, Latency, RpcOutcome, RpcSize};
 pub(crate) use stages::Stages;
 pub use stages::{Stage, StageTimes};
+use text::Text;
 
 /// Defines a struct of counters together with their names and descriptions.
 macro_rules! counters {
@@ -204,6 +205,9 @@ pub struct LinkMetrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
+    /// The name of the engine ([`Config::name`](method@crate::Config::name)), which is the label
+    /// `engine` in the text.
+    pub name: Option<String>,
     /// Counters of the protocol.
     pub protocol: Counters,
     /// Counters of the driver.
@@ -244,13 +248,32 @@ const GAUGES: [(&str, &str); 8] = [
 impl Metrics {
     /// The sums of several engines of this host that have different peers.
     pub fn of_all(engines: &[Engine]) -> Self {
-        let mut all = Self::default();
-        engines.iter().for_each(|engine| all.add(engine.metrics()));
-        all
+        Self::sum(engines.iter().map(Engine::metrics))
     }
 
-    /// Adds the metrics of another engine of the same host that has other peers.
-    pub(crate) fn add(&mut self, other: Self) {
+    /// The sum of all, or zeroes if there are none.
+    pub(crate) fn sum(all: impl Iterator<Item = Self>) -> Self {
+        let add = |mut sum: Self, other| {
+            sum.add(other);
+            sum
+        };
+        all.reduce(add).unwrap_or_default()
+    }
+
+    /// Adds the metrics of another engine of the same host that has other peers. The sum has a name
+    /// if both have the same.
+    ///
+    /// ```
+    /// # let (front, back) = (homa::Client::new()?, homa::Client::new()?);
+    /// let mut both = front.engine().metrics();
+    /// both.add(back.engine().metrics());
+    /// println!("{} calls in progress", both.engine.calls_in_progress);
+    /// # Ok::<(), homa::OpenError>(())
+    /// ```
+    pub fn add(&mut self, other: Self) {
+        if self.name != other.name {
+            self.name = None;
+        }
         self.protocol.add(&other.protocol);
         self.driver.add(&other.driver);
         self.engine.add(&other.engine);
@@ -304,23 +327,46 @@ impl Metrics {
     /// The snapshot in the OpenMetrics text format, for Prometheus (feature `metrics-http` serves
     /// it: `metrics::http`). Every family has a description (`# HELP`).
     pub fn to_openmetrics(&self) -> String {
+        Self::openmetrics_of(std::slice::from_ref(self))
+    }
+
+    /// Several engines in one text. Each needs another name.
+    ///
+    /// ```
+    /// use homa::metrics::Metrics;
+    /// use homa::{Config, Engine};
+    ///
+    /// let at = "127.0.0.1:0".parse()?;
+    /// let open = |name| Engine::bind(at, Config::default().name(name));
+    /// let (front, back) = (open("front")?, open("back")?);
+    /// let text = Metrics::openmetrics_of(&[front.metrics(), back.metrics()]);
+    /// assert!(text.contains("homa_engine_peers{engine=\"front\"} 0\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn openmetrics_of(all: &[Self]) -> String {
         let mut text = Text::default();
+        for metrics in all {
+            text.engine(metrics.name.as_deref());
+            metrics.write(&mut text);
+        }
+        text.finish()
+    }
+
+    fn write(&self, text: &mut Text) {
         for Field { name, value, help, gauge } in self.fields() {
             let (kind, suffix) = if gauge { ("gauge", "") } else { ("counter", "_total") };
             text.family(&name, kind, help);
             text.sample(&format!("{name}{suffix}"), &[], value);
         }
-        self.write_links(&mut text);
+        self.write_links(text);
         text.family("protocol_drops", "counter", "Packets that were dropped, by reason.");
         for (reason, value) in self.protocol.drops() {
             let reason = snake(&format!("{reason:?}"));
             text.sample("protocol_drops_total", &[("reason", &reason)], value);
         }
-        latency::write(&self.latencies, &mut text);
-        busiest::write(&self.peers, &mut text);
-        stages::write(&self.stages, self.shortest_wait, &mut text);
-        text.0.push_str("# EOF\n");
-        text.0
+        latency::write(&self.latencies, text);
+        busiest::write(&self.peers, text);
+        stages::write(&self.stages, self.shortest_wait, text);
     }
 
     fn write_links(&self, text: &mut Text) {
@@ -345,30 +391,6 @@ struct Field {
     value: u64,
     help: &'static str,
     gauge: bool,
-}
-
-/// OpenMetrics text under construction. Writing to a string cannot fail.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    /// Begins a family; `name` is without the prefix `homa_`.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let help = help.trim().replace('\\', "\\\\").replace('"', "\\\"");
-        let _ = writeln!(self.0, "# HELP homa_{name} {help}\n# TYPE homa_{name} {kind}");
-    }
-
-    /// Adds a sample to the last family.
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let _ = write!(self.0, "homa_{name}");
-        for (n, (label, of)) in labels.iter().enumerate() {
-            let of = of.replace('\\', "\\\\").replace('"', "\\\"");
-            let open = if n == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{open}{label}=\"{of}\"");
-        }
-        let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{close} {value}");
-    }
 }
 
 /// Converts `SeveralWords` to `several_words`.

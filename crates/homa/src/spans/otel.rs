@@ -97,8 +97,11 @@ fn failed(context: &Context, kind: Cow<'static, str>, text: String) {
     context.span().set_status(Status::error(text));
 }
 
-/// The name of an error: that of its variant, as `deadline_exceeded`.
+/// The name of an error: that of its variant, as `deadline_exceeded`, or the code of a status.
 fn kind_of(error: &CallError) -> Cow<'static, str> {
+    if let CallError::Status(status) = error {
+        return status.code().name().into();
+    }
     let text = format!("{error:?}");
     let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
     crate::metrics::snake(&text[..end]).into()

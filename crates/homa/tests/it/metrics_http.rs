@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use homa::metrics::http::Exporter;
-use homa::{Client, Server};
+use homa::{Client, Config, Engine, Server};
 
 fn get(at: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
@@ -38,4 +38,39 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     assert!(healthz().starts_with("HTTP/1.1 503 "), "the engine has ended");
     drop(exporter);
     TcpListener::bind(at).expect("the exporter is closed");
+}
+
+#[test]
+fn named_engines_and_the_application_share_a_page() {
+    let open = |config: Config| Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    let named = |name: &str| open(Config::default().name(name));
+    let servers = ["front", "front", "back"].map(|name| named(name).serve().unwrap());
+    let client = open(Config::default()).client();
+    for server in &servers {
+        let (server, to) = (server.clone(), server.local_addr());
+        let serving = std::thread::spawn(move || server.accept().unwrap().reply("done").unwrap());
+        client.call(to, "work").unwrap();
+        serving.join().unwrap();
+    }
+    let mut engines = servers.each_ref().map(|server| server.engine().clone()).to_vec();
+    engines.push(client.engine().clone());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = || "# TYPE users gauge\nusers 7\n# EOF\n".to_owned();
+    let exporter = Exporter::with(&engines, listener, own).unwrap();
+    let page = get(exporter.local_addr(), "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+    let family: Vec<&str> =
+        page.lines().filter(|line| line.contains("homa_protocol_requests_delivered")).collect();
+    assert_eq!(
+        family[1..],
+        [
+            "# TYPE homa_protocol_requests_delivered counter",
+            "homa_protocol_requests_delivered_total{engine=\"front\"} 2",
+            "homa_protocol_requests_delivered_total{engine=\"back\"} 1",
+            "homa_protocol_requests_delivered_total 0",
+        ]
+    );
+    let count = "homa_rpc_duration_seconds_count{engine=\"back\",direction=\"server\",";
+    assert!(page.contains(&format!("{count}outcome=\"ok\"}} 1\n")), "{page}");
+    assert!(page.ends_with("\nusers 7\n# EOF\n"), "{page}");
+    assert_eq!(page.matches("# EOF").count(), 1);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use homa::proto::wire::datagram::TraceContext;
 use homa::tower::{CallRequest, Incoming, serve};
-use homa::{CallError, CallOptions, Client, Server};
+use homa::{CallError, CallOptions, Client, Reply, Server, Status, StatusCode};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 /// Reached only if the test fails.
@@ -79,6 +79,28 @@ async fn a_service_that_panics_or_fails_ends_only_that_request() {
         assert_eq!(client.call_async(to, request).await, Err(CallError::Abandoned), "{request}");
         assert_eq!(client.call_async(to, "continues").await.unwrap(), *b"continues");
     }
+    serving.drain(GIVE_UP).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_answers_with_a_status_that_the_client_reads() {
+    let server = bind();
+    let to = server.local_addr();
+    let service = service_fn(|request: Incoming| async move {
+        let refused = Status::new(StatusCode::ResourceExhausted, "a quota of 3 bytes");
+        let answer = if request.len() > 3 { Err(refused) } else { Ok(request.into_bytes()) };
+        Ok::<_, Infallible>(Reply::from(answer))
+    });
+    let serving = serve(server, service).unwrap();
+    let options = CallOptions::default().status();
+    let client = homa::tower::Server::new(Client::new().unwrap(), to, options);
+    assert_eq!(client.clone().oneshot("abc").await.unwrap(), *b"abc");
+    let error = client.oneshot("abcd").await.unwrap_err();
+    let CallError::Status(status) = &error else { panic!("{error}") };
+    assert_eq!(status.code(), StatusCode::ResourceExhausted);
+    assert_eq!(error.to_string(), "RESOURCE_EXHAUSTED: a quota of 3 bytes");
+    // The service has seen the request, so the call is not made again by itself.
+    assert!(!error.not_executed() && !error.is_retryable());
     serving.drain(GIVE_UP).await.unwrap();
 }
 

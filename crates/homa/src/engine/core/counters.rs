@@ -27,6 +27,7 @@ impl Core {
         engine.requests_in_progress = requests as u64;
         let (stages, shortest_wait) = self.state.latencies.stages.snapshot();
         Metrics {
+            name: self.state.config.name.clone(),
             protocol: self.state.endpoint.counters().clone(),
             driver: *self.driver.counters(),
             engine,

@@ -1,6 +1,7 @@
 //! Names that stand for several servers, with real servers, files and lookups.
 
 mod calls;
+mod detached;
 mod members;
 mod rolling;
 #[cfg(feature = "srv")]

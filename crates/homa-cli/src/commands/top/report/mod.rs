@@ -151,8 +151,8 @@ impl Difference<'_> {
         }
     }
 
-    /// RPCs with a response by time, of one size or all: the buckets' upper ends in seconds,
-    /// cumulative counts.
+    /// RPCs with a response by time, of one size or all, of all engines: the buckets' upper ends in
+    /// seconds, cumulative counts.
     fn buckets(&self, direction: &str, size: Option<&str>) -> Vec<(f64, f64)> {
         let name = format!("{DURATION}_bucket");
         let all = self.after.all(&name).iter();
@@ -187,10 +187,7 @@ impl Difference<'_> {
             .map(|sample| {
                 let of = |name: &str| {
                     let mut all = self.after.all(name).iter();
-                    let same = all.find(|other| {
-                        other.label("peer") == sample.label("peer")
-                            && other.label("direction") == sample.label("direction")
-                    });
+                    let same = all.find(|other| other.has_labels_of(sample));
                     same.map_or(0.0, |same| self.grown(name, same))
                 };
                 let ended = self.grown(name, sample);
@@ -243,10 +240,13 @@ impl Report {
         let engine = |name: &str| of.rate(&format!("homa_engine_{name}_total"));
         let gauge = |name: &str| after.value(&format!("homa_engine_{name}"));
         let drops = "homa_protocol_drops_total";
-        let dropped = after
-            .all(drops)
-            .iter()
-            .map(|sample| (sample.label("reason").to_owned(), of.grown(drops, sample) / seconds));
+        let mut dropped = BTreeMap::new();
+        for sample in after.all(drops) {
+            let rate = of.grown(drops, sample) / seconds;
+            if rate > 0.0 {
+                *dropped.entry(sample.label("reason").to_owned()).or_default() += rate;
+            }
+        }
         Self {
             seconds,
             rpcs: vec![of.direction("client"), of.direction("server")],
@@ -267,7 +267,7 @@ impl Report {
             stalls_per_s: protocol("stalls"),
             requests_shed_per_s: engine("requests_shed"),
             requests_expired_per_s: engine("requests_expired"),
-            drops_per_s: dropped.filter(|(_, rate)| *rate > 0.0).collect(),
+            drops_per_s: dropped,
             busiest: of.busiest(),
         }
     }

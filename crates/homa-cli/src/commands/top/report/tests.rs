@@ -4,25 +4,31 @@ use std::time::Duration;
 
 use super::*;
 
-/// A scrape with that many answered requests of 1 ms and 10 ms.
-fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
-    let labels = "direction=\"server\",outcome=\"ok\"";
+/// What an engine with that many answered requests of 1 ms and 10 ms says, with more labels.
+fn scrape_text(fast: u32, slow: u32, engine: &str) -> String {
+    let labels = format!("{engine}direction=\"server\",outcome=\"ok\"");
+    let dropped = "direction=\"server\",outcome=\"dropped\"";
     let all = fast + slow;
-    let mut scrape = Scrape::parse(&format!(
+    format!(
         "homa_rpc_duration_seconds_bucket{{{labels},le=\"0.0005\"}} 0\n\
          homa_rpc_duration_seconds_bucket{{{labels},le=\"0.001\"}} {fast}\n\
          homa_rpc_duration_seconds_bucket{{{labels},le=\"0.01\"}} {all}\n\
          homa_rpc_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {all}\n\
          homa_rpc_duration_seconds_count{{{labels}}} {all}\n\
          homa_rpc_duration_seconds_sum{{{labels}}} {}\n\
-         homa_rpc_duration_seconds_count{{direction=\"server\",outcome=\"dropped\"}} {slow}\n\
-         homa_peer_rpcs_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
-         homa_peer_rpc_seconds_total{{direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
-         homa_protocol_drops_total{{reason=\"overlap\"}} {slow}\n\
-         homa_protocol_drops_total{{reason=\"truncated\"}} 0\n\
+         homa_rpc_duration_seconds_count{{{engine}{dropped}}} {slow}\n\
+         homa_peer_rpcs_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
+         homa_peer_rpc_seconds_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
+         homa_protocol_drops_total{{{engine}reason=\"overlap\"}} {slow}\n\
+         homa_protocol_drops_total{{{engine}reason=\"truncated\"}} 0\n\
          homa_engine_peers 1\n",
         f64::from(fast) * 1e-3 + f64::from(slow) * 1e-2,
-    ));
+    )
+}
+
+/// A scrape of one engine without a name.
+fn scrape(fast: u32, slow: u32, seconds: u64) -> Scrape {
+    let mut scrape = Scrape::parse(&scrape_text(fast, slow, ""));
     scrape.taken += Duration::from_secs(seconds);
     scrape
 }
@@ -41,6 +47,25 @@ fn a_report_is_about_the_time_between_its_scrapes() {
     assert_eq!(report.drops_per_s.keys().collect::<Vec<_>>(), ["overlap"]);
     let [peer] = &report.busiest[..] else { panic!("{report:?}") };
     assert!(peer.peer == "10.0.0.1:9" && (peer.rpcs_per_s - 100.0).abs() < 0.1, "{peer:?}");
+}
+
+#[test]
+fn two_engines_of_an_endpoint_are_reported_together() {
+    let both = |fast, slow, seconds| {
+        let mut text = scrape_text(fast, slow, "engine=\"front\",");
+        text.push_str(&scrape_text(2 * fast, slow, "engine=\"back\","));
+        let mut scrape = Scrape::parse(&text.replace("peers 1", "peers{engine=\"x\"} 1"));
+        scrape.taken += Duration::from_secs(seconds);
+        scrape
+    };
+    let report = Report::between(&both(0, 0, 0), &both(900, 100, 10));
+    let server = &report.rpcs[1];
+    assert!((server.ok_per_s - 290.0).abs() < 0.1, "{server:?}");
+    assert_eq!((report.peers, report.busiest.len()), (2.0, 2), "{report:?}");
+    assert!((report.drops_per_s["overlap"] - 20.0).abs() < 0.1, "{report:?}");
+    let p50 = server.p50_us.unwrap();
+    // 1,450 of the 2,700 that took 0.5 to 1 ms.
+    assert!((p50 - 768.5).abs() < 5.0, "{server:?}");
 }
 
 #[test]
