@@ -172,6 +172,7 @@ pub use socket::Socket;
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/operating/upgrade.md")]
 #[cfg_attr(
     all(feature = "tokio", feature = "tower"),
     doc = include_str!("../../../docs/guide/service.md")
