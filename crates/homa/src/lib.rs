@@ -129,6 +129,7 @@ mod payload;
 mod priority_map;
 mod reactor;
 mod ready;
+mod reply_error;
 mod request;
 #[cfg(feature = "encryption")]
 mod secure;
