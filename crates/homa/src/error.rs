@@ -7,6 +7,8 @@ use homa_proto::{ConfigError, RpcError, SubmitError};
 
 use crate::driver::Rejection;
 use crate::driver::udp::SocketFault;
+use crate::handover::HandoverError;
+pub use crate::reply_error::{ReplyError, RequestError};
 use crate::status::Status;
 
 /// An engine could not be opened.
@@ -116,20 +118,9 @@ pub enum OpenError {
         /// The requested address.
         at: SocketAddr,
     },
-    /// The engine was to take the place of one at another address.
-    #[error("{at} cannot take the place of an engine at {of}: use the handover at its own address")]
-    HandedOver {
-        /// The address of the engine that handed over.
-        of: SocketAddr,
-        /// The address of this one.
-        at: SocketAddr,
-    },
-    /// Several engines that share an address were to take the place of one.
-    #[error(
-        "several engines that share an address cannot take another's place: open one engine, or \
-         use no handover"
-    )]
-    Handover,
+    /// The engine cannot take the place that was handed over.
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
     /// Other hosts reach the address, there are no keys, and plaintext was not chosen.
     #[error("an engine at {at} would exchange plaintext with other hosts: {REMEDIES}")]
     Unprotected {
@@ -456,68 +447,6 @@ impl CallError {
             _ => Self::TooManyPeers { max: max_peers },
         }
     }
-}
-
-/// A reply could not be sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplyError {
-    /// The response has no bytes, and the profile (`linux` or `sigcomm18`) cannot send that.
-    #[error(
-        "a message needs at least one byte in this profile: send a one-byte reply instead of an \
-         empty one"
-    )]
-    EmptyMessage,
-    /// The response is longer than our limit or, if known, the client's.
-    #[error("the reply has {length} bytes and the limit is {max}: split it or raise `max_message`")]
-    MessageTooLong {
-        /// Bytes in the response.
-        length: usize,
-        /// The smaller of both limits, bytes.
-        max: u32,
-    },
-    /// Back-pressure: outgoing messages use all of `send_memory`, or the client's host has its
-    /// share.
-    #[error(
-        "outgoing messages hold {held} bytes: reply again later, shed load or raise `send_memory`"
-    )]
-    SendMemoryFull {
-        /// Bytes in use.
-        held: u64,
-    },
-    /// The client cancelled the call or disappeared, or the request was already answered.
-    #[error("the client no longer waits for this reply: drop the work")]
-    Gone,
-    /// The request was accepted before the process was forked.
-    #[error("the request was accepted before fork(): only the parent process can answer it")]
-    Forked,
-}
-
-impl ReplyError {
-    /// The error of a reply whose submission was refused.
-    pub(crate) fn refused(error: SubmitError, length: usize) -> Self {
-        match error {
-            SubmitError::EmptyMessage => Self::EmptyMessage,
-            SubmitError::MessageTooLong { max } => Self::MessageTooLong { length, max },
-            _ => Self::Gone,
-        }
-    }
-}
-
-/// The rest of a request that is read while it arrives will not come: see
-/// [`Request::arrived`](crate::Request::arrived).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The client cancelled the call or disappeared, or the request was already answered.
-    #[error("the client no longer sends this request: undo the work, or keep what arrived")]
-    Gone,
-    /// The client's deadline passed.
-    #[error("the deadline of the request passed while it arrived: stop the work")]
-    DeadlineExceeded,
-    /// The request was accepted before the process was forked.
-    #[error("the request was accepted before fork(): only the parent process can read it")]
-    Forked,
 }
 
 /// Not everything finished before the timeout of a drain.

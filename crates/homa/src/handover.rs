@@ -77,8 +77,19 @@ pub enum HandoverError {
     #[error("the engine has ended: there is nothing to hand over")]
     Ended,
     /// The engine is one of several that share an address.
-    #[error("engines that share an address cannot hand it over: drain them (`Sharded::drain`)")]
+    #[error(
+        "engines that share an address cannot hand it over, nor take it over: drain them \
+         (`Sharded::drain`), and open them without a handover"
+    )]
     Sharded,
+    /// The engine was to take the place of one at another address.
+    #[error("{at} cannot take the place of an engine at {of}: use the handover at its own address")]
+    Elsewhere {
+        /// The address of the engine that handed over.
+        of: SocketAddr,
+        /// The address of this one.
+        at: SocketAddr,
+    },
     /// The engine was opened before the process was forked.
     #[error("the engine was created before fork(): only the parent process can hand it over")]
     Forked,
@@ -174,9 +185,13 @@ impl Handover {
         }
     }
 
-    /// True for an engine that may take it over.
-    pub(crate) fn is_of(&self, local: SocketAddr) -> bool {
-        (self.address.ip(), self.address.port()) == (local.ip(), local.port())
+    /// An error if an engine at another address is to take it over.
+    pub(crate) fn check(&self, at: SocketAddr) -> Result<(), HandoverError> {
+        let of = self.address;
+        match (of.ip(), of.port()) == (at.ip(), at.port()) {
+            true => Ok(()),
+            false => Err(HandoverError::Elsewhere { of, at }),
+        }
     }
 
     pub(crate) fn executions(&self) -> &Executions {
@@ -197,10 +212,10 @@ impl Engine {
     ///
     /// Calls and requests in progress are finished and acknowledged, as by [`Self::drain`].
     /// `accept` returns the requests among them, and `None` at the end. New requests are not
-    /// refused, but their clients are asked to come back (after 20 ms; later if it takes long), when
-    /// the next engine answers them. Afterwards this engine neither receives nor sends. What has arrived at
-    /// its socket and was not read stays there for the next engine, if that has the same socket.
-    /// Drop this engine then, or end the process.
+    /// refused, but their clients are asked to come back (after 20 ms; later if it takes long),
+    /// when the next engine answers them. Afterwards this engine neither receives nor sends. What
+    /// has arrived at its socket and was not read stays there for the next engine, if that has the
+    /// same socket. Drop this engine then, or end the process.
     ///
     /// # Errors
     /// [`HandoverError::Ended`], [`HandoverError::Sharded`], [`HandoverError::Forked`]. That some

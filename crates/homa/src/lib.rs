@@ -129,6 +129,7 @@ mod payload;
 mod priority_map;
 mod reactor;
 mod ready;
+mod reply_error;
 mod request;
 #[cfg(feature = "encryption")]
 mod secure;
@@ -174,6 +175,7 @@ pub use status::{Reply, Status, StatusCode};
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/operating/upgrade.md")]
 #[cfg_attr(
     all(feature = "tokio", feature = "tower"),
     doc = include_str!("../../../docs/guide/service.md")

@@ -18,6 +18,7 @@ use crate::config::{Config, random};
 use crate::driver::udp::{Steering, UdpDriver};
 use crate::engine::Engine;
 use crate::error::{DrainTimeout, OpenError};
+use crate::handover::HandoverError;
 use crate::metrics::Metrics;
 use crate::server::Server;
 
@@ -107,7 +108,7 @@ pub(crate) fn drivers(
 ) -> Result<(Vec<UdpDriver>, Steering), OpenError> {
     let most = usize::try_from(config.most_shards()).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
     if config.handover.is_some() {
-        return Err(OpenError::Handover);
+        return Err(HandoverError::Sharded.into());
     }
     if shards == 0 || shards > most {
         return Err(OpenError::Shards { shards, most });

@@ -50,8 +50,8 @@ impl Clock {
         Instant::now()
     }
 
-    /// A time on the machine's clock ([`uptime`]), which all processes share. It is not too early, and
-    /// too late by no more than the time between two looks.
+    /// A time on the machine's clock ([`uptime`]), which all processes share. It is not too early,
+    /// and too late by no more than the time between two looks.
     pub fn uptime_at(&self, time: Time) -> std::time::Duration {
         // Both clocks are one, and other threads may run between two looks: take the closest.
         let look = || {

@@ -272,7 +272,7 @@ fn a_handover_is_used_once_and_read_by_its_user_only() {
     assert!(elsewhere.to_string().contains("at its own address"), "{elsewhere}");
     let sharded =
         Engine::sharded("127.0.0.1:0".parse().unwrap(), 2, Config::default().handover(handover));
-    assert!(matches!(sharded, Err(OpenError::Handover)));
+    assert!(matches!(sharded, Err(OpenError::Handover(HandoverError::Sharded))));
     let sharded = Engine::sharded("127.0.0.1:0".parse().unwrap(), 2, Config::default()).unwrap();
     let engine = sharded.engines().next().unwrap();
     assert!(matches!(engine.hand_over(Duration::ZERO), Err(HandoverError::Sharded)));

@@ -131,10 +131,8 @@ impl Core {
         shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
         let (alone_since, local) = (driver.alone_since(), driver.local().first().copied());
-        if let Some((handover, at)) = config.handover.as_ref().zip(local)
-            && !handover.is_of(at)
-        {
-            return Err(OpenError::HandedOver { of: handover.local_addr(), at });
+        if let Some((handover, at)) = config.handover.as_ref().zip(local) {
+            handover.check(at)?;
         }
         let reach = Reach::of(&*driver, &config)?;
         let driver = protected(driver, &config)?;

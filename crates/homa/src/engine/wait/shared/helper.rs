@@ -1,12 +1,33 @@
 //! The helper: a thread that drives the engine if no caller does.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::{Access, Lead, STANDBY, Shared};
+use crate::driver::signals;
+use crate::engine::core::Core;
+use crate::engine::wait::waiters::Waiters;
+use crate::error::OpenError;
 
 impl Shared {
+    /// Starts an engine and its helper.
+    pub fn start(
+        core: Core,
+        spin: Duration,
+        waiters: Waiters,
+    ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
+        let shared = Arc::new(Self::new(core, spin, waiters)?);
+        let for_helper = shared.clone();
+        let builder = thread::Builder::new().name("homa".into());
+        let helper = signals::blocked(|| builder.spawn(move || for_helper.keep_helping()))
+            .map_err(OpenError::Resources)?;
+        shared.access().helper = Some(helper.thread().clone());
+        Ok((shared, helper))
+    }
+
     /// Restarts after a panic. The panic, of a bug or of a task's waker, was reported when it
     /// happened, and the waiters must not wait forever.
     pub(super) fn keep_helping(&self) {

@@ -32,7 +32,7 @@ mod simulated;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, Thread, ThreadId};
+use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 pub use ending::PendingWork;
@@ -44,7 +44,7 @@ use super::deferred::Deferred;
 use super::slot::{CallSlot, CallSlots};
 use super::spin::{SpinPolicy, WaitOutcome, spin_then_wait};
 use super::waiters::{CallKey, Waiters, WakeTarget};
-use crate::driver::{Waker, signals};
+use crate::driver::Waker;
 use crate::engine::core::Core;
 use crate::error::{CallError, OpenError};
 use crate::message::Message;
@@ -443,7 +443,6 @@ impl Shared {
     /// An engine without a helper.
     pub fn new(mut core: Core, spin: Duration, waiters: Waiters) -> Result<Self, OpenError> {
         core.defer_drops();
-
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
@@ -474,21 +473,6 @@ impl Shared {
             helper_signals: HelperSignals::default(),
             slots: CallSlots::default(),
         })
-    }
-
-    /// Starts an engine and its helper.
-    pub fn start(
-        core: Core,
-        spin: Duration,
-        waiters: Waiters,
-    ) -> Result<(Arc<Self>, JoinHandle<()>), OpenError> {
-        let shared = Arc::new(Self::new(core, spin, waiters)?);
-        let for_helper = shared.clone();
-        let builder = thread::Builder::new().name("homa".into());
-        let helper = signals::blocked(|| builder.spawn(move || for_helper.keep_helping()))
-            .map_err(OpenError::Resources)?;
-        shared.access().helper = Some(helper.thread().clone());
-        Ok((shared, helper))
     }
 
     /// Takes the lock. A panic of another thread does not corrupt the engine, because its state is
