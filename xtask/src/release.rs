@@ -59,7 +59,8 @@ pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-fn cargo(repository: &Path) -> Command {
+/// Cargo, in the repository.
+pub(crate) fn cargo(repository: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repository).stdin(Stdio::null());
     cargo
@@ -84,7 +85,7 @@ fn succeed(command: &mut Command) -> io::Result<()> {
 }
 
 /// What a command prints; its messages go to the terminal.
-fn output(command: &mut Command) -> io::Result<String> {
+pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let ran = command.stderr(Stdio::inherit()).output();
     let name = command.get_program().display();
     let ran = ran.map_err(|error| Error::other(format!("`{name}` does not run: {error}")))?;
