@@ -29,7 +29,7 @@ const USAGE: &str =
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
-                crates, rust-version, advisories, wheels, manylinux, previous,
+                crates, rust-version, advisories, wheels, manylinux, previous, packages,
                 monitoring (the expressions of contrib/monitoring, on a Prometheus)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results

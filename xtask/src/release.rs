@@ -4,6 +4,7 @@
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod crates;
+mod packages;
 mod previous;
 mod prometheus;
 mod wheels;
@@ -23,13 +24,14 @@ enum Outcome {
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("crates", crates::publish),
     ("rust-version", crates::rust_version),
     ("advisories", crates::advisories),
     ("wheels", wheels::two_alike),
     ("manylinux", wheels::manylinux),
     ("previous", previous::calls),
+    ("packages", packages::check),
     ("monitoring", prometheus::check),
 ];
 
