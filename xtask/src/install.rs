@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The part of the version that programs are linked against; `build.rs` of the crate says the same.
-const ABI: &str = "libhoma.so.0";
+pub(crate) const ABI: &str = "libhoma.so.0";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What static programs have to link besides, as `rustc --print native-static-libs` tells.
@@ -30,21 +30,33 @@ pub fn run(repository: &Path, prefix: &Path, debug: bool) -> ExitCode {
 
 fn install(repository: &Path, prefix: &Path, debug: bool) -> io::Result<()> {
     let built = build(repository, debug)?;
-    let source = repository.join("crates/homa-capi");
     let prefix = std::path::absolute(prefix)?;
+    place(repository, &built, &prefix, &prefix, "lib")
+}
+
+/// Copies what was built to the folder `to`, which programs will see as `prefix`; `lib` is the
+/// folder of libraries in it.
+pub(crate) fn place(
+    repository: &Path,
+    built: &Path,
+    to: &Path,
+    prefix: &Path,
+    lib: &str,
+) -> io::Result<()> {
+    let source = repository.join("crates/homa-capi");
     let folder = |name: &str| {
-        let folder = prefix.join(name);
+        let folder = to.join(name);
         std::fs::create_dir_all(&folder).map(|()| folder)
     };
-    let lib = folder("lib")?;
+    let pc = pkg_config(prefix, lib);
+    std::fs::write(folder(&format!("{lib}/pkgconfig"))?.join("homa.pc"), pc)?;
+    let lib = folder(lib)?;
     let shared = format!("libhoma.so.{VERSION}");
     replace(&built.join("libhoma.so"), &lib.join(&shared))?;
     link(&shared, &lib.join(ABI))?;
     link(ABI, &lib.join("libhoma.so"))?;
     replace(&built.join("libhoma.a"), &lib.join("libhoma.a"))?;
     replace(&source.join("include/homa.h"), &folder("include")?.join("homa.h"))?;
-    let pc = pkg_config(&prefix);
-    std::fs::write(folder("lib/pkgconfig")?.join("homa.pc"), pc)?;
     for page in std::fs::read_dir(source.join("man"))? {
         let page = page?.path();
         let (Some(name), Some(section)) = (page.file_name(), page.extension()) else { continue };
@@ -55,7 +67,7 @@ fn install(repository: &Path, prefix: &Path, debug: bool) -> io::Result<()> {
 }
 
 /// Builds the libraries; returns the folder they are in.
-fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
+pub(crate) fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--package", "homa-rpc-capi"]).current_dir(repository);
@@ -103,14 +115,14 @@ fn how_it_is_found(prefix: &Path) -> String {
     )
 }
 
-fn pkg_config(prefix: &Path) -> String {
+fn pkg_config(prefix: &Path, lib: &str) -> String {
     // If the loader does not search a folder by default, programs have to name it.
     let rpath = match SYSTEM.iter().any(|system| prefix == Path::new(system)) {
         true => "",
         false => " -Wl,-rpath,${libdir}",
     };
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+        "prefix={}\nlibdir=${{prefix}}/{lib}\nincludedir=${{prefix}}/include\n\n\
          Name: homa\nDescription: RPCs with low tail latency, in user space\n\
          Version: {VERSION}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}}{rpath} -lhoma\n\
          Libs.private: {STATIC_LIBRARIES}\n",

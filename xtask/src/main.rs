@@ -10,6 +10,7 @@
 mod book;
 mod fuzz;
 mod install;
+mod package;
 mod public_items;
 mod python;
 mod release;
@@ -21,13 +22,14 @@ use std::process::ExitCode;
 
 const USAGE: &str =
     "usage: cargo xtask test | tidy | words [PATH…] | release --check [NAME…] | book | readme |
-                    header | public-items [--write] | fuzz TARGET | install-capi --prefix DIR
+                    header | public-items [--write] | fuzz TARGET |
+                    install-capi --prefix DIR | package [--debug] [deb] [container]
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
-                crates, rust-version, advisories, wheels, manylinux, previous,
+                crates, rust-version, advisories, wheels, manylinux, previous, packages,
                 monitoring (the expressions of contrib/monitoring, on a Prometheus)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
@@ -37,7 +39,10 @@ const USAGE: &str =
                 handshake
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
   install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages
-                (with --debug unoptimised, for tests)";
+                (with --debug unoptimised, for tests)
+  package       write Debian packages (homa, libhoma0, libhoma-dev) and a container image to
+                target/packages, or only the kinds that are named (minutes; with --debug
+                unoptimised, for trying out)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +62,10 @@ fn main() -> ExitCode {
         },
         ["book"] => book::run(repository()),
         ["release", "--check", ref names @ ..] => release::check(repository(), names),
+        ["package", ref rest @ ..] if package::parse(rest).is_some() => {
+            let (debug, kinds) = package::parse(rest).unwrap_or_default();
+            package::run(repository(), debug, &kinds)
+        }
         ["header"] => write_by_test(repository(), "homa-rpc-capi", "header", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
         ["public-items"] => public_items::run(repository(), false),

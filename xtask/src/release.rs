@@ -4,6 +4,7 @@
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod crates;
+mod packages;
 mod previous;
 mod prometheus;
 mod wheels;
@@ -23,13 +24,14 @@ enum Outcome {
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("crates", crates::publish),
     ("rust-version", crates::rust_version),
     ("advisories", crates::advisories),
     ("wheels", wheels::two_alike),
     ("manylinux", wheels::manylinux),
     ("previous", previous::calls),
+    ("packages", packages::check),
     ("monitoring", prometheus::check),
 ];
 
@@ -59,7 +61,8 @@ pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-fn cargo(repository: &Path) -> Command {
+/// Cargo, in the repository.
+pub(crate) fn cargo(repository: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repository).stdin(Stdio::null());
     cargo
@@ -84,7 +87,7 @@ fn succeed(command: &mut Command) -> io::Result<()> {
 }
 
 /// What a command prints; its messages go to the terminal.
-fn output(command: &mut Command) -> io::Result<String> {
+pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let ran = command.stderr(Stdio::inherit()).output();
     let name = command.get_program().display();
     let ran = ran.map_err(|error| Error::other(format!("`{name}` does not run: {error}")))?;

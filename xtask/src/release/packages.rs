@@ -1,0 +1,210 @@
+//! Debian packages in an empty root: dpkg installs them, a server and a client from there talk, the
+//! unit is valid and exposes little, a C program links, and purging leaves nothing.
+//!
+//! The root has dpkg's list, the libraries that the program loads and `/dev/null` (an empty file),
+//! nothing else: no shell, no `/proc`, no `/etc`. So the scripts of the packages run outside it
+//! (`DPKG_ROOT`), as they do when an image is built. Left out: a booted systemd.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Error};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::{Outcome, output, works};
+use crate::package::{Kind, deb, make};
+
+/// What is purged, in this order.
+const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
+
+/// The most that systemd may find exposed, of 100.
+const EXPOSED: &str = "--threshold=30";
+
+pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
+    if let Some(why) = impossible() {
+        return Ok(vec![Outcome::Skipped(why)]);
+    }
+    let packages = make(repository, true, &[Kind::Debian])?;
+    let program = crate::target(repository).join("debug/homa");
+    let root = Root::new(crate::target(repository).join("packages/root"), &program)?;
+    let before = root.files()?;
+    root.dpkg("--install", packages.iter().map(|path| path.as_os_str()))?;
+    let installed = root.files()?.len() - before.len();
+    let mut outcomes = vec![Outcome::Passed(format!("dpkg installed {installed} files"))];
+    root.call()?;
+    outcomes.push(Outcome::Passed("the installed server answered the installed client".to_owned()));
+    outcomes.push(root.unit()?);
+    outcomes.push(root.links(repository)?);
+    root.dpkg("--purge", PACKAGES)?;
+    let after = root.files()?;
+    if let Some(left) = after.iter().find(|file| !before.contains(file)) {
+        return Err(Error::other(format!("purging the packages leaves {}", left.display())));
+    }
+    outcomes.push(Outcome::Passed("purging left nothing".to_owned()));
+    outcomes.push(lint(&packages)?);
+    fs::remove_dir_all(&root.folder)?;
+    Ok(outcomes)
+}
+
+/// Why packages cannot be installed here.
+fn impossible() -> Option<String> {
+    if there("dpkg") && there("dpkg-deb") {
+        let may = works(Path::new("unshare"), &["--map-root-user", "true"]);
+        return (!may).then(|| "this user may not make user namespaces (unshare -r)".to_owned());
+    }
+    Some("dpkg is missing (apt-get install dpkg)".to_owned())
+}
+
+fn there(program: &str) -> bool {
+    works(Path::new(program), &["--version"])
+}
+
+/// A folder that stands for `/`.
+struct Root {
+    folder: PathBuf,
+}
+
+impl Root {
+    /// An empty root with the libraries that `program` loads.
+    fn new(folder: PathBuf, program: &Path) -> io::Result<Self> {
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        for inner in ["info", "updates", "triggers"] {
+            fs::create_dir_all(folder.join("var/lib/dpkg").join(inner))?;
+        }
+        fs::write(folder.join("var/lib/dpkg/status"), "")?;
+        fs::create_dir(folder.join("dev"))?;
+        fs::write(folder.join("dev/null"), "")?;
+        let libraries = output(Command::new("ldd").arg(program))?;
+        for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+            let copy = folder.join(library.trim_start_matches('/'));
+            fs::create_dir_all(copy.parent().unwrap_or(&folder))?;
+            fs::copy(library, copy)?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// Everything in it but dpkg's records, sorted.
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let (mut files, mut folders) = (Vec::new(), vec![self.folder.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder)? {
+                let (path, kind) =
+                    entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+                if kind.is_dir() && !path.ends_with("var/lib/dpkg") {
+                    folders.push(path);
+                } else if !kind.is_dir() {
+                    files.push(path);
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Lets dpkg change it. The libraries are there without their packages.
+    fn dpkg<I>(&self, action: &str, arguments: I) -> io::Result<()>
+    where
+        I: IntoIterator<Item: AsRef<std::ffi::OsStr>>,
+    {
+        let mut dpkg = Command::new("unshare");
+        dpkg.args(["--map-root-user", "dpkg", "--log=/dev/null", "--force-depends"]);
+        dpkg.args(["--force-script-chrootless", "--force-not-root"]);
+        dpkg.arg("--root").arg(&self.folder).arg(action).args(arguments);
+        output(&mut dpkg).map(drop)
+    }
+
+    /// The installed program, which sees nothing outside.
+    fn homa(&self, arguments: &[&str]) -> Command {
+        let mut homa = Command::new("unshare");
+        homa.arg("--map-root-user").arg("--root").arg(&self.folder).arg("/usr/bin/homa");
+        homa.args(arguments).stdin(Stdio::null());
+        homa
+    }
+
+    /// Calls an echo server of this root.
+    fn call(&self) -> io::Result<()> {
+        let mut serve = self.homa(&["serve", "--bind", "127.0.0.1:0", "--echo"]);
+        let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut serve = Server(serve);
+        let out = serve.0.stdout.take().ok_or_else(|| Error::other("no output of the server"))?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        let address = line.trim().strip_prefix("listening on ");
+        let address = address.ok_or_else(|| Error::other("the installed server did not start"))?;
+        output(&mut self.homa(&["call", address])).map(drop)
+    }
+
+    /// Whether systemd accepts the installed units, and what they expose.
+    fn unit(&self) -> io::Result<Outcome> {
+        if !there("systemd-analyze") {
+            let why = "systemd-analyze is missing (apt-get install systemd)";
+            return Ok(Outcome::Skipped(why.to_owned()));
+        }
+        // A copy of the units names the installed program, since this root has none of the units
+        // of a system that they refer to.
+        let units = self.folder.join("usr/lib/systemd/system");
+        let program = self.folder.join("usr/bin/homa").to_string_lossy().into_owned();
+        let copies = self.folder.with_file_name("units");
+        fs::create_dir_all(&copies)?;
+        for unit in fs::read_dir(units)? {
+            let unit = unit?;
+            let text = fs::read_to_string(unit.path())?.replace("/usr/bin/homa", &program);
+            fs::write(copies.join(unit.file_name()), text)?;
+        }
+        let service = copies.join("homa-echo.service");
+        for arguments in [&["verify"][..], &["security", "--offline=true", EXPOSED]] {
+            output(Command::new("systemd-analyze").args(arguments).arg(&service))?;
+        }
+        fs::remove_dir_all(copies)?;
+        Ok(Outcome::Passed("systemd accepts the unit, and finds little exposed".to_owned()))
+    }
+
+    /// Builds a C program with the installed header and library, as pkg-config says.
+    fn links(&self, repository: &Path) -> io::Result<Outcome> {
+        if !there("pkg-config") || !there("cc") {
+            return Ok(Outcome::Skipped("pkg-config or a C compiler is missing".to_owned()));
+        }
+        let triplet = deb::Platform::of_this_machine()?.triplet;
+        let lib = self.folder.join("usr/lib").join(triplet);
+        let mut flags = Command::new("pkg-config");
+        flags.args(["--cflags", "--libs", "homa"]).env("PKG_CONFIG_SYSROOT_DIR", &self.folder);
+        // Otherwise the folders that compilers search anyway are left out, and these are elsewhere.
+        flags.env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1").env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
+        let flags = output(flags.env("PKG_CONFIG_LIBDIR", lib.join("pkgconfig")))?;
+        let client = self.folder.with_file_name("echo_client");
+        let mut compile = Command::new("cc");
+        compile
+            .arg("-o")
+            .arg(&client)
+            .arg(repository.join("crates/homa-capi/examples/echo_client.c"));
+        output(compile.args(flags.split_whitespace()))?;
+        let loaded = output(Command::new("ldd").arg(&client).env("LD_LIBRARY_PATH", &lib))?;
+        fs::remove_file(client)?;
+        match loaded.contains(&lib.join("libhoma.so.0").to_string_lossy().into_owned()) {
+            true => Ok(Outcome::Passed("a C program links and finds libhoma.so.0".to_owned())),
+            false => Err(Error::other(format!("a C program does not find libhoma.so.0: {loaded}"))),
+        }
+    }
+}
+
+/// A server, ended when it is dropped. `unshare` becomes the program, so it is the process itself.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Debian's own check of packages.
+fn lint(packages: &[PathBuf]) -> io::Result<Outcome> {
+    if !there("lintian") {
+        let why = "lintian is missing (apt-get install lintian)";
+        return Ok(Outcome::Skipped(why.to_owned()));
+    }
+    output(Command::new("lintian").args(["--fail-on", "error", "--allow-root"]).args(packages))?;
+    Ok(Outcome::Passed("lintian finds no error".to_owned()))
+}
