@@ -1,7 +1,7 @@
 //! The expressions of `contrib/monitoring`, run by a real Prometheus on a real scrape: a part of
 //! `cargo xtask release --check`, because it takes programs that few machines have, and seconds.
 //!
-//! A server and its metrics endpoint run while it is called; Prometheus scrapes it each second. Each
+//! A server with a metrics endpoint is called, and Prometheus scrapes it each second. Each
 //! expression of the dashboard and of the alert rules must be accepted, and must have a result,
 //! unless it is about calls, which a server does not make. Left out: how Grafana draws them.
 

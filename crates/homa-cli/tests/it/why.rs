@@ -134,7 +134,7 @@ fn lost_packets_are_found() {
     let network = MemoryNetwork::new(3, NetworkFaults::NONE.lost(100_000));
     let [client, server] = [1, 2].map(|port| {
         let driver = network.driver(SocketAddr::from(([10, 0, 0, 1], port))).expect("a driver");
-        Engine::with_driver(Box::new(driver), Config::default()).expect("an engine")
+        Engine::with_driver(Box::new(driver), Config::default().plaintext()).expect("an engine")
     });
     let (_page, at) = page(&client);
     let load = [Load { client: &client, threads: 4, bytes: 3_000 }];
@@ -145,7 +145,7 @@ fn lost_packets_are_found() {
 }
 
 #[test]
-fn without_rpcs_the_report_says_so_and_without_an_endpoint_it_fails() {
+fn a_report_needs_an_endpoint_but_no_rpcs() {
     let server = engine(Config::default());
     let (_page, at) = page(&server);
     let output = homa(&["why", &at, "--for", "100ms"]);

@@ -6,8 +6,8 @@
 //! that `nop`. The provider is `homa`; scripts are in `contrib/bpftrace`.
 //!
 //! This is the only assembly in `homa`. Invariant: it changes neither registers, flags, nor memory.
-//! Left out: other processors than x86-64 and aarch64, which have no probes, and semaphores, because
-//! no probe computes its arguments.
+//! Left out: other processors than x86-64 and aarch64, which have no probes, and semaphores,
+//! because no probe computes its arguments.
 //!
 //! The format of the notes: systemtap's `sys/sdt.h`, version 3.
 

@@ -284,8 +284,8 @@ impl Latencies {
         }
     }
 
-    /// An RPC ended, with a response of `length` bytes (0: without). Returns its peer, direction, and duration in nanoseconds; `None` if it had
-    /// ended before.
+    /// An RPC ended, with a response of `length` bytes (0: without). Returns its peer, direction,
+    /// and duration in nanoseconds; `None` if it had ended before.
     pub(crate) fn end(
         &mut self,
         now: Time,

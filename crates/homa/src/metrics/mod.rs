@@ -21,7 +21,7 @@ pub(crate) use busiest::{EndedRpcs, busiest};
 pub(crate) use latency::Latencies;
 pub use latency::{Direction, Histogram, Latency, RpcOutcome, RpcSize};
 pub(crate) use stages::Stages;
-pub use stages::{Stage, StageTimes};
+pub use stages::{RpcStage, StageTimes};
 use text::Text;
 
 /// Defines a struct of counters together with their names and descriptions.

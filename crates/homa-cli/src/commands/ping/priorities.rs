@@ -1,9 +1,9 @@
 //! `homa ping --priorities`: whether the path to a server honours DSCP.
 //!
-//! Packets do not carry to their sender what DSCP they arrived with. What counts is measurable:
-//! while bulk of our own, in class CS0, fills the path, probes of higher classes must not wait for
-//! it. Bulk and probes come from different engines, so that no queue of ours orders them, and the
-//! bulk is not paced, so that it queues where the path is narrow. At most 512 kB are in progress.
+//! A sender is not told what DSCP its packets arrived with. What counts is measurable: while our
+//! bulk, in class CS0, fills the path, probes of higher classes must not wait for it. Bulk and
+//! probes come from different engines, so that no queue of ours orders them, and the bulk is not
+//! paced, so that it queues where the path is narrow. At most 512 kB are in progress.
 //!
 //! Left out: the way back, where the server chooses the classes, and which of several queues on the
 //! path is the one that filled. It may be that of this host.
@@ -40,7 +40,7 @@ const SERVED_FIRST: f64 = 0.5;
 
 /// What the probes show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Finding {
+enum PathFinding {
     /// Every class above CS0 is served before CS0.
     Honoured,
     /// None is.
@@ -53,7 +53,7 @@ enum Finding {
     NoAnswer,
 }
 
-impl Finding {
+impl PathFinding {
     const fn name(&self) -> &'static str {
         match self {
             Self::Honoured => "honoured",
@@ -91,21 +91,21 @@ impl Finding {
 
 /// Decides from the median round trip without bulk, and those with bulk by class, in microseconds.
 /// A class without answers was lost behind the bulk.
-fn judge(idle: Option<f64>, loaded: &[Option<f64>]) -> Finding {
-    let Some(idle) = idle else { return Finding::NoAnswer };
+fn judge(idle: Option<f64>, loaded: &[Option<f64>]) -> PathFinding {
+    let Some(idle) = idle else { return PathFinding::NoAnswer };
     let delay = |us: &Option<f64>| us.map_or(f64::INFINITY, |us| us - idle);
-    let Some((low, high)) = loaded.split_first() else { return Finding::NoAnswer };
+    let Some((low, high)) = loaded.split_first() else { return PathFinding::NoAnswer };
     let of_low = delay(low);
     if of_low < idle.max(LEAST_DELAY_US) {
-        return Finding::NoQueue;
+        return PathFinding::NoQueue;
     }
     let waits = |us: &Option<f64>| us.is_none() || delay(us) > SERVED_FIRST * of_low;
     let late = (1..).zip(high).filter(|(_, us)| waits(us)).map(|(class, _)| class);
     let late: Vec<u8> = late.collect();
     match late.len() {
-        0 => Finding::Honoured,
-        all if all == high.len() => Finding::Ignored,
-        _ => Finding::Partly(late),
+        0 => PathFinding::Honoured,
+        all if all == high.len() => PathFinding::Ignored,
+        _ => PathFinding::Partly(late),
     }
 }
 
@@ -145,7 +145,7 @@ impl ClassProbes {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct Document {
+struct PriorityReport {
     idle_p50_us: Option<f64>,
     classes: Vec<ClassProbes>,
     finding: &'static str,
@@ -169,9 +169,11 @@ pub fn run(args: &Args) -> Outcome {
         _ => loaded(args, count, &bulk, &probes),
     };
     let finding = judge(idle.p50_us, &classes.iter().map(|of| of.p50_us).collect::<Vec<_>>());
-    let passed = !matches!(finding, Finding::Ignored | Finding::Partly(_) | Finding::NoAnswer);
+    let passed =
+        !matches!(finding, PathFinding::Ignored | PathFinding::Partly(_) | PathFinding::NoAnswer);
     let text = finding.text();
-    let document = Document { idle_p50_us: idle.p50_us, classes, finding: finding.name(), text };
+    let document =
+        PriorityReport { idle_p50_us: idle.p50_us, classes, finding: finding.name(), text };
     match args.format {
         Format::Json => output::json(&document)?,
         Format::Table => print(args, &document),
@@ -202,7 +204,7 @@ fn loaded(args: &Args, count: u32, bulk: &Client, probes: &[Client]) -> Vec<Clas
     })
 }
 
-fn print(args: &Args, document: &Document) {
+fn print(args: &Args, document: &PriorityReport) {
     let us = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.1}"));
     output::line(format!("{}: {} us without bulk", args.server, us(document.idle_p50_us)));
     let columns = [
@@ -233,17 +235,17 @@ mod tests {
             let loaded: Vec<_> = [low].into_iter().chain(high).map(Some).collect();
             judge(Some(40.0), &loaded)
         };
-        assert_eq!(all(45.0, [45.0; 5]), Finding::NoQueue);
-        assert_eq!(all(85.0, [45.0; 5]), Finding::NoQueue, "twice a short round trip");
-        assert_eq!(all(2_000.0, [90.0; 5]), Finding::Honoured);
-        assert_eq!(all(2_000.0, [1_900.0; 5]), Finding::Ignored);
-        assert_eq!(all(2_000.0, [9_000.0, 80.0, 80.0, 80.0, 80.0]), Finding::Partly(vec![1]));
+        assert_eq!(all(45.0, [45.0; 5]), PathFinding::NoQueue);
+        assert_eq!(all(85.0, [45.0; 5]), PathFinding::NoQueue, "twice a short round trip");
+        assert_eq!(all(2_000.0, [90.0; 5]), PathFinding::Honoured);
+        assert_eq!(all(2_000.0, [1_900.0; 5]), PathFinding::Ignored);
+        assert_eq!(all(2_000.0, [9_000.0, 80.0, 80.0, 80.0, 80.0]), PathFinding::Partly(vec![1]));
         // All packets of a class were lost behind the bulk.
         let lost = [Some(2_000.0), None, Some(90.0), Some(90.0), Some(90.0), Some(90.0)];
-        assert_eq!(judge(Some(40.0), &lost), Finding::Partly(vec![1]));
+        assert_eq!(judge(Some(40.0), &lost), PathFinding::Partly(vec![1]));
         let low = [None, Some(90.0), Some(90.0), Some(90.0), Some(90.0), Some(90.0)];
-        assert_eq!(judge(Some(40.0), &low), Finding::Honoured);
-        assert_eq!(judge(Some(40.0), &[None; 6]), Finding::Ignored);
-        assert_eq!(judge(None, &[]), Finding::NoAnswer);
+        assert_eq!(judge(Some(40.0), &low), PathFinding::Honoured);
+        assert_eq!(judge(Some(40.0), &[None; 6]), PathFinding::Ignored);
+        assert_eq!(judge(None, &[]), PathFinding::NoAnswer);
     }
 }

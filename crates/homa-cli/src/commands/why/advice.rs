@@ -73,7 +73,7 @@ impl Advice {
 pub fn advise(evidence: &Evidence) -> (Advice, Option<&Slow>) {
     let Some(slow) = worst(evidence, side(evidence)) else { return (Advice::NoRpcs, None) };
     let advice = about(evidence, slow);
-    // The time of the server's application may be that of its own calls.
+    // The application may have waited for other servers.
     let [calls, requests] = evidence.time;
     if advice == Advice::Application
         && slow.direction == "server"

@@ -1,5 +1,5 @@
-//! `homa why`: where the time of slow RPCs goes, from the metrics endpoint of an engine, and the one
-//! thing to change.
+//! `homa why`: where the time of slow RPCs goes, from the metrics endpoint of an engine, and the
+//! one thing to change.
 //!
 //! The engine follows one RPC in 16 from stage to stage (`homa_rpc_stage_seconds`). Two scrapes
 //! give the RPCs that ended between them; `split` takes the slow ones and names causes; `advice`
@@ -45,7 +45,7 @@ pub struct Args {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct Document {
+struct WhyReport {
     seconds: f64,
     rpcs_followed: f64,
     /// The RPCs that the advice is about.
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Document {
+fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> WhyReport {
     let rpcs = slow.map(|slow| {
         let cause = |cause: Cause| {
             let seconds = slow.time(cause);
@@ -111,7 +111,7 @@ fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Documen
             causes: Cause::ALL.into_iter().filter_map(cause).collect(),
         }
     });
-    Document {
+    WhyReport {
         seconds: evidence.seconds,
         rpcs_followed: evidence.followed,
         slow: rpcs,

@@ -30,7 +30,7 @@ pub fn report(
         lines.extend(causes.into_iter().map(|cause| sentence(slow, cause)));
         if slow.rpcs < FEW {
             lines.push(format!(
-                "Only {:.0} slow RPCs were followed, which may be chance: watch for longer (--for).",
+                "Only {:.0} slow RPCs were followed, which may be chance: watch longer (--for).",
                 slow.rpcs
             ));
         }

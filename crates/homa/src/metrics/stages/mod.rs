@@ -1,8 +1,8 @@
 //! Where the time of RPCs goes: some RPCs are followed from stage to stage.
 //!
-//! One RPC in 16 is followed, chosen by its handle when it begins, and at most eight at a time. All of
-//! an RPC's time is charged to exactly one stage: at each event, the time since the last event. The
-//! sums are kept by direction, by size, and by how long the RPCs took, in doublings, so that a
+//! One RPC in 16 is followed, chosen by its handle when it begins, and at most eight at a time. All
+//! of an RPC's time is charged to exactly one stage: at each event, the time since the last event.
+//! The sums are kept by direction, by size, and by how long the RPCs took, in doublings, so that a
 //! reader can look at the slow ones.
 //!
 //! Invariants: the stages of an RPC add up to its time, and memory is bounded. A packet of an RPC
@@ -29,7 +29,7 @@ const LONGEST: u32 = 36;
 /// A part of an RPC's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum RpcStage {
     /// From the call (as client), or from the reply (as server), until the first byte left.
     Queue,
     /// From the first byte to the last byte of the own message, while bytes were allowed to leave.
@@ -49,7 +49,7 @@ pub enum Stage {
     Loss,
 }
 
-impl Stage {
+impl RpcStage {
     /// All stages.
     pub const ALL: [Self; 8] = [
         Self::Queue,
@@ -92,12 +92,12 @@ pub struct StageTimes {
     /// Bytes of their requests and responses.
     pub bytes: u64,
     /// Sum of their times by stage, nanoseconds.
-    nanos: [u64; Stage::ALL.len()],
+    nanos: [u64; RpcStage::ALL.len()],
 }
 
 impl StageTimes {
     /// The sum of their times in one stage.
-    pub fn time(&self, stage: Stage) -> Duration {
+    pub fn time(&self, stage: RpcStage) -> Duration {
         Duration::from_nanos(self.nanos[stage as usize])
     }
 
@@ -132,7 +132,7 @@ struct Followed {
     peer: PeerId,
     direction: Direction,
     /// What it does since `since`.
-    stage: Stage,
+    stage: RpcStage,
     since: Time,
     began: Time,
     /// Bytes of the request and the response.
@@ -143,18 +143,18 @@ struct Followed {
     granted: u32,
     /// A RESEND left since the last bytes arrived.
     asked: bool,
-    nanos: [u64; Stage::ALL.len()],
+    nanos: [u64; RpcStage::ALL.len()],
 }
 
 impl Followed {
     /// The time until now belongs to a stage.
-    fn charge(&mut self, now: Time, stage: Stage) {
+    fn charge(&mut self, now: Time, stage: RpcStage) {
         self.nanos[stage as usize] += now.since(self.since).0;
         self.since = self.since.max(now);
     }
 
     /// The time until now belongs to the present stage, and another one begins.
-    fn enter(&mut self, now: Time, next: Stage) {
+    fn enter(&mut self, now: Time, next: RpcStage) {
         self.charge(now, self.stage);
         self.stage = next;
     }
@@ -162,30 +162,30 @@ impl Followed {
     /// Own bytes left. True if those were the last.
     fn sent(&mut self, now: Time, end: u32, unscheduled: u32, retransmit: bool) -> bool {
         if retransmit || end <= self.left {
-            self.charge(now, Stage::Loss);
+            self.charge(now, RpcStage::Loss);
             return false;
         }
         self.charge(now, self.stage);
         self.left = self.left.max(end);
         self.granted = self.granted.max(unscheduled);
         self.stage = match () {
-            () if self.left >= self.length => Stage::Wait,
-            () if self.left >= self.granted => Stage::Grant,
-            () => Stage::Send,
+            () if self.left >= self.length => RpcStage::Wait,
+            () if self.left >= self.granted => RpcStage::Grant,
+            () => RpcStage::Send,
         };
-        self.stage == Stage::Wait
+        self.stage == RpcStage::Wait
     }
 
     /// Bytes of the peer arrived.
     fn arrived(&mut self, now: Time, retransmitted: bool) {
         // The server reads this request while it arrives.
-        if matches!(self.stage, Stage::Accept | Stage::Application) {
+        if matches!(self.stage, RpcStage::Accept | RpcStage::Application) {
             return;
         }
-        let lost = std::mem::take(&mut self.asked) && (self.stage == Stage::Receive);
-        let stage = if lost || retransmitted { Stage::Loss } else { self.stage };
+        let lost = std::mem::take(&mut self.asked) && (self.stage == RpcStage::Receive);
+        let stage = if lost || retransmitted { RpcStage::Loss } else { self.stage };
         self.charge(now, stage);
-        self.stage = Stage::Receive;
+        self.stage = RpcStage::Receive;
     }
 }
 
@@ -224,8 +224,8 @@ impl Stages {
     ) {
         self.drop_at(rpc.index);
         let (stage, own) = match direction {
-            Direction::Client => (Stage::Queue, length),
-            Direction::Server => (Stage::Receive, 0),
+            Direction::Client => (RpcStage::Queue, length),
+            Direction::Server => (RpcStage::Receive, 0),
         };
         self.followed.push(Followed {
             rpc,
@@ -240,7 +240,7 @@ impl Stages {
             left: 0,
             granted: 0,
             asked: false,
-            nanos: [0; Stage::ALL.len()],
+            nanos: [0; RpcStage::ALL.len()],
         });
         self.mask |= bit(rpc.index);
     }
@@ -320,8 +320,8 @@ impl Stages {
         match packet.body {
             Body::Grant { offset, .. } if offset > followed.granted => {
                 followed.granted = offset;
-                if followed.stage == Stage::Grant {
-                    followed.enter(now, Stage::Send);
+                if followed.stage == RpcStage::Grant {
+                    followed.enter(now, RpcStage::Send);
                 }
             }
             // The peer has the request and is not ready: nothing was lost.
@@ -353,7 +353,7 @@ impl Stages {
     /// A request is complete.
     pub(super) fn delivered(&mut self, now: Time, rpc: RpcHandle) {
         if let Some(followed) = self.find(rpc) {
-            followed.enter(now, Stage::Accept);
+            followed.enter(now, RpcStage::Accept);
         }
     }
 
@@ -361,14 +361,14 @@ impl Stages {
     #[inline]
     pub(crate) fn taken(&mut self, rpc: RpcHandle, now: impl FnOnce() -> Time) {
         if let Some(followed) = self.find(rpc) {
-            followed.enter(now(), Stage::Application);
+            followed.enter(now(), RpcStage::Application);
         }
     }
 
     /// The application answered a request with this many bytes.
     pub(super) fn replied(&mut self, now: Time, rpc: RpcHandle, length: u32) {
         if let Some(followed) = self.find(rpc) {
-            followed.enter(now, Stage::Queue);
+            followed.enter(now, RpcStage::Queue);
             followed.length = length;
             followed.bytes[1] = length;
         }
@@ -377,7 +377,7 @@ impl Stages {
     /// A call ended with a response of this many bytes, or at its deadline.
     pub(super) fn ended(&mut self, now: Time, rpc: RpcHandle, length: u32) {
         if let Some(followed) = self.find(rpc) {
-            followed.enter(now, Stage::Wait);
+            followed.enter(now, RpcStage::Wait);
             followed.bytes[1] = length;
             if let Some(place) = self.place(rpc.index) {
                 self.finish(place);
@@ -407,8 +407,8 @@ impl Stages {
     fn finish(&mut self, place: usize) {
         let of = self.remove(place);
         let nanos = of.since.since(of.began).0;
-        let power = nanos.max(1).next_power_of_two().ilog2().clamp(SHORTEST, LONGEST);
-        let up_to = Duration::from_nanos(1 << power);
+        let up_to = nanos.clamp(1 << SHORTEST, 1 << LONGEST).next_power_of_two();
+        let up_to = Duration::from_nanos(up_to);
         let bytes = of.bytes.map(u64::from);
         let times = StageTimes {
             direction: of.direction,
@@ -419,7 +419,7 @@ impl Stages {
             nanos: of.nanos,
         };
         self.ended.entry(times.key()).and_modify(|sum| sum.add(&times)).or_insert(times);
-        let wait = Duration::from_nanos(of.nanos[Stage::Wait as usize]);
+        let wait = Duration::from_nanos(of.nanos[RpcStage::Wait as usize]);
         if of.direction == Direction::Client && of.bytes[1] > 0 && !wait.is_zero() {
             self.shortest_wait = Some(self.shortest_wait.map_or(wait, |least| least.min(wait)));
         }
@@ -443,7 +443,7 @@ pub(super) fn write(stages: &[StageTimes], shortest_wait: Option<Duration>, text
     let help = "Where the time of one RPC in 16 went, by how long (up_to, in seconds) they took.";
     text.family(name, "counter", help);
     for (n, of) in stages.iter().enumerate() {
-        for stage in Stage::ALL.into_iter().filter(|&stage| !of.time(stage).is_zero()) {
+        for stage in RpcStage::ALL.into_iter().filter(|&stage| !of.time(stage).is_zero()) {
             let [direction, size, up_to] = labels(n);
             let all = [direction, size, up_to, ("stage", stage.name())];
             text.sample(&format!("{name}_total"), &all, seconds(of.time(stage)));

@@ -29,7 +29,7 @@ fn resend() -> Body {
 }
 
 /// The only times that were recorded, in microseconds by stage.
-fn recorded(stages: &Stages) -> [u64; Stage::ALL.len()] {
+fn recorded(stages: &Stages) -> [u64; RpcStage::ALL.len()] {
     let (all, _) = stages.snapshot();
     let [times] = &all[..] else { panic!("{all:?}") };
     assert_eq!(times.rpcs, 1);
@@ -57,7 +57,7 @@ fn the_time_of_a_call_is_charged_stage_by_stage() {
 }
 
 #[test]
-fn the_time_of_a_request_ends_with_the_last_byte_of_its_response() {
+fn the_time_of_a_request_ends_with_the_response_s_last_byte() {
     let mut stages = Stages::default();
     stages.follow(us(0), (RPC, RpcId(10), PEER), Direction::Server, 2_000);
     stages.arrived(us(4), MessageId(RPC.index * 2 + 1), &packet(false, data(1_000, false)));
