@@ -68,9 +68,11 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ::tokio::runtime::{Handle, RuntimeFlavor};
 use ::tokio::task::JoinHandle;
+use ::tokio::time::Instant;
 
 use crate::client::Client;
 use crate::config::Config;
@@ -92,6 +94,15 @@ thread_local! {
 
 fn current() -> Option<Arc<Shared>> {
     CURRENT.try_with(|current| current.borrow().upgrade()).ok().flatten()
+}
+
+/// True if the time of the runtime stands still while the system's passes.
+fn is_paused() -> bool {
+    let (real, simulated) = (std::time::Instant::now(), Instant::now());
+    while real.elapsed() < Duration::from_micros(10) {
+        std::hint::spin_loop();
+    }
+    Instant::now() == simulated
 }
 
 /// A random number from the network of this thread, if there is one.
@@ -118,14 +129,14 @@ impl Network {
     /// latest resolves names and gives random numbers.
     ///
     /// # Panics
-    /// Unless it runs in a tokio runtime with one thread, which should be paused
+    /// Unless it runs in a tokio runtime with one thread whose time is paused
     /// (`#[tokio::test(start_paused = true)]`), or if the variable is not a number.
     pub fn new(seed: u64) -> Self {
         let runtime = Handle::try_current().ok();
         let flavor = runtime.as_ref().map(Handle::runtime_flavor);
         assert!(
-            flavor == Some(RuntimeFlavor::CurrentThread),
-            "homa::testing needs a tokio runtime with one thread: use \
+            flavor == Some(RuntimeFlavor::CurrentThread) && is_paused(),
+            "homa::testing needs a tokio runtime with one thread and paused time: use \
              #[tokio::test(start_paused = true)]"
         );
         let seed = std::env::var(SEED).map_or(seed, |text| {

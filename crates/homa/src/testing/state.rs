@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, Vec<usize>>,
     pub(super) counters: Counters,
     sockets: BTreeMap<SocketAddr, Socket>,
+    /// The addresses that a process has had so far.
+    used: BTreeSet<SocketAddr>,
     flights: BTreeMap<(Instant, u64), Flight>,
     number: u64,
     /// When the wire from one host to another is free.
@@ -114,6 +116,7 @@ impl Shared {
             names: BTreeMap::new(),
             counters: Counters::default(),
             sockets: BTreeMap::new(),
+            used: BTreeSet::new(),
             flights: BTreeMap::new(),
             number: 0,
             free: BTreeMap::new(),
@@ -162,9 +165,11 @@ impl Shared {
         self.sent.notify_one();
     }
 
-    /// Opens a socket.
-    pub(super) fn open(&self, at: SocketAddr, process: Arc<Process>) {
-        self.state().sockets.insert(at, Socket { process, reports: VecDeque::new() });
+    /// Opens a socket; true if no other has had the address.
+    pub(super) fn open(&self, at: SocketAddr, process: Arc<Process>) -> bool {
+        let mut state = self.state();
+        state.sockets.insert(at, Socket { process, reports: VecDeque::new() });
+        state.used.insert(at)
     }
 
     /// Closes a socket of a process.
@@ -259,13 +264,16 @@ impl State {
         }
         for latency in copies {
             let bytes = bytes.clone();
-            self.fly(left + latency, Flight::Datagram { from, to, bytes });
+            self.fly(left, latency, Flight::Datagram { from, to, bytes });
         }
     }
 
-    fn fly(&mut self, at: Instant, flight: Flight) {
+    fn fly(&mut self, from: Instant, latency: Duration, flight: Flight) {
         self.number += 1;
-        self.flights.insert((at, self.number), flight);
+        // What takes longer than the clock has is lost.
+        if let Some(at) = from.checked_add(latency) {
+            self.flights.insert((at, self.number), flight);
+        }
     }
 
     /// A datagram is at the host of its receiver.
@@ -292,7 +300,7 @@ impl State {
             let link = *self.paths.get(&pair(sender, receiver)).unwrap_or(&self.usual);
             let back: Option<Duration> = link.copies(&mut self.draws).next();
             if let Some(latency) = back {
-                self.fly(now + latency, Flight::Report { to: from, report });
+                self.fly(now, latency, Flight::Report { to: from, report });
             }
             return;
         };
