@@ -6,7 +6,7 @@ use std::future::{Future, pending};
 use std::time::Duration;
 
 use homa::CallError;
-use homa::testing::{Host, Link, Network};
+use homa::testing::{Host, LinkConditions, Network};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -112,7 +112,7 @@ async fn a_leaf_that_is_slow_by_a_second_is_hedged() {
     for number in 1..=20 {
         assert_eq!(shards(rack.search(number).await), LEAVES);
     }
-    let slow = Link::default().latency(Duration::from_secs(1));
+    let slow = LinkConditions::default().latency(Duration::from_secs(1));
     rack.network.set_link_between(&rack.root, &rack.leaves[7], slow);
     for number in 21..=60 {
         let (found, took) = rack.search(number).await;
@@ -241,7 +241,9 @@ fn faulty(seed: u64) -> (u64, Vec<Option<u32>>) {
         let network = Network::new(seed);
         let (least, most) = (Duration::from_millis(1), Duration::from_millis(3));
         let rack = start(network.clone()).await;
-        network.set_link(Link::default().latency_between(least, most).lost(0.01).duplicated(0.01));
+        network.set_link(
+            LinkConditions::default().latency_between(least, most).lost(0.01).duplicated(0.01),
+        );
         let mut found = Vec::new();
         for number in 1..=50 {
             match number {

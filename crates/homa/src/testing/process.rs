@@ -13,7 +13,7 @@ use std::time::Duration;
 use ::tokio::time::{Instant, Sleep, sleep_until};
 use homa_proto::LinkId;
 
-use super::state::{Shared, ip_of};
+use super::state::{NetworkShared, ip_of};
 use crate::driver::memory::MemoryDriver;
 use crate::driver::{Driver, Gather, Outbox, ReceivedTrain, UnreachableReport};
 use crate::engine::wait::shared;
@@ -115,7 +115,7 @@ impl Process {
 
 /// The sockets of an engine.
 pub(super) struct Sockets {
-    pub(super) network: Weak<Shared>,
+    pub(super) network: Weak<NetworkShared>,
     pub(super) process: Arc<Process>,
     pub(super) memory: MemoryDriver,
     /// No other process has had the first address.
@@ -124,7 +124,7 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// Opens the first socket.
-    pub(super) fn new(network: &Arc<Shared>, host: usize, port: u16) -> io::Result<Self> {
+    pub(super) fn new(network: &Arc<NetworkShared>, host: usize, port: u16) -> io::Result<Self> {
         let at = SocketAddr::new(ip_of(host), port);
         let (process, memory) = (Process::of(host), network.memory.attach(at)?);
         let is_first = network.open(memory.local()[0], process.clone());

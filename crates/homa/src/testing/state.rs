@@ -15,7 +15,7 @@ use ::tokio::time::{Instant, timeout_at};
 use homa_proto::Unreachable;
 use homa_proto::wire::datagram;
 
-use super::link::{Draws, Link};
+use super::link::{Draws, LinkConditions};
 use super::process::{Gate, Process};
 use crate::driver::UnreachableReport;
 use crate::driver::memory::{MemoryNetwork, NetworkFaults};
@@ -28,9 +28,9 @@ pub struct Counters {
     pub sent: u64,
     /// Copies that reached a socket.
     pub arrived: u64,
-    /// Datagrams that a path lost ([`Link::lost`]).
+    /// Datagrams that a path lost ([`LinkConditions::lost`]).
     pub lost: u64,
-    /// Datagrams that a path delivered twice ([`Link::duplicated`]).
+    /// Datagrams that a path delivered twice ([`LinkConditions::duplicated`]).
     pub duplicated: u64,
     /// Copies that a partition stopped.
     pub blocked: u64,
@@ -38,9 +38,9 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// Shared by the handles of a network and its task.
+/// NetworkShared by the handles of a network and its task.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct NetworkShared {
     pub(super) seed: u64,
     pub(super) memory: MemoryNetwork,
     state: Mutex<State>,
@@ -52,9 +52,9 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) draws: Draws,
     /// The path between hosts that have no other.
-    pub(super) usual: Link,
+    pub(super) usual: LinkConditions,
     /// By the numbers of the hosts, the lower one first.
-    pub(super) paths: BTreeMap<(usize, usize), Link>,
+    pub(super) paths: BTreeMap<(usize, usize), LinkConditions>,
     pub(super) partitions: BTreeSet<(usize, usize)>,
     pub(super) hosts: Vec<HostState>,
     /// Names that stand for several hosts.
@@ -104,11 +104,11 @@ pub(super) fn pair(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-impl Shared {
+impl NetworkShared {
     pub(super) fn new(seed: u64) -> Self {
         let state = State {
             draws: Draws::new(seed),
-            usual: Link::default(),
+            usual: LinkConditions::default(),
             paths: BTreeMap::new(),
             partitions: BTreeSet::new(),
             hosts: Vec::new(),
