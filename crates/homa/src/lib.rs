@@ -184,6 +184,7 @@ pub use status::{Reply, Status, StatusCode};
     all(feature = "balance", feature = "tower"),
     doc = include_str!("../../../docs/guide/balancing.md")
 )]
+#[cfg_attr(feature = "testing", doc = include_str!("../../../docs/guide/testing.md"))]
 struct Pages;
 
 /// Handles can be sent to other threads and shared between them.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use homa_tonic::{Endpoint, Server};
+use homa_tonic::{ConnectError, Endpoint, ServeError, Server};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
@@ -172,6 +172,35 @@ pub struct Running {
     _servers: JoinSet<()>,
 }
 
+/// The service of a leaf.
+pub fn leaf(number: u32) -> SearchServer<impl Search> {
+    SearchServer::new(Leaf(number))
+}
+
+/// The service of the root.
+pub fn root(leaves: Vec<SearchClient<Channel>>) -> SearchServer<impl Search> {
+    SearchServer::new(Root { leaves, hedges: Arc::default() })
+}
+
+/// Serves over Homa until `stop` resolves, for example at SIGTERM. Then it finishes what is in
+/// progress.
+pub async fn serve_homa(
+    server: homa::Server,
+    service: SearchServer<impl Search>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    Server::builder().add_service(service).serve_on(server, stop).await
+}
+
+/// Calls a server over Homa.
+pub async fn connect_homa(
+    at: SocketAddr,
+    client: &homa::Client,
+) -> Result<SearchClient<Channel>, ConnectError> {
+    let endpoint = Endpoint::from_shared(format!("homa://{at}"))?.client(client.clone());
+    Ok(SearchClient::new(BoxCloneSyncService::new(endpoint.connect().await?)))
+}
+
 /// Starts the leaves and the root on loopback, in the current runtime.
 pub async fn start(transport: GrpcTransport) -> Result<Running, BoxError> {
     let mut servers = JoinSet::new();
@@ -179,31 +208,29 @@ pub async fn start(transport: GrpcTransport) -> Result<Running, BoxError> {
     let shared = homa::Client::new()?;
     shared.engine().drive_on_tokio()?;
     for number in 0..LEAVES as u32 {
-        let at = serve(transport, Leaf(number), &mut servers).await?;
-        leaves.push(SearchClient::new(connect(transport, at, &shared).await?));
+        let at = serve(transport, leaf(number), &mut servers).await?;
+        leaves.push(connect(transport, at, &shared).await?);
     }
-    let root = Root { leaves, hedges: Arc::default() };
-    let at = serve(transport, root, &mut servers).await?;
+    let at = serve(transport, root(leaves), &mut servers).await?;
     let user = homa::Client::new()?;
     user.engine().drive_on_tokio()?;
-    let client = SearchClient::new(connect(transport, at, &user).await?);
+    let client = connect(transport, at, &user).await?;
     Ok(Running { client, _servers: servers })
 }
 
 async fn serve(
     transport: GrpcTransport,
-    service: impl Search,
+    service: SearchServer<impl Search>,
     servers: &mut JoinSet<()>,
 ) -> Result<SocketAddr, BoxError> {
-    let (service, any) = (SearchServer::new(service), SocketAddr::from(([127, 0, 0, 1], 0)));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
     match transport {
         GrpcTransport::Homa => {
             let engine = homa::Engine::bind(any, homa::Config::default())?;
             engine.drive_on_tokio()?;
             let (at, server) = (engine.local_addr(), engine.serve()?);
-            let router = Server::builder().add_service(service);
             servers.spawn(async move {
-                let _ = router.serve_on(server, std::future::pending()).await;
+                let _ = serve_homa(server, service, std::future::pending()).await;
             });
             Ok(at)
         }
@@ -223,17 +250,14 @@ async fn connect(
     transport: GrpcTransport,
     at: SocketAddr,
     client: &homa::Client,
-) -> Result<Channel, BoxError> {
+) -> Result<SearchClient<Channel>, BoxError> {
     Ok(match transport {
-        GrpcTransport::Homa => {
-            let endpoint = Endpoint::from_shared(format!("homa://{at}"))?.client(client.clone());
-            BoxCloneSyncService::new(endpoint.connect().await?)
-        }
+        GrpcTransport::Homa => connect_homa(at, client).await?,
         GrpcTransport::Tcp => {
             let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{at}"))?;
             let channel = endpoint.tcp_nodelay(true).connect().await?;
             let status = |error| Status::from_error(Box::new(error));
-            BoxCloneSyncService::new(channel.map_err(status))
+            SearchClient::new(BoxCloneSyncService::new(channel.map_err(status)))
         }
     })
 }

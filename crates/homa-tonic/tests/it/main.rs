@@ -1,10 +1,12 @@
-//! gRPC over Homa with generated code, over real sockets on loopback.
+//! gRPC over Homa with generated code, over real sockets on loopback; those of the example
+//! service run in a network in memory.
 
 mod balance;
 mod ecosystem;
 mod encrypted;
 mod fresh;
 mod interop;
+mod search;
 mod service;
 mod streams;
 

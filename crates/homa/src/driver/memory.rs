@@ -174,8 +174,8 @@ pub(crate) struct MemoryDriver {
 }
 
 impl MemoryDriver {
-    /// Cuts a batch into datagrams and counts them. `deliver` gets the sender, the receiver, and the
-    /// bytes of each; false if no socket has the receiver's address.
+    /// Cuts a batch into datagrams and counts them. `deliver` gets the sender, the receiver, and
+    /// the bytes of each; false if no socket has the receiver's address.
     pub(crate) fn send_by(
         &mut self,
         outbox: &Outbox,

@@ -24,7 +24,7 @@ struct Travelling {
     bytes: Vec<u8>,
 }
 
-struct Network<'a> {
+struct ArbitraryNetwork<'a> {
     choices: &'a [u8],
     ends: [Handshake; 2],
     travelling: Vec<Travelling>,
@@ -39,7 +39,8 @@ pub fn handshake(input: &[u8]) {
     let client = Handshake::client(keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1).expect("good keys");
     let server = Handshake::server(keys, 2).expect("good keys");
     let ends = [client, server];
-    let mut network = Network { choices: input, ends, travelling: Vec::new(), tainted: false };
+    let mut network =
+        ArbitraryNetwork { choices: input, ends, travelling: Vec::new(), tainted: false };
     for _ in 0..STEPS {
         let Some(choice) = network.choice() else { break };
         network.step(choice);
@@ -47,7 +48,7 @@ pub fn handshake(input: &[u8]) {
     network.finish();
 }
 
-impl Network<'_> {
+impl ArbitraryNetwork<'_> {
     fn choice(&mut self) -> Option<u8> {
         let (&choice, rest) = self.choices.split_first()?;
         self.choices = rest;

@@ -11,14 +11,15 @@ use std::time::Duration;
 /// ```
 /// use std::time::Duration;
 ///
-/// use homa::testing::Link;
+/// use homa::testing::LinkConditions;
 ///
 /// let (least, most) = (Duration::from_millis(1), Duration::from_millis(5));
-/// let wan = Link::default().latency_between(least, most).lost(0.01).bandwidth(100_000_000);
+/// let wan = LinkConditions::default().latency_between(least, most).lost(0.01);
+/// let slow = wan.bandwidth(100_000_000);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
-pub struct Link {
+pub struct LinkConditions {
     least: Duration,
     most: Duration,
     lost: f64,
@@ -26,14 +27,14 @@ pub struct Link {
     bandwidth: Option<u64>,
 }
 
-impl Default for Link {
+impl Default for LinkConditions {
     fn default() -> Self {
         let latency = Duration::from_millis(1);
         Self { least: latency, most: latency, lost: 0.0, duplicated: 0.0, bandwidth: None }
     }
 }
 
-impl Link {
+impl LinkConditions {
     /// Sets the time that every datagram takes. The order of datagrams is kept.
     pub fn latency(self, latency: Duration) -> Self {
         Self { least: latency, most: latency, ..self }

@@ -2,8 +2,9 @@
 //!
 //! The code under test is the application's own, unchanged: it gets its [`Engine`]s, [`Client`]s,
 //! and [`Server`]s from a [`Host`] of a [`Network`]. Time is the paused clock of tokio, which jumps
-//! to the next event when every task waits, so a deadline of 10 s costs microseconds. Latency, loss,
-//! reordering, partitions, and crashes are decided by a seed: the same seed gives the same run.
+//! to the next event when every task waits, so a deadline of 10 s costs microseconds. Latency,
+//! loss, reordering, partitions, and crashes are decided by a seed: the same seed gives the same
+//! run.
 //!
 //! ```
 //! use std::time::Duration;
@@ -68,30 +69,41 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ::tokio::runtime::{Handle, RuntimeFlavor};
 use ::tokio::task::JoinHandle;
+use ::tokio::time::Instant;
 
 use crate::client::Client;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::server::Server;
-pub use link::Link;
+pub use link::LinkConditions;
 use process::{Driving, Gate, Gated, Sockets};
 pub use state::Counters;
-use state::{HostState, Shared, ip_of, pair};
+use state::{HostState, NetworkShared, ip_of, pair};
 
 /// Overrides the seed of every network.
 const SEED: &str = "HOMA_TESTING_SEED";
 
 thread_local! {
     /// The network of this thread's runtime.
-    static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
+    static CURRENT: RefCell<Weak<NetworkShared>> = const { RefCell::new(Weak::new()) };
 }
 
-fn current() -> Option<Arc<Shared>> {
+fn current() -> Option<Arc<NetworkShared>> {
     CURRENT.try_with(|current| current.borrow().upgrade()).ok().flatten()
+}
+
+/// True if the time of the runtime stands still while the system's passes.
+fn is_paused() -> bool {
+    let (real, simulated) = (std::time::Instant::now(), Instant::now());
+    while real.elapsed() < Duration::from_micros(10) {
+        std::hint::spin_loop();
+    }
+    Instant::now() == simulated
 }
 
 /// A random number from the network of this thread, if there is one.
@@ -110,7 +122,7 @@ pub(crate) fn lookup(name: &str) -> Option<Vec<IpAddr>> {
 
 /// A network in memory. Clones are handles of the same network. See the [module](self).
 #[derive(Clone, Debug)]
-pub struct Network(Arc<Shared>);
+pub struct Network(Arc<NetworkShared>);
 
 impl Network {
     /// A network for the current runtime. The seed decides everything that is random: set the
@@ -118,20 +130,20 @@ impl Network {
     /// latest resolves names and gives random numbers.
     ///
     /// # Panics
-    /// Unless it runs in a tokio runtime with one thread, which should be paused
+    /// Unless it runs in a tokio runtime with one thread whose time is paused
     /// (`#[tokio::test(start_paused = true)]`), or if the variable is not a number.
     pub fn new(seed: u64) -> Self {
         let runtime = Handle::try_current().ok();
         let flavor = runtime.as_ref().map(Handle::runtime_flavor);
         assert!(
-            flavor == Some(RuntimeFlavor::CurrentThread),
-            "homa::testing needs a tokio runtime with one thread: use \
+            flavor == Some(RuntimeFlavor::CurrentThread) && is_paused(),
+            "homa::testing needs a tokio runtime with one thread and paused time: use \
              #[tokio::test(start_paused = true)]"
         );
         let seed = std::env::var(SEED).map_or(seed, |text| {
             text.parse().unwrap_or_else(|_| panic!("{SEED}={text} is not a number below 2^64"))
         });
-        let shared = Arc::new(Shared::new(seed));
+        let shared = Arc::new(NetworkShared::new(seed));
         CURRENT.with(|current| *current.borrow_mut() = Arc::downgrade(&shared));
         ::tokio::spawn(shared.clone().deliver());
         Self(shared)
@@ -143,7 +155,7 @@ impl Network {
     }
 
     /// The host of a name, which is new if the name is. Hosts have the addresses 10.0.0.1,
-    /// 10.0.0.2, and so on. In targets of `homa::balance`, names of hosts stand for their addresses.
+    /// 10.0.0.2, and so on. In targets of `homa::balance`, names of hosts stand for these.
     pub fn host(&self, name: &str) -> Host {
         let mut state = self.0.state();
         let number = state.host_of(name).unwrap_or_else(|| {
@@ -163,12 +175,12 @@ impl Network {
     }
 
     /// Sets the path between all hosts that have no other, for datagrams that are sent from now on.
-    pub fn set_link(&self, link: Link) {
+    pub fn set_link(&self, link: LinkConditions) {
         self.0.state().usual = link;
     }
 
     /// Sets the path between two hosts, for datagrams that are sent from now on.
-    pub fn set_link_between(&self, a: &Host, b: &Host, link: Link) {
+    pub fn set_link_between(&self, a: &Host, b: &Host, link: LinkConditions) {
         self.0.state().paths.insert(pair(a.number, b.number), link);
     }
 
@@ -201,15 +213,15 @@ impl Network {
         self.0.state().counters
     }
 
-    /// A number that depends on every datagram so far: its time, sender, receiver, length, and fate.
-    /// If two runs with one seed have different numbers, the application does something that the
-    /// seed does not decide. The number may change with the version of this crate.
+    /// A number that depends on every datagram so far: its time, sender, receiver, length, and
+    /// fate. If two runs with one seed have different numbers, the application does something that
+    /// the seed does not decide. The number may change with the version of this crate.
     pub fn trace_hash(&self) -> u64 {
         self.0.state().trace_hash()
     }
 }
 
-impl Drop for Shared {
+impl Drop for NetworkShared {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("homa::testing: to repeat this run, set {SEED}={}", self.seed);
@@ -227,7 +239,7 @@ impl HostState {
 /// A host of a [`Network`], with its processes. Clones are handles of the same host.
 #[derive(Clone, Debug)]
 pub struct Host {
-    network: Arc<Shared>,
+    network: Arc<NetworkShared>,
     number: usize,
 }
 

@@ -8,16 +8,20 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use ::tokio::time::{Instant, Sleep, sleep_until};
 use homa_proto::LinkId;
 
-use super::state::{Shared, ip_of};
+use super::state::{NetworkShared, ip_of};
 use crate::driver::memory::MemoryDriver;
 use crate::driver::{Driver, Gather, Outbox, ReceivedTrain, UnreachableReport};
 use crate::engine::wait::shared;
 use crate::engine::wait::shared::reactor::{Flush, Link, Turned};
 use crate::metrics::DriverCounters;
+
+/// Longer than any call takes.
+const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Lets the tasks of a host run, unless it is paused.
 #[derive(Debug, Default)]
@@ -111,22 +115,30 @@ impl Process {
 
 /// The sockets of an engine.
 pub(super) struct Sockets {
-    pub(super) network: Weak<Shared>,
+    pub(super) network: Weak<NetworkShared>,
     pub(super) process: Arc<Process>,
     pub(super) memory: MemoryDriver,
+    /// No other process has had the first address.
+    is_first: bool,
 }
 
 impl Sockets {
     /// Opens the first socket.
-    pub(super) fn new(network: &Arc<Shared>, host: usize, port: u16) -> io::Result<Self> {
+    pub(super) fn new(network: &Arc<NetworkShared>, host: usize, port: u16) -> io::Result<Self> {
         let at = SocketAddr::new(ip_of(host), port);
         let (process, memory) = (Process::of(host), network.memory.attach(at)?);
-        network.open(memory.local()[0], process.clone());
-        Ok(Self { network: Arc::downgrade(network), process, memory })
+        let is_first = network.open(memory.local()[0], process.clone());
+        Ok(Self { network: Arc::downgrade(network), process, memory, is_first })
     }
 }
 
 impl Driver for Sockets {
+    fn alone_since(&self) -> Option<std::time::Instant> {
+        // Before the network was made, there was none.
+        let long_ago = std::time::Instant::now().checked_sub(FOREVER);
+        long_ago.filter(|_| self.is_first)
+    }
+
     fn bind(&mut self, mut at: SocketAddr) -> io::Result<SocketAddr> {
         let network = self.network.upgrade().ok_or(io::ErrorKind::NetworkDown)?;
         if self.process.crashed.load(Ordering::Relaxed) {

@@ -15,7 +15,7 @@ use ::tokio::time::{Instant, timeout_at};
 use homa_proto::Unreachable;
 use homa_proto::wire::datagram;
 
-use super::link::{Draws, Link};
+use super::link::{Draws, LinkConditions};
 use super::process::{Gate, Process};
 use crate::driver::UnreachableReport;
 use crate::driver::memory::{MemoryNetwork, NetworkFaults};
@@ -28,9 +28,9 @@ pub struct Counters {
     pub sent: u64,
     /// Copies that reached a socket.
     pub arrived: u64,
-    /// Datagrams that a path lost ([`Link::lost`]).
+    /// Datagrams that a path lost ([`LinkConditions::lost`]).
     pub lost: u64,
-    /// Datagrams that a path delivered twice ([`Link::duplicated`]).
+    /// Datagrams that a path delivered twice ([`LinkConditions::duplicated`]).
     pub duplicated: u64,
     /// Copies that a partition stopped.
     pub blocked: u64,
@@ -38,9 +38,9 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// Shared by the handles of a network and its task.
+/// NetworkShared by the handles of a network and its task.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct NetworkShared {
     pub(super) seed: u64,
     pub(super) memory: MemoryNetwork,
     state: Mutex<State>,
@@ -52,9 +52,9 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) draws: Draws,
     /// The path between hosts that have no other.
-    pub(super) usual: Link,
+    pub(super) usual: LinkConditions,
     /// By the numbers of the hosts, the lower one first.
-    pub(super) paths: BTreeMap<(usize, usize), Link>,
+    pub(super) paths: BTreeMap<(usize, usize), LinkConditions>,
     pub(super) partitions: BTreeSet<(usize, usize)>,
     pub(super) hosts: Vec<HostState>,
     /// Names that stand for several hosts.
@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, Vec<usize>>,
     pub(super) counters: Counters,
     sockets: BTreeMap<SocketAddr, Socket>,
+    /// The addresses that a process has had so far.
+    used: BTreeSet<SocketAddr>,
     flights: BTreeMap<(Instant, u64), Flight>,
     number: u64,
     /// When the wire from one host to another is free.
@@ -102,11 +104,11 @@ pub(super) fn pair(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-impl Shared {
+impl NetworkShared {
     pub(super) fn new(seed: u64) -> Self {
         let state = State {
             draws: Draws::new(seed),
-            usual: Link::default(),
+            usual: LinkConditions::default(),
             paths: BTreeMap::new(),
             partitions: BTreeSet::new(),
             hosts: Vec::new(),
@@ -114,6 +116,7 @@ impl Shared {
             names: BTreeMap::new(),
             counters: Counters::default(),
             sockets: BTreeMap::new(),
+            used: BTreeSet::new(),
             flights: BTreeMap::new(),
             number: 0,
             free: BTreeMap::new(),
@@ -162,9 +165,11 @@ impl Shared {
         self.sent.notify_one();
     }
 
-    /// Opens a socket.
-    pub(super) fn open(&self, at: SocketAddr, process: Arc<Process>) {
-        self.state().sockets.insert(at, Socket { process, reports: VecDeque::new() });
+    /// Opens a socket; true if no other has had the address.
+    pub(super) fn open(&self, at: SocketAddr, process: Arc<Process>) -> bool {
+        let mut state = self.state();
+        state.sockets.insert(at, Socket { process, reports: VecDeque::new() });
+        state.used.insert(at)
     }
 
     /// Closes a socket of a process.
@@ -259,13 +264,16 @@ impl State {
         }
         for latency in copies {
             let bytes = bytes.clone();
-            self.fly(left + latency, Flight::Datagram { from, to, bytes });
+            self.fly(left, latency, Flight::Datagram { from, to, bytes });
         }
     }
 
-    fn fly(&mut self, at: Instant, flight: Flight) {
+    fn fly(&mut self, from: Instant, latency: Duration, flight: Flight) {
         self.number += 1;
-        self.flights.insert((at, self.number), flight);
+        // What takes longer than the clock has is lost.
+        if let Some(at) = from.checked_add(latency) {
+            self.flights.insert((at, self.number), flight);
+        }
     }
 
     /// A datagram is at the host of its receiver.
@@ -292,7 +300,7 @@ impl State {
             let link = *self.paths.get(&pair(sender, receiver)).unwrap_or(&self.usual);
             let back: Option<Duration> = link.copies(&mut self.draws).next();
             if let Some(latency) = back {
-                self.fly(now + latency, Flight::Report { to: from, report });
+                self.fly(now, latency, Flight::Report { to: from, report });
             }
             return;
         };

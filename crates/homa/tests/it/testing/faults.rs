@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homa::testing::{Link, Network};
+use homa::testing::{LinkConditions, Network};
 use homa::{CallError, CallOptions, Engine};
 use tokio::time::{Instant, sleep};
 
@@ -34,7 +34,7 @@ async fn a_partition_blocks_both_ways_until_it_heals() {
 async fn a_share_of_datagrams_is_lost_or_arrives_twice() {
     let network = Network::new(1);
     let (client, host) = two(&network);
-    network.set_link(Link::default().lost(0.1).duplicated(0.05));
+    network.set_link(LinkConditions::default().lost(0.1).duplicated(0.05));
     for _ in 0..2_000 {
         let options = CallOptions::default().idempotent();
         client.call_async_with(host.address(4000), "a question", &options).await.unwrap();
@@ -53,13 +53,17 @@ async fn latency_and_bandwidth_of_a_path_take_their_time() {
     let to = host.address(4000);
     client.call_async(to, "the first call validates the client").await.unwrap();
     let user = network.host("client");
-    network.set_link_between(&user, &host, Link::default().latency(Duration::from_millis(70)));
+    network.set_link_between(
+        &user,
+        &host,
+        LinkConditions::default().latency(Duration::from_millis(70)),
+    );
     let began = Instant::now();
     client.call_async(to, "far").await.unwrap();
     let took = began.elapsed();
     assert!((145..155).contains(&took.as_millis()), "{took:?}");
     // A byte each microsecond, there and back.
-    network.set_link_between(&user, &host, Link::default().bandwidth(8_000_000));
+    network.set_link_between(&user, &host, LinkConditions::default().bandwidth(8_000_000));
     let began = Instant::now();
     client.call_async(to, vec![7; 100_000]).await.unwrap();
     let took = began.elapsed();
@@ -95,7 +99,7 @@ async fn a_restarted_server_executes_no_old_request_again() {
     let network = Network::new(1);
     let (client, host) = (network.host("client").client().unwrap(), network.host("server"));
     let to = host.address(4000);
-    let link = Link::default().latency_between(Duration::ZERO, Duration::from_millis(20));
+    let link = LinkConditions::default().latency_between(Duration::ZERO, Duration::from_millis(20));
     network.set_link(link.duplicated(0.5));
     let mut executed = vec![0; 200];
     for number in 0..100 {

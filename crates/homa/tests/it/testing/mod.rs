@@ -117,3 +117,28 @@ async fn a_function_that_would_stop_the_time_panics() {
     let (client, host) = two(&network);
     let _ = client.call(host.address(4000), "blocks");
 }
+
+#[tokio::test]
+#[should_panic(expected = "start_paused")]
+async fn a_network_needs_a_runtime_whose_time_is_paused() {
+    let _ = Network::new(1);
+}
+
+#[cfg(feature = "tower")]
+#[tokio::test(start_paused = true)]
+async fn a_tower_service_is_served_and_drained_unchanged() {
+    use homa::tower::{Incoming, serve};
+    let network = Network::new(1);
+    let (client, host) = (network.host("client").client().unwrap(), network.host("server"));
+    client.engine().drive_on_tokio().unwrap();
+    let slow = tower::service_fn(|request: Incoming| async move {
+        tokio::time::sleep(request.remaining().unwrap() / 2).await;
+        Ok::<_, std::convert::Infallible>(request.to_ascii_uppercase())
+    });
+    let serving = serve(host.server(4000).unwrap(), slow).unwrap();
+    let call = tokio::spawn(client.call_async(host.address(4000), "hello"));
+    tokio::time::sleep(SERVICE).await;
+    serving.drain(Duration::from_secs(30)).await.unwrap();
+    assert_eq!(call.await.unwrap().unwrap(), *b"HELLO");
+    assert!(client.engine().healthy() && host.client().unwrap().engine().healthy());
+}
