@@ -5,8 +5,8 @@
 
 use std::error::Error;
 use std::hash::{DefaultHasher, Hasher};
-use std::time::{Duration, Instant};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use homa::{Client, Server};
 

@@ -7,6 +7,7 @@ use homa_proto::{ConfigError, RpcError, SubmitError};
 
 use crate::driver::Rejection;
 use crate::driver::udp::SocketFault;
+pub use crate::error_pieces::{RequestError, WriteError};
 use crate::status::Status;
 
 /// An engine could not be opened.
@@ -502,22 +503,6 @@ impl ReplyError {
             _ => Self::Gone,
         }
     }
-}
-
-/// The rest of a request that is read while it arrives will not come: see
-/// [`Request::arrived`](crate::Request::arrived).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The client cancelled the call or disappeared, or the request was already answered.
-    #[error("the client no longer sends this request: undo the work, or keep what arrived")]
-    Gone,
-    /// The client's deadline passed.
-    #[error("the deadline of the request passed while it arrived: stop the work")]
-    DeadlineExceeded,
-    /// The request was accepted before the process was forked.
-    #[error("the request was accepted before fork(): only the parent process can read it")]
-    Forked,
 }
 
 /// Not everything finished before the timeout of a drain.

@@ -6,9 +6,16 @@
 use super::message::PacketSizes;
 use crate::endpoint::Endpoint;
 use crate::event::{RpcHandle, SubmitError};
+use crate::packet::MessageId;
+use crate::rpc::outgoing_message;
 use crate::units::Time;
 
 impl Endpoint {
+    /// The message that an RPC in progress sends.
+    pub fn sends(&self, rpc: RpcHandle) -> Option<MessageId> {
+        self.rpcs.get(rpc).filter(|rpc| rpc.out.exists()).map(|_| outgoing_message(rpc))
+    }
+
     /// Application in: of the message that an RPC sends, only the first `bytes` bytes exist so far.
     /// Call it right after the submission, with 0, and then with more, up to the submitted length.
     ///
