@@ -46,7 +46,8 @@ pub enum Submit {
         /// The RPC.
         rpc: RpcHandle,
     },
-    /// Give up a request as its server and tell its client why, which fails its call with the
+    /// Give up a request, or a response that is not [written](crate::Endpoint::written) whole, as
+    /// its server and tell its client why, which fails its call with the
     /// error of that reason. Profiles other than `default`, and wires without extensions, have no
     /// reasons: there it is a [`Submit::Cancel`].
     Refuse {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::engine::Engine;
-use crate::engine::wait::shared::{Shared, SharedState};
+use crate::engine::wait::shared::{Access, Shared, SharedState};
 use crate::engine::wait::slot::CallSlot;
 use crate::engine::wait::waiters::{CallKey, ReadProgress, WakeTarget};
-use crate::error::CallError;
+use crate::error::{CallError, WriteError};
 use crate::message::Message;
 use crate::spans::CallSpan;
 use crate::status;
@@ -82,6 +82,41 @@ impl Call {
     /// ```
     pub fn arrived(&mut self, seen: usize) -> Arrived<'_> {
         Arrived { call: self, seen }
+    }
+}
+
+impl Call {
+    /// Blocks until the response arrives, as [`Client::call`](crate::Client::call).
+    ///
+    /// # Errors
+    /// Each variant of [`CallError`] says what to do.
+    pub fn wait(mut self) -> Result<Message, CallError> {
+        let state = mem::replace(&mut self.state, CallState::Finished);
+        let _entered = self.span.tracing().enter();
+        let result = match (state, self.engine.shared()) {
+            (CallState::Refused(error), _) => Err(error),
+            (CallState::Finished, _) => Err(CallError::ShuttingDown),
+            (CallState::Running(_), None) => Err(CallError::Forked),
+            (CallState::Running(running), Some(shared)) => running.wait(shared, shared.access()),
+        };
+        report(&self.span, self.has_status, result)
+    }
+
+    /// Appends to the request, which is written while it is sent.
+    pub(crate) fn push(&self, more: &[u8]) -> Result<(), WriteError> {
+        let CallState::Running(running) = &self.state else { return Err(WriteError::Gone) };
+        let mut access = self.engine.here().ok_or(WriteError::Forked)?;
+        let SharedState { waiters, core, .. } = &mut *access;
+        let rpc = waiters.rpc_of(running.key).filter(|&rpc| core.write(rpc, more));
+        rpc.ok_or(WriteError::Gone)?;
+        access.submitted();
+        Ok(())
+    }
+
+    /// True until the call has ended.
+    pub(crate) fn is_in_progress(&self) -> bool {
+        let CallState::Running(running) = &self.state else { return false };
+        self.engine.here().is_some_and(|mut a| a.waiters.rpc_of(running.key).is_some())
     }
 }
 
@@ -179,6 +214,18 @@ impl Future for Call {
 }
 
 impl RunningCall {
+    /// Blocks until the call ends, and returns its slot.
+    pub(crate) fn wait(self, shared: &Shared, access: Access<'_>) -> Result<Message, CallError> {
+        let result = access.block_on(self.key, &self.slot);
+        shared.slots.put_back(self.slot);
+        match result {
+            Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
+                Err(CallError::RuntimeBlocked)
+            }
+            result => result,
+        }
+    }
+
     /// Takes the result without the engine's lock if it has arrived; otherwise registers the task.
     fn poll(&self, shared: &Shared, context: &Context<'_>) -> Poll<Result<Message, CallError>> {
         loop {
@@ -215,6 +262,14 @@ impl Drop for Call {
             shared.slots.put_back(slot);
         }
     }
+}
+
+/// True on a thread of an async runtime, as far as it can be known (feature `tokio`).
+fn blocks_a_runtime() -> bool {
+    #[cfg(feature = "tokio")]
+    return tokio::runtime::Handle::try_current().is_ok();
+    #[cfg(not(feature = "tokio"))]
+    false
 }
 
 #[cfg(test)]

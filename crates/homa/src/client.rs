@@ -14,6 +14,7 @@ use crate::payload::Payload;
 use crate::ready::Ready;
 use crate::request::Request;
 use crate::spans::{CallSpan, Context};
+use crate::writer::CallWriter;
 use homa_proto::wire::datagram::TraceContext;
 
 /// Makes calls. A client is cheap to clone, and any number of threads and tasks may use it.
@@ -188,16 +189,7 @@ impl Client {
         let _entered = span.tracing().enter();
         let engine = self.engine.towards(to);
         let started = self.start(&engine, to, request, options, &span);
-        let result = started.and_then(|(running, shared, access)| {
-            let result = access.block_on(running.key, &running.slot);
-            shared.slots.put_back(running.slot);
-            match result {
-                Err(CallError::DeadlineExceeded) if blocks_a_runtime() => {
-                    Err(CallError::RuntimeBlocked)
-                }
-                result => result,
-            }
-        });
+        let result = started.and_then(|(running, shared, access)| running.wait(shared, access));
         report(&span, options.status, result)
     }
 
@@ -232,6 +224,42 @@ impl Client {
     fn span(&self, to: SocketAddr, request: &Payload, options: &CallOptions) -> CallSpan {
         let behalf = self.inherited.as_ref().map(|inherited| &inherited.context);
         CallSpan::begin(to, request.len(), options.trace, behalf)
+    }
+
+    /// Starts a call whose request of `length` bytes is written while it is sent. The options'
+    /// deadline includes the writing.
+    ///
+    /// # Errors
+    /// As [`Self::call`]: the declared length counts against
+    /// [`send_memory`](crate::Config::send_memory) until the request is acknowledged.
+    ///
+    /// ```
+    /// # use homa::{CallOptions, Client, Server};
+    /// # let server = Server::bind("127.0.0.1:0".parse()?)?;
+    /// # let address = server.local_addr();
+    /// # std::thread::spawn(move || while let Some(request) = server.accept() {
+    /// #     let _ = request.reply("stored");
+    /// # });
+    /// let client = Client::new()?;
+    /// let mut request = client.call_writer(address, 1_000_000, &CallOptions::default())?;
+    /// for n in 0..100 {
+    ///     request.push(&[n; 10_000])?; // leaves while the next one is made
+    /// }
+    /// assert_eq!(request.finish()?.wait()?, *b"stored");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn call_writer(
+        &self,
+        to: SocketAddr,
+        length: usize,
+        options: &CallOptions,
+    ) -> Result<CallWriter, CallError> {
+        let request = Payload::to_be_written(length);
+        let span = self.span(to, &request, options);
+        let engine = self.engine.towards(to);
+        let (running, ..) = self.start(&engine, to, request, options, &span)?;
+        let call = Call::new(engine.into_owned(), Ok(running), span, options.status);
+        Ok(CallWriter::new(call, length))
     }
 
     /// Registers and submits a call at the engine that receives the server's replies, and sends
@@ -275,12 +303,4 @@ impl Client {
         access.submitted();
         Ok((RunningCall { key, slot }, shared, access))
     }
-}
-
-/// True on a thread of an async runtime, as far as it can be known (feature `tokio`).
-fn blocks_a_runtime() -> bool {
-    #[cfg(feature = "tokio")]
-    return tokio::runtime::Handle::try_current().is_ok();
-    #[cfg(not(feature = "tokio"))]
-    false
 }

@@ -7,8 +7,9 @@ use homa_proto::{ConfigError, RpcError, SubmitError};
 
 use crate::driver::Rejection;
 use crate::driver::udp::SocketFault;
+pub use crate::error_pieces::{RequestError, WriteError};
 use crate::handover::HandoverError;
-pub use crate::reply_error::{ReplyError, RequestError};
+pub use crate::reply_error::ReplyError;
 use crate::status::Status;
 
 /// An engine could not be opened.

@@ -71,8 +71,9 @@
 //! | [`Socket`] | the blocking caller, otherwise a helper thread | sockets' style, poll loops, C |
 //!
 //! The first three can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
-//! opens one engine per core at one address. A long message can be read while it arrives: see
-//! [`Call::arrived`], [`Server::early`] and [`inline::Engine::read`].
+//! opens one engine per core at one address. A long message can be read while it arrives, and one
+//! whose length is known can be sent while it is written: see [`Call::arrived`], [`Server::early`],
+//! [`inline::Engine::read`], [`Client::call_writer`], and [`Request::reply_writer`].
 //!
 //! A name can stand for several servers: see `homa::balance` (feature `balance`). Tests of an
 //! application can run in a network in memory with simulated time: see `homa::testing` (feature
@@ -120,6 +121,7 @@ mod egress;
 mod engine;
 pub mod error;
 mod error_class;
+mod error_pieces;
 pub mod handover;
 mod health;
 mod message;
@@ -144,6 +146,7 @@ pub mod testing;
 mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod writer;
 
 pub use arriving::ArrivedRequest;
 pub use call::{Arrived, Call, Part};
@@ -153,7 +156,7 @@ pub use config::{CallOptions, Config};
 pub use driver::sealed::RecordedSessions;
 pub use driver::udp::SocketFault;
 pub use engine::{Engine, inline};
-pub use error::{CallError, DrainTimeout, OpenError, ReplyError, RequestError};
+pub use error::{CallError, DrainTimeout, OpenError, ReplyError, RequestError, WriteError};
 pub use homa_proto as proto;
 pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;
@@ -171,6 +174,7 @@ pub use server::{Accept, Server};
 pub use sharded::Sharded;
 pub use socket::Socket;
 pub use status::{Reply, Status, StatusCode};
+pub use writer::{CallWriter, ReplyWriter};
 
 /// The programs in Rust of the README and of the guide are compiled as printed.
 #[cfg(doctest)]
@@ -203,5 +207,8 @@ const _: () = {
     sent::<Cancelled<'_>>();
     sent::<Replying>();
     sent::<Request>();
+    sent::<ArrivedRequest<'_>>();
+    sent::<CallWriter>();
+    sent::<ReplyWriter>();
     sent::<RefusedReply>();
 };

@@ -47,6 +47,16 @@ enum Storage {
 enum Owned {
     Vector(Vec<u8>),
     List(Arc<[PayloadPart]>),
+    Writing(Box<WrittenPayload>),
+}
+
+/// A message that is written while it is sent.
+#[derive(Clone, Debug)]
+struct WrittenPayload {
+    /// What was written.
+    bytes: Vec<u8>,
+    /// Bytes in the whole message.
+    length: usize,
 }
 
 const _: () = assert!(size_of::<Payload>() == size_of::<Bytes>(), "calls move it");
@@ -66,6 +76,7 @@ impl Payload {
             Storage::Owned(Owned::Vector(bytes)) => bytes.len(),
             Storage::Shared(bytes) => bytes.len(),
             Storage::Owned(Owned::List(parts)) => parts.last().map_or(0, |part| part.end),
+            Storage::Owned(Owned::Writing(written)) => written.length,
         }
     }
 
@@ -77,6 +88,32 @@ impl Payload {
     /// The bytes in order, part by part. A payload that was not created from a list has one part.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.slices(0, self.len())
+    }
+
+    /// A message of `length` bytes that will be [written](Self::write).
+    pub(crate) fn to_be_written(length: usize) -> Self {
+        if length == 0 {
+            return Bytes::new().into();
+        }
+        let bytes = Vec::new();
+        Self(Storage::Owned(Owned::Writing(Box::new(WrittenPayload { bytes, length }))))
+    }
+
+    /// True for a message of [`Self::to_be_written`].
+    #[inline]
+    pub(crate) fn is_to_be_written(&self) -> bool {
+        matches!(self.0, Storage::Owned(Owned::Writing(_)))
+    }
+
+    /// Appends to a message that is being written, up to its length; returns how many bytes of it
+    /// exist.
+    pub(crate) fn write(&mut self, more: &[u8]) -> usize {
+        let Storage::Owned(Owned::Writing(written)) = &mut self.0 else { return self.len() };
+        let room = written.length - written.bytes.len();
+        // Once, because memory that is not written to costs nothing.
+        written.bytes.reserve_exact(room);
+        written.bytes.extend_from_slice(&more[..more.len().min(room)]);
+        written.bytes.len()
     }
 
     /// The same bytes, so that clones share them.
@@ -94,6 +131,7 @@ impl Payload {
         match &self.0 {
             Storage::Owned(Owned::Vector(bytes)) => bytes.get(start..start + len),
             Storage::Shared(bytes) => bytes.get(start..start + len),
+            Storage::Owned(Owned::Writing(written)) => written.bytes.get(start..start + len),
             Storage::Owned(Owned::List(_)) => self.get_of_list(start, len),
         }
     }
@@ -109,6 +147,7 @@ impl Payload {
         let (whole, list): (&[u8], &[PayloadPart]) = match &self.0 {
             Storage::Owned(Owned::Vector(bytes)) => (bytes, &[]),
             Storage::Shared(bytes) => (bytes, &[]),
+            Storage::Owned(Owned::Writing(written)) => (&written.bytes, &[]),
             Storage::Owned(Owned::List(parts)) => (&[], parts),
         };
         let whole = whole.get(start..end.min(whole.len())).filter(|slice| !slice.is_empty());
@@ -126,6 +165,7 @@ impl Payload {
     pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
         match self.0 {
             Storage::Owned(Owned::Vector(bytes)) => Ok(bytes),
+            Storage::Owned(Owned::Writing(written)) => Ok(written.bytes),
             Storage::Shared(_) | Storage::Owned(Owned::List(_)) => Err(self),
         }
     }
@@ -137,6 +177,7 @@ impl From<Payload> for Bytes {
         match payload.0 {
             Storage::Owned(Owned::Vector(bytes)) => bytes.into(),
             Storage::Shared(bytes) => bytes,
+            Storage::Owned(Owned::Writing(written)) => written.bytes.into(),
             Storage::Owned(Owned::List(_)) => payload.parts().collect::<Vec<_>>().concat().into(),
         }
     }

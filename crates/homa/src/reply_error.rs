@@ -1,4 +1,4 @@
-//! Why a reply could not be sent, or a request not be read.
+//! Why a reply could not be sent.
 
 use homa_proto::SubmitError;
 
@@ -46,20 +46,4 @@ impl ReplyError {
             _ => Self::Gone,
         }
     }
-}
-
-/// The rest of a request that is read while it arrives will not come: see
-/// [`Request::arrived`](crate::Request::arrived).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// The client cancelled the call or disappeared, or the request was already answered.
-    #[error("the client no longer sends this request: undo the work, or keep what arrived")]
-    Gone,
-    /// The client's deadline passed.
-    #[error("the deadline of the request passed while it arrived: stop the work")]
-    DeadlineExceeded,
-    /// The request was accepted before the process was forked.
-    #[error("the request was accepted before fork(): only the parent process can read it")]
-    Forked,
 }

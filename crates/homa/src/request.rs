@@ -54,6 +54,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// The response was accepted as a whole, or the client is gone.
+    pub(crate) fn answered(&mut self, mut access: Access<'_>, end: RequestEnd) {
+        let Some(rpc) = self.rpc.take() else { return };
+        access.answered(rpc);
+        access.submitted();
+        drop(access);
+        self.span.ended(end);
+    }
+
     pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
         let Accepted { rpc, from, bytes, id, context, deadline, arriving } = accepted;
         let total = arriving.unwrap_or(bytes.len());

@@ -6,7 +6,7 @@
 //!
 //! Left out: a port without a server, which is `loss/unknown`.
 
-use super::state::{EndedRpc, RpcState};
+use super::state::{EndedRpc, Rpc, RpcState};
 use crate::completion::replay_window::RefusalRecord;
 use crate::endpoint::Endpoint;
 use crate::event::{RpcError, RpcHandle, SubmitError, Submitted};
@@ -41,7 +41,9 @@ impl Endpoint {
     ) -> Result<Submitted, SubmitError> {
         let serves =
             |state: RpcState| matches!(state, RpcState::ServerIncoming | RpcState::ServerInService);
-        if !self.rpcs.get(handle).is_some_and(|rpc| serves(rpc.state)) {
+        // A response that its application does not finish.
+        let unfinished = |rpc: &Rpc| !rpc.state.is_client() && rpc.out.is_being_written();
+        if !self.rpcs.get(handle).is_some_and(|rpc| serves(rpc.state) || unfinished(rpc)) {
             return Err(SubmitError::UnknownRpc);
         }
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;

@@ -60,6 +60,9 @@ pub(crate) struct OutgoingMessage {
     pub(crate) granted: u32,
     /// All bytes before this were sent at least once.
     pub(crate) sent: u32,
+    /// Bytes before this exist and may leave in whole packets: all, unless the application writes
+    /// the message while it is sent.
+    pub(super) ready: u32,
     /// Key of the valid entry in the SRPT queue, or [`NOT_QUEUED`].
     pub(super) queued: u32,
     pub(super) in_fifo: bool,
@@ -91,6 +94,7 @@ impl OutgoingMessage {
             unscheduled,
             granted: unscheduled,
             sent: 0,
+            ready: length,
             queued: NOT_QUEUED,
             in_fifo: false,
             link,
@@ -129,7 +133,18 @@ impl OutgoingMessage {
 
     /// True while bytes may be sent for the first time.
     pub(crate) const fn may_send_more(&self) -> bool {
-        self.sent < self.granted && self.sent < self.length
+        self.sent < self.granted && self.sent < self.ready
+    }
+
+    /// True until the application has written the message whole.
+    pub(crate) const fn is_being_written(&self) -> bool {
+        self.ready < self.length
+    }
+
+    /// Only the first `bytes` bytes exist so far. A packet leaves when all its bytes exist.
+    pub(super) fn set_written(&mut self, sizes: PacketSizes, bytes: u32) {
+        let whole = |bytes| self.packet_at(sizes, bytes).0.max(self.sent);
+        self.ready = if bytes < self.length { whole(bytes) } else { self.length };
     }
 
     pub(super) const fn is_queued(&self) -> bool {
@@ -194,7 +209,8 @@ impl OutgoingMessage {
         let start = self.sent;
         let (_, limit, payload) = self.part_at(sizes, start);
         let head = if start == 0 { u32::from(self.head).min(payload - 1) } else { 0 };
-        self.sent = start.saturating_add(payload - head).min(limit);
+        // If the packet size grew since the bytes were written, they may be less than a packet.
+        self.sent = start.saturating_add(payload - head).min(limit).min(self.ready);
         NextRange { start, end: self.sent, requested: None }
     }
 }

@@ -11,6 +11,7 @@
 //! | `data`, `control` | packets as they leave |
 //! | `routes` | which link they take |
 //! | `packet_size` | packets whose size changes with the path |
+//! | `write` | messages that are written while they are sent |
 
 pub(crate) mod control;
 mod data;
@@ -22,5 +23,6 @@ mod retransmit;
 mod routes;
 mod srpt;
 pub(crate) mod unscheduled;
+mod write;
 
 pub(crate) use message::PacketSizes;

@@ -22,3 +22,4 @@ mod transcripts;
 mod unreachable;
 mod upstream;
 mod wire;
+mod writing;

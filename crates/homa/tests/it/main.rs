@@ -68,6 +68,7 @@ mod tower_serve;
 #[cfg(feature = "encryption")]
 mod unprotected;
 mod watchdog;
+mod writing;
 #[cfg(feature = "xdp")]
 mod xdp;
 #[cfg(feature = "xdp")]

@@ -106,6 +106,9 @@ impl Core {
         if let Some(message) = submitted.message
             && let Some(request) = request.take()
         {
+            if request.is_to_be_written() {
+                let _ = state.endpoint.written(now, submitted.rpc, 0);
+            }
             state.messages.insert(message, request, state.peers.account(peer), context);
         }
         state.submitted(now, peer, length);
@@ -167,6 +170,9 @@ impl Core {
         }
         match submitted.message {
             Some(message) => {
+                if response.is_to_be_written() {
+                    let _ = self.state.endpoint.written(now, rpc, 0);
+                }
                 self.state.messages.insert(message, response, account, RequestContext::NONE);
             }
             None => self.state.messages.discard(response),
@@ -175,6 +181,17 @@ impl Core {
         self.state.ended(rpc, RpcOutcome::Ok, length);
         self.state.drain_events();
         Ok(())
+    }
+
+    /// Appends to the request of a call, or to the response to a request, that is written while it
+    /// is sent; false if the RPC has ended.
+    pub fn write(&mut self, rpc: RpcHandle, more: &[u8]) -> bool {
+        let Some(message) = self.state.endpoint.sends(rpc).filter(|_| self.is_here()) else {
+            return false;
+        };
+        let now = self.tick();
+        let written = self.state.messages.write(message, more);
+        self.state.endpoint.written(now, rpc, written as u32).is_ok()
     }
 
     /// Cancels a call. False if it had ended.

@@ -115,6 +115,11 @@ impl Waiters {
         }
     }
 
+    /// The RPC of a call, until it ends.
+    pub fn rpc_of(&mut self, key: CallKey) -> Option<RpcHandle> {
+        self.call(key.0)?.rpc
+    }
+
     fn entry(&mut self, cookie: u64) -> Option<&mut CallEntry> {
         let entry = self.calls.get_mut(cookie as u32 as usize)?;
         (u64::from(entry.generation) == cookie >> 32).then_some(entry)

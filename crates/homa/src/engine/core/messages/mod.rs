@@ -121,6 +121,15 @@ impl Messages {
         *self.slot(id) = MessageSlot::Outgoing(OutgoingMessage { bytes, to, empty, context });
     }
 
+    /// Appends to an outgoing message that is written while it is sent; returns how many bytes of
+    /// it exist.
+    pub fn write(&mut self, id: MessageId, more: &[u8]) -> usize {
+        match self.slot(id) {
+            MessageSlot::Outgoing(outgoing) => outgoing.bytes.write(more),
+            _ => 0,
+        }
+    }
+
     /// True for the packet of an outgoing message without bytes.
     #[inline]
     pub fn sends_empty(&self, packet: &Packet) -> bool {
