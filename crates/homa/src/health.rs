@@ -35,7 +35,7 @@ impl Engine {
         #[cfg(feature = "testing")]
         if self.clock().is_simulated() {
             // A look at the time would stop it.
-            return !matches!(shared.work(), Some(Work::Ended));
+            return !matches!(shared.work(), Some(PendingWork::Ended));
         }
         let until = Instant::now() + PATIENCE;
         let mut turns_before = None;
