@@ -126,6 +126,7 @@ pub mod handover;
 mod health;
 mod message;
 pub mod metrics;
+mod open_error;
 mod pacer;
 mod payload;
 mod priority_map;
