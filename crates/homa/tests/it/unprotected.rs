@@ -38,7 +38,7 @@ fn opened(ip: &str, config: &Config) -> Vec<Result<(), OpenError>> {
 #[test]
 fn off_loopback_an_engine_opens_with_keys_or_by_choice() {
     let keys = Config::default().keys(Keys::cluster([1; 32]).unwrap());
-    for any in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
+    for any in ["0.0.0.0:0", "[::]:0"] {
         for (way, result) in opened(any, &Config::default()).into_iter().enumerate() {
             let error = result.expect_err(&format!("way {way} at {any}"));
             assert!(matches!(error, OpenError::Unprotected { .. }), "{way} at {any}: {error}");
@@ -51,9 +51,13 @@ fn off_loopback_an_engine_opens_with_keys_or_by_choice() {
         }
     }
     assert!(matches!(Server::bind(at("0.0.0.0:0")), Err(OpenError::Unprotected { .. })));
-    for loopback in ["127.0.0.1:0", "127.9.8.7:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+    for loopback in ["127.0.0.1:0", "127.9.8.7:0", "[::1]:0"] {
         opened(loopback, &Config::default()).into_iter().for_each(|result| result.unwrap());
     }
+    // IPv4 addresses in IPv6 form are what they stand for.
+    let mapped = |ip: &str| Engine::bind(at(&format!("[::ffff:{ip}]:0")), Config::default());
+    assert!(matches!(mapped("0.0.0.0"), Err(OpenError::Unprotected { .. })));
+    mapped("127.0.0.1").unwrap();
 }
 
 #[test]
