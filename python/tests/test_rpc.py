@@ -114,6 +114,13 @@ def test_engines_with_one_key_file_call_encrypted_and_refuse_others(run, tmp_pat
     other = key("other", "AAIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 
     async def main():
+        async def who(request):
+            return str(request.peer_identity).encode()
+
+        for keys, expected in [(one, b"cluster"), (None, b"None")]:
+            async with rpc.Server("127.0.0.1:0", who, keys=keys) as server:
+                async with rpc.Client(keys=keys) as client:
+                    assert await client.call(server.address, b"") == expected
         async with rpc.Server("127.0.0.1:0", echo, keys=one) as server:
             async with rpc.Client(keys=str(one)) as client:
                 assert await client.call(server.address, b"secret") == b"secret"

@@ -274,7 +274,8 @@ const char *homa_version(void);
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
  "default", no port, or not the address
  of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
- some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+ some responses first); ENOBUFS (too many peers); ENOKEY (another host, and neither a key file nor
+ HOMA_PLAINTEXT); ENOMEM; ESHUTDOWN.
  */
 int homa_send(int sockfd,
               const void *request,
@@ -332,6 +333,16 @@ int homa_replyv(int sockfd,
  Returns 0, or -1: EBADF; EFAULT; EINVAL (no request with this id waits for an answer).
  */
 int homa_remaining(int sockfd, uint64_t id, uint64_t *microseconds);
+
+/*
+ Writes who the client of a request has proved to be, and a zero byte, at most `len` bytes in
+ total: "cluster" if it holds the key of the cluster. The text is empty if the socket has no
+ key. `buf` may be null if `len` is 0.
+
+ Returns the length of the whole text without the zero byte, or -1: EBADF; EFAULT; EINVAL (no
+ request with this id waits for an answer).
+ */
+int homa_peer_identity(int sockfd, uint64_t id, char *buf, size_t len);
 
 /*
  Cancels an RPC. A call (even id) is also cancelled at its server. If `error` is 0, homa_recv

@@ -23,6 +23,7 @@ mod options;
 mod receive;
 mod send;
 mod table;
+mod text;
 
 pub use error::homa_strerror;
 pub use open::{
@@ -32,5 +33,6 @@ pub use open::{
 pub use options::{HOMA_PLAINTEXT, homa_options};
 pub use receive::{homa_message, homa_message_release, homa_recv, homa_recv_message};
 pub use send::{
-    homa_abort, homa_remaining, homa_reply, homa_replyv, homa_send, homa_send_options, homa_sendv,
+    homa_abort, homa_peer_identity, homa_remaining, homa_reply, homa_replyv, homa_send,
+    homa_send_options, homa_sendv,
 };

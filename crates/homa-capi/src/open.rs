@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::address;
 use crate::error::{Error, guard};
 use crate::options::{DriverKind, Settings, homa_options};
 use crate::table::{self, Handle};
+use crate::text;
 
 /// Opens a socket, which is a client and a server at once, for any number of peers.
 ///
@@ -168,18 +168,8 @@ pub extern "C" fn homa_close(sockfd: c_int) -> c_int {
 pub unsafe extern "C" fn homa_metrics(sockfd: c_int, buf: *mut c_char, len: usize) -> c_int {
     guard(|| {
         let text = table::get(sockfd)?.socket.metrics().to_openmetrics();
-        if len > 0 {
-            if buf.is_null() {
-                return Err(Error::null("buf"));
-            }
-            let fits = text.len().min(len - 1);
-            // SAFETY: the caller guarantees `len` bytes, and these are fewer.
-            unsafe {
-                ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, fits);
-                *buf.add(fits) = 0;
-            }
-        }
-        Ok(c_int::try_from(text.len()).unwrap_or(c_int::MAX))
+        // SAFETY: the caller guarantees `len` bytes unless the pointer is null.
+        unsafe { text::write(&text, buf, len) }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Sends requests and replies, and cancels RPCs.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::slice;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use libc::{iovec, sockaddr, socklen_t};
 use crate::address;
 use crate::error::{Error, guard};
 use crate::options::read_sized;
-use crate::table;
+use crate::{table, text};
 
 /// Flag of a private call: its completion is returned only by a homa_recv that names its id, and
 /// does not make the descriptor readable.
@@ -107,7 +107,8 @@ unsafe fn list<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Er
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
 /// "default", no port, or not the address
 /// of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
-/// some responses first); ENOBUFS (too many peers); ENOMEM; ESHUTDOWN.
+/// some responses first); ENOBUFS (too many peers); ENOKEY (another host, and neither a key file nor
+/// HOMA_PLAINTEXT); ENOMEM; ESHUTDOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_send(
     sockfd: c_int,
@@ -278,6 +279,30 @@ pub unsafe extern "C" fn homa_remaining(sockfd: c_int, id: u64, microseconds: *m
         // SAFETY: not null, and the caller guarantees it.
         unsafe { microseconds.write_unaligned(left) };
         Ok(0)
+    })
+}
+
+/// Writes who the client of a request has proved to be, and a zero byte, at most `len` bytes in
+/// total: "cluster" if it holds the key of the cluster. The text is empty if the socket has no
+/// key. `buf` may be null if `len` is 0.
+///
+/// Returns the length of the whole text without the zero byte, or -1: EBADF; EFAULT; EINVAL (no
+/// request with this id waits for an answer).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn homa_peer_identity(
+    sockfd: c_int,
+    id: u64,
+    buf: *mut c_char,
+    len: usize,
+) -> c_int {
+    guard(|| {
+        let handle = table::get(sockfd)?;
+        let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
+        handle.socket.remaining(known).ok_or(homa::ReplyError::Gone)?;
+        let identity = handle.socket.peer_identity(known);
+        let text = identity.map(|identity| identity.to_string()).unwrap_or_default();
+        // SAFETY: the caller guarantees `len` bytes unless the pointer is null.
+        unsafe { text::write(&text, buf, len) }
     })
 }
 

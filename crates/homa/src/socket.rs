@@ -24,6 +24,8 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,8 @@ use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
 
 /// An RPC of a socket. Its number is never 0; it is even for calls and odd for requests.
 // The protocol's generations have 31 bits, which leaves one bit for the kind.
@@ -355,6 +359,15 @@ impl Socket {
         let left =
             until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
         Some(if cancelled { Duration::ZERO } else { left })
+    }
+
+    /// Who the client of a request has proved to be. `None` without
+    /// [`Config::keys`](method@crate::Config::keys), or if no such request waits for an answer.
+    #[cfg(feature = "encryption")]
+    pub fn peer_identity(&self, id: Id) -> Option<Arc<PeerIdentity>> {
+        let mut access = self.engine.here()?;
+        let (mailbox, _) = access.waiters.mailbox()?;
+        mailbox.identity(id.rpc).filter(|_| id.request)
     }
 
     fn client_of(&self, id: Id) -> Option<(Option<Instant>, bool)> {

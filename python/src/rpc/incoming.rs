@@ -16,6 +16,8 @@ pub struct Incoming {
     peer: String,
     #[pyo3(get)]
     trace: Option<String>,
+    #[pyo3(get)]
+    peer_identity: Option<String>,
     held: Mutex<Held>,
 }
 
@@ -33,9 +35,10 @@ impl Incoming {
     pub fn new(py: Python<'_>, mut request: Request) -> PyResult<Self> {
         let payload = buffer::lent(py, request.take_bytes())?.into_any().unbind();
         let (peer, trace) = (request.from().to_string(), request.trace_context());
+        let peer_identity = request.peer_identity().map(ToString::to_string);
         let held = Held { request: Some(Arc::new(request)), watch: None };
         let trace = trace.map(|trace| trace.to_string());
-        Ok(Self { payload, peer, trace, held: Mutex::new(held) })
+        Ok(Self { payload, peer, trace, peer_identity, held: Mutex::new(held) })
     }
 
     /// The request, while it waits for its answer.

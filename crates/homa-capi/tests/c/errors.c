@@ -118,6 +118,7 @@ static void keys(int plain)
 {
     static const char line[] = "homa-key-v1 AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n";
     char path[] = P_tmpdir "/homa-key-XXXXXX";
+    char identity[20];
     struct homa_options options = HOMA_OPTIONS_INIT;
     struct sockaddr_in to, from;
     uint64_t call, id = 0;
@@ -135,7 +136,12 @@ static void keys(int plain)
     CHECK(close(file) == 0 && unlink(path) == 0);
     CHECK(homa_send(client, "secret", 6, AT(to), &call) == 0);
     CHECK(homa_recv(server, buffer, sizeof buffer, HOMA_RECV_REQUEST, AT(from), &id) == 6);
+    CHECK(homa_peer_identity(server, id, identity, sizeof identity) == 7);
+    CHECK(strcmp(identity, "cluster") == 0);
+    CHECK(homa_peer_identity(server, id, NULL, 0) == 7);
+    FAILS(homa_peer_identity(server, id, NULL, 1), EFAULT);
     CHECK(homa_reply(server, buffer, 6, AT(from), id) == 0);
+    FAILS(homa_peer_identity(server, id, identity, sizeof identity), EINVAL);
     id = call;
     CHECK(homa_recv(client, buffer, sizeof buffer, HOMA_RECV_RESPONSE, AT(from), &id) == 6);
     CHECK(memcmp(buffer, "secret", 6) == 0);

@@ -28,15 +28,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod completion;
 mod left;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
-
-use homa_proto::wire::datagram::TraceContext;
-use homa_proto::{MessageKind, RpcHandle};
 
 use super::core::{Core, EngineEnd, EngineEvent, canonical};
 use super::net::shard_group::ShardGroup;
@@ -45,98 +43,11 @@ use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, wait_or_writable};
 use crate::error::{CallError, OpenError, ReplyError};
-use crate::message::Message;
 use crate::metrics::Metrics;
 use crate::payload::Payload;
 use crate::sharded;
+pub use completion::{CallId, Completion, Partial, RequestId, Wait};
 use left::{LeftRequest, LeftRequests, MAX_LEFT};
-
-/// A call in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallId(RpcHandle);
-
-/// A request to be answered. If it is not, the client waits until its deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(RpcHandle);
-
-/// A message that has arrived in part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partial(super::core::Partial);
-
-impl Partial {
-    /// The call, if this is a response.
-    pub fn response_of(&self) -> Option<CallId> {
-        (self.0.kind == MessageKind::Response).then_some(CallId(self.0.rpc))
-    }
-
-    /// The request, if this is one.
-    pub fn request(&self) -> Option<RequestId> {
-        (self.0.kind == MessageKind::Request).then_some(RequestId(self.0.rpc))
-    }
-
-    /// Bytes that were readable when this was reported.
-    pub fn readable(&self) -> usize {
-        self.0.offset as usize
-    }
-}
-
-/// How long [`Engine::poll`] may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Return at once, for threads that spin. The clock is read, and timers run, only every few
-    /// calls; outer event loops should use [`Engine::turn`].
-    No,
-    /// Sleep until something is ready, but at most this long.
-    For(Duration),
-    /// Sleep until something is ready.
-    Forever,
-}
-
-/// A result of [`Engine::next`].
-#[derive(Debug)]
-pub enum Completion {
-    /// A call ended.
-    #[non_exhaustive]
-    Response {
-        /// The call.
-        id: CallId,
-        /// The number given with the call.
-        cookie: u64,
-        /// Its response.
-        result: Result<Message, CallError>,
-    },
-    /// A request arrived: answer it with [`Engine::reply`] or [`Engine::refuse`].
-    #[non_exhaustive]
-    Request {
-        /// The request.
-        id: RequestId,
-        /// The client.
-        from: SocketAddr,
-        /// The local port that it was sent to.
-        port: u16,
-        /// Its bytes.
-        bytes: Message,
-        /// The time at which the client stops waiting, if it sent one.
-        deadline: Option<Instant>,
-        /// The distributed trace that the request belongs to.
-        trace: Option<Box<TraceContext>>,
-    },
-    /// More of a long message is readable, with [`Engine::read`], while the rest is in flight. Only
-    /// with [`homa_proto::Config::readable_events`].
-    #[non_exhaustive]
-    Readable {
-        /// The message.
-        message: Partial,
-        /// The number given with the call, if this is its response.
-        cookie: u64,
-    },
-    /// A client gave up a request before it was answered.
-    #[non_exhaustive]
-    Cancelled {
-        /// The request.
-        id: RequestId,
-    },
-}
 
 /// See the module's documentation.
 pub struct Engine {
@@ -430,7 +341,16 @@ impl Engine {
         let bytes = self.core.accept_request(bytes);
         self.core.note_taken(rpc);
         let (id, deadline) = (RequestId(rpc), self.core.instant(context.until));
-        Completion::Request { id, from, port, bytes, deadline, trace: context.trace }
+        Completion::Request {
+            id,
+            from,
+            port,
+            bytes,
+            deadline,
+            trace: context.trace,
+            #[cfg(feature = "encryption")]
+            peer_identity: context.identity,
+        }
     }
 
     /// The contiguous first bytes of a long message; `None` after it was delivered or given up.

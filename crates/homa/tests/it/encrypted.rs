@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::error::HandshakeRefusal;
-use homa::{CallError, CallOptions, Config, Engine, Keys, PeerIdentity};
+use homa::socket::{Socket, SocketEvent, Wanted};
+use homa::{CallError, CallOptions, Config, Engine, Keys, PeerIdentity, inline};
 
 use crate::common::{echo, engine, message};
 
@@ -107,6 +108,37 @@ fn a_server_sees_who_its_client_has_proved_to_be() {
         });
         engine("127.0.0.1", config).client().call(at, "who am I?").unwrap();
         assert_eq!(asked.join().unwrap(), expected);
+    }
+}
+
+#[test]
+fn inline_engines_and_sockets_say_who_the_client_is() {
+    for (config, expected) in [(with_key(1), Some("cluster")), (Config::default(), None)] {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let client = engine("127.0.0.1", config.clone()).client();
+        let socket = Socket::bind(any, config.clone()).unwrap();
+        socket.listen();
+        let call = client.call_async(socket.local_addr(), "who am I?");
+        let Ok(SocketEvent::Request { id, .. }) = socket.receive(Wanted::Requests) else {
+            panic!("no request")
+        };
+        let identity = || socket.peer_identity(id).map(|identity| identity.to_string());
+        assert_eq!(identity().as_deref(), expected);
+        socket.reply(id, None, "").unwrap();
+        assert_eq!(identity(), None, "it is answered");
+        drop(call);
+
+        let mut inline = inline::Engine::bind(any, config).unwrap();
+        inline.listen();
+        let call = client.call_async(inline.local_addr(), "who am I?");
+        let identity = loop {
+            inline.poll(inline::Wait::Forever).unwrap();
+            if let Some(inline::Completion::Request { peer_identity, .. }) = inline.next() {
+                break peer_identity.map(|identity| identity.to_string());
+            }
+        };
+        assert_eq!(identity.as_deref(), expected);
+        drop(call);
     }
 }
 

@@ -32,10 +32,12 @@ class Request:
     Attributes:
         payload: its bytes, as a read-only ``memoryview``.
         peer: the client's address, such as ``"10.0.0.9:51234"``.
+        peer_identity: who the client has proved to be: ``"cluster"`` if it holds the cluster's key.
+            None without ``keys``.
         trace: the W3C ``traceparent`` that the client named, if any.
     """
 
-    __slots__ = ("_incoming", "_server", "payload", "peer", "trace")
+    __slots__ = ("_incoming", "_server", "payload", "peer", "peer_identity", "trace")
 
     def __init__(self, server: Server, incoming: Incoming) -> None:
         """Made by the server."""
@@ -43,6 +45,7 @@ class Request:
         self._incoming = incoming
         self.payload: memoryview = incoming.payload
         self.peer: str = incoming.peer
+        self.peer_identity: str | None = incoming.peer_identity
         self.trace: str | None = incoming.trace
 
     @property

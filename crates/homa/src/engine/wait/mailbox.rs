@@ -11,8 +11,12 @@
 //! thread may take is available, or if none will come. Every thread whose message is available, or
 //! will not come, has been woken.
 
+mod item;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 use std::thread::Thread;
 
 use hashbrown::HashMap;
@@ -23,69 +27,12 @@ use crate::driver::Waker;
 use crate::engine::core::{Core, EngineEvent, QueuedRequest, RequestContext};
 use crate::engine::fairness::queue::{FairQueue, Place};
 use crate::engine::fairness::shedder::Shedder;
-use crate::error::{CallError, ReplyError};
+use crate::error::ReplyError;
 use crate::message::Message;
 use crate::payload::Payload;
-
-/// Why a call of a socket ended without a response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallFailure {
-    /// The call failed.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// The call was aborted by this socket with an error number.
-    #[error("the call was aborted with error {0}")]
-    Aborted(i32),
-}
-
-/// A call in progress, or a completion that was not received yet.
-#[derive(Debug)]
-pub struct SocketCall {
-    /// The server.
-    pub to: SocketAddr,
-    /// The number that the caller gave it.
-    pub cookie: u64,
-    /// Its completion is only received by its id.
-    pub private: bool,
-    /// The completion.
-    pub result: Option<Result<Message, CallFailure>>,
-    /// Its position among the completions that any thread may receive.
-    order: u64,
-}
-
-impl SocketCall {
-    /// A call that has just started.
-    pub fn new(to: SocketAddr, cookie: u64, private: bool) -> Self {
-        Self { to, cookie, private, result: None, order: 0 }
-    }
-}
-
-/// The messages that a thread wants to receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// Requests.
-    pub requests: bool,
-    /// Completions of calls that are not private; without effect if `call` is set.
-    pub responses: bool,
-    /// The completion of this call.
-    pub call: Option<RpcHandle>,
-}
-
-/// A result of [`Mailbox::take`].
-#[derive(Debug)]
-pub enum MailboxItem {
-    /// A completion.
-    Response(RpcHandle, SocketCall),
-    /// A request, its client, and its context.
-    Request(RpcHandle, SocketAddr, Message, RequestContext),
-    /// There is no such call: it was never made, or its completion was received.
-    Unknown,
-    /// Nothing is left and nothing will come.
-    Closed,
-    /// Nothing is available yet.
-    Nothing,
-}
+#[cfg(feature = "encryption")]
+use crate::secure::PeerIdentity;
+pub use item::{CallFailure, MailboxItem, Selection, SocketCall};
 
 #[derive(Debug)]
 struct BlockedReceiver {
@@ -106,6 +53,9 @@ struct UnansweredRequest {
     place: Place,
     /// When it was received.
     taken: Option<Time>,
+    /// Who its client has proved to be.
+    #[cfg(feature = "encryption")]
+    identity: Option<Arc<PeerIdentity>>,
 }
 
 /// A request that was not received by a thread.
@@ -225,11 +175,21 @@ impl Mailbox {
                     return core.shed(rpc, bytes);
                 }
                 let order = self.next_order();
+                #[cfg(feature = "encryption")]
+                let identity = context.identity.clone();
                 let place =
                     self.requests.push(from, UnreceivedRequest { rpc, bytes, context, order });
                 self.open.insert(
                     rpc,
-                    UnansweredRequest { from, cancelled: false, until, place, taken: None },
+                    UnansweredRequest {
+                        from,
+                        cancelled: false,
+                        until,
+                        place,
+                        taken: None,
+                        #[cfg(feature = "encryption")]
+                        identity,
+                    },
                 );
                 self.wake_one(wakes, |wanted| wanted.requests);
             }
@@ -425,6 +385,14 @@ impl Mailbox {
     pub fn client_of(&self, rpc: RpcHandle) -> Option<(Time, bool)> {
         let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
         Some((open.until, open.cancelled))
+    }
+
+    /// Who the client of a received request has proved to be; `None` if no such request waits for
+    /// an answer, or without keys.
+    #[cfg(feature = "encryption")]
+    pub fn identity(&self, rpc: RpcHandle) -> Option<Arc<PeerIdentity>> {
+        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
+        open.identity.clone()
     }
 
     /// Drops a received request; false if no such request waits for an answer.
