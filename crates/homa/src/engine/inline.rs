@@ -340,8 +340,7 @@ impl Engine {
         let LeftRequest { rpc, from, port, bytes, context } = request;
         let bytes = self.core.accept_request(bytes);
         self.core.note_taken(rpc);
-        let deadline = self.core.instant(context.until);
-        let id = RequestId(rpc);
+        let (id, deadline) = (RequestId(rpc), self.core.instant(context.until));
         Completion::Request {
             id,
             from,
