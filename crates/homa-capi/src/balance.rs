@@ -18,7 +18,7 @@ use homa::{CallOptions, Message};
 use crate::error::{Error, guard};
 use crate::options::read_sized;
 use crate::receive::{homa_message, lend};
-use crate::send::{Given, HOMA_SEND_IDEMPOTENT, homa_send_options};
+use crate::send::{Given, HOMA_SEND_IDEMPOTENT, homa_send_options, read_options};
 use crate::table;
 
 /// Flag of homa_balance_options: if no server is known, calls wait for one until their deadline.
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn homa_balancer_call(
         let handle = table::get(sockfd)?;
         let mut call = CallOptions::deadline(handle.deadline);
         if !options.is_null() {
-            // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
-            let given = unsafe { read_sized(options, "options")? };
+            // SAFETY: the caller guarantees the options.
+            let given = unsafe { read_options(options)? };
             if given.deadline_ms != 0 {
                 call.deadline = Duration::from_millis(given.deadline_ms.into());
             }

@@ -37,6 +37,20 @@ pub struct homa_send_options {
     pub deadline_ms: u32,
 }
 
+/// Reads the options of a call.
+///
+/// # Safety
+///
+/// `options` points to options with their `size`.
+pub unsafe fn read_options(options: *const homa_send_options) -> Result<homa_send_options, Error> {
+    // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
+    let given = unsafe { read_sized(options, "options")? };
+    if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
+        return Err(Error::invalid(format!("unknown bits in `options->flags`: {}", given.flags)));
+    }
+    Ok(given)
+}
+
 /// The bytes of a message in the caller's memory.
 #[derive(Clone, Copy)]
 pub enum Given {
@@ -165,14 +179,8 @@ unsafe fn send(
     let mut call = CallOptions::deadline(handle.deadline);
     let mut send = SendOptions::from(call);
     if !options.is_null() {
-        // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
-        let given = unsafe { read_sized(options, "options")? };
-        if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
-            return Err(Error::invalid(format!(
-                "unknown bits in `options->flags`: {}",
-                given.flags
-            )));
-        }
+        // SAFETY: the caller guarantees the options.
+        let given = unsafe { read_options(options)? };
         if given.deadline_ms != 0 {
             call.deadline = Duration::from_millis(given.deadline_ms.into());
         }

@@ -82,9 +82,7 @@ class Service:
             raise TypeError(f"on_behalf_of is a handler's request, and {on_behalf_of!r} was given")
         behalf = None if on_behalf_of is None else on_behalf_of._incoming
         start = self._native.call
-        return await client._ended(
-            start, client._native, payload, left, idempotent, trace, behalf
-        )
+        return await client._ended(start, client._native, payload, left, idempotent, trace, behalf)
 
     def __repr__(self) -> str:
         """Its target."""
