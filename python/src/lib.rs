@@ -32,7 +32,7 @@ mod native {
     #[pymodule_export]
     use super::figures::{report, repro, repro_list};
     #[pymodule_export]
-    use super::rpc::{endpoint::Endpoint, incoming::Incoming};
+    use super::rpc::{endpoint::Endpoint, incoming::Incoming, service::Service};
     #[pymodule_export]
     use super::simulation::{Simulation, simulate};
     #[pymodule_export]

@@ -58,4 +58,7 @@ async def call() -> memoryview:
         except homa.rpc.MessageTooLong as error:
             most: int = error.max
             print(most)
+        service = await client.connect([server.address], hedge_after=0.01)
+        known: list[str] = service.servers
+        print(known, await service.call(b"world", idempotent=True))
         return await client.call(server.address, memoryview(b"world"), deadline=1)

@@ -37,10 +37,26 @@ pub struct homa_send_options {
     pub deadline_ms: u32,
 }
 
+/// Reads the options of a call.
+///
+/// # Safety
+///
+/// `options` points to options with their `size`.
+pub unsafe fn read_options(options: *const homa_send_options) -> Result<homa_send_options, Error> {
+    // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
+    let given = unsafe { read_sized(options, "options")? };
+    if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
+        return Err(Error::invalid(format!("unknown bits in `options->flags`: {}", given.flags)));
+    }
+    Ok(given)
+}
+
 /// The bytes of a message in the caller's memory.
 #[derive(Clone, Copy)]
-enum Given {
+pub enum Given {
+    /// One piece and its length.
     One(*const c_void, usize),
+    /// Several pieces and their number.
     Pieces(*const iovec, c_int),
 }
 
@@ -50,7 +66,7 @@ impl Given {
     /// # Safety
     ///
     /// Every pointer is null or points to memory of the length given with it.
-    unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
+    pub unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
         let one;
         let pieces = match self {
             Self::One(bytes, length) => {
@@ -164,14 +180,8 @@ unsafe fn send(
     let mut call = CallOptions::deadline(handle.deadline);
     let mut send = SendOptions::from(call);
     if !options.is_null() {
-        // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
-        let given = unsafe { read_sized(options, "options")? };
-        if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
-            return Err(Error::invalid(format!(
-                "unknown bits in `options->flags`: {}",
-                given.flags
-            )));
-        }
+        // SAFETY: the caller guarantees the options.
+        let given = unsafe { read_options(options)? };
         if given.deadline_ms != 0 {
             call.deadline = Duration::from_millis(given.deadline_ms.into());
         }

@@ -71,6 +71,30 @@ class Endpoint:
     def close(self) -> None: ...
 
 @final
+class Service:
+    def __new__(
+        cls,
+        target: str | None,
+        names: list[str],
+        retries: float,
+        hedge: float,
+        hedge_after: float | None,
+        wait_for_ready: bool,
+    ) -> Service: ...
+    @property
+    def servers(self) -> list[str]: ...
+    def connected(self, endpoint: Endpoint, deadline: float) -> int | None: ...
+    def call(
+        self,
+        endpoint: Endpoint,
+        payload: Buffer,
+        deadline: float,
+        idempotent: bool,
+        trace: str | None,
+        behalf: Incoming | None,
+    ) -> int | memoryview: ...
+
+@final
 class Simulation:
     def __new__(cls, stored: str, resolved: str, samples: Table) -> Simulation: ...
     @property

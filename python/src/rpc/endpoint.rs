@@ -39,11 +39,12 @@ pub struct Endpoint {
 }
 
 /// Until it is closed.
-struct Open {
+pub struct Open {
     ring: Arc<Ring>,
     tasks: Tasks,
     acceptor: Option<Acceptor>,
-    client: Client,
+    /// Calls.
+    pub client: Client,
     /// Once a loop drives the engine.
     reactor: Option<Reactor>,
 }
@@ -119,7 +120,7 @@ impl Acceptor {
 }
 
 /// The result of starting a future: its outcome, or its number.
-type Started<'py> = PyResult<Bound<'py, PyAny>>;
+pub type Started<'py> = PyResult<Bound<'py, PyAny>>;
 
 /// The future with this number has ended, with a result or an exception.
 type Ended = (u64, Py<PyAny>);
@@ -130,7 +131,7 @@ impl Endpoint {
     }
 
     /// Begins the future of `make`, or raises its error.
-    fn start<'py>(&self, py: Python<'py>, make: impl FnOnce(&Open) -> Future) -> Started<'py> {
+    pub fn start<'py>(&self, py: Python<'py>, make: impl FnOnce(&Open) -> Future) -> Started<'py> {
         let started = self.open().as_mut().map(|open| {
             in_loop(|| {
                 let future = make(open);
@@ -229,11 +230,7 @@ impl Endpoint {
         behalf: Option<&Bound<'py, Incoming>>,
     ) -> Started<'py> {
         let to = parsed(to)?;
-        let mut options = CallOptions::deadline(seconds(deadline)?);
-        options.idempotent = idempotent;
-        let trace = trace.map(str::parse).transpose();
-        options.trace = trace
-            .map_err(|error: homa::TraceParseError| PyValueError::new_err(error.to_string()))?;
+        let options = options(deadline, idempotent, trace)?;
         let behalf = behalf.and_then(|incoming| incoming.get().request());
         let bytes = buffer::copied(payload)?;
         self.start(py, move |open| {
@@ -372,7 +369,18 @@ fn parsed(address: &str) -> PyResult<SocketAddr> {
     })
 }
 
-fn seconds(seconds: f64) -> PyResult<Duration> {
+/// The options of a call.
+pub fn options(deadline: f64, idempotent: bool, trace: Option<&str>) -> PyResult<CallOptions> {
+    let mut options = CallOptions::deadline(seconds(deadline)?);
+    options.idempotent = idempotent;
+    let trace = trace.map(str::parse).transpose();
+    options.trace =
+        trace.map_err(|error: homa::TraceParseError| PyValueError::new_err(error.to_string()))?;
+    Ok(options)
+}
+
+/// A time to wait.
+pub fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         let advice = "is no time to wait: give seconds, such as 0.05";
         PyValueError::new_err(format!("{seconds} {advice}"))

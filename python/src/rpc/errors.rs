@@ -1,6 +1,7 @@
 //! The errors of calls, replies and addresses as the exceptions of `package/homa/rpc/_errors.py`:
 //! one for each, with the same words.
 
+use homa::balance::BalanceError;
 use homa::{CallError, KeysError, OpenError, ReplyError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -58,6 +59,14 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
         _ => ("CallError", &[]),
     };
     exception(py, name, error.to_string(), figures)
+}
+
+/// What a call to one of several servers raises.
+pub fn balance(py: Python<'_>, error: &BalanceError) -> PyErr {
+    match error {
+        BalanceError::Call(error) => call(py, error),
+        error => exception(py, "NoServers", error.to_string(), &[]),
+    }
 }
 
 /// What a reply that could not be sent raises.

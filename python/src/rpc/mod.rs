@@ -6,7 +6,7 @@
 //! | [`errors`] | errors as exceptions |
 //! | [`ring`] | what wakes Python's event loop |
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
-//! | [`endpoint`], [`incoming`] | called from Python |
+//! | [`endpoint`], [`incoming`], [`service`] | called from Python |
 //!
 //! The event loop drives the engine of each client or server, whose descriptor it watches. If it is
 //! busy elsewhere, the engine's own thread does, which never needs the interpreter, and wakes the
@@ -18,4 +18,5 @@ pub mod endpoint;
 mod errors;
 pub mod incoming;
 mod ring;
+pub mod service;
 mod tasks;

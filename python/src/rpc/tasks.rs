@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use homa::balance::BalanceError;
 use homa::{CallError, Message, ReplyError};
 use pyo3::prelude::*;
 
@@ -22,6 +23,10 @@ pub const UNSENT: u64 = u64::MAX;
 pub enum Outcome {
     /// A call.
     Called(Result<Message, CallError>),
+    /// A call to one of several servers.
+    Balanced(Result<Message, BalanceError>),
+    /// Servers are known, or not.
+    Connected(Result<(), BalanceError>),
     /// Room for a call, or none ever.
     Room(Result<(), CallError>),
     /// A reply was taken over, or refused.
@@ -34,9 +39,17 @@ impl Outcome {
     /// The result in Python: a message, or nothing.
     pub fn result(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
-            Self::Called(Ok(message)) => Ok(buffer::lent(py, message)?.into_any().unbind()),
-            Self::Room(Ok(())) | Self::Replied(Ok(())) | Self::Abandoned => Ok(py.None()),
+            Self::Called(Ok(message)) | Self::Balanced(Ok(message)) => {
+                Ok(buffer::lent(py, message)?.into_any().unbind())
+            }
+            Self::Room(Ok(()))
+            | Self::Connected(Ok(()))
+            | Self::Replied(Ok(()))
+            | Self::Abandoned => Ok(py.None()),
             Self::Called(Err(error)) | Self::Room(Err(error)) => Err(errors::call(py, &error)),
+            Self::Balanced(Err(error)) | Self::Connected(Err(error)) => {
+                Err(errors::balance(py, &error))
+            }
             Self::Replied(Err(error)) => Err(errors::reply(py, &error)),
         }
     }

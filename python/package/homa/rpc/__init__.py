@@ -33,6 +33,7 @@ from ._errors import (
     HostUnreachable,
     Indeterminate,
     MessageTooLong,
+    NoServers,
     NotSent,
     OpenError,
     Overloaded,
@@ -52,6 +53,7 @@ from ._errors import (
     Unreachable,
 )
 from ._server import Request, Server
+from ._service import Service
 
 __all__ = [
     "Abandoned",
@@ -72,6 +74,7 @@ __all__ = [
     "HostUnreachable",
     "Indeterminate",
     "MessageTooLong",
+    "NoServers",
     "NotSent",
     "OpenError",
     "Overloaded",
@@ -86,6 +89,7 @@ __all__ = [
     "SendMemoryFull",
     "SendRefused",
     "Server",
+    "Service",
     "ShuttingDown",
     "TooManyCalls",
     "TooManyPeers",

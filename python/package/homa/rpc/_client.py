@@ -18,9 +18,11 @@ from ._errors import (
     Unreachable,
 )
 from ._server import Request
+from ._service import Service
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
@@ -138,6 +140,41 @@ class Client(Endpoint):
             except (AddressFamily, HostUnreachable, NotSent, PortUnreachable):
                 pass
         return await called(at, idempotent)
+
+    async def connect(
+        self,
+        target: str | Sequence[Address],
+        *,
+        retries: float = 0.2,
+        hedge: float = 0.05,
+        hedge_after: float | None = None,
+        wait_for_ready: bool = False,
+        deadline: float | None = None,
+    ) -> Service:
+        """Look up a name that stands for several servers; calls of the result go to one of them.
+
+        Args:
+            target: ``"homa:///host:port"`` (all addresses of the name),
+                ``"homa+file:///path"`` (an address a line, read every second),
+                ``"homa+srv://name"`` (SRV records of DNS, if the package was built with the
+                feature ``srv``), or a list of addresses.
+            retries: repeated calls as a share of all; ten a second are permitted in any case,
+                unless it is 0.
+            hedge: calls that are also sent to a second server, as a share of all; only idempotent
+                ones. 0: none.
+            hedge_after: seconds after which a call is late; by default, the time that 95 % of
+                recent calls did not exceed.
+            wait_for_ready: calls wait for a server to be known, until their deadline.
+            deadline: seconds for the first look-up (by default, the client's).
+
+        Raises:
+            NoServers: no server was found.
+            ValueError: it is no target.
+        """
+        left = seconds(self._deadline if deadline is None else deadline, "deadline")
+        service = Service(self, target, retries, hedge, hedge_after, wait_for_ready)
+        await service._connected(left)
+        return service
 
     async def _looked_up(self, name: tuple[str, int], left: float) -> list[str]:
         """The addresses of a name, for a call that has some time left."""

@@ -69,6 +69,13 @@ class NotSent(Refused):
     errno: int
 
 
+class NoServers(Refused):
+    """No server of a service is known: its name cannot be resolved, or its file cannot be read.
+
+    Look-ups are repeated. With ``wait_for_ready=True`` calls wait for them.
+    """
+
+
 class Overloaded(Refused):
     """The server has more to do than it can do in time, and did not execute the call.
 
