@@ -110,21 +110,18 @@ fn about(evidence: &Evidence, slow: &Slow) -> Advice {
     if slow.share(most) < MOST {
         return if slow.share(Cause::Link) >= MOST { Advice::Fast } else { Advice::Mixed };
     }
-    let at_server = matches!(most, Cause::Application | Cause::Server);
-    if !at_server && evidence.stalls > 0.0 {
-        return Advice::Processor;
-    }
+    let full = evidence.rate.is_some_and(|rate| evidence.sent >= FULL * rate);
     match most {
         Cause::Application => Advice::Application,
-        Cause::Accept => Advice::AcceptSooner,
         Cause::Server => Advice::AskServer,
         Cause::Grant => Advice::Grants,
+        Cause::Queue if full => Advice::LinkFull,
+        // A process that does not run delays what is its part: sending, reading, and accepting.
+        _ if evidence.stalls > 0.0 => Advice::Processor,
+        Cause::Accept => Advice::AcceptSooner,
         Cause::Loss if evidence.overflows > 0.0 => Advice::ReceiveQueue,
         Cause::Loss if evidence.black_holes > 0.0 => Advice::PathMtu,
         Cause::Loss => Advice::NetworkLoss,
-        Cause::Queue if evidence.rate.is_some_and(|rate| evidence.sent >= FULL * rate) => {
-            Advice::LinkFull
-        }
         Cause::Queue if evidence.rate_is_unsure => Advice::SetLinkRate,
         Cause::Queue => Advice::MoreEngines,
         Cause::Network | Cause::Link => Advice::Priorities,
@@ -156,7 +153,7 @@ mod tests {
         let stalls = |evidence| Evidence { stalls: 2.0, ..evidence };
         let same = |evidence: Evidence| evidence;
         type Row<'a> = (&'a [(Cause, f64)], &'a dyn Fn(Evidence) -> Evidence, Advice);
-        let table: [Row<'_>; 20] = [
+        let table: [Row<'_>; 22] = [
             (&[], &same, Advice::Fast),
             (&[(Queue, 10.0)], &same, Advice::Fast),
             (&[(Queue, 30.0)], &same, Advice::Fast),
@@ -165,7 +162,9 @@ mod tests {
             (&[(Queue, 500.0)], &unsure, Advice::SetLinkRate),
             (&[(Queue, 500.0)], &stalls, Advice::Processor),
             (&[(Queue, 500.0), (Grant, 400.0), (Loss, 300.0)], &same, Advice::Mixed),
+            (&[(Queue, 500.0)], &|evidence| full(stalls(evidence)), Advice::LinkFull),
             (&[(Grant, 500.0), (Queue, 100.0)], &unsure, Advice::Grants),
+            (&[(Grant, 500.0)], &stalls, Advice::Grants),
             (&[(Loss, 500.0)], &same, Advice::NetworkLoss),
             (&[(Loss, 500.0)], &overflows, Advice::ReceiveQueue),
             (&[(Loss, 500.0)], &black_holes, Advice::PathMtu),
