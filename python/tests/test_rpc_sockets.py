@@ -27,13 +27,13 @@ def test_a_bound_socket_is_served_and_calls():
             await asyncio.sleep(0.05)
             async with rpc.Server(handler=who, sock=given) as server:
                 given.close()
-                assert server.address == "%s:%d" % at
+                assert server.address == f"{at[0]}:{at[1]}"
                 assert bytes(await early) == b"%s:%d" % (source[0].encode(), source[1])
 
     asyncio.run(exchange())
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
-        with pytest.raises(rpc.OpenError, match="ListenDatagram="):
-            rpc.Server(sock=stream)
+    stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with stream, pytest.raises(rpc.OpenError, match="ListenDatagram="):
+        rpc.Server(sock=stream)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unbound:
         with pytest.raises(rpc.OpenError, match="bind it first"):
             rpc.Client(sock=unbound)

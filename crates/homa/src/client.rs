@@ -5,7 +5,8 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use crate::call::{Call, RunningCall, report};
-use crate::config::{CallOptions, Config};
+use crate::call_options::CallOptions;
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::wait::shared::{Access, Shared};
 use crate::error::{CallError, OpenError};

@@ -113,6 +113,7 @@ mod arriving;
 #[cfg(feature = "balance")]
 pub mod balance;
 mod call;
+mod call_options;
 mod client;
 mod config;
 pub mod doctor;
@@ -151,8 +152,9 @@ mod writer;
 
 pub use arriving::ArrivedRequest;
 pub use call::{Arrived, Call, Part};
+pub use call_options::CallOptions;
 pub use client::Client;
-pub use config::{CallOptions, Config};
+pub use config::Config;
 #[cfg(feature = "encryption")]
 pub use driver::sealed::RecordedSessions;
 pub use driver::udp::SocketFault;

@@ -53,7 +53,7 @@ enum Owned {
 /// A message that is written while it is sent.
 #[derive(Clone, Debug)]
 struct WrittenPayload {
-    /// What was written.
+    /// The bytes so far.
     bytes: Vec<u8>,
     /// Bytes in the whole message.
     length: usize,

@@ -32,8 +32,9 @@ use std::time::{Duration, Instant};
 use homa_proto::RpcHandle;
 use homa_proto::wire::datagram::TraceContext;
 
+use crate::call_options::CallOptions;
 use crate::client::Client;
-use crate::config::{CallOptions, Config};
+use crate::config::Config;
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, Waker};
 use crate::engine::Engine;

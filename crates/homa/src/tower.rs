@@ -20,8 +20,8 @@ use tower_service::Service;
 use homa_proto::wire::datagram::TraceContext;
 
 use crate::call::Call;
+use crate::call_options::CallOptions;
 use crate::client::Client;
-use crate::config::CallOptions;
 use crate::error::CallError;
 use crate::message::Message;
 use crate::payload::Payload;

@@ -130,7 +130,7 @@ async fn the_spans_of_a_failed_call_say_why() {
     assert_eq!(call.await, Err(CallError::Abandoned));
     let spans = spans_of(id(given).0, 2).await;
     let [call, request] = &spans[..] else { panic!("{spans:#?}") };
-    // What is sent is the span of the call, whose parent is the given one.
+    // The span that is sent is that of the call; its parent is the given one.
     assert_eq!((call.parent_span_id, call.span_context.span_id()), (id(given).1, parent.1));
     assert_eq!(request.parent_span_id, parent.1);
     for (span, kind) in [(call, SpanKind::Client), (request, SpanKind::Server)] {

@@ -38,7 +38,8 @@ use std::time::{Duration, Instant};
 
 use super::core::{Core, EngineEnd, EngineEvent, canonical};
 use super::net::shard_group::ShardGroup;
-use crate::config::{CallOptions, Config};
+use crate::call_options::CallOptions;
+use crate::config::Config;
 use crate::driver::raw_ip::RawIpDriver;
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, wait_or_writable};

@@ -28,12 +28,12 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The engines, and what the application adds to their metrics.
-struct Source {
+struct Page {
     engines: Vec<Engine>,
     more: Box<dyn Fn() -> String + Send + Sync>,
 }
 
-impl Source {
+impl Page {
     /// All metrics; those of engines with the same name are added up.
     fn text(&self) -> String {
         let mut all: Vec<Metrics> = Vec::new();
@@ -115,7 +115,7 @@ impl Exporter {
         listener: TcpListener,
         more: impl Fn() -> String + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let source = Arc::new(Source { engines: engines.to_vec(), more: Box::new(more) });
+        let source = Arc::new(Page { engines: engines.to_vec(), more: Box::new(more) });
         let (at, ends) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
         let until = Arc::clone(&ends);
         let builder = thread::Builder::new().name("homa metrics".into());
@@ -148,7 +148,7 @@ impl Drop for Exporter {
 }
 
 /// Answers with what `source` has until the exporter is dropped.
-fn answer(listener: &TcpListener, source: &Arc<Source>, ends: &AtomicBool) {
+fn answer(listener: &TcpListener, source: &Arc<Page>, ends: &AtomicBool) {
     // One reference more for each request in progress.
     let places = Arc::new(());
     loop {
@@ -174,7 +174,7 @@ fn answer(listener: &TcpListener, source: &Arc<Source>, ends: &AtomicBool) {
 }
 
 /// Handles one request.
-fn exchange(mut stream: TcpStream, source: &Source) -> io::Result<()> {
+fn exchange(mut stream: TcpStream, source: &Page) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let head = head(&mut stream, until);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
@@ -249,7 +249,7 @@ fn refused(error: io::Error) -> io::Result<Answer> {
 }
 
 /// The response to a request.
-fn respond(head: &[u8], source: &Source) -> Answer {
+fn respond(head: &[u8], source: &Page) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();

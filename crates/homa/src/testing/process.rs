@@ -268,7 +268,7 @@ impl Future for Driving {
         loop {
             match engine.drive(&this.link) {
                 Turned::Closed => return Poll::Ready(()),
-                // What was woken runs first.
+                // Woken tasks run first.
                 Turned::Arrived | Turned::Busy => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;

@@ -141,7 +141,7 @@ impl NetworkShared {
         }
     }
 
-    /// Delivers what is due; returns when something is due next.
+    /// Delivers the datagrams that are due; returns when the next one is.
     fn arrive(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut state = self.state();

@@ -116,7 +116,7 @@ fn about(evidence: &Evidence, slow: &Slow) -> Advice {
         Cause::Server => Advice::AskServer,
         Cause::Grant => Advice::Grants,
         Cause::Queue if full => Advice::LinkFull,
-        // A process that does not run delays what is its part: sending, reading, and accepting.
+        // A process that does not run delays its own part: sending, reading, and accepting.
         _ if evidence.stalls > 0.0 => Advice::Processor,
         Cause::Accept => Advice::AcceptSooner,
         Cause::Loss if evidence.overflows > 0.0 => Advice::ReceiveQueue,

@@ -102,7 +102,7 @@ impl Slow {
     }
 }
 
-/// What is known about an engine between two scrapes.
+/// Measurements of an engine between two scrapes.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     pub seconds: f64,

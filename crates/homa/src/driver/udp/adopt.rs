@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::socket::{get, prepare, set};
 
-/// What is wrong with a descriptor that was given for an engine's socket.
+/// Why a descriptor cannot be an engine's socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketFault {

@@ -6,7 +6,7 @@ use homa_proto::{RefusalReason, Request, RpcHandle, RpcId, Submit, Time};
 
 use super::limits::Refusal;
 use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
-use crate::config::CallOptions;
+use crate::call_options::CallOptions;
 use crate::engine::{clock, probes};
 use crate::error::{CallError, ReplyError};
 use crate::message::Message;

@@ -68,7 +68,8 @@ pub enum Completion {
         /// Its response.
         result: Result<Message, CallError>,
     },
-    /// A request arrived: answer it with [`Engine::reply`](super::Engine::reply) or [`Engine::refuse`](super::Engine::refuse).
+    /// A request arrived: answer it with [`Engine::reply`](super::Engine::reply) or
+    /// [`Engine::refuse`](super::Engine::refuse).
     #[non_exhaustive]
     Request {
         /// The request.
@@ -88,8 +89,8 @@ pub enum Completion {
         #[cfg(feature = "encryption")]
         peer_identity: Option<Arc<PeerIdentity>>,
     },
-    /// More of a long message is readable, with [`Engine::read`](super::Engine::read), while the rest is in flight. Only
-    /// with [`homa_proto::Config::readable_events`].
+    /// More of a long message is readable, with [`Engine::read`](super::Engine::read), while the
+    /// rest is in flight. Only with [`homa_proto::Config::readable_events`].
     #[non_exhaustive]
     Readable {
         /// The message.

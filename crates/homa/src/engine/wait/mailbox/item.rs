@@ -1,4 +1,4 @@
-//! What is in the queue of a socket, and what a thread takes from it.
+//! The queue of a socket, and what a thread takes from it.
 
 use std::net::SocketAddr;
 

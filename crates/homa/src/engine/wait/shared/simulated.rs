@@ -1,5 +1,5 @@
-//! Engines in simulated time (`homa::testing`): a task of the runtime drives them, as an event loop,
-//! and they have no helper.
+//! Engines in simulated time (`homa::testing`): a task of the runtime drives them, as an event
+//! loop, and they have no helper.
 
 use std::time::Instant;
 
