@@ -10,6 +10,7 @@ use homa::inline::{Completion, Engine, Wait};
 use homa::{CallOptions, Config, Keys};
 
 use super::host::Host;
+use crate::common::message;
 
 /// Calls take at most this long, even if every second datagram is lost.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -239,6 +240,52 @@ fn on_the_path_repeated_and_late_datagrams_run_nothing_twice() {
     let after = (server.metrics().driver, client.metrics().driver);
     assert!(after.0.datagrams_replayed > before.0.datagrams_replayed);
     only_genuine(&client, &server);
+}
+
+#[test]
+fn on_the_path_random_attacks_change_nothing() {
+    for seed in 1..=8 {
+        let (mut client, mut server) = (open(1), open(1));
+        server.listen();
+        let mut attacker = Attacker::new(server.local_addr());
+        let mut random = message(1 << 16, seed).into_iter().cycle();
+        let attack = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
+            let mut below = |most: usize| {
+                let bytes = [random.next().unwrap(), random.next().unwrap()];
+                usize::from(u16::from_be_bytes(bytes)) % most
+            };
+            let len = datagram.len();
+            if !is_first_flight(&datagram) && below(2) == 0 {
+                let mut forged = datagram.clone();
+                match below(3) {
+                    0 => forged[below(len)] ^= 1 << below(8),
+                    1 => forged.truncate(below(len)),
+                    _ => forged.extend_from_slice(&datagram[..1 + below(len)]),
+                }
+                attacker.send(to_server, &forged);
+            }
+            if below(3) == 0 {
+                let (to_server, old) = attacker.seen[below(attacker.seen.len())].clone();
+                attacker.send(to_server, &old);
+            }
+            match below(10) {
+                0 => {}
+                1 | 2 => attacker.late.push_back((to_server, datagram)),
+                _ => attacker.send(to_server, &datagram),
+            }
+            if below(3) == 0
+                && let Some((to_server, late)) = attacker.late.pop_front()
+            {
+                attacker.send(to_server, &late);
+            }
+        };
+        let executed = call_through(&mut attacker, (&mut client, &mut server), 12, attack);
+        assert_eq!(executed, [1; 12], "seed {seed}");
+        only_genuine(&client, &server);
+        let [client, server] = [client, server].map(|engine| engine.metrics().driver);
+        assert!(client.datagrams_forged + server.datagrams_forged > 0, "{client:?} {server:?}");
+        assert!(client.datagrams_replayed + server.datagrams_replayed > 0, "{server:?}");
+    }
 }
 
 #[test]
