@@ -12,6 +12,8 @@ const SHORTEST: u32 = 64 + 20;
 const IPV4: u32 = 20;
 /// The UDP header and the datagram header before the Homa packet.
 const UDP: u32 = 8 + 16;
+/// The tag of an encrypted datagram, for AES-GCM and ChaCha20-Poly1305.
+const TAG: u32 = 16;
 const DATA_HEADER: u32 = wire::DATA_LEN as u32;
 /// Homa headers of the authors' simulator (HomaSimulation).
 const AUTHORS_UNSCHEDULED: u32 = 30;
@@ -24,6 +26,9 @@ pub enum Headers {
     Ip146,
     /// In UDP over IPv4.
     Udp,
+    /// In encrypted datagrams, of which nothing but their size is simulated: UDP over IPv4, with a
+    /// tag.
+    UdpSealed,
     /// The sizes of the paper authors' simulator: UDP over IPv4 without our datagram header, and a
     /// Homa header of 30 bytes for unscheduled data, 16 for scheduled data and GRANTs.
     Authors,
@@ -53,6 +58,7 @@ impl Headers {
             Self::Authors => homa_workload::framing::Framing::Paper,
             Self::Ip146 => homa_workload::framing::Framing::Ip146,
             Self::Udp => homa_workload::framing::Framing::Udp,
+            Self::UdpSealed => homa_workload::framing::Framing::UdpSealed,
         }
     }
 
@@ -70,6 +76,7 @@ impl Headers {
         match self {
             Self::Ip146 => IPV4,
             Self::Udp => IPV4 + UDP,
+            Self::UdpSealed => IPV4 + UDP + TAG,
             Self::Authors => IPV4 + 8,
         }
     }
@@ -100,7 +107,9 @@ mod tests {
 
     #[test]
     fn full_data_is_a_full_frame_and_a_grant_a_short_one() {
-        for (framing, grant) in [(Headers::Ip146, 91), (Headers::Udp, 115)] {
+        for (framing, grant) in
+            [(Headers::Ip146, 91), (Headers::Udp, 115), (Headers::UdpSealed, 131)]
+        {
             let len = framing.max_payload();
             let span = Span { message: MessageId(0), offset: 0, len };
             let data = Data {

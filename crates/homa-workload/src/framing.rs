@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `paper` | 38 + IP 20 + UDP 8 + Homa 30 unscheduled, 16 scheduled | 1442, 1456 |
 //! | `udp` | 38 + IP 20 + UDP 8 + datagram header 16 + Homa DATA 56 | 1400 |
+//! | `udp-sealed` | the same, and a tag of 16 at the end of the datagram | 1384 |
 //! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
 //! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
 //! | `plain` | 38 + IP and transport 40 | 1460 |
@@ -35,6 +36,8 @@ pub enum Framing {
     Paper,
     /// Homa in UDP datagrams.
     Udp,
+    /// Homa in encrypted UDP datagrams.
+    UdpSealed,
     /// Homa as IP protocol 146, as the Linux kernel module sends it.
     Ip146,
     /// TCP with timestamps; segments of one message only.
@@ -77,7 +80,9 @@ impl Framing {
                 let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
                 wire.unscheduled + wire.scheduled
             }
-            Self::Udp | Self::Ip146 | Self::Tcp | Self::Plain => self.first().wire_bytes(bytes),
+            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain => {
+                self.first().wire_bytes(bytes)
+            }
         }
     }
 
@@ -86,7 +91,7 @@ impl Framing {
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
-            Self::Udp | Self::Ip146 | Self::Tcp | Self::Plain => 0,
+            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain => 0,
         }
     }
 
@@ -102,6 +107,7 @@ impl Framing {
         let headers = match self {
             Self::Paper => 20 + 8 + 30,
             Self::Udp => 20 + 8 + 16 + 56,
+            Self::UdpSealed => 20 + 8 + 16 + 56 + 16,
             Self::Ip146 => 20 + 56,
             Self::Tcp => 20 + 32,
             Self::Plain => 20 + 20,
@@ -140,8 +146,13 @@ mod tests {
 
     #[test]
     fn a_full_packet_fills_a_full_frame() {
-        let framings = [Framing::Paper, Framing::Udp, Framing::Ip146, Framing::Tcp];
-        for (framing, payload) in framings.into_iter().zip([1442, 1400, 1424, 1448]) {
+        for (framing, payload) in [
+            (Framing::Paper, 1442),
+            (Framing::Udp, 1400),
+            (Framing::UdpSealed, 1384),
+            (Framing::Ip146, 1424),
+            (Framing::Tcp, 1448),
+        ] {
             assert_eq!(framing.max_payload(), payload);
             assert_eq!(framing.data_wire_bytes(payload), FULL_FRAME, "{framing:?}");
             assert!(framing.data_wire_bytes(payload + 1) > FULL_FRAME, "{framing:?}");

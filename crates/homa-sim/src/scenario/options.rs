@@ -258,6 +258,8 @@ pub enum FramingName {
     Ip146,
     /// UDP datagrams.
     Udp,
+    /// Encrypted UDP datagrams: 16 bytes more for each packet.
+    UdpSealed,
 }
 
 /// The divisor of latencies. A plan names it, because papers use different ones. The latency of an

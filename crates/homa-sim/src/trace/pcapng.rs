@@ -144,12 +144,13 @@ fn headers(
     let (local_port, remote_port) = (port(packet.local_port), port(packet.remote_port));
     let packet = &Packet { local_port, remote_port, ..*packet };
     let encoded = match framing {
-        Headers::Udp => wire::datagram::encode(packet, number, &mut homa),
+        // Sealed datagrams are written as a reader with their keys sees them.
+        Headers::Udp | Headers::UdpSealed => wire::datagram::encode(packet, number, &mut homa),
         Headers::Ip146 | Headers::Authors => wire::encode(packet, &mut homa),
     };
     // The buffer of 256 bytes is larger than any header, so encoding does not fail.
     let homa = &homa[..encoded.unwrap_or(0)];
-    let udp = if framing == Headers::Udp { UDP } else { 0 };
+    let udp = if matches!(framing, Headers::Udp | Headers::UdpSealed) { UDP } else { 0 };
     let least = IPV4 + udp + homa.len();
     let payload = if let Body::Data(data) = packet.body { data.span.len } else { 0 };
     let total = (least + payload as usize) as u16;

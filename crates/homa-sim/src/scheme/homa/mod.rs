@@ -275,6 +275,7 @@ impl HomaConfig {
                 FramingName::Paper => Headers::Authors,
                 FramingName::Ip146 => Headers::Ip146,
                 FramingName::Udp => Headers::Udp,
+                FramingName::UdpSealed => Headers::UdpSealed,
             };
         }
         let mtu = options.mtu.unwrap_or(Headers::MTU);
@@ -312,6 +313,7 @@ impl HomaConfig {
             Headers::Authors => FramingName::Paper,
             Headers::Ip146 => FramingName::Ip146,
             Headers::Udp => FramingName::Udp,
+            Headers::UdpSealed => FramingName::UdpSealed,
         };
         let cutoffs = self.cutoffs().map(|table| {
             let allocated = table.iter().take(usize::from(config.levels)).rev();
