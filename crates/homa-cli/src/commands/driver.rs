@@ -208,7 +208,8 @@ fn grant(capabilities: &str) -> String {
     format!("sudo setcap {capabilities}+ep '{program}'")
 }
 
-fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
+/// An engine that was opened, or why not; `hint` is for an address that cannot be had.
+pub fn explain<T>(opened: Result<T, OpenError>, hint: &str) -> Result<T, Failure> {
     match opened {
         Err(error @ OpenError::NeedsNetRaw) => {
             Err(Failure::new(error, format!("{}, or leave --driver raw-ip away", grant_raw())))

@@ -13,7 +13,7 @@ use homa::metrics::http::Exporter;
 use homa::{Config, Engine, Server};
 use sd_notify::NotifyState;
 
-use super::driver::Driver;
+use super::driver::{Driver, explain};
 use super::protection::Protection;
 use super::systemd;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -157,7 +157,7 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
         let socket = UdpSocket::from(socket);
         let handover = socket.local_addr().ok().and_then(|at| handed_over(args, at));
         let config = args.protection.apply(Config::default().handover(handover))?;
-        servers.push(Server::from_socket(socket, config).hint(hint)?);
+        servers.push(explain(Server::from_socket(socket, config), hint)?);
     }
     let passed = servers.len();
     for &(mut at) in bind {

@@ -301,6 +301,10 @@ fn calls_with_the_key_of_a_new_file_are_encrypted() {
         let mode = std::fs::metadata(file).expect("the file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
+    let doctor = |file: &str| homa(&["doctor", "--key", file]);
+    let (found, missing) = (doctor(&key), doctor(&path("none.key")));
+    assert!(code(&found) == 0 && found.stdout.windows(11).any(|text| text == b"cluster key"));
+    assert_eq!(code(&missing), 1, "a file that cannot be used");
     let again = homa(&["key", "new", &key]);
     assert_eq!(code(&again), 2, "a key is never overwritten");
     let server = Server::start(&["--echo", "--key", &key]);

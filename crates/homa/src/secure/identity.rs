@@ -81,6 +81,11 @@ pub(super) fn cluster_provider() -> CryptoProvider {
     provider
 }
 
+/// The cipher that is asked for first.
+pub(super) fn preferred_cipher() -> &'static str {
+    if has_aes() { "AES-128-GCM" } else { "ChaCha20-Poly1305" }
+}
+
 /// Whether the processor has instructions for AES.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -91,6 +91,12 @@ impl Credentials {
 }
 
 impl Keys {
+    /// The cipher that this host prefers with cluster keys: AES-128-GCM if the processor has
+    /// instructions for AES, otherwise ChaCha20-Poly1305.
+    pub fn preferred_cipher() -> &'static str {
+        identity::preferred_cipher()
+    }
+
     /// The cluster keys in a file that `homa key new` wrote. It has one key a line. The first is
     /// presented to peers, and all are accepted, so keys can be replaced without an interruption:
     /// add the new key as second line everywhere, then make it the first line everywhere, then

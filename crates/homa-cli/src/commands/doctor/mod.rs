@@ -4,11 +4,13 @@
 //! process changes; namespaces and sockets made here end with it. Left out: the path to another
 //! machine (`homa ping` times it).
 
+mod keys;
 mod links;
 mod machine;
 mod sockets;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -25,6 +27,9 @@ pub struct Args {
     /// Show only the link that packets to this address leave by.
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<IpAddr>,
+    /// Check this file of `homa key new`, too.
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 /// The result of a probe.
@@ -88,10 +93,13 @@ struct DoctorReport {
     links: Vec<DoctorLink>,
 }
 
-/// Runs the command; the verdict fails only when Homa cannot run here at all.
+/// Runs the command; the verdict fails only when Homa cannot run here at all, or not with the key
+/// file that was given.
 pub fn run(args: &Args) -> Outcome {
     let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
     checks.extend(sockets::all());
+    checks.push(keys::cipher());
+    checks.extend(args.key.as_deref().map(keys::file));
     let links = links::all(args.peer);
     // Last, because it moves the process into another network.
     checks.extend(machine::namespaces());
