@@ -15,7 +15,7 @@
 use std::arch::asm;
 use std::mem::offset_of;
 
-use homa_proto::{Body, Delivered, MessageKind, Packet};
+use homa_proto::{Body, Delivered, Packet};
 
 /// A `nop` and its note: the name, the arguments as text in the syntax of either processor, and the
 /// operands that the text mentions.
@@ -120,14 +120,16 @@ pub fn call_submitted(peer: u32, length: u32) {
     );
 }
 
-/// A whole message arrived: a request is admitted, or a response ends a call.
+/// A whole request arrived.
 #[inline(always)]
-pub fn delivered(message: &Delivered) {
-    match message.kind {
-        MessageKind::Request => message_probe!("request_admitted", message),
-        MessageKind::Response => message_probe!("response_delivered", message),
-        MessageKind::OneWay => {}
-    }
+pub fn request_admitted(message: &Delivered) {
+    message_probe!("request_admitted", message);
+}
+
+/// A whole response arrived, which ends a call.
+#[inline(always)]
+pub fn response_delivered(message: &Delivered) {
+    message_probe!("response_delivered", message);
 }
 
 /// A packet leaves the queue of the protocol.
@@ -135,6 +137,13 @@ pub fn delivered(message: &Delivered) {
 pub fn leaves(packet: &Packet) {
     match packet.body {
         Body::Data(_) => packet_probe!("data_leaves", packet),
+        _ => control_leaves(packet),
+    }
+}
+
+#[cold]
+fn control_leaves(packet: &Packet) {
+    match packet.body {
         Body::Grant { offset, .. } => packet_probe!("grant_sent", packet, offset),
         Body::Resend { offset, .. } => packet_probe!("resend_sent", packet, offset),
         Body::Busy { .. } => packet_probe!("busy_sent", packet),

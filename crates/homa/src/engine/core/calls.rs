@@ -247,6 +247,7 @@ impl Core {
     }
 
     /// The application took a request.
+    #[inline]
     pub fn note_taken(&mut self, rpc: RpcHandle) {
         let (clock, now) = (&self.clock, self.now);
         self.state.latencies.stages.taken(rpc, || clock.now().max(now));

@@ -4,6 +4,7 @@ use homa_proto::{Delivered, PeerId, RpcHandle, Time};
 
 use super::Core;
 use super::receive::EngineState;
+use crate::engine::probes;
 use crate::metrics::{Direction, Metrics, RpcOutcome};
 
 impl Core {
@@ -51,6 +52,7 @@ impl EngineState {
 
     /// A request is complete.
     pub fn begin_request(&mut self, now: Time, of: &Delivered) {
+        probes::request_admitted(of);
         let (rpc, server) = (of.rpc, Direction::Server);
         self.latencies.begin(now, rpc, of.peer, server, of.length, || Some(of.id));
     }

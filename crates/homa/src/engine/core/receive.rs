@@ -350,7 +350,6 @@ impl EngineState {
     }
 
     fn deliver(&mut self, delivered: &Delivered) {
-        probes::delivered(delivered);
         let (bytes, lent, context) = self.messages.take(delivered.message);
         let context = self.attributed(context);
         let bytes = Message::from(bytes);
@@ -372,6 +371,7 @@ impl EngineState {
                 );
             }
             MessageKind::Response => {
+                probes::response_delivered(delivered);
                 let cookie = delivered.cookie;
                 self.ended(rpc, RpcOutcome::Ok, delivered.length);
                 self.waiting += bytes.len() as u64;

@@ -207,10 +207,9 @@ impl Stages {
     /// Decides whether an RPC is followed, always in the same way.
     #[inline]
     pub(super) fn draws(&self, rpc: RpcHandle) -> bool {
-        let mixed = (u64::from(rpc.generation) << 32 | u64::from(rpc.index))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        mixed >> (u64::BITS - ONE_IN_LOG) == 0 && self.followed.len() < MOST
+        let by_index = u64::from(rpc.index).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (u64::from(rpc.generation) ^ by_index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed < 1 << (u64::BITS - ONE_IN_LOG) && self.followed.len() < MOST
     }
 
     /// Follows an RPC. A client's request of `length` bytes was submitted; of a server's, that many
@@ -256,10 +255,16 @@ impl Stages {
         self.followed.iter().position(|followed| followed.rpc.index == index)
     }
 
+    #[inline]
     fn find(&mut self, rpc: RpcHandle) -> Option<&mut Followed> {
         if !self.may_follow(rpc.index) {
             return None;
         }
+        self.search(rpc)
+    }
+
+    #[cold]
+    fn search(&mut self, rpc: RpcHandle) -> Option<&mut Followed> {
         self.followed.iter_mut().find(|followed| followed.rpc == rpc)
     }
 
@@ -346,11 +351,13 @@ impl Stages {
     }
 
     /// True if an RPC is followed.
+    #[inline]
     pub(super) fn follows(&mut self, rpc: RpcHandle) -> bool {
         self.find(rpc).is_some()
     }
 
     /// A request is complete.
+    #[inline]
     pub(super) fn delivered(&mut self, now: Time, rpc: RpcHandle) {
         if let Some(followed) = self.find(rpc) {
             followed.enter(now, RpcStage::Accept);
@@ -366,6 +373,7 @@ impl Stages {
     }
 
     /// The application answered a request with this many bytes.
+    #[inline]
     pub(super) fn replied(&mut self, now: Time, rpc: RpcHandle, length: u32) {
         if let Some(followed) = self.find(rpc) {
             followed.enter(now, RpcStage::Queue);
@@ -375,8 +383,16 @@ impl Stages {
     }
 
     /// A call ended with a response of this many bytes, or at its deadline.
+    #[inline]
     pub(super) fn ended(&mut self, now: Time, rpc: RpcHandle, length: u32) {
-        if let Some(followed) = self.find(rpc) {
+        if self.may_follow(rpc.index) {
+            self.end(now, rpc, length);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, now: Time, rpc: RpcHandle, length: u32) {
+        if let Some(followed) = self.search(rpc) {
             followed.enter(now, RpcStage::Wait);
             followed.bytes[1] = length;
             if let Some(place) = self.place(rpc.index) {
