@@ -99,6 +99,8 @@ int main(void)
         CHECK(message.length == 4 && memcmp(message.data, "ping", 4) == 0);
         homa_message_release(&message);
     }
+    /* Responses of a balancer are not received from the socket. */
+    CHECK(!readable(client, 0));
     mistakes(client, balancer);
     homa_balancer_close(balancer);
 

@@ -360,31 +360,34 @@ impl Balancer {
         if let Ok(ended) = timeout(delay, first.as_mut()).await {
             return ended;
         }
-        // A hedge has to go to another server, which is not ejected.
-        let Some(lease) = self.hedge(tried) else { return first.await };
-        tried.push(lease.at);
-        let mut second = pin!(lease.follow(attempt));
-        let (mut first_failed, mut second_failed) = (None, None);
-        poll_fn(|context| {
-            for (attempt, failed) in [
-                (first.as_mut() as std::pin::Pin<&mut dyn Future<Output = _>>, &mut first_failed),
-                (second.as_mut(), &mut second_failed),
-            ] {
-                if failed.is_none()
-                    && let Poll::Ready(ended) = attempt.poll(context)
+        // A hedge has to go to another server, which is not ejected. If it is refused there, for
+        // example because nothing listens, another one takes its place, as a retry.
+        let (mut first_failed, mut repeated) = (None, false);
+        while let Some(lease) = self.hedge(tried, repeated) {
+            repeated = true;
+            tried.push(lease.at);
+            let mut second = pin!(lease.follow(attempt));
+            let ended = poll_fn(|context| {
+                if first_failed.is_none()
+                    && let Poll::Ready(ended) = first.as_mut().poll(context)
                 {
                     match ended {
                         Ok(result) => return Poll::Ready(Ok(result)),
-                        Err(error) => *failed = Some(error),
+                        Err(error) => first_failed = Some(error),
                     }
                 }
+                second.as_mut().poll(context)
+            });
+            match ended.await {
+                Err(error) if first_failed.is_none() => {
+                    if !judge(&error, idempotent).1 {
+                        break;
+                    }
+                }
+                ended => return ended,
             }
-            match (&first_failed, &second_failed) {
-                (Some(_), Some(error)) => Poll::Ready(Err(error.clone())),
-                _ => Poll::Pending,
-            }
-        })
-        .await
+        }
+        first.await
     }
 
     fn hedge_after(&self) -> Option<Duration> {
@@ -393,10 +396,12 @@ impl Balancer {
         config.hedge_after.or_else(late).filter(|_| config.hedge_budget > 0.0)
     }
 
-    fn hedge(&self, tried: &[SocketAddr]) -> Option<Lease> {
+    fn hedge(&self, tried: &[SocketAddr], repeated: bool) -> Option<Lease> {
         let lease = self.choose(tried, true)?;
         // In two steps, because dropping the lease takes the lock.
-        let permitted = lock(&self.0.set).hedges.take();
+        let mut set = lock(&self.0.set);
+        let permitted = if repeated { set.retries.take() } else { set.hedges.take() };
+        drop(set);
         permitted.then_some(lease)
     }
 }
