@@ -28,8 +28,9 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
     assert!(page.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{page}");
     assert!(page.contains("\nhoma_protocol_requests_delivered_total 1\n"), "{page}");
-    let count = "homa_rpc_duration_seconds_count{direction=\"server\",outcome=\"ok\"} 1\n";
-    assert!(page.contains(count) && page.ends_with("# EOF\n"), "{page}");
+    let labels = "direction=\"server\",outcome=\"ok\",size=\"short\"";
+    let count = format!("homa_rpc_duration_seconds_count{{{labels}}} 1\n");
+    assert!(page.contains(&count) && page.ends_with("# EOF\n"), "{page}");
     assert!(get(at, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(get(at, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     let healthz = || get(at, "GET /healthz HTTP/1.1\r\n\r\n");
@@ -70,7 +71,7 @@ fn named_engines_and_the_application_share_a_page() {
         ]
     );
     let count = "homa_rpc_duration_seconds_count{engine=\"back\",direction=\"server\",";
-    assert!(page.contains(&format!("{count}outcome=\"ok\"}} 1\n")), "{page}");
+    assert!(page.contains(&format!("{count}outcome=\"ok\",size=\"short\"}} 1\n")), "{page}");
     assert!(page.ends_with("\nusers 7\n# EOF\n"), "{page}");
     assert_eq!(page.matches("# EOF").count(), 1);
 }
