@@ -404,7 +404,7 @@ def test_calls_for_a_request_share_its_deadline_and_trace(run):
             ):
                 found = await client.call(server.address, b"x", deadline=5, trace=trace)
                 found = bytes(found).decode()
-                assert found[:36] == trace[:36] and found != trace
+                assert found == trace, "there are no spans here, so it is passed on as it came"
                 with pytest.raises(ValueError):
                     await client.call(server.address, b"x", trace="mine")
 

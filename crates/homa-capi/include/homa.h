@@ -322,10 +322,9 @@ const char *homa_version(void);
  thread that waits in homa_recv, or by a thread of libhoma.
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
- "default", no port, or not the address
- of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too many calls or bytes in progress: receive
- some responses first); ENOBUFS (too many peers); ENOKEY (another host, and neither a key file nor
- HOMA_PLAINTEXT); ENOMEM; ESHUTDOWN.
+ "default", no port, or not the address of a single host); EMSGSIZE; EAFNOSUPPORT; EAGAIN (too
+ many calls or bytes in progress: receive some responses first); ENOBUFS (too many peers); ENOKEY
+ (another host, and neither a key file nor HOMA_PLAINTEXT); ENOMEM; ESHUTDOWN.
  */
 int homa_send(int sockfd,
               const void *request,
