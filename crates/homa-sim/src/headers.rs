@@ -26,8 +26,7 @@ pub enum Headers {
     Ip146,
     /// In UDP over IPv4.
     Udp,
-    /// In encrypted datagrams, of which nothing but their size is simulated: UDP over IPv4, with a
-    /// tag.
+    /// In UDP over IPv4, encrypted: each datagram has a tag. Only the sizes are simulated.
     UdpSealed,
     /// The sizes of the paper authors' simulator: UDP over IPv4 without our datagram header, and a
     /// Homa header of 30 bytes for unscheduled data, 16 for scheduled data and GRANTs.

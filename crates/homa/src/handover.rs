@@ -57,8 +57,8 @@ const HEAD: &[u8; 16] = b"homa handover 1\n";
 /// other users must not read it. Use it for one engine only, and for none if another engine served
 /// at the address in the meantime: the requests of that one would be executed again.
 ///
-/// Its size is 20 bytes for each client of the last time (at most 65,536), and 16 for each range of
-/// its requests, of which there is usually one; at most 18 MB.
+/// It has 20 bytes for each client that the server remembers (at most 65,536), and 16 for each range
+/// of consecutive requests of a client. A client usually has one range. At most 18 MB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// The engine's first address.
@@ -160,7 +160,7 @@ impl Handover {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let write = || {
-            // What is left of an earlier attempt may have other permissions.
+            // A file that an earlier attempt left may have other permissions.
             let _ = fs::remove_file(&beside);
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;

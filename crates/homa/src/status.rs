@@ -48,9 +48,9 @@ codes! {
     InvalidArgument = 3, "INVALID_ARGUMENT";
     /// The server's own deadline passed.
     DeadlineExceeded = 4, "DEADLINE_EXCEEDED";
-    /// What was asked for does not exist.
+    /// The requested entity does not exist.
     NotFound = 5, "NOT_FOUND";
-    /// What should be created exists.
+    /// The entity that the request creates exists already.
     AlreadyExists = 6, "ALREADY_EXISTS";
     /// The caller may not do it.
     PermissionDenied = 7, "PERMISSION_DENIED";

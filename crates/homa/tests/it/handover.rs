@@ -222,7 +222,7 @@ fn handovers_of_encrypted_engines_lose_and_repeat_no_call() {
     loses_nothing(5, true);
 }
 
-/// What is unfinished in time is reported, and its clients are not left without an end.
+/// The error counts the unfinished requests, and the calls of their clients end.
 #[test]
 fn a_handover_ends_although_a_request_is_never_answered() {
     let server = engine("127.0.0.1", Config::default());

@@ -21,6 +21,6 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 /// True if the address can be that of one server. The system sends to a group or broadcast address
 /// only on request, and never to port 0.
 pub fn is_one_server(to: SocketAddr) -> bool {
-    let everybody = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
-    to.port() != 0 && !everybody && !to.ip().is_multicast()
+    let broadcast = to.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);
+    to.port() != 0 && !broadcast && !to.ip().is_multicast()
 }

@@ -86,7 +86,7 @@ async fn a_crash_has_the_errors_of_a_real_restart() {
     let held = [server.accept_async().await.unwrap(), server.accept_async().await.unwrap()];
     host.crash();
     assert_eq!(once.await.unwrap(), Err(CallError::Indeterminate));
-    assert_eq!(client.call_async(to, "nobody").await, Err(CallError::PortUnreachable));
+    assert_eq!(client.call_async(to, "hello").await, Err(CallError::PortUnreachable));
     assert!(server.accept_async().await.is_none(), "the crashed server has ended");
     drop((server, held));
     serve(&host);
@@ -170,6 +170,6 @@ async fn a_host_without_power_is_silent() {
     let (client, host) = two(&network);
     network.isolate(&host);
     host.crash();
-    let silent = client.call_async_with(host.address(4000), "anybody?", &within(200)).await;
+    let silent = client.call_async_with(host.address(4000), "hello", &within(200)).await;
     assert_eq!(silent, Err(CallError::DeadlineExceeded));
 }

@@ -56,7 +56,7 @@ async fn a_deadline_passes_in_simulated_time() {
     let (client, host) = (network.host("client").client().unwrap(), network.host("server"));
     let server = host.server(4000).unwrap();
     let (real, simulated) = (std::time::Instant::now(), tokio::time::Instant::now());
-    let call = tokio::spawn(client.call_async(host.address(4000), "anybody?"));
+    let call = tokio::spawn(client.call_async(host.address(4000), "hello"));
     let request = server.accept_async().await.unwrap();
     let left = request.remaining().unwrap();
     assert!((Duration::from_secs(9)..=Duration::from_secs(10)).contains(&left), "{left:?}");
