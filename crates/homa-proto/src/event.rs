@@ -168,8 +168,9 @@ pub enum RpcError {
 pub struct Quoted {
     /// Its id, as we wrote it.
     pub id: RpcId,
-    /// It was a DATA packet.
-    pub data: bool,
+    /// It was DATA with the first byte of its message, so a host that did not get it cannot have
+    /// begun to execute a request. False also if too little of the packet is quoted.
+    pub begins: bool,
 }
 
 /// What cannot be reached, according to an ICMP report or to our own system.

@@ -13,8 +13,7 @@ use alloc::vec::Vec;
 
 /// Most clients whose executions are remembered.
 pub(super) const MAX_CLIENTS: usize = 1 << 16;
-/// The host of clients that were taken over and have not identified themselves here: they are
-/// forgotten first.
+/// The host of clients that were taken over and have not identified themselves here.
 const NOWHERE: u64 = 0;
 
 /// A place in the table of clients, and the generation of its user.

@@ -131,14 +131,14 @@ impl Endpoint {
         Executions { boot, covers, clients }
     }
 
-    /// Application in, before the first packet: no other endpoint at the address has executed
-    /// anything for so long.
+    /// Application in, before the first packet: during the last `before`, no other endpoint at the
+    /// address has executed anything.
     pub fn vouch_for(&mut self, before: Duration) {
         self.memory.resume(before);
     }
 
     /// Application in, before the first packet: takes the place of an endpoint that had executed
-    /// these requests, and whose memory covers `covers` by now.
+    /// these requests, and whose memory covers `covers` by now. At most once.
     pub fn take_over(&mut self, executions: &Executions, covers: Duration) {
         self.vouch_for(covers);
         let clients = &mut self.validation.clients;

@@ -171,7 +171,7 @@ pub(crate) struct ExecutionMemory {
     /// `None` before the first input: an endpoint cannot vouch for the time before it.
     since: Option<Time>,
     /// For how long before that nothing was forgotten: by an endpoint whose place this one took, or
-    /// because there was none.
+    /// because no endpoint was there.
     before: Duration,
 }
 

@@ -183,7 +183,8 @@ impl Endpoint {
         let mut withheld = None;
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
-            if first && may_exceed {
+            // A reader that pauses would keep the exception from messages that free their memory.
+            if first && may_exceed && inc.window == 0 {
                 self.grants.over_budget_message.get_or_insert(handle);
             }
             if self.grants.over_budget_message == Some(handle) {

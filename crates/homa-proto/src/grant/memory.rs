@@ -54,7 +54,7 @@ impl Grants {
     }
 
     /// Free memory.
-    pub(super) const fn left(&self) -> u64 {
+    pub(crate) const fn left(&self) -> u64 {
         self.budget.saturating_sub(self.memory + self.unaccepted)
     }
 
@@ -202,7 +202,11 @@ impl Endpoint {
         if !greedy && self.grants.has_room(more) {
             return Ok(());
         }
-        if self.grants.may_exceed(rpc.state) {
+        // Its first packet comes before its window is known.
+        let is_read_early = rpc.state == RpcState::ServerIncoming
+            && self.rpcs.reads_early()
+            && self.rpcs.early_window(rpc.ports().0) > 0;
+        if self.grants.may_exceed(rpc.state) && !is_read_early {
             self.grants.over_budget_message.get_or_insert(handle);
         }
         if self.grants.over_budget_message != Some(handle) {

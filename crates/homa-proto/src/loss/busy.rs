@@ -2,9 +2,9 @@
 //! (Homa §3.7, Figure 3).
 //!
 //! In profile `default` the BUSY of a request in service names the time until which its client
-//! should not ask again: as long as the service has already taken, or as the application announced.
-//! So the RESENDs of a long call are 10 s apart at last. A response that is lost meanwhile
-//! is repaired by the server's NEED_ACK.
+//! should not ask again: after as long as the RPC has taken so far, or as the application announced.
+//! So the interval between the RESENDs of a long call grows to 10 s. If a response is lost
+//! meanwhile, the server's NEED_ACK repairs that.
 
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -16,17 +16,17 @@ use crate::rpc::{Rpc, RpcState};
 use crate::send::PacketSizes;
 use crate::units::{Duration, Time};
 
-/// Clients of requests that have been in service for less are not told when to ask again: their own
-/// backoff is as slow.
-const SHORT_SERVICE: Duration = Duration::millis(250);
-/// The longest time to come back that follows from the time in service, because a client that waits
+/// Clients of RPCs that have taken less are not told when to ask again: their own backoff is as slow.
+const SHORT: Duration = Duration::millis(250);
+/// The longest time to come back that follows from the time so far, because a client that waits
 /// notices only then that its server died.
 const MOST_IN_SERVICE: Duration = Duration::secs(10);
 
-/// How long the client of a request in service should wait before it asks again, if the service
-/// began `in_service` ago and the application announced `announced` more; `None`: as it likes.
-fn come_back(in_service: Duration, announced: Duration) -> Option<Duration> {
-    let usual = if in_service < SHORT_SERVICE { Duration::ZERO } else { in_service };
+/// How long the client of a request in service should wait before it asks again, if the first bytes
+/// of the request arrived `age` ago and the application announced `announced` more; `None`: as it
+/// likes.
+fn come_back(age: Duration, announced: Duration) -> Option<Duration> {
+    let usual = if age < SHORT { Duration::ZERO } else { age };
     let time = usual.min(MOST_IN_SERVICE).max(announced.min(MOST));
     (time > Duration::ZERO).then_some(time)
 }
@@ -120,7 +120,9 @@ impl Endpoint {
     /// The client of a request asks; returns the time to come back that it is given if its request
     /// is in service. It is known to be alive until then.
     fn note_asked_in_service(&mut self, now: Time, handle: RpcHandle) -> Option<Duration> {
-        let tells = self.config.policy().wire.come_back;
+        // A server that forgets a response with its last packet does not ask whether it arrived.
+        let tells = self.config.policy().wire.come_back
+            && self.config.completion != Completion::AtLeastOnce;
         let rpc = self.rpcs.get_mut(handle)?;
         if !tells || rpc.state != RpcState::ServerInService {
             return None;
@@ -133,9 +135,11 @@ impl Endpoint {
     /// The application says that it will take about this long from now to answer a request: its
     /// client, which asks for the response a few milliseconds after the request, is told not to ask
     /// again before then (profile `default`). At most a minute. A client that was told notices only
-    /// at the end of that time that its server died, so this is for requests that wait for events.
+    /// at the end of that time that its server died, or refused the request in an answer that was
+    /// lost. The server notices a client that died a second after that time. So this is for requests
+    /// that wait for events.
     pub fn announce_delay(&mut self, now: Time, handle: RpcHandle, delay: Duration) {
-        self.now = self.now.max(now);
+        self.begin(now);
         if let Some(rpc) = self.rpcs.get_mut(handle)
             && rpc.state == RpcState::ServerInService
         {
@@ -171,6 +175,10 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.loss.heard(now);
         rpc.loss.set_server_absent(false);
+        // At a server, a client's BUSY says nothing about what the server announced.
+        if !rpc.state.is_client() {
+            return;
+        }
         // Once the response has begun, silence is a loss.
         let waits = rpc.state == RpcState::ClientOutgoing;
         let time = come_back.filter(|_| waits).unwrap_or_default();
@@ -183,9 +191,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_ask_again_after_the_time_that_the_service_has_taken() {
+    fn clients_ask_again_after_the_time_that_the_rpc_has_taken() {
         const MS: fn(u64) -> Duration = Duration::millis;
-        for (in_service, announced, want) in [
+        for (age, announced, want) in [
             (10, 0, None),
             (249, 0, None),
             (250, 0, Some(250)),
@@ -195,8 +203,8 @@ mod tests {
             (3_000, 1_000, Some(3_000)),
             (10, 600_000, Some(60_000)),
         ] {
-            let got = come_back(MS(in_service), MS(announced));
-            assert_eq!(got, want.map(MS), "{in_service} {announced}");
+            let got = come_back(MS(age), MS(announced));
+            assert_eq!(got, want.map(MS), "{age} {announced}");
         }
     }
 }

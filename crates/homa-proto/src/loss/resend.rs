@@ -162,6 +162,7 @@ impl Endpoint {
     pub(crate) fn await_server(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.loss.set_server_absent(true);
+        rpc.loss.rest_until(Time::ZERO);
         let peer = rpc.peer;
         if let Some(peer) = self.peer_mut(peer) {
             peer.loss.heard(now);

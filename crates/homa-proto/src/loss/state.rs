@@ -28,8 +28,8 @@ pub(crate) struct RpcLoss {
     last_heard: Time,
     /// When the last RESEND or NEED_ACK was sent.
     last_resend: Time,
-    /// Until then the server asked not to be asked, or at the server: asked its client, or will;
-    /// in the past: it did not.
+    /// At the client: until then the server asked not to be asked. At the server: until then it
+    /// asked its client not to ask, or will when that asks. In the past: no one asked.
     rest_until: Time,
 }
 
@@ -61,7 +61,7 @@ impl RpcLoss {
         self.rest_until = Time::ZERO;
     }
 
-    /// The server asked not to be asked before then.
+    /// The server asks the client not to ask for the response before then.
     pub(crate) fn rest_until(&mut self, until: Time) {
         self.rest_until = until;
     }
@@ -77,7 +77,13 @@ impl RpcLoss {
 
     /// The RPC waits for something else from now on, for example for an ACK of its response.
     pub(crate) fn restart(&mut self, now: Time) {
-        *self = Self { last_heard: now, last_resend: now, resend_count: 0, ..*self };
+        *self = Self {
+            last_heard: now,
+            last_resend: now,
+            resend_count: 0,
+            rest_until: Time::ZERO,
+            ..*self
+        };
     }
 
     /// A RESEND or NEED_ACK was sent. `at` is not always the present: see [`super::without_drift`].

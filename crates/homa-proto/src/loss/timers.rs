@@ -88,7 +88,7 @@ impl Endpoint {
         let sending = match policy.silence_starts_when_sent {
             true => rpc.out.may_send_more(),
             false => rpc.out.has_bytes_to_send(),
-        } || rpc.out.is_being_written();
+        } || rpc.out.waits_for_writer();
         // While the request is not sent, or we have no room for the response, the server owes
         // nothing.
         if rpc.state == RpcState::ClientOutgoing && (sending || waits_for_memory) {

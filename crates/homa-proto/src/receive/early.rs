@@ -91,7 +91,9 @@ impl Endpoint {
         let offset = offset.min(inc.bytes.contiguous());
         let more = offset.saturating_sub(inc.taken);
         let peer = rpc.peer;
-        if more.saturating_mul(STEP) >= inc.window {
+        // If memory is short, the sender may have less than a step to send: then each byte counts.
+        let is_short = self.grants.left() < u64::from(inc.window);
+        if more > 0 && (is_short || more.saturating_mul(STEP) >= inc.window) {
             self.move_window(handle, more);
             self.grant(Some((handle, peer)));
         }

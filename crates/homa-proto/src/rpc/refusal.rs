@@ -57,7 +57,9 @@ impl Endpoint {
     /// [`Submit::Cancel`](crate::Submit::Cancel).
     pub fn turn_away(&mut self, now: Time, handle: RpcHandle) -> Result<Submitted, SubmitError> {
         self.begin(now);
-        if !self.config.policy().completion.tells_given_up || !self.suppresses_duplicates() {
+        let begun = self.rpcs.get(handle).is_some_and(|rpc| rpc.is_begun_early());
+        let tells = self.config.policy().completion.tells_given_up && self.suppresses_duplicates();
+        if begun || !tells {
             return self.cancel(handle);
         }
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;

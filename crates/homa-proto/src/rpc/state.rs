@@ -283,10 +283,15 @@ impl Rpc {
         self.begun_early = true;
     }
 
-    /// True if the application has the request, or was told of it while it arrives.
+    /// True if the application works on the request: it has it, was told of it while it arrives, or
+    /// writes the response.
     pub(super) fn is_with_application(&self) -> bool {
-        let early = || self.inc.as_ref().is_some_and(|inc| inc.is_read_early());
-        self.state == RpcState::ServerInService || self.state == RpcState::ServerIncoming && early()
+        match self.state {
+            RpcState::ServerInService => true,
+            RpcState::ServerIncoming => self.inc.as_ref().is_some_and(|inc| inc.is_read_early()),
+            RpcState::ServerOutgoing => self.out.is_being_written(),
+            _ => false,
+        }
     }
 
     pub(crate) const fn request_sent(&self) -> Time {

@@ -3,8 +3,9 @@
 //!
 //! A packet that came back proves nothing about earlier ones: the server may have executed a call
 //! and crashed since. In profile `default` (at most once, Homa §3.8), a call was certainly not
-//! executed if its request never left whole, or if DATA of it came back that was sent once. Packets
-//! that left in the same turn as a whole request that came back met the same host. Other calls are
+//! executed if nothing of its request was sent, or if its first DATA came back and was sent once: a
+//! server may begin to execute a request with its first bytes. Packets that left in the same turn
+//! as a whole request that came back met the same host. Other calls are
 //! [`RpcError::Indeterminate`] if the server sent a packet about them or they have waited for a
 //! RESEND; calls that were just sent wait for a report about them, or for their RESEND. Idempotent
 //! calls continue, because the server may be about to restart. The other profiles fail every call
@@ -25,7 +26,7 @@ use crate::packet::PeerId;
 use crate::units::Time;
 use alloc::vec::Vec;
 
-/// DATA that came back and was sent once.
+/// The first DATA of a request, which came back and was sent once.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     handle: RpcHandle,
@@ -52,10 +53,9 @@ impl Rpc {
         self.is_seen_by_peer() || matches!(self.state, RpcState::ClientIncoming)
     }
 
-    /// True if the server may have the whole request, or act on a part of it already.
+    /// True if the server may have a part of the request, and act on it.
     const fn may_be_executed(&self) -> bool {
-        let sent = self.out.sent >= self.out.length || self.is_heard();
-        !self.state.is_outgoing() || self.is_restarted() || sent
+        !self.state.is_outgoing() || self.is_restarted() || self.out.sent > 0
     }
 }
 
@@ -74,7 +74,7 @@ impl Endpoint {
     ) {
         self.begin(now);
         let mut refused = None;
-        if let Some(Quoted { id, data }) = quoted {
+        if let Some(Quoted { id, begins }) = quoted {
             let sent = match id.from_server() {
                 true => self.find_server(peer, id.client()),
                 false => self.find_client(peer, id),
@@ -86,7 +86,7 @@ impl Endpoint {
             };
             let packet = self.peer(peer).map_or(0, |peer| peer.least_payload());
             let at = (rpc.out.length <= packet).then_some(rpc.request_sent());
-            refused = (data && rpc.is_sent_once()).then_some(Refused { handle, at });
+            refused = (begins && rpc.is_sent_once()).then_some(Refused { handle, at });
         }
         let verifies = self.config.policy().loss.verifies_unreachable;
         let may_pass = what.is_refusal() || (verifies && what == Unreachable::Host);

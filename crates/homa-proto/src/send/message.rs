@@ -141,6 +141,11 @@ impl OutgoingMessage {
         self.ready < self.length
     }
 
+    /// True if all that the application has written was sent, and it has to write more.
+    pub(crate) const fn waits_for_writer(&self) -> bool {
+        self.is_being_written() && self.sent >= self.ready
+    }
+
     /// Only the first `bytes` bytes exist so far. A packet leaves when all its bytes exist.
     pub(super) fn set_written(&mut self, sizes: PacketSizes, bytes: u32) {
         let whole = |bytes| self.packet_at(sizes, bytes).0.max(self.sent);

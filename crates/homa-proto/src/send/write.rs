@@ -1,7 +1,8 @@
 //! Messages that their application writes while they are sent (beyond the paper). Their length is
-//! declared, so SRPT and grants are those of any message; what is not written cannot leave, and
-//! delays no other message. A receiver that misses granted bytes asks for them and is answered
-//! BUSY; if the pause is long it suspends the message, until its bytes come.
+//! declared, so SRPT and grants are those of any message; bytes that are not written cannot leave.
+//! A receiver that misses granted bytes asks for them and is answered BUSY. If the pause is longer
+//! than some 10 ms, the receiver suspends the message until its bytes come, and counts the unused
+//! grant against the sender's host, whose other scheduled messages then wait longer for grants.
 
 use super::message::PacketSizes;
 use crate::endpoint::Endpoint;

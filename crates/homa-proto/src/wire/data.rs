@@ -44,6 +44,11 @@ const IN_SEQUENCE: u32 = u32::MAX;
 const INCAST: u8 = 1;
 const EMPTY: u8 = 2;
 
+/// True if the beginning of a DATA packet of ours shows that it has the first byte of its message.
+pub(super) fn begins_message(bytes: &[u8]) -> bool {
+    bytes.first_chunk::<DATA_LEN>().is_some_and(|packet| SEGMENT_OFFSET.get(packet) == 0)
+}
+
 #[inline(always)]
 pub(super) fn encode(packet: &Packet, data: &Data, out: &mut [u8; DATA_LEN]) {
     header::write_data(out, packet, data.span.offset);

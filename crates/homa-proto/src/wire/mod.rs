@@ -193,8 +193,8 @@ fn control(head: &[u8; HEADER_LEN], bytes: &[u8], extensions: &[u8]) -> Result<B
 /// The Homa packet of ours that an ICMP report quotes the beginning of.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let head: &[u8; HEADER_LEN] = bytes.first_chunk()?;
-    let data = header::KIND.get(head) == kind::DATA;
-    Some(Quoted { id: RpcId(header::RPC_ID.get(head)), data })
+    let begins = header::KIND.get(head) == kind::DATA && data::begins_message(bytes);
+    Some(Quoted { id: RpcId(header::RPC_ID.get(head)), begins })
 }
 
 /// The first `N` bytes of a received packet.

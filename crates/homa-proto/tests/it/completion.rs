@@ -41,7 +41,7 @@ fn a_closed_port_cancels_the_request_in_service() {
     });
     pair.run_for(Duration::millis(701));
     let id = asked.get().expect("the server asked within a second");
-    let (port, quoted) = (Unreachable::Port(PORTS[CLIENT]), Quoted { id, data: false });
+    let (port, quoted) = (Unreachable::Port(PORTS[CLIENT]), Quoted { id, begins: false });
     pair.ends[SERVER].unreachable(pair.now, PeerId(0), port, Some(quoted));
     pair.drain(SERVER);
     assert_eq!(pair.seen[SERVER].last(), Some(&Observed::Cancelled));

@@ -100,6 +100,27 @@ fn a_slow_reader_does_not_delay_other_messages() {
     assert_eq!(pair.executions(), 18, "{:?}", pair.seen);
 }
 
+/// The memory is less than the window of a reader, so less is granted than it would take.
+#[test]
+fn a_reader_whose_server_is_short_of_memory_goes_on() {
+    let short: [fn() -> Config; 3] = [
+        || users().memory_budget(10_000),
+        || users().memory_budget(20_000),
+        || users().memory_budget(90_000),
+    ];
+    for config in short {
+        let (mut pair, rpc) = begun(config);
+        let until = pair.now + Duration::secs(5);
+        while !pair.seen[SERVER].contains(&Observed::Request(rpc, LENGTH)) {
+            assert!(pair.now < until, "it stands still: {:?}", pair.seen[SERVER].last());
+            let (_, offset) = arriving(&pair);
+            let now = pair.now;
+            pair.ends[SERVER].read(now, rpc, offset);
+            pair.run_for(MS(1));
+        }
+    }
+}
+
 #[test]
 fn a_loss_in_any_place_is_repaired() {
     for modulus in [3, 7, 20] {

@@ -1,8 +1,10 @@
 //! A request that is in service for seconds: how often its client and its server ask.
 
-use homa_proto::{Body, Config, Duration, Rate, Request, RpcHandle, Submit, Time};
+use homa_proto::{
+    Body, Config, Duration, PeerId, Rate, Request, RpcHandle, Submit, Time, Unreachable,
+};
 
-use crate::common::{CLIENT, ClientAndServer, Observed, SERVER};
+use crate::common::{CLIENT, ClientAndServer, Observed, PORTS, SERVER};
 
 fn users() -> Config {
     Config::for_users(Rate::gbps(10))
@@ -13,7 +15,7 @@ fn in_service() -> (ClientAndServer, RpcHandle) {
     let mut pair = ClientAndServer::new(users(), users());
     pair.reply = None;
     let deadline = pair.now + Duration::secs(600);
-    let request = Request { deadline, ..pair.request(100, 1) };
+    let request = Request { deadline, idempotent: true, ..pair.request(100, 1) };
     pair.submit(CLIENT, Submit::Request(request));
     pair.run_for(Duration::millis(1));
     let [Observed::Request(rpc, _)] = pair.seen[SERVER][..] else { panic!("{:?}", pair.seen) };
@@ -33,8 +35,7 @@ fn its_client_asks_after_as_long_as_it_has_taken() {
         pair.run_for(Duration::secs(seconds));
         asked.push(pair.ends[CLIENT].counters().resends_sent - before);
     }
-    assert!(asked[0] <= 8 && asked[1] <= 4, "{asked:?}");
-    assert!(asked[2] <= 4 && (9..=11).contains(&asked[3]), "once in ten seconds: {asked:?}");
+    assert_eq!(asked, [7, 3, 3, 10], "in the end once in ten seconds");
     // A client that asks is there.
     assert_eq!(pair.ends[SERVER].counters().need_acks_sent, 0);
     answer(&mut pair, rpc);
@@ -81,6 +82,31 @@ fn a_client_that_died_after_it_was_told_is_noticed() {
     pair.run_for(Duration::secs(5) + Duration::millis(1_100));
     assert!(pair.seen[SERVER].contains(&Observed::Cancelled), "{}", pair.transcript);
     pair.assert_clean();
+}
+
+#[test]
+fn a_client_whose_packets_are_lost_is_asked_less_and_less_often() {
+    let (mut pair, _) = in_service();
+    pair.lose = Box::new(|from, _, _| from == CLIENT);
+    let mut asked = Vec::new();
+    for until in [900, 1_100, 1_900, 2_100, 3_900, 4_100] {
+        pair.run_until(Time::ZERO + Duration::millis(until));
+        asked.push(pair.ends[SERVER].counters().need_acks_sent);
+    }
+    assert_eq!(asked, [0, 1, 1, 2, 2, 3]);
+}
+
+#[test]
+fn an_idempotent_call_that_rests_asks_once_its_server_is_gone() {
+    let (mut pair, rpc) = in_service();
+    pair.ends[SERVER].announce_delay(pair.now, rpc, Duration::secs(25));
+    pair.run_for(Duration::secs(1));
+    let asked = pair.ends[CLIENT].counters().resends_sent;
+    // A report about another call of the peer.
+    pair.ends[CLIENT].unreachable(pair.now, PeerId(0), Unreachable::Port(PORTS[SERVER]), None);
+    pair.drain(CLIENT);
+    pair.run_for(Duration::millis(25));
+    assert_eq!(pair.ends[CLIENT].counters().resends_sent, asked + 1, "{}", pair.transcript);
 }
 
 #[test]

@@ -192,7 +192,7 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
 }
 
 /// The packet of a datagram of ours that an ICMP report quotes the beginning of (hosts quote 8
-/// bytes, or many more): its first DATA, which proves most, or else its first packet. Of an
+/// bytes, or many more): the one that begins a message, which proves most, or else its first packet. Of an
 /// encrypted datagram nothing is known but its key id and the lower half of its number, which are
 /// then the id.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
@@ -200,7 +200,7 @@ pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let key = u64::from(KEY_ID.get(header));
     if key != u64::from(PLAINTEXT) {
         let id = RpcId(key << 32 | NUMBER.get(header) & u64::from(u32::MAX));
-        return Some(Quoted { id, data: false });
+        return Some(Quoted { id, begins: false });
     }
     let mut rest = rest.get(usize::from(EXTENSION_LENGTH.get(header))..)?;
     if FLAGS.get(header) & AGGREGATE == 0 {
@@ -209,7 +209,7 @@ pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let mut first = None;
     while let Some((length, packets)) = rest.split_first_chunk::<LENGTH_LEN>() {
         let Some(quoted) = super::quoted(packets) else { break };
-        if quoted.data {
+        if quoted.begins {
             return Some(quoted);
         }
         first = first.or(Some(quoted));

@@ -206,6 +206,6 @@ mod tests {
         let mut bytes = Vec::new();
         frames()[0].write(FULL, &mut bytes);
         let quoted = datagram::quoted(&bytes[..FRONT]).unwrap();
-        assert_eq!((quoted.id, quoted.data), (RpcId(0x1122_3344_5566_7788), false));
+        assert_eq!((quoted.id, quoted.begins), (RpcId(0x1122_3344_5566_7788), false));
     }
 }

@@ -19,7 +19,7 @@ pub struct SentDatagrams(Box<[(RpcId, Quoted)]>);
 
 impl Default for SentDatagrams {
     fn default() -> Self {
-        let none = (RpcId(0), Quoted { id: RpcId(0), data: false });
+        let none = (RpcId(0), Quoted { id: RpcId(0), begins: false });
         Self(vec![none; SENT_MAX].into())
     }
 }

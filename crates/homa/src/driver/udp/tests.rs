@@ -263,7 +263,7 @@ fn a_report_shows_which_packet_came_back() {
         driver.send(&outbox, &TestMessage(Vec::new()));
         assert!(wait(&driver.handles(), None, Some(Duration::from_secs(5))).unwrap(), "reported");
         driver.receive(true);
-        let quoted = Some(Quoted { id: RpcId(shown.0), data: shown.1 });
+        let quoted = Some(Quoted { id: RpcId(shown.0), begins: shown.1 });
         let what = Missing::Port.at(to.port());
         assert_eq!(driver.unreachable(), Some(UnreachableReport { to, what, quoted }));
     }
