@@ -80,7 +80,7 @@ impl Strangers {
             Some(HandshakeDatagram::Refused { id, code: code::KEYS_REQUIRED })
                 if self.rejections.len() < ANSWERS_MAX =>
             {
-                let quoted = homa_proto::Quoted { id: homa_proto::RpcId(id), data: true };
+                let quoted = homa_proto::Quoted { id: homa_proto::RpcId(id), begins: true };
                 let why = HandshakeRefusal::KeysRequired;
                 let keys = "no keys".into();
                 self.rejections.push(Rejection { to: train.from, quoted, keys, why });
