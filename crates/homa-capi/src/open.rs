@@ -45,7 +45,7 @@ pub unsafe extern "C" fn homa_socket(
         };
         let socket = open(at, &settings)?;
         if at.is_some() {
-            socket.listen();
+            socket.listen()?;
         }
         let max_message = settings.config.protocol.max_message;
         table::insert(Handle::new(socket, settings.deadline, max_message))

@@ -48,19 +48,25 @@ pub struct Request {
     trace: Option<TraceContext>,
     #[cfg(feature = "encryption")]
     identity: Option<Arc<PeerIdentity>>,
-    span: RequestSpan,
+    pub(crate) span: RequestSpan,
     /// Exists while the request is in progress, once it was asked for.
     mark: OnceLock<Arc<()>>,
 }
 
 impl Request {
-    /// The response was accepted as a whole, or the client is gone.
-    pub(crate) fn answered(&mut self, mut access: Access<'_>, end: RequestEnd) {
-        let Some(rpc) = self.rpc.take() else { return };
+    /// A request ends: its response was accepted as a whole, the client is gone, or the request was
+    /// dropped.
+    pub(crate) fn end(
+        rpc: &mut Option<RpcHandle>,
+        span: &mut RequestSpan,
+        mut access: Access<'_>,
+        how: RequestEnd,
+    ) {
+        let Some(rpc) = rpc.take() else { return };
         access.answered(rpc);
         access.submitted();
         drop(access);
-        self.span.ended(end);
+        span.ended(how);
     }
 
     pub(crate) fn new(engine: Engine, accepted: Accepted) -> Self {
@@ -251,13 +257,14 @@ impl Request {
             Some((_, None)) => Err((ReplyError::Forked, response)),
             Some((rpc, Some(mut access))) => {
                 let result = access.core.reply(rpc, response);
-                if matches!(result, Ok(()) | Err((ReplyError::Gone, _))) {
-                    access.answered(rpc);
-                    access.submitted();
-                    drop(access);
-                    self.rpc = None;
-                    let replied = result.is_ok();
-                    self.span.ended(if replied { RequestEnd::Replied } else { RequestEnd::Gone });
+                match result {
+                    Ok(()) => {
+                        Self::end(&mut self.rpc, &mut self.span, access, RequestEnd::Replied);
+                    }
+                    Err((ReplyError::Gone, _)) => {
+                        Self::end(&mut self.rpc, &mut self.span, access, RequestEnd::Gone);
+                    }
+                    Err(_) => {}
                 }
                 result
             }
@@ -387,14 +394,11 @@ impl Deref for Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Some(rpc) = self.rpc.take()
+        if let Some(rpc) = self.rpc
             && let Some(mut access) = self.engine.here()
         {
             access.core.abandon(rpc);
-            access.answered(rpc);
-            access.submitted();
-            drop(access);
-            self.span.ended(RequestEnd::Dropped);
+            Self::end(&mut self.rpc, &mut self.span, access, RequestEnd::Dropped);
         }
     }
 }

@@ -121,9 +121,9 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn early(self, window: usize) -> Self {
-        if let Some(mut access) = self.0.engine.here() {
-            let window = u32::try_from(window).unwrap_or(u32::MAX);
-            access.core.listen_early(self.0.local.port(), window);
+        let port = self.0.local.port();
+        if let Some(mut access) = self.0.engine.here().filter(|access| access.serves(port)) {
+            access.core.listen_early(port, u32::try_from(window).unwrap_or(u32::MAX));
         }
         self
     }

@@ -12,7 +12,7 @@
 //!
 //! let a = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
 //! let b = Socket::bind("127.0.0.1:0".parse()?, Config::default())?;
-//! b.listen();
+//! b.listen()?;
 //! let call = a.send(b.local_addr(), b"ping".to_vec(), &SendOptions::default())?;
 //! if let Ok(SocketEvent::Request { id, bytes, .. }) = b.receive(Wanted::Any) {
 //!     b.reply(id, None, bytes)?;
@@ -38,7 +38,7 @@ use crate::config::Config;
 use crate::driver::udp::UdpDriver;
 use crate::driver::{Driver, Waker};
 use crate::engine::Engine;
-use crate::engine::core::canonical;
+use crate::engine::core::{SOCKET_CALL, canonical};
 use crate::engine::wait::mailbox;
 pub use crate::engine::wait::mailbox::CallFailure;
 use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
@@ -239,10 +239,13 @@ impl Socket {
     }
 
     /// Accepts requests from now on.
-    pub fn listen(&self) {
-        if let Some(mut access) = self.engine.here() {
-            access.core.listen(self.local_addr().port());
-        }
+    ///
+    /// # Errors
+    /// [`OpenError::Unprotected`] if other hosts reach the address, and the socket was opened with
+    /// neither keys nor plaintext by choice ([`Config::calls_only`]); [`OpenError::Forked`].
+    pub fn listen(&self) -> Result<(), OpenError> {
+        let mut access = self.engine.here().ok_or(OpenError::Forked)?;
+        access.core.listen(self.local_addr().port())
     }
 
     /// The local address.
@@ -261,7 +264,7 @@ impl Socket {
         let (to, request) = (canonical(to), request.into());
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         access.takes_calls()?;
-        let rpc = access.core.call(0, to, request, &options.call, 0)?;
+        let rpc = access.core.call(0, to, request, &options.call, SOCKET_CALL)?;
         if let Some((mailbox, _)) = access.waiters.mailbox() {
             mailbox.started(rpc, SocketCall::new(to, options.cookie, options.private));
         }

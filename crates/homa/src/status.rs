@@ -131,14 +131,21 @@ pub struct Reply(Payload);
 impl Reply {
     /// An answer.
     pub fn answer(bytes: impl Into<Payload>) -> Self {
+        /// Bytes that cost less to copy than a second piece of the answer.
+        const SHORT: usize = 1000;
         let end = [MARK[0], MARK[1], MARK[2], 0];
-        Self(match bytes.into().into_memory() {
+        let (bytes, end_alone) = match bytes.into().into_memory() {
+            // A long answer without room for the end would be copied.
+            Ok(bytes) if bytes.len() > SHORT && bytes.capacity() - bytes.len() < end.len() => {
+                (Bytes::from(bytes), Bytes::copy_from_slice(&end))
+            }
             Ok(mut bytes) => {
                 bytes.extend_from_slice(&end);
-                bytes.into()
+                return Self(bytes.into());
             }
-            Err(shared) => [Bytes::from(shared), Bytes::copy_from_slice(&end)].into(),
-        })
+            Err(shared) => (Bytes::from(shared), Bytes::copy_from_slice(&end)),
+        };
+        Self([bytes, end_alone].into())
     }
 }
 

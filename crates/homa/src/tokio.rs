@@ -51,7 +51,6 @@ impl Engine {
     /// ```
     pub fn drive_on_tokio(&self) -> Result<(), OpenError> {
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
-        #[cfg(feature = "testing")]
         if self.clock().is_simulated() {
             // Its host drives it.
             return Ok(());

@@ -68,6 +68,7 @@ impl CallWriter {
 #[must_use = "dropping a writer gives the response up"]
 pub struct ReplyWriter {
     request: Request,
+    length: usize,
     left: usize,
 }
 
@@ -92,24 +93,22 @@ impl Request {
     /// ```
     pub fn reply_writer(mut self, length: usize) -> Result<ReplyWriter, Box<RefusedReply>> {
         let response = Payload::to_be_written(length);
-        let result = match self.rpc.map(|rpc| (rpc, self.engine.clone())) {
-            None => Err(ReplyError::Gone),
-            Some((rpc, engine)) => match engine.here() {
-                None => Err(ReplyError::Forked),
-                Some(mut access) => {
-                    let result = access.core.reply(rpc, response).map_err(|(error, _)| error);
-                    access.submitted();
-                    match result {
-                        Err(ReplyError::Gone) => self.answered(access, RequestEnd::Gone),
-                        Ok(()) if length == 0 => self.answered(access, RequestEnd::Replied),
-                        _ => {}
-                    }
-                    result
+        let (rpc, span) = (&mut self.rpc, &mut self.span);
+        let result = match (*rpc, self.engine.here()) {
+            (None, _) => Err(ReplyError::Gone),
+            (_, None) => Err(ReplyError::Forked),
+            (Some(handle), Some(mut access)) => {
+                let result = access.core.reply(handle, response).map_err(|(error, _)| error);
+                match result {
+                    Err(ReplyError::Gone) => Self::end(rpc, span, access, RequestEnd::Gone),
+                    Ok(()) if length == 0 => Self::end(rpc, span, access, RequestEnd::Replied),
+                    _ => access.submitted(),
                 }
-            },
+                result
+            }
         };
         match result {
-            Ok(()) => Ok(ReplyWriter { request: self, left: length }),
+            Ok(()) => Ok(ReplyWriter { request: self, length, left: length }),
             Err(error) => {
                 let response = Payload::to_be_written(0);
                 Err(Box::new(RefusedReply { error, request: self, response }))
@@ -130,18 +129,21 @@ impl ReplyWriter {
     /// [`WriteError::TooLong`], or [`WriteError::Gone`] if the client gave up.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let left = left_after(self.left, bytes)?;
-        let Some(rpc) = self.request.rpc else {
+        let Request { rpc, span, engine, .. } = &mut self.request;
+        let Some(handle) = *rpc else {
             return if bytes.is_empty() { Ok(()) } else { Err(WriteError::Gone) };
         };
-        let engine = self.request.engine.clone();
         let mut access = engine.here().ok_or(WriteError::Forked)?;
-        if !access.core.write(rpc, bytes) {
-            self.request.answered(access, RequestEnd::Gone);
+        if !access.core.write(handle, bytes) {
+            Request::end(rpc, span, access, RequestEnd::Gone);
             return Err(WriteError::Gone);
         }
         self.left = left;
         match left {
-            0 => self.request.answered(access, RequestEnd::Replied),
+            0 => {
+                access.core.written(handle, self.length);
+                Request::end(rpc, span, access, RequestEnd::Replied);
+            }
             _ => access.submitted(),
         }
         Ok(())

@@ -93,7 +93,7 @@ fn serve(
     answer: impl Fn(homa::Message) -> Vec<u8>,
 ) -> io::Result<()> {
     let mut engine = carrier.engine(SERVER, mtu)?;
-    engine.listen();
+    engine.listen().map_err(io::Error::other)?;
     side.listening(engine.local_addr());
     while !side.stopped() {
         engine.poll(Wait::No)?;
@@ -255,7 +255,7 @@ fn serve_many(side: &ServerSide, carrier: Carrier, count: usize, mtu: u16) -> io
     let mut engines = Vec::with_capacity(count);
     for index in 0..count {
         let mut engine = carrier.engine(SERVER, mtu)?;
-        engine.listen();
+        engine.listen().map_err(io::Error::other)?;
         epoll.add(&engine, EpollEvent::new(EpollFlags::EPOLLIN, index as u64))?;
         side.listening(engine.local_addr());
         engines.push(engine);
@@ -279,7 +279,7 @@ fn serve_many(side: &ServerSide, carrier: Carrier, count: usize, mtu: u16) -> io
 /// Serves `count` ports of one engine.
 fn serve_ports(side: &ServerSide, count: usize, mtu: u16) -> io::Result<()> {
     let mut engine = Carrier::Xdp.engine(SERVER, mtu)?;
-    engine.listen();
+    engine.listen().map_err(io::Error::other)?;
     side.listening(engine.local_addr());
     for _ in 1..count {
         side.listening(engine.listen_also((SERVER, 0).into()).map_err(io::Error::other)?);

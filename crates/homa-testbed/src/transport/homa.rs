@@ -59,7 +59,7 @@ impl HomaTransport {
         let config = config.plaintext();
         let at = SocketAddr::from((host.address(), PORT));
         let mut engines = Engine::sharded(at, shards, config).map_err(io::Error::other)?;
-        engines.iter_mut().for_each(Engine::listen);
+        engines.iter_mut().try_for_each(Engine::listen).map_err(io::Error::other)?;
         let handles = engines.iter().flat_map(Engine::handles).copied().collect();
         Ok(Self { engines, handles, refused: Vec::new(), served: 0 })
     }

@@ -64,7 +64,7 @@ fn tries(
         .plaintext();
     let at = (host.address(), HOMA_PORT).into();
     let bound = Engine::bind(at, config).map(|mut engine| {
-        engine.listen();
+        engine.listen().unwrap();
         engine
     });
     // The call starts after the server, and the server stops if the client fails.

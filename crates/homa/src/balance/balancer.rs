@@ -22,6 +22,7 @@ use super::{Config, now};
 use crate::call_options::CallOptions;
 use crate::client::Client;
 use crate::config::random;
+use crate::driver::fork::Process;
 use crate::error::{CallError, OpenError};
 use crate::message::Message;
 use crate::payload::Payload;
@@ -86,6 +87,8 @@ struct BalancerState {
     look_up: Arc<Notify>,
     /// For the timers, if the callers have none.
     runtime: Option<Handle>,
+    /// The child of a fork has no thread that looks up.
+    process: Process,
     _watching: Watching,
 }
 
@@ -178,7 +181,9 @@ impl Balancer {
             }
             !to.is_closed()
         });
-        Self(Arc::new(BalancerState { config, set, membership, look_up, runtime, _watching }))
+        let process = Process::this();
+        let state = BalancerState { config, set, membership, look_up, runtime, process, _watching };
+        Self(Arc::new(state))
     }
 
     /// The servers that are known now, in the order of their addresses.
@@ -237,6 +242,7 @@ impl Balancer {
     where
         F: Future<Output = Result<T, CallError>>,
     {
+        self.here()?;
         within(self.0.runtime.as_ref(), self.attempts(until, idempotent, attempt)).await
     }
 
@@ -287,7 +293,13 @@ impl Balancer {
     /// # Errors
     /// [`BalanceError::NoServers`], [`BalanceError::Late`].
     pub async fn pick(&self, until: Option<Instant>) -> Result<Lease, BalanceError> {
+        self.here()?;
         within(self.0.runtime.as_ref(), self.pick_but(&[], until)).await
+    }
+
+    /// An error in the child of a fork.
+    fn here(&self) -> Result<(), BalanceError> {
+        self.0.process.is_this().then_some(()).ok_or(BalanceError::Call(CallError::Forked))
     }
 
     /// Waits until `until` for the first lookup of the target.
@@ -295,6 +307,7 @@ impl Balancer {
     /// # Errors
     /// [`BalanceError::NoServers`], [`BalanceError::Late`].
     pub async fn connected(&self, until: Option<Instant>) -> Result<(), BalanceError> {
+        self.here()?;
         let known = || (!self.servers().is_empty()).then_some(());
         within(self.0.runtime.as_ref(), self.once_known(until, known)).await
     }

@@ -12,17 +12,17 @@ use std::thread;
 
 use ::tokio::runtime::{Builder, Handle};
 
+use crate::driver::fork::Process;
 use crate::driver::signals;
 
 /// The runtime and the process that started it.
-static RUNTIME: Mutex<Option<(u32, Handle)>> = Mutex::new(None);
+static RUNTIME: Mutex<Option<(Process, Handle)>> = Mutex::new(None);
 
 /// The process's runtime for balancers.
 pub(super) fn runtime() -> io::Result<Handle> {
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some((of, handle)) = &*runtime
-        && *of == process
+    if let Some((process, handle)) = &*runtime
+        && process.is_this()
     {
         return Ok(handle.clone());
     }
@@ -31,7 +31,7 @@ pub(super) fn runtime() -> io::Result<Handle> {
     let thread = thread::Builder::new().name("homa names".into());
     signals::blocked(|| thread.spawn(move || built.block_on(pending::<()>())))?;
     // That of a parent is not dropped, because its threads do not exist here.
-    std::mem::forget(runtime.replace((process, handle.clone())));
+    std::mem::forget(runtime.replace((Process::this(), handle.clone())));
     Ok(handle)
 }
 

@@ -53,11 +53,27 @@ mod tests {
         let sharded = Engine::sharded(at, 2, Config::default()).unwrap();
         let (shards, of_all) = (sharded.serve().unwrap(), sharded.client());
         let mut alone = inline::Engine::bind(at, Config::default()).unwrap();
+        #[cfg(feature = "balance")]
+        let balancer = {
+            let target = "homa:///localhost:4000".parse().unwrap();
+            crate::balance::Balancer::detached(target, crate::balance::Config::default()).unwrap()
+        };
         // SAFETY: the child only uses its copies and exits without unwinding into the test harness.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let options = CallOptions::default();
             let replied = request.reply("child");
+            #[cfg(feature = "balance")]
+            {
+                use crate::balance::BalanceError;
+                let mut call = pin!(balancer.call(&client, "child", &options));
+                let ended = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                let error = BalanceError::Call(CallError::Forked).to_string();
+                if !matches!(ended, Poll::Ready(Err(is)) if is.to_string() == error) {
+                    // SAFETY: ends the process at once.
+                    unsafe { libc::_exit(2) };
+                }
+            }
             let refused = client.call(to, "child") == Err(CallError::Forked)
                 && alone.call(to, "child", 1, &options) == Err(CallError::Forked)
                 && alone.poll(Wait::No).is_err()

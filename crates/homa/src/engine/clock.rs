@@ -36,9 +36,12 @@ impl Clock {
     }
 
     /// True if the time is that of a tokio runtime.
-    #[cfg(feature = "testing")]
+    #[cfg_attr(not(feature = "testing"), expect(clippy::unused_self, reason = "a feature is off"))]
     pub fn is_simulated(&self) -> bool {
-        self.simulated
+        #[cfg(feature = "testing")]
+        return self.simulated;
+        #[cfg(not(feature = "testing"))]
+        false
     }
 
     /// The time now, to be compared with what [`Self::instant`] returns.

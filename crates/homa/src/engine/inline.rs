@@ -12,7 +12,7 @@
 //!
 //! let mut server = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
 //! let mut client = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
-//! server.listen();
+//! server.listen()?;
 //! client.call(server.local_addr(), "ping", 7, &CallOptions::default())?;
 //! let response = loop {
 //!     client.poll(Wait::No)?;
@@ -141,15 +141,19 @@ impl Engine {
     }
 
     /// Accepts requests at the first local address.
-    pub fn listen(&mut self) {
+    ///
+    /// # Errors
+    /// [`OpenError::Unprotected`] if other hosts reach the address, and the engine was opened with
+    /// neither keys nor plaintext by choice ([`Config::calls_only`]).
+    pub fn listen(&mut self) -> Result<(), OpenError> {
         let port = self.local_addr().port();
-        self.core.listen(port);
+        self.core.listen(port)
     }
 
     /// Opens another local address and accepts requests there.
     pub fn listen_also(&mut self, at: SocketAddr) -> Result<SocketAddr, OpenError> {
         let bound = self.core.bind(at)?;
-        self.core.listen(bound.port());
+        self.core.listen(bound.port())?;
         self.handles = self.core.driver().handles();
         Ok(bound)
     }
@@ -364,7 +368,7 @@ impl Engine {
     /// config.protocol.readable_events = true;
     /// let mut server = Engine::bind("127.0.0.1:0".parse()?, config)?;
     /// let mut client = Engine::bind("127.0.0.1:0".parse()?, Config::default())?;
-    /// server.listen();
+    /// server.listen()?;
     /// client.call(server.local_addr(), vec![7; 1_000_000], 0, &CallOptions::default())?;
     /// let mut sum = 0u64;
     /// let mut done = 0;

@@ -71,7 +71,7 @@ impl Owner {
         let (local, spin) = (driver.local()[0], config.spin);
         let mut core = Core::new(driver, config, shard_group)?;
         if listening.is_some() {
-            core.listen(local.port());
+            core.listen(local.port())?;
         }
         let clock = core.clock();
         let (shared, helper) = Shared::start(core, spin, listening.unwrap_or_default())?;
@@ -297,13 +297,14 @@ impl Engine {
     /// Opens a server at the engine's first address.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if the address already has a server, [`OpenError::ShuttingDown`] if the
-    /// engine drains, [`OpenError::Unprotected`] as [`Self::bind`].
+    /// [`OpenError::InUse`] if the address already has a server or a
+    /// [socket](crate::socket::Socket), [`OpenError::ShuttingDown`] if the engine drains,
+    /// [`OpenError::Unprotected`] as [`Self::bind`].
     pub fn serve(&self) -> Result<Server, OpenError> {
         let at = self.local_addr();
         let mut access = self.vacant()?;
+        access.core.listen(at.port())?;
         access.waiters.open_queue(at.port());
-        access.core.listen(at.port());
         drop(access);
         Ok(Server::on(self.clone(), at))
     }
@@ -311,13 +312,23 @@ impl Engine {
     /// The lock, if a server may be opened at the first address.
     pub(crate) fn vacant(&self) -> Result<Access<'_>, OpenError> {
         let at = self.local_addr();
-        let Some(access) = self.here() else { return Err(OpenError::Forked) };
-        if access.draining {
-            return Err(OpenError::ShuttingDown);
-        }
+        let access = self.open_for_servers()?;
         access.core.may_serve(at)?;
         match access.waiters.has_queue(at.port()) {
             true => Err(OpenError::InUse { at }),
+            false => Ok(access),
+        }
+    }
+
+    /// The lock, if servers may be opened. A socket receives the requests of all addresses of its
+    /// engine.
+    fn open_for_servers(&self) -> Result<Access<'_>, OpenError> {
+        let Some(access) = self.here() else { return Err(OpenError::Forked) };
+        match access.draining {
+            true => Err(OpenError::ShuttingDown),
+            false if access.waiters.has_mailbox() => {
+                Err(OpenError::InUse { at: self.local_addr() })
+            }
             false => Ok(access),
         }
     }
@@ -327,13 +338,10 @@ impl Engine {
     /// # Errors
     /// As [`Self::serve`], and [`OpenError::Bind`].
     pub fn serve_at(&self, at: SocketAddr) -> Result<Server, OpenError> {
-        let Some(mut access) = self.here() else { return Err(OpenError::Forked) };
-        if access.draining {
-            return Err(OpenError::ShuttingDown);
-        }
+        let mut access = self.open_for_servers()?;
         let at = access.core.bind(at)?;
+        access.core.listen(at.port())?;
         access.waiters.open_queue(at.port());
-        access.core.listen(at.port());
         access.bound();
         drop(access);
         Ok(Server::on(self.clone(), at))

@@ -26,7 +26,7 @@ fn generous(server: &mut Engine, turns: usize) -> usize {
 
 fn server() -> Engine {
     let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
+    server.listen().unwrap();
     server
 }
 

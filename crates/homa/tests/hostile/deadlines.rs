@@ -15,7 +15,7 @@ const ID: u64 = 0x8123_4567_0000_0000;
 
 fn server() -> Engine {
     let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    server.listen();
+    server.listen().unwrap();
     server
 }
 

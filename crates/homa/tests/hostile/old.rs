@@ -29,7 +29,7 @@ fn collect(message: &mut [u8], bytes: &[u8]) -> usize {
 fn an_old_client_is_served() {
     const LENGTH: usize = 50_000;
     let mut server = open();
-    server.listen();
+    server.listen().unwrap();
     let mut client = Host::new(server.local_addr());
     let mut executed = 0;
     for n in 1..=20u64 {

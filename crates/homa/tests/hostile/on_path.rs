@@ -166,7 +166,7 @@ fn settle(engines: &mut [&mut Engine]) -> usize {
 #[test]
 fn on_the_path_forged_datagrams_never_count() {
     let (mut client, mut server) = (open(1), open(1));
-    server.listen();
+    server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());
     let forge = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
         attacker.send(to_server, &datagram);
@@ -188,7 +188,7 @@ fn on_the_path_forged_datagrams_never_count() {
 #[test]
 fn on_the_path_calls_succeed_after_early_forgeries() {
     let (mut client, mut server) = (open(1), open(1));
-    server.listen();
+    server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());
     let mut rounds = 0;
     let forge = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
@@ -207,7 +207,7 @@ fn on_the_path_calls_succeed_after_early_forgeries() {
 #[test]
 fn on_the_path_repeated_and_late_datagrams_run_nothing_twice() {
     let (mut client, mut server) = (open(1), open(1));
-    server.listen();
+    server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());
     let mut count = 0u32;
     let reorder = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
@@ -246,7 +246,7 @@ fn on_the_path_repeated_and_late_datagrams_run_nothing_twice() {
 fn on_the_path_random_attacks_change_nothing() {
     for seed in 1..=8 {
         let (mut client, mut server) = (open(1), open(1));
-        server.listen();
+        server.listen().unwrap();
         let mut attacker = Attacker::new(server.local_addr());
         let mut random = message(1 << 16, seed).into_iter().cycle();
         let attack = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
@@ -291,7 +291,7 @@ fn on_the_path_random_attacks_change_nothing() {
 #[test]
 fn on_the_path_an_old_session_is_of_no_use_later() {
     let (mut client, mut old) = (open(1), open(1));
-    old.listen();
+    old.listen().unwrap();
     let forward = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
         attacker.send(to_server, &datagram);
     };
@@ -300,7 +300,7 @@ fn on_the_path_an_old_session_is_of_no_use_later() {
     let recorded = attacker.seen.clone();
     // Another server with the same key, and a session of its own.
     let mut server = open(1);
-    server.listen();
+    server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());
     call_through(&mut attacker, (&mut client, &mut server), 5, forward);
     let of_server =
@@ -323,7 +323,7 @@ fn on_the_path_an_old_session_is_of_no_use_later() {
 #[test]
 fn on_the_path_no_recorded_datagram_is_amplified() {
     let (mut client, mut server) = (open(1), open(1));
-    server.listen();
+    server.listen().unwrap();
     let forward = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
         attacker.send(to_server, &datagram);
     };

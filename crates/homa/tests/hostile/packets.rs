@@ -15,7 +15,7 @@ use super::host::{Host, control, first};
 /// Opens a server that runs without a thread.
 fn server(config: Config) -> Engine {
     let mut server = Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
-    server.listen();
+    server.listen().unwrap();
     server
 }
 
@@ -303,7 +303,7 @@ fn packets_of_other_hosts_do_not_change_an_rpc() {
 fn requests_of_a_vanished_client_are_dropped_at_every_address() {
     for at in ["127.0.0.1:0", "0.0.0.0:0"] {
         let mut server = Engine::bind(at.parse().unwrap(), Config::default().plaintext()).unwrap();
-        server.listen();
+        server.listen().unwrap();
         let mut client = Host::new((Ipv4Addr::LOCALHOST, server.local_addr().port()).into());
         client.send(&first(2, 100, 100));
         client.send(&first(4, 100, 100));

@@ -200,7 +200,7 @@ fn hosts_that_announce_much_and_fall_silent_stop_no_other() {
 fn requests_that_an_application_leaves_come_in_turns() {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut server = inline::Engine::bind(at, Config::default()).unwrap();
-    server.listen();
+    server.listen().unwrap();
     let mut hosts = [1, 2].map(|n| host(n, server.local_addr()));
     let mut id = 0x8765_4321_0000_0000;
     let mut request = || {

@@ -40,7 +40,7 @@ fn serve(at: SocketAddr) -> Engine {
     loop {
         match Engine::bind(at, Config::default()) {
             Ok(mut server) => {
-                server.listen();
+                server.listen().unwrap();
                 return server;
             }
             Err(error) => assert!(begun.elapsed() < GIVE_UP, "{error}"),

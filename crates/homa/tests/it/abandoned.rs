@@ -96,7 +96,7 @@ fn a_handler_that_panics_is_not_a_server_that_died() {
 fn sockets_and_inline_engines_tell_why_too() {
     let socket = |at: &str| Socket::bind(at.parse().unwrap(), Config::default()).unwrap();
     let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
-    b.listen();
+    b.listen().unwrap();
     for (replies, expected) in [(false, CallError::Abandoned), (true, TOO_LONG)] {
         a.send(b.local_addr(), "question", &SendOptions::from(patient())).unwrap();
         let Ok(SocketEvent::Request { id, .. }) = b.receive(Wanted::Any) else { panic!() };
@@ -109,7 +109,7 @@ fn sockets_and_inline_engines_tell_why_too() {
     }
     let open = || inline::Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let (mut client, mut server) = (open(), open());
-    server.listen();
+    server.listen().unwrap();
     client.call(server.local_addr(), "question", 0, &patient()).unwrap();
     let result = loop {
         client.poll(Wait::No).unwrap();

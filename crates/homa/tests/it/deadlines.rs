@@ -69,7 +69,7 @@ async fn requests_of_any_length_bring_their_deadline_and_trace() {
 fn requests_in_one_datagram_keep_their_deadlines_and_traces() {
     let open = || inline::Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let (mut client, mut server) = (open(), open());
-    server.listen();
+    server.listen().unwrap();
     let to = server.local_addr();
     let mut next = 0;
     // The first call makes the client known to the server.

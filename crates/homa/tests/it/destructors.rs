@@ -110,7 +110,7 @@ fn a_message_refused_by_a_socket_is_dropped_unlocked() {
     }
     let bind = || Socket::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let (client, server) = (bind(), Arc::new(bind()));
-    server.listen();
+    server.listen().unwrap();
     let (looked, looks) = channel();
     let bytes = || Bytes::from_owner(Looks(server.clone(), looked.clone()));
     client.send(server.local_addr(), "a request", &SendOptions::default()).unwrap();

@@ -171,6 +171,8 @@ fn a_server_that_drains_finishes_what_it_began() {
     let draining = server.clone();
     let drained = thread::spawn(move || draining.drain(GIVE_UP));
     assert!(server.accept().is_none());
+    // This does not open its port again.
+    let server = server.early(WINDOW);
     let late = client.client().call(server.local_addr(), "one more");
     assert_eq!(late, Err(CallError::PortUnreachable));
     let (rest, _) = read(&mut request).unwrap();

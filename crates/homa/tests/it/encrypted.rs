@@ -117,7 +117,7 @@ fn inline_engines_and_sockets_say_who_the_client_is() {
         let any = "127.0.0.1:0".parse().unwrap();
         let client = engine("127.0.0.1", config.clone()).client();
         let socket = Socket::bind(any, config.clone()).unwrap();
-        socket.listen();
+        socket.listen().unwrap();
         let call = client.call_async(socket.local_addr(), "who am I?");
         let Ok(SocketEvent::Request { id, .. }) = socket.receive(Wanted::Requests) else {
             panic!("no request")
@@ -129,7 +129,7 @@ fn inline_engines_and_sockets_say_who_the_client_is() {
         drop(call);
 
         let mut inline = inline::Engine::bind(any, config).unwrap();
-        inline.listen();
+        inline.listen().unwrap();
         let call = client.call_async(inline.local_addr(), "who am I?");
         let identity = loop {
             inline.poll(inline::Wait::Forever).unwrap();

@@ -107,7 +107,7 @@ fn a_socket_can_be_used_by_one_engine_after_another() {
     // What lies in the socket of an engine that ends is refused there, and not by the next one.
     let open = || inline::Engine::from_socket(socket.try_clone().unwrap(), Config::default());
     let mut server = open().unwrap();
-    server.listen();
+    server.listen().unwrap();
     let mut client =
         inline::Engine::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
     let options = CallOptions::deadline(Duration::from_secs(60));

@@ -138,7 +138,7 @@ fn a_server_that_ends_refuses_the_requests_that_it_did_not_read() {
             inline::Engine::bind(at.parse().unwrap(), Config::default().plaintext()).unwrap()
         };
         let (mut client, mut server) = (open(at), open(at));
-        server.listen();
+        server.listen().unwrap();
         let (to, options) = (server.local_addr(), CallOptions::deadline(Duration::from_secs(60)));
         client.call(to, "first", 0, &options).unwrap();
         while client.next().is_none() {

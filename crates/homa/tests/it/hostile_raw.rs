@@ -176,7 +176,7 @@ fn another_host_disturbs_no_rpc_over_raw_ip() {
         return;
     }
     let (mut client, mut server) = (engine(0), engine(SERVER_PORT));
-    server.listen();
+    server.listen().unwrap();
     let mut stranger = Stranger::new();
     let (mut answered, mut requests) = (0, 0);
     let call = |client: &mut Engine, cookie: u64| {

@@ -46,7 +46,7 @@ fn both_messages_of_an_rpc_are_read_before_they_are_whole() {
         Engine::with_driver(Box::new(driver), config()).unwrap()
     };
     let (mut client, mut server) = (open("10.0.0.1:0"), open("10.0.0.2:0"));
-    server.listen();
+    server.listen().unwrap();
     let whole = message(SIZE, 1);
     let options = CallOptions::default();
     let id = client.call(server.local_addr(), whole.clone(), 7, &options).unwrap();
@@ -89,7 +89,7 @@ fn nothing_is_reported_unless_asked_for() {
         Engine::with_driver(Box::new(driver), Config::default()).unwrap()
     };
     let (mut client, mut server) = (open("10.0.0.1:0"), open("10.0.0.2:0"));
-    server.listen();
+    server.listen().unwrap();
     client.call(server.local_addr(), vec![1; SIZE], 7, &CallOptions::default()).unwrap();
     loop {
         client.poll(Wait::No).unwrap();
@@ -110,7 +110,7 @@ fn a_request_refused_while_arriving_ends_the_call() {
         Engine::with_driver(Box::new(driver), config()).unwrap()
     };
     let (mut client, mut server) = (open("10.0.0.1:0"), open("10.0.0.2:0"));
-    server.listen();
+    server.listen().unwrap();
     client.call(server.local_addr(), vec![1; SIZE], 7, &CallOptions::default()).unwrap();
     let mut refused = 0;
     let result = loop {
@@ -140,7 +140,7 @@ fn with_echo<F: Future<Output = ()>>(
     let network = MemoryNetwork::new(1, faults);
     let driver = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
     let mut server = Engine::with_driver(driver("10.0.0.2:0"), Config::default()).unwrap();
-    server.listen();
+    server.listen().unwrap();
     let client = homa::Engine::with_driver(driver("10.0.0.1:0"), config()).unwrap().client();
     let mut reading = pin!(task(client, server.local_addr()));
     let mut context = Context::from_waker(Waker::noop());

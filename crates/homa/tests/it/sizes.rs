@@ -36,7 +36,7 @@ fn echo_inline(network: &MemoryNetwork, sizes: &[usize]) -> (Engine, Engine) {
         Engine::with_driver(Box::new(driver), Config::default()).unwrap()
     };
     let (mut client, mut server) = (open("10.0.0.1:0"), open("10.0.0.2:0"));
-    server.listen();
+    server.listen().unwrap();
     let options = CallOptions::deadline(Duration::from_secs(60));
     for (cookie, &size) in sizes.iter().enumerate() {
         let request = message(size, cookie as u64);

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use homa::socket::{CallFailure, ReceiveError, SendOptions, Socket, SocketEvent, Wanted};
-use homa::{CallError, CallOptions, Config, ReplyError};
+use homa::{CallError, CallOptions, Config, OpenError, ReplyError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 fn socket() -> Socket {
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), Config::default()).unwrap();
-    socket.listen();
+    socket.listen().unwrap();
     socket
 }
 
@@ -29,6 +29,33 @@ fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
     match socket.receive(Wanted::Requests).unwrap() {
         SocketEvent::Request { id, from, bytes, .. } => (id, from, bytes.into_vec()),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_client_shares_its_engine_with_a_socket() {
+    let (a, b) = (socket(), socket());
+    let (to, client) = (b.local_addr(), a.client());
+    let serving = thread::spawn(move || {
+        for _ in 0..3 {
+            let Ok(SocketEvent::Request { id, bytes, .. }) = b.receive(Wanted::Any) else {
+                panic!()
+            };
+            b.reply(id, None, bytes.into_vec()).unwrap();
+        }
+        b.drain(SOON).unwrap();
+    });
+    let own = a.send(to, "own", &SendOptions::default()).unwrap();
+    let long = vec![7; 1_000_000];
+    assert!(client.call(to, long.clone()).unwrap() == long[..]);
+    assert_eq!(client.call_async(to, "short").wait().unwrap(), *b"short");
+    let Ok(SocketEvent::Response { id, result, .. }) = a.receive(Wanted::Any) else { panic!() };
+    assert_eq!((id, &result.unwrap()[..]), (own, &b"own"[..]));
+    serving.join().unwrap();
+    // The socket receives all requests of its engine.
+    for other in [client.engine().serve(), client.engine().serve_at("127.0.0.1:0".parse().unwrap())]
+    {
+        assert!(matches!(other, Err(OpenError::InUse { .. })));
     }
 }
 

@@ -85,7 +85,7 @@ fn timers_wait_until_earlier_arrivals_are_read() {
         let inline = |at| inline::Engine::with_driver(Box::new(open(at)), config.clone()).unwrap();
         let (mut server, mut client) = (inline("10.0.0.1:1"), inline("10.0.0.2:2"));
         let mut stranger = open("10.0.0.3:3");
-        server.listen();
+        server.listen().unwrap();
         introduce(&mut client, &mut server);
         client.call(server.local_addr(), "ping", 7, &CallOptions::default()).unwrap();
         client.poll(Wait::No).unwrap();

@@ -96,7 +96,13 @@ fn with_keys_or_by_choice_a_client_calls_other_hosts() {
 fn an_engine_that_only_calls_does_not_listen() {
     let config = Config::default().calls_only();
     let mut caller = inline::Engine::bind(at("0.0.0.0:0"), config).unwrap();
-    caller.listen();
+    assert!(matches!(caller.listen(), Err(OpenError::Unprotected { .. })));
+    let config = Config::default().calls_only();
+    let socket = Socket::bind(at("0.0.0.0:0"), config.clone()).unwrap();
+    assert!(matches!(socket.listen(), Err(OpenError::Unprotected { .. })));
+    let bound = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let refused = Server::from_socket(bound, config).unwrap_err();
+    assert!(matches!(refused, OpenError::Unprotected { .. }), "{refused}");
     let to = SocketAddr::from(([127, 0, 0, 1], caller.local_addr().port()));
     let asking = std::thread::spawn(move || Client::new().unwrap().call(to, "are you there?"));
     while !asking.is_finished() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::error::WriteError;
+use homa::metrics::{Direction, Latency, RpcOutcome};
 use homa::{CallError, CallOptions, Config, Engine, Keys, RequestError, Server};
 
 use crate::common::{echo, engine, message};
@@ -191,4 +192,29 @@ fn a_writer_learns_that_its_call_has_ended() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(response.finish(), Err(WriteError::Gone));
+}
+
+#[test]
+fn a_written_response_counts_when_it_is_whole() {
+    let (client, server) = ends(Config::default);
+    let (to, calling) = (server.local_addr(), client.client());
+    let ended = |outcome| {
+        let latencies = server.engine().metrics().latencies;
+        let ours = |l: &&Latency| l.direction == Direction::Server && l.outcome == outcome;
+        latencies.iter().filter(ours).map(|l| l.times.count()).sum::<u64>()
+    };
+    for whole in [true, false] {
+        let call = calling.call_async(to, "a table");
+        let mut response = server.accept().unwrap().reply_writer(LONG).unwrap();
+        response.push(&vec![1; LONG / 2]).unwrap();
+        assert_eq!(ended(RpcOutcome::Ok), u64::from(!whole), "its second half is missing");
+        if whole {
+            response.push(&vec![2; LONG / 2]).unwrap();
+            assert_eq!(call.wait().unwrap().len(), LONG);
+        } else {
+            drop(response);
+            assert_eq!(call.wait().unwrap_err(), CallError::Abandoned);
+        }
+        assert_eq!((ended(RpcOutcome::Ok), ended(RpcOutcome::Dropped)), (1, u64::from(!whole)));
+    }
 }

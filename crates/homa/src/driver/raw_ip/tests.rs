@@ -208,7 +208,7 @@ fn engines_speak_the_kernels_profile_and_know_each_others_ports() {
             other => Some(other.unwrap()),
         };
         let (Some(mut client), Some(mut server)) = (engine(), engine()) else { return };
-        server.listen();
+        server.listen().unwrap();
         let request: Vec<u8> = (0..100_000u32).map(|i| (i * 31) as u8).collect();
         let options = CallOptions::default();
         client.call(server.local_addr(), request.clone(), 7, &options).unwrap();

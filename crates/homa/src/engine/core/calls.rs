@@ -8,20 +8,22 @@ use super::limits::Refusal;
 use super::{Core, Partial, QueuedRequest, RequestContext, canonical, is_one_server};
 use crate::call_options::CallOptions;
 use crate::engine::{clock, probes};
-use crate::error::{CallError, ReplyError};
+use crate::error::{CallError, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::{Direction, RpcOutcome};
 use crate::payload::Payload;
 
 impl Core {
-    /// Accepts requests at a local port, unless [`Self::may_serve`] forbids it there.
-    pub fn listen(&mut self, port: u16) {
+    /// Accepts requests at a local port.
+    ///
+    /// # Errors
+    /// As [`Self::may_serve`].
+    pub fn listen(&mut self, port: u16) -> Result<(), OpenError> {
         let mut at = self.driver.local().iter().filter(|at| at.port() == port);
-        if at.any(|&at| self.may_serve(at).is_err()) {
-            return;
-        }
+        at.try_for_each(|&at| self.may_serve(at))?;
         self.served = true;
         self.state.endpoint.listen(port);
+        Ok(())
     }
 
     /// Refuses new requests at a local port.
@@ -168,6 +170,7 @@ impl Core {
         if !self.state.too_long.is_empty() {
             self.state.too_long.remove(&rpc);
         }
+        let is_whole = !response.is_to_be_written() || response.is_empty();
         match submitted.message {
             Some(message) => {
                 if response.is_to_be_written() {
@@ -178,7 +181,9 @@ impl Core {
             None => self.state.messages.discard(response),
         }
         self.state.submitted(now, peer, length);
-        self.state.ended(rpc, RpcOutcome::Ok, length);
+        if is_whole {
+            self.state.ended(rpc, RpcOutcome::Ok, length);
+        }
         self.state.drain_events();
         Ok(())
     }
@@ -192,6 +197,12 @@ impl Core {
         let now = self.tick();
         let written = self.state.messages.write(message, more);
         self.state.endpoint.written(now, rpc, written as u32).is_ok()
+    }
+
+    /// The last of a response's `length` bytes was written.
+    pub fn written(&mut self, rpc: RpcHandle, length: usize) {
+        let length = self.length_on_wire(length);
+        self.state.ended(rpc, RpcOutcome::Ok, length);
     }
 
     /// Cancels a call. False if it had ended.

@@ -12,10 +12,9 @@ use super::{Core, EngineEvent, Partial, QueuedRequest};
 use crate::message::Message;
 
 impl Core {
-    /// Accepts requests at a local port, and reads long ones while they arrive: at most `window`
-    /// bytes of each that the application has not taken are granted.
+    /// Reads the long requests at a local port, which accepts requests already, while they arrive:
+    /// at most `window` bytes of each that the application has not taken are granted.
     pub fn listen_early(&mut self, port: u16, window: u32) {
-        self.served = true;
         self.state.reads_early = true;
         self.state.endpoint.listen_early(port, window);
     }

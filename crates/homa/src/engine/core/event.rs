@@ -9,6 +9,10 @@ use crate::engine::fairness::accounts::AccountId;
 use crate::error::CallError;
 use crate::message::Message;
 
+/// The cookie of a socket's calls. The cookies of a client's calls are keys of a table, and none of
+/// them is this one.
+pub const SOCKET_CALL: u64 = u64::MAX;
+
 /// An event for the application.
 #[derive(Debug)]
 pub enum EngineEvent {
@@ -52,6 +56,19 @@ pub enum EngineEvent {
         /// The request.
         rpc: RpcHandle,
     },
+}
+
+impl EngineEvent {
+    /// False if it is about a call of a client, which may share its engine with a socket.
+    pub fn is_of_socket(&self) -> bool {
+        match self {
+            Self::Response { cookie, .. } => *cookie == SOCKET_CALL,
+            Self::Readable(partial) => {
+                partial.kind == MessageKind::Request || partial.cookie == SOCKET_CALL
+            }
+            Self::Request { .. } | Self::Whole { .. } | Self::Cancelled { .. } => true,
+        }
+    }
 }
 
 /// The bytes of a request that the application has not accepted. They count for the client's host

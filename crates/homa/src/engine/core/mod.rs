@@ -36,6 +36,8 @@ mod transmit;
 mod turn;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use homa_proto::{Endpoint, Time};
@@ -52,7 +54,7 @@ pub use address::canonical;
 use address::is_one_server;
 use closing::Closing;
 pub use context::RequestContext;
-pub use event::{EngineEvent, Partial, QueuedRequest};
+pub use event::{EngineEvent, Partial, QueuedRequest, SOCKET_CALL};
 pub use failure::EngineEnd;
 use failure::OwnedDriver;
 use protection::{Reach, protected};
@@ -77,7 +79,7 @@ pub struct Core {
     /// True if `now` was read since the last sleep or turn.
     fresh: bool,
     /// Turns so far.
-    turns: u64,
+    turns: Arc<AtomicU64>,
     /// Consecutive turns that found no arrivals.
     idle_turns: u32,
     arrivals: Arrivals,
@@ -166,7 +168,7 @@ impl Core {
             clock,
             now: Time::ZERO,
             fresh: false,
-            turns: 0,
+            turns: Arc::default(),
             idle_turns: 0,
             arrivals: Arrivals::default(),
             overflows: 0,

@@ -7,6 +7,9 @@
 //!
 //! Left out: how the protocol treats silence after a stall.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use homa_proto::{Duration, Time};
 
 use super::Core;
@@ -74,9 +77,9 @@ impl Core {
         self.arrivals.trains > 0
     }
 
-    /// Turns so far.
-    pub fn turns(&self) -> u64 {
-        self.turns
+    /// The number of turns so far, for those who do not have the engine's lock.
+    pub fn turns(&self) -> Arc<AtomicU64> {
+        self.turns.clone()
     }
 
     /// Sends, receives, and runs timers.
@@ -84,7 +87,8 @@ impl Core {
         if self.ended.is_some() {
             return;
         }
-        self.turns = self.turns.wrapping_add(1);
+        // Only this thread writes it.
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.transmit();
         match effort {
             _ if self.arrivals.are_left() => {}

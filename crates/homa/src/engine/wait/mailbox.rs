@@ -201,8 +201,9 @@ impl Mailbox {
                     self.open.remove(&rpc);
                 }
             }
+            EngineEvent::Whole { bytes, .. } => drop(core.accept_request(bytes)),
             // Messages are received whole.
-            EngineEvent::Readable(_) | EngineEvent::Whole { .. } => {}
+            EngineEvent::Readable(_) => {}
         }
     }
 

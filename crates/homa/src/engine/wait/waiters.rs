@@ -96,6 +96,11 @@ impl Waiters {
         self.mailbox.as_deref_mut().map(|mailbox| (mailbox, &mut self.to_wake))
     }
 
+    /// True if the engine is that of a socket.
+    pub fn has_mailbox(&self) -> bool {
+        self.mailbox.is_some()
+    }
+
     /// Registers a call that is about to start; the key is its cookie.
     pub fn reserve(&mut self, slot: Arc<CallSlot>) -> CallKey {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -223,13 +228,11 @@ impl Waiters {
 
     /// Distributes the engine's events.
     pub fn dispatch(&mut self, core: &mut Core) {
-        if let Some(mailbox) = &mut self.mailbox {
-            while let Some(ready) = core.next() {
-                mailbox.post(core, ready, &mut self.to_wake);
-            }
-            return;
-        }
         while let Some(ready) = core.next() {
+            if let Some(mailbox) = self.mailbox.as_mut().filter(|_| ready.is_of_socket()) {
+                mailbox.post(core, ready, &mut self.to_wake);
+                continue;
+            }
             match ready {
                 EngineEvent::Response { cookie, result, lent, .. } => {
                     // Counted here, not when the caller takes it: calls may be awaited in any

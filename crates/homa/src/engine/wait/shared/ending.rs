@@ -1,5 +1,6 @@
 //! The shared engine once it takes no more calls: it drains, hands its place over, or failed.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
@@ -27,6 +28,11 @@ impl SharedState {
             None if self.draining => Err(CallError::ShuttingDown),
             None => Ok(()),
         }
+    }
+
+    /// True if new requests may come at a port of a server.
+    pub fn serves(&self, port: u16) -> bool {
+        !self.draining && !self.waiters.is_draining(port)
     }
 
     /// True if no request will come at a port any more, and none waits there.
@@ -57,11 +63,8 @@ pub enum PendingWork {
     Ended,
     /// Nothing has arrived, and nothing is due.
     Nothing,
-    /// Something has.
-    Waits {
-        /// The engine's turns so far.
-        turns: u64,
-    },
+    /// Something has arrived or is due, or a thread works with the engine.
+    Some,
 }
 
 impl Shared {
@@ -75,24 +78,28 @@ impl Shared {
         access.call_helper();
     }
 
-    /// What there is to do; `None` if a thread works with the engine.
-    pub fn work(&self) -> Option<PendingWork> {
+    /// The engine's turns so far.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// What there is to do. It does not wait for a thread that works with the engine.
+    pub fn work(&self) -> PendingWork {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) => return PendingWork::Some,
         };
         if state.core.ended().is_some() {
-            return Some(PendingWork::Ended);
+            return PendingWork::Ended;
         }
         let due = state.core.idle().is_some_and(|left| left.is_zero());
-        let turns = state.core.turns();
         let handles = state.handles.clone();
         drop(state);
         // An error is exhausted memory.
         let waits =
             due || wait_or_writable(&handles, None, None, Some(Duration::ZERO)).unwrap_or(true);
-        Some(if waits { PendingWork::Waits { turns } } else { PendingWork::Nothing })
+        if waits { PendingWork::Some } else { PendingWork::Nothing }
     }
 }
 
@@ -110,10 +117,11 @@ impl Access<'_> {
     pub fn hand_over(&mut self) -> (Executions, Duration) {
         let state = &mut **self;
         for _ in 0..LAST_LOOKS {
-            if !state.core.settle() {
+            let is_more_left = state.core.settle();
+            state.waiters.dispatch(&mut state.core);
+            if !is_more_left {
                 break;
             }
-            state.waiters.dispatch(&mut state.core);
         }
         state.waiters.turn_all_away(&mut state.core);
         let executions = state.core.hand_over();

@@ -61,6 +61,8 @@ pub struct Shared {
     helper_waker: Waker,
     /// Read by the helper without the lock.
     helper_signals: HelperSignals,
+    /// The engine's turns so far.
+    turns: Arc<AtomicU64>,
     /// Slots for the results of calls.
     pub slots: CallSlots,
 }
@@ -443,6 +445,7 @@ impl Shared {
     /// An engine without a helper.
     pub fn new(mut core: Core, spin: Duration, waiters: Waiters) -> Result<Self, OpenError> {
         core.defer_drops();
+        let turns = core.turns();
         let thread_waker = Waker::new().map_err(OpenError::Resources)?;
         let helper_waker = Waker::new().map_err(OpenError::Resources)?;
         let handles = core.driver().handles().into();
@@ -471,6 +474,7 @@ impl Shared {
             thread_waker,
             helper_waker,
             helper_signals: HelperSignals::default(),
+            turns,
             slots: CallSlots::default(),
         })
     }
