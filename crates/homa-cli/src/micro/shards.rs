@@ -26,7 +26,7 @@ pub fn rate(pair: &Pair, pairs: usize, load: &RateLoad, time: Duration) -> io::R
     let of_server = config.clone();
     let open = move || Engine::sharded((SERVER, 0).into(), pairs, of_server);
     let mut shards = pair.at(Side::Server, move || open().map_err(io::Error::other))?;
-    shards.iter_mut().for_each(Engine::listen);
+    shards.iter_mut().try_for_each(Engine::listen).map_err(io::Error::other)?;
     let address = shards[0].local_addr();
     let clients = shards.iter().map(|shard| client_of(pair, shard, &config));
     let clients = clients.collect::<io::Result<Vec<_>>>()?;
