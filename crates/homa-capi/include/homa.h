@@ -14,6 +14,7 @@
 /* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
+#define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
 /*
  Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
@@ -56,6 +57,26 @@
  it. Further calls with this flag and the same *id return it. *id must be initialized.
  */
 #define HOMA_RECV_PARTIAL 8
+
+/*
+ Flag of homa_balance_options: if no server is known, calls wait for one until their deadline.
+ */
+#define HOMA_BALANCE_WAIT 1
+
+/*
+ Flag of homa_balance_options: calls are never repeated at another server.
+ */
+#define HOMA_BALANCE_NO_RETRIES 2
+
+/*
+ Flag of homa_balance_options: calls are never sent to a second server because the first is slow.
+ */
+#define HOMA_BALANCE_NO_HEDGES 4
+
+/*
+ A name that stands for several servers.
+ */
+struct homa_balancer;
 
 /*
  Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
@@ -183,6 +204,35 @@ struct homa_message {
      For libhoma only.
      */
     void *owner;
+};
+
+/*
+ Options of a balancer. Initialize them with HOMA_BALANCE_OPTIONS_INIT. A member that is zero has
+ its default. For `size`, see struct homa_options.
+ */
+struct homa_balance_options {
+    /*
+     sizeof(struct homa_balance_options).
+     */
+    size_t size;
+    /*
+     HOMA_BALANCE_WAIT, HOMA_BALANCE_NO_RETRIES, HOMA_BALANCE_NO_HEDGES, or several of them.
+     */
+    uint32_t flags;
+    /*
+     The largest share of calls that are repeated at another server, in percent. Default: 20. Ten
+     calls a second are repeated in any case.
+     */
+    uint32_t retry_percent;
+    /*
+     The largest share of calls that are also sent to a second server, in percent. Default: 5.
+     */
+    uint32_t hedge_percent;
+    /*
+     After how many microseconds a call is late, so that it is sent to a second server, too.
+     Default: the time that 95 % of recent calls did not exceed.
+     */
+    uint32_t hedge_after_us;
 };
 
 #ifdef __cplusplus
@@ -402,6 +452,46 @@ int homa_recv_message(int sockfd, int flags, struct homa_message *message);
  or was released before.
  */
 void homa_message_release(struct homa_message *message);
+
+/*
+ Looks up a name that stands for several servers, now and again until homa_balancer_close:
+ "homa:///HOST:PORT" (all addresses of a host), "homa+file:///PATH" (a file with an address
+ IP:PORT in each line), or "homa+srv://NAME" (SRV records of DNS, if libhoma was built with the
+ feature srv). If `options` is null, all options have their defaults. Does not wait for the
+ addresses: homa_balancer_call does.
+
+ Returns the balancer, or NULL with errno: EFAULT (`target` is null), EINVAL (no target, or a
+ wrong option), EAGAIN and other errors of pthread_create(3).
+ */
+struct homa_balancer *homa_balancer_open(const char *target,
+                                         const struct homa_balance_options *options);
+
+/*
+ Calls one of the servers from a socket, and blocks until the response is here. Any number of
+ threads may call. A call that was certainly not executed is repeated at another server. With
+ HOMA_SEND_IDEMPOTENT it is also repeated if a server lost it, and sent to a second server if it
+ is late. All attempts end at the deadline of the call. The other members of `options` (null:
+ defaults) have no effect.
+
+ The response is lent in `message` as by homa_recv_message: release it. Its id and its source are
+ 0.
+
+ Returns 0, or -1: as homa_send and homa_recv; EHOSTUNREACH (no server is known); ETIMEDOUT (also
+ if none was known before the deadline); EBADF (also if the balancer was opened before fork);
+ EFAULT; EINVAL. `message` is then all zeroes.
+ */
+int homa_balancer_call(struct homa_balancer *balancer,
+                       int sockfd,
+                       const void *request,
+                       size_t reqlen,
+                       struct homa_message *message,
+                       const struct homa_send_options *options);
+
+/*
+ Stops looking the name up, and frees the balancer. No call of it may be in progress. Does
+ nothing if the pointer is null.
+ */
+void homa_balancer_close(struct homa_balancer *balancer);
 
 /*
  Describes an errno. If it is the errno of the thread's last failed libhoma call, the text says

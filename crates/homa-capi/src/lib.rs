@@ -17,6 +17,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod address;
+mod balance;
 mod error;
 mod open;
 mod options;
@@ -25,6 +26,10 @@ mod send;
 mod table;
 mod text;
 
+pub use balance::{
+    homa_balance_options, homa_balancer, homa_balancer_call, homa_balancer_close,
+    homa_balancer_open,
+};
 pub use error::homa_strerror;
 pub use open::{
     homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_socket_from_fd,

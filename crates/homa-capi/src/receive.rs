@@ -207,12 +207,17 @@ pub unsafe extern "C" fn homa_recv_message(
         message.id = arrived.id;
         message.completion_cookie = arrived.cookie;
         (message.source, message.source_length) = address::to_c(arrived.from);
-        let mut bytes = Box::new(arrived.result?.into_vec());
-        message.data = bytes.as_mut_ptr().cast();
-        message.length = bytes.len();
-        message.owner = Box::into_raw(bytes).cast();
+        lend(arrived.result?, message);
         Ok(0)
     })
+}
+
+/// Lends a message to the caller, until homa_message_release.
+pub fn lend(bytes: Message, message: &mut homa_message) {
+    let mut bytes = Box::new(bytes.into_vec());
+    message.data = bytes.as_mut_ptr().cast();
+    message.length = bytes.len();
+    message.owner = Box::into_raw(bytes).cast();
 }
 
 /// Frees a message's memory. Does nothing if the pointer is null, or if the message is all zeroes

@@ -53,8 +53,10 @@ pub unsafe fn read_options(options: *const homa_send_options) -> Result<homa_sen
 
 /// The bytes of a message in the caller's memory.
 #[derive(Clone, Copy)]
-enum Given {
+pub enum Given {
+    /// One piece and its length.
     One(*const c_void, usize),
+    /// Several pieces and their number.
     Pieces(*const iovec, c_int),
 }
 
@@ -64,7 +66,7 @@ impl Given {
     /// # Safety
     ///
     /// Every pointer is null or points to memory of the length given with it.
-    unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
+    pub unsafe fn gather(self, what: &str, max: u32) -> Result<Vec<u8>, Error> {
         let one;
         let pieces = match self {
             Self::One(bytes, length) => {

@@ -182,6 +182,11 @@ fn messages_fit_every_kind_of_buffer_over_every_driver() {
 }
 
 #[test]
+fn a_name_with_a_silent_and_a_dead_server_answers_every_call() {
+    run_both("tests/c/balance.c");
+}
+
+#[test]
 fn threads_share_sockets() {
     run_both("tests/c/threads.c");
 }
@@ -195,7 +200,8 @@ fn the_header_is_clean_in_c_and_cplusplus_of_several_standards() {
         let uses = "#include <homa.h>\nint main(void) {\n    \
                     struct homa_options o = HOMA_OPTIONS_INIT;\n    \
                     struct homa_send_options s = HOMA_SEND_OPTIONS_INIT;\n    \
-                    return o.size == s.size;\n}\n";
+                    struct homa_balance_options b = HOMA_BALANCE_OPTIONS_INIT;\n    \
+                    return o.size == s.size + b.size;\n}\n";
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{language}{standard}.txt"));
         std::fs::write(&file, uses).unwrap();
         succeed(cc.arg(file));

@@ -1,0 +1,124 @@
+/* Calls a name that stands for three servers: one answers, one is silent, and one is gone. */
+#include "check.h"
+#include <pthread.h>
+
+static int asked;
+
+/* Answers requests with their bytes; the silent server keeps them. */
+static void *server(void *argument)
+{
+    int sock = *(int *) argument, got;
+    char request[100];
+    struct sockaddr_in from;
+    uint64_t id;
+    while ((got = homa_recv(sock, request, sizeof request, HOMA_RECV_REQUEST, AT(from), &id)) >= 0)
+        CHECK(homa_reply(sock, request, (size_t) got, AT(from), id) == 0);
+    CHECK(errno == ESHUTDOWN || errno == EBADF);
+    return NULL;
+}
+
+static void *silent(void *argument)
+{
+    int sock = *(int *) argument, got;
+    char request[100];
+    uint64_t id;
+    while ((got = homa_recv(sock, request, sizeof request, HOMA_RECV_REQUEST, NULL, 0, &id)) >= 0)
+        __atomic_add_fetch(&asked, 1, __ATOMIC_SEQ_CST);
+    CHECK(errno == ESHUTDOWN || errno == EBADF);
+    return NULL;
+}
+
+static void write_addresses(const char *path, const struct sockaddr_in *at, int count)
+{
+    FILE *file = fopen(path, "w");
+    int i;
+    CHECK(file != NULL);
+    for (i = 0; i < count; i++)
+        fprintf(file, "127.0.0.1:%d # server %d\n", ntohs(at[i].sin_port), i);
+    CHECK(fclose(file) == 0);
+}
+
+static void mistakes(int client, struct homa_balancer *balancer)
+{
+    struct homa_balance_options options = HOMA_BALANCE_OPTIONS_INIT;
+    struct homa_message message;
+    errno = 0;
+    CHECK(homa_balancer_open(NULL, NULL) == NULL && errno == EFAULT);
+    CHECK(homa_balancer_open("http://search:4000", NULL) == NULL && errno == EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "homa:///HOST:PORT") != NULL);
+    options.hedge_percent = 101;
+    CHECK(homa_balancer_open("homa:///localhost:1", &options) == NULL && errno == EINVAL);
+    options.hedge_percent = 0;
+    options.flags = 1u << 31;
+    CHECK(homa_balancer_open("homa:///localhost:1", &options) == NULL && errno == EINVAL);
+    FAILS(homa_balancer_call(NULL, client, "a", 1, &message, NULL), EFAULT);
+    CHECK(message.data == NULL && message.owner == NULL);
+    FAILS(homa_balancer_call(balancer, client, "a", 1, NULL, NULL), EFAULT);
+    FAILS(homa_balancer_call(balancer, client, NULL, 1, &message, NULL), EFAULT);
+    FAILS(homa_balancer_call(balancer, -1, "a", 1, &message, NULL), EBADF);
+    homa_balancer_close(NULL);
+}
+
+int main(void)
+{
+    struct homa_balance_options options = HOMA_BALANCE_OPTIONS_INIT;
+    struct homa_send_options call = HOMA_SEND_OPTIONS_INIT;
+    struct homa_message message;
+    struct homa_balancer *balancer;
+    struct sockaddr_in at[3];
+    int socks[3], client, i;
+    pthread_t threads[2];
+    char path[100], target[120];
+
+    for (i = 0; i < 3; i++)
+        socks[i] = serve(&at[i], NULL);
+    CHECK(pthread_create(&threads[0], NULL, server, &socks[0]) == 0);
+    CHECK(pthread_create(&threads[1], NULL, silent, &socks[1]) == 0);
+    CHECK(homa_close(socks[2]) == 0);
+    client = homa_socket(NULL, 0, NULL);
+    CHECK(client >= 0);
+
+    snprintf(path, sizeof path, "/tmp/homa-balance-%d", (int) getpid());
+    snprintf(target, sizeof target, "homa+file://%s", path);
+    /* Nothing is known yet, because the file does not exist. */
+    balancer = homa_balancer_open(target, NULL);
+    CHECK(balancer != NULL);
+    FAILS(homa_balancer_call(balancer, client, "early", 5, &message, NULL), EHOSTUNREACH);
+    homa_balancer_close(balancer);
+
+    write_addresses(path, at, 3);
+    options.hedge_percent = 100;
+    options.hedge_after_us = 5000;
+    balancer = homa_balancer_open(target, &options);
+    CHECK(balancer != NULL);
+    call.flags = HOMA_SEND_IDEMPOTENT;
+    call.deadline_ms = 60000;
+    /* Every call is answered, also after the silent server was asked. */
+    for (i = 0; i < 20 || __atomic_load_n(&asked, __ATOMIC_SEQ_CST) == 0; i++) {
+        CHECK(homa_balancer_call(balancer, client, "ping", 4, &message, &call) == 0);
+        CHECK(message.length == 4 && memcmp(message.data, "ping", 4) == 0);
+        homa_message_release(&message);
+    }
+    /* Responses of a balancer are not received from the socket. */
+    CHECK(!readable(client, 0));
+    mistakes(client, balancer);
+    homa_balancer_close(balancer);
+
+    /* A call that is not idempotent stays with its server until the deadline. */
+    write_addresses(path, at + 1, 1);
+    balancer = homa_balancer_open(target, &options);
+    CHECK(balancer != NULL);
+    call.flags = 0;
+    call.deadline_ms = 50;
+    FAILS(homa_balancer_call(balancer, client, "ping", 4, &message, &call), ETIMEDOUT);
+    CHECK(message.data == NULL);
+    homa_balancer_close(balancer);
+
+    CHECK(unlink(path) == 0);
+    CHECK(homa_close(client) == 0);
+    for (i = 0; i < 2; i++) {
+        CHECK(homa_close(socks[i]) == 0);
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    return 0;
+}
