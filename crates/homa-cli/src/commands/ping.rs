@@ -40,7 +40,8 @@ pub struct Args {
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
     /// Find out whether the path honours DSCP: fill it with bulk of class CS0, at most 512 kB at a
-    /// time, and send --count RPCs of each class, CS0 to CS5.
+    /// time, and send --count RPCs of each class, CS0 to CS5. The exit code is 1 unless it does,
+    /// also if nothing can be decided.
     #[arg(long, conflicts_with = "interval")]
     priorities: bool,
     /// Output format.

@@ -18,12 +18,11 @@ fn engine(config: Config) -> Engine {
     Engine::bind(SocketAddr::from(([127, 0, 0, 1], 0)), config).expect("an engine")
 }
 
-/// Echoes after a pause, until the engine drains.
+/// Answers after a pause, until the engine drains.
 fn serve(server: Server, pause: Duration) {
-    while let Some(mut request) = server.accept() {
-        let bytes = request.take_bytes();
+    while let Some(request) = server.accept() {
         thread::sleep(pause);
-        let _ = request.reply(bytes);
+        let _ = request.reply(Vec::<u8>::new());
     }
 }
 
@@ -34,8 +33,9 @@ struct Load<'a> {
     bytes: usize,
 }
 
-/// Runs a command while clients call the server, whose handlers pause.
-fn during(loads: &[Load<'_>], server: &Engine, pause: Duration, command: &[&str]) -> Output {
+/// What a command reports while clients call the server, whose handlers pause. Only one RPC in 16
+/// is followed, so the command is repeated if the machine was too busy for one to end in time.
+fn during(loads: &[Load<'_>], server: &Engine, pause: Duration, command: &[&str]) -> Value {
     let (ends, at) = (AtomicBool::new(false), server.local_addr());
     let serving = server.serve().expect("a server");
     thread::scope(|scope| {
@@ -51,34 +51,34 @@ fn during(loads: &[Load<'_>], server: &Engine, pause: Duration, command: &[&str]
                 });
             }
         }
-        let output = homa(command);
+        let mut outputs = (0..20).map(|_| homa(command));
+        let followed = |output: &Output| code(output) != 0 || !document(output)["slow"].is_null();
+        let output = outputs.find(followed);
         ends.store(true, Ordering::Relaxed);
         let _ = server.drain(Duration::from_secs(20));
         served.join().expect("the server ends");
-        output
+        let output = output.expect("an RPC in 16 is followed");
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        document(&output)
     })
 }
 
-fn report(output: &Output) -> Value {
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    document(output)
-}
-
-/// The share of a cause among the slow RPCs.
-fn share(report: &Value, cause: &str) -> f64 {
+/// The number of a cause, 0 if slow RPCs spent no time on it.
+fn of(report: &Value, cause: &str, number: &str) -> f64 {
     let causes = report["slow"]["causes"].as_array().expect("causes");
     let found = causes.iter().find(|of| of["cause"] == cause);
-    found.map_or(0.0, |of| of["share"].as_f64().expect("a number"))
+    found.map_or(0.0, |of| of[number].as_f64().expect("a number"))
 }
 
-/// A machine that is busy with other tests may keep the process from running, so the advice may be
-/// to give it more time.
-fn advises(report: &Value, expected: &str) {
+/// The causes add up to the time of the slow RPCs, and the advice follows from the one that takes
+/// most of it. How much one takes depends on what else the machine does.
+fn advises(report: &Value, cause: &str, expected: &[&str]) {
+    let causes = report["slow"]["causes"].as_array().expect("causes");
+    let shares: f64 = causes.iter().filter_map(|of| of["share"].as_f64()).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "{report}");
     let advice = report["advice"].as_str().expect("advice");
-    assert!([expected, "processor"].contains(&advice), "{report}");
+    assert!(of(report, cause, "share") < 0.5 || expected.contains(&advice), "{report}");
 }
-
-const SECOND: [&str; 4] = ["--for", "1s", "--format", "json"];
 
 /// An engine's metrics endpoint, and its address.
 fn page(of: &Engine) -> (Exporter, String) {
@@ -95,32 +95,36 @@ fn slow_handlers_are_found_from_either_end() {
         let load = [Load { client: &client, threads: 1, bytes: 100 }];
         let of = of(&here, &there);
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
-        let command = [&["why"], &of[..], &["--for", "2s", "--format", "json"]].concat();
-        // Longer than other tests on this machine keep a thread from running.
-        report(&during(&load, &server, Duration::from_millis(20), &command))
+        let command = [&["why"], &of[..], &["--for", "1s", "--format", "json"]].concat();
+        during(&load, &server, Duration::from_millis(20), &command)
+    };
+    // No pause is shorter than asked for, and at most 250 us of it count as the link's round trip.
+    let finds = |report: &Value, direction: &str, cause: &str, advice: &str| {
+        assert_eq!(report["slow"]["direction"], direction, "{report}");
+        assert!(of(report, cause, "mean_us") >= 19_750.0, "{report}");
+        advises(report, cause, &[advice]);
     };
     let of_server = why(&|_, there| vec![there.into()]);
-    advises(&of_server, "application");
-    assert!(share(&of_server, "application") > 0.5, "{of_server}");
-    assert_eq!(of_server["slow"]["direction"], "server");
+    finds(&of_server, "server", "application", "application");
     // A client alone cannot tell the server from the network.
     let of_client = why(&|here, _| vec![here.into()]);
-    advises(&of_client, "ask_server");
+    finds(&of_client, "client", "server_or_network", "ask_server");
     let of_both = why(&|here, there| vec![here.into(), "--server".into(), there.into()]);
-    advises(&of_both, "application");
-    assert!(share(&of_both, "application") > 0.5, "{of_both}");
+    finds(&of_both, "client", "application", "application");
 }
 
 #[test]
 fn a_full_link_is_found_at_its_sender() {
-    let client = engine(Config::default().link_rate(Rate::mbps(20)));
+    let client = engine(Config::default().link_rate(Rate::mbps(2)));
     let server = engine(Config::default());
     let (_page, at) = page(&client);
-    let load = [Load { client: &client, threads: 16, bytes: 20_000 }];
-    let command = [&["why", &*at], &SECOND[..]].concat();
-    let report = report(&during(&load, &server, Duration::ZERO, &command));
-    advises(&report, "link_full");
-    assert!(share(&report, "queue") > 0.5, "{report}");
+    let load = [Load { client: &client, threads: 16, bytes: 2_000 }];
+    let command = ["why", &at, "--for", "1s", "--format", "json"];
+    let report = during(&load, &server, Duration::ZERO, &command);
+    // The bytes of a request take 8 ms of the link, and those of 15 others are before them.
+    let best = report["slow"]["best_us"].as_f64().expect("a number");
+    assert!(best >= 8_000.0 && of(&report, "queue", "mean_us") > best, "{report}");
+    advises(&report, "queue", &["link_full", "processor"]);
 }
 
 #[test]
@@ -131,26 +135,29 @@ fn long_messages_that_wait_for_grants_are_found_at_their_sender() {
     let server = engine(Config::default().protocol(protocol));
     let (_page, at) = page(&clients[0]);
     let load = clients.each_ref().map(|client| Load { client, threads: 4, bytes: 500_000 });
-    let command = ["why", &at, "--for", "5s", "--format", "json"];
-    let report = report(&during(&load, &server, Duration::ZERO, &command));
-    advises(&report, "grants");
-    assert!(share(&report, "grant") > 0.5, "{report}");
+    let command = ["why", &at, "--for", "3s", "--format", "json"];
+    let report = during(&load, &server, Duration::ZERO, &command);
     assert_eq!(report["slow"]["size"], "long", "{report}");
+    // 23 messages wait for one.
+    assert!(of(&report, "grant", "share") > 0.2, "{report}");
+    advises(&report, "grant", &["grants"]);
 }
 
 #[test]
 fn lost_packets_are_found() {
+    // One request in a hundred loses none of its packets.
     let network = MemoryNetwork::new(3, NetworkFaults::NONE.lost(100_000));
     let [client, server] = [1, 2].map(|port| {
         let driver = network.driver(SocketAddr::from(([10, 0, 0, 1], port))).expect("a driver");
         Engine::with_driver(Box::new(driver), Config::default().plaintext()).expect("an engine")
     });
     let (_page, at) = page(&client);
-    let load = [Load { client: &client, threads: 4, bytes: 3_000 }];
+    let load = [Load { client: &client, threads: 4, bytes: 60_000 }];
     let command = ["why", &at, "--for", "3s", "--format", "json"];
-    let report = report(&during(&load, &server, Duration::ZERO, &command));
-    advises(&report, "network_loss");
-    assert!(share(&report, "loss") > 0.5, "{report}");
+    let report = during(&load, &server, Duration::ZERO, &command);
+    // A RESEND leaves after 2 ms at the earliest.
+    assert!(of(&report, "loss", "mean_us") > 1_000.0, "{report}");
+    advises(&report, "loss", &["network_loss", "processor"]);
 }
 
 #[test]

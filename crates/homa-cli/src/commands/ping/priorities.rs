@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homa::proto::Rate;
-use homa::{CallOptions, Client, PriorityMap};
+use homa::{CallError, CallOptions, Client, PriorityMap};
 use serde::Serialize;
 
 use super::Args;
@@ -26,7 +26,9 @@ const CLASSES: u8 = 6;
 const PROBES: u32 = 20;
 /// Bulk requests in progress, and the bytes of each.
 const BULK: usize = 8;
-const BULK_BYTES: usize = 64 * 1024;
+const BULK_BYTES: usize = 64_000;
+/// A server that has answered none of this many probes does not answer.
+const PATIENCE: u32 = 3;
 /// How long a bulk request may take.
 const BULK_DEADLINE: Duration = Duration::from_secs(2);
 /// How long the bulk fills the path before the first probe.
@@ -80,11 +82,11 @@ impl PathFinding {
                 )
             }
             Self::NoQueue => {
-                "This cannot be decided: the bulk of this host formed no queue on the \
-                              path. Repeat it while other hosts send to the same server."
+                "No verdict: this host's bulk traffic formed no queue on the path. Run it again \
+                 while other hosts send to the same server."
                     .into()
             }
-            Self::NoAnswer => "This cannot be decided: the server did not answer.".into(),
+            Self::NoAnswer => "No verdict: the server answered no call.".into(),
         }
     }
 }
@@ -119,6 +121,9 @@ struct ClassProbes {
     max_us: Option<f64>,
     #[serde(skip)]
     times: Vec<f64>,
+    /// Why the first one was lost.
+    #[serde(skip)]
+    error: Option<CallError>,
 }
 
 impl ClassProbes {
@@ -127,7 +132,10 @@ impl ClassProbes {
         let start = Instant::now();
         match client.call_with(args.server, vec![7; args.size as usize], &options) {
             Ok(_) => self.times.push(start.elapsed().as_nanos() as f64 / 1e3),
-            Err(_) => self.lost += 1,
+            Err(error) => {
+                self.lost += 1;
+                self.error.get_or_insert(error);
+            }
         }
     }
 
@@ -152,36 +160,47 @@ struct PriorityReport {
     text: String,
 }
 
-/// Runs the command: exit code 1 if the path does not honour DSCP.
+/// Runs the command: exit code 1 unless the path is seen to honour DSCP.
 pub fn run(args: &Args) -> Outcome {
+    // All engines use the same driver, and a fallback is reported once.
+    let driver = args.driver.settle(args.driver.address_for(args.server));
     let open = |class: u8, rate: Option<Rate>| -> Result<Client, Failure> {
         let map = PriorityMap::Class(class);
-        args.driver.client_of_class(args.server, &args.protection, map, rate)
+        driver.client_of_class(args.server, &args.protection, map, rate)
     };
     let probes = (0..CLASSES).map(|class| open(class, None)).collect::<Result<Vec<_>, _>>()?;
     let bulk = open(0, Some(UNPACED))?;
     let mut idle = ClassProbes::default();
     let count = args.count.unwrap_or(PROBES);
-    (0..count).for_each(|_| idle.probe(&probes[0], args));
+    for _ in 0..count {
+        idle.probe(&probes[0], args);
+        if idle.times.is_empty() && idle.lost >= PATIENCE {
+            break;
+        }
+    }
     let idle = idle.finish();
     let classes = match idle.answered {
         0 => Vec::new(),
         _ => loaded(args, count, &bulk, &probes),
     };
     let finding = judge(idle.p50_us, &classes.iter().map(|of| of.p50_us).collect::<Vec<_>>());
-    let passed =
-        !matches!(finding, PathFinding::Ignored | PathFinding::Partly(_) | PathFinding::NoAnswer);
-    let text = finding.text();
+    let error = idle.error.as_ref().filter(|_| finding == PathFinding::NoAnswer);
+    let text = error.map_or_else(|| finding.text(), |error| format!("{} {error}", finding.text()));
     let document =
         PriorityReport { idle_p50_us: idle.p50_us, classes, finding: finding.name(), text };
     match args.format {
         Format::Json => output::json(&document)?,
         Format::Table => print(args, &document),
     }
+    if let Some(error) = error {
+        eprintln!("hint: {}", driver.hint(args.server, error, "--echo"));
+    }
+    let passed = finding == PathFinding::Honoured;
     Ok(if passed { Verdict::Passed } else { Verdict::CheckFailed })
 }
 
-/// Probes all classes in turns while the bulk fills the path.
+/// Probes all classes while the bulk fills the path: at the same time, so that all meet the same
+/// queue.
 fn loaded(args: &Args, count: u32, bulk: &Client, probes: &[Client]) -> Vec<ClassProbes> {
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -197,7 +216,11 @@ fn loaded(args: &Args, count: u32, bulk: &Client, probes: &[Client]) -> Vec<Clas
         let new = |class| ClassProbes { class, ..ClassProbes::default() };
         let mut classes: Vec<ClassProbes> = (0..CLASSES).map(new).collect();
         for _ in 0..count {
-            classes.iter_mut().zip(probes).for_each(|(of, client)| of.probe(client, args));
+            thread::scope(|round| {
+                for (of, client) in classes.iter_mut().zip(probes) {
+                    round.spawn(|| of.probe(client, args));
+                }
+            });
         }
         ends.store(true, Ordering::Relaxed);
         classes.into_iter().map(ClassProbes::finish).collect()

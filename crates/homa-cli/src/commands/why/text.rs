@@ -54,7 +54,9 @@ fn about(slow: &Slow) -> String {
     let share = slow.rpcs / slow.of * 100.0;
     let best = match slow.best > 0.0 {
         true => format!("The best is {}, {best}.", time(slow.best)),
-        false => "The link has no rate, so their bytes take no time there.".to_owned(),
+        false => {
+            "The link's rate is not known, so the time of the bytes is not counted.".to_owned()
+        }
     };
     format!("{what} {size}: the slowest {share:.0} % took {} on average. {best}", time(slow.mean))
 }
@@ -99,9 +101,9 @@ pub fn advice(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Strin
                                 link, so it cannot order messages before the link does."
             .to_owned(),
         Advice::LinkFull => format!(
-            "Send less, or use a faster link: {:.1} of {:.1} Gbit/s are used.",
-            evidence.sent / 1e9,
-            rate / 1e9
+            "Send less, or use a faster link: {} of {} are used.",
+            bits(evidence.sent),
+            bits(rate)
         ),
         Advice::MoreEngines => "Spread the peers over several engines (Engine::sharded): the core \
                                 of this one, or its queue, is the limit."
@@ -146,11 +148,34 @@ pub fn advice(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Strin
     }
 }
 
+/// A rate in bits per second, for people.
+fn bits(rate: f64) -> String {
+    match rate {
+        r if r < 1e9 => format!("{:.1} Mbit/s", r / 1e6),
+        r => format!("{:.1} Gbit/s", r / 1e9),
+    }
+}
+
 /// A time in seconds, for people.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{:.1} us", s * 1e6),
         s if s < 1.0 => format!("{:.2} ms", s * 1e3),
         s => format!("{s:.2} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_links_have_a_rate_too() {
+        let on = |sent, rate| {
+            let evidence = Evidence { sent, rate: Some(rate), ..Evidence::default() };
+            advice(&evidence, None, Advice::LinkFull)
+        };
+        assert!(on(1.9e6, 2e6).ends_with("1.9 Mbit/s of 2.0 Mbit/s are used."));
+        assert!(on(9.5e9, 1e10).ends_with("9.5 Gbit/s of 10.0 Gbit/s are used."));
     }
 }

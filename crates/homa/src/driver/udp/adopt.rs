@@ -8,7 +8,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::socket::{get, prepare, set};
+use super::socket::{get, grow_queue, set, set_options};
 
 /// Why a descriptor cannot be an engine's socket.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub fn duplicate(fd: RawFd) -> Result<OwnedFd, SocketFault> {
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
-/// Takes over a bound UDP socket.
+/// Takes over a bound UDP socket. Its receive queue is as large as before, or larger.
 pub fn adopt(socket: OwnedFd, receive_buffer: usize) -> Result<UdpSocket, SocketFault> {
     let fd = socket.as_raw_fd();
     let option = |option| get(fd, libc::SOL_SOCKET, option).ok_or(SocketFault::NoSocket);
@@ -106,9 +106,29 @@ pub fn adopt(socket: OwnedFd, receive_buffer: usize) -> Result<UdpSocket, Socket
         if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        prepare(fd, local.ip(), receive_buffer)
+        grow_queue(fd, receive_buffer)
     };
     ready().map_err(SocketFault::Refused)?;
+    set_options(fd, local.ip());
     let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::super::socket::receive_buffer;
+    use super::*;
+
+    #[test]
+    fn the_queue_of_an_adopted_socket_never_shrinks() {
+        let bound = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let holds = |socket: &UdpSocket| receive_buffer(socket.as_raw_fd()).expect("a queue");
+        let usual = holds(&bound());
+        for wanted in [0, usual as usize / 2, usual as usize, usual as usize + 1, usize::MAX] {
+            let adopted = adopt(bound().into(), wanted).expect("an engine's socket");
+            assert!(holds(&adopted) >= usual, "{wanted}: {} of {usual}", holds(&adopted));
+        }
+    }
 }

@@ -140,15 +140,42 @@ pub fn speaks_ipv4(fd: RawFd) -> bool {
     get(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(0)
 }
 
-/// Sets the options of all sockets bound to `ip`.
+/// Sizes the receive queue of a socket bound to `ip`, and sets the options of all sockets.
 pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
-    let size = i32::try_from(receive_buffer).unwrap_or(i32::MAX);
-    // The first option needs a privilege, and the second is limited by the system's maximum: accept
-    // the size that the kernel grants.
-    if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size).is_err() {
-        set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
+    size_queue(fd, receive_buffer)?;
+    set_options(fd, ip);
+    Ok(())
+}
+
+/// Makes the receive queue hold `bytes`, or as many as the kernel grants.
+fn size_queue(fd: RawFd, bytes: usize) -> io::Result<()> {
+    let size = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // The first option needs a privilege, and the second is limited by the system's maximum.
+    match set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size) {
+        Ok(()) => Ok(()),
+        Err(_) => set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, size),
     }
-    // The following options improve the service but are not required; old kernels may refuse them.
+}
+
+/// Makes the receive queue hold `bytes`, or as many as the kernel grants, but never fewer than
+/// before: a process with more privileges, for example systemd, may have made it larger than this
+/// one can.
+pub fn grow_queue(fd: RawFd, bytes: usize) -> io::Result<()> {
+    let holds = receive_buffer(fd).map_or(0, |holds| holds as usize);
+    if holds >= bytes {
+        return Ok(());
+    }
+    // A new socket shows what this process is granted.
+    let trial = create(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), false)?;
+    size_queue(trial.as_raw_fd(), bytes)?;
+    match receive_buffer(trial.as_raw_fd()).is_some_and(|granted| granted as usize > holds) {
+        true => size_queue(fd, bytes),
+        false => Ok(()),
+    }
+}
+
+/// Sets what improves the service but is not required; old kernels may refuse some of it.
+pub fn set_options(fd: RawFd, ip: IpAddr) {
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     let _ = set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1);
     // Packets have the size of the path's MTU, which the engine finds (RFC 8899). They are neither
@@ -167,7 +194,6 @@ pub fn prepare(fd: RawFd, ip: IpAddr, receive_buffer: usize) -> io::Result<()> {
         let probe = libc::IPV6_PMTUDISC_PROBE;
         let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe);
     }
-    Ok(())
 }
 
 /// Fails if a socket was opened in another network namespace than `main`, because the opening
