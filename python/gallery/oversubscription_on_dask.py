@@ -13,7 +13,7 @@ import homa
 try:
     from distributed import Client, LocalCluster
 except ImportError as missing:
-    raise ImportError("distributed is missing: pip install 'homa[dask]'") from missing
+    raise ImportError("distributed is missing: pip install 'homa-rpc[dask]'") from missing
 
 MESSAGES = int(os.environ.get("GALLERY_MESSAGES", 100_000))
 SEEDS = int(os.environ.get("GALLERY_SEEDS", 3))

@@ -164,7 +164,7 @@ fn needed<'py>(py: Python<'py>, module: &str, extra: &str) -> PyResult<Bound<'py
         if named.ok().as_deref() != Some(module) {
             return error;
         }
-        let message = format!("{module} is missing: pip install 'homa[{extra}]'");
+        let message = format!("{module} is missing: pip install 'homa-rpc[{extra}]'");
         let missing = PyModuleNotFoundError::new_err(message);
         missing.set_cause(py, Some(error));
         missing

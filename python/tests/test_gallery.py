@@ -68,4 +68,4 @@ def test_a_missing_dask_is_named_with_its_extra(tmp_path):
     text = "import sys, runpy; sys.modules['distributed'] = None; runpy.run_path(sys.argv[1])"
     notebook = GALLERY / "oversubscription_on_dask.py"
     done = subprocess.run([sys.executable, "-c", text, notebook], capture_output=True, text=True)
-    assert "distributed is missing: pip install 'homa[dask]'" in done.stderr
+    assert "distributed is missing: pip install 'homa-rpc[dask]'" in done.stderr

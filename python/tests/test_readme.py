@@ -48,4 +48,4 @@ def test_the_environment_has_no_other_package(fresh, tmp_path):
     for module in ("pandas", "polars", "pyarrow", "numpy", "distributed"):
         assert fresh(f"import {module}", tmp_path).returncode != 0, module
     told = fresh("import homa; homa.simulate(messages=10).buckets.to_pandas()", tmp_path)
-    assert "pip install 'homa[pandas]'" in told.stderr
+    assert "pip install 'homa-rpc[pandas]'" in told.stderr

@@ -82,6 +82,9 @@ def test_servers_of_a_file_come_and_go(tmp_path):
         async with old, new, rpc.Client(deadline=LONGEST) as client:
             with pytest.raises(rpc.NoServers, match="cannot be read"):
                 await client.connect(f"homa+file://{listed}")
+            # With wait_for_ready, the file may appear until the deadline.
+            with pytest.raises(rpc.DeadlineExceeded, match="before the deadline"):
+                await client.connect(f"homa+file://{listed}", wait_for_ready=True, deadline=0.02)
             listed.write_text(f"{old.address} # the old one\n")
             service = await client.connect(f"homa+file://{listed}")
             assert bytes(await service.call(b"who?")) == b"old"
@@ -139,15 +142,19 @@ def test_mistakes_say_what_is_wrong():
             for wrong in ({"hedge": 1.5}, {"retries": -1}, {"hedge_after": -1}):
                 with pytest.raises(ValueError):
                     await client.connect([LOOPBACK], **wrong)
-            with pytest.raises(TypeError):
-                await client.connect([7])
+            for target, text in [([7], "7 is no address"), (7, "7 was given"), (None, "None was")]:
+                with pytest.raises(TypeError, match=text):
+                    await client.connect(target)
+            for name in ("retries", "hedge"):
+                with pytest.raises(TypeError, match=f"{name} is a share from 0 to 1, and 'x'"):
+                    await client.connect([LOOPBACK], **{name: "x"})
             service = await client.connect(["127.0.0.1:9"], retries=0)
             assert "127.0.0.1:9" in repr(service)
             for wrong in ({"idempotent": 1}, {"on_behalf_of": b"x"}):
                 with pytest.raises(TypeError):
                     await service.call(b"", **wrong)
-            with pytest.raises(rpc.CallError):
-                await service.call(b"", deadline=0.2)
+            with pytest.raises(rpc.PortUnreachable):
+                await service.call(b"", deadline=LONGEST)
         with pytest.raises(rpc.ShuttingDown):
             await service.call(b"")
 

@@ -39,3 +39,17 @@ def test_a_bound_socket_is_served_and_calls():
             rpc.Client(sock=unbound)
         with pytest.raises(ValueError, match="not both"):
             rpc.Client("127.0.0.1:0", sock=unbound)
+        with pytest.raises(ValueError, match="not both"):
+            rpc.Server("127.0.0.1:0", sock=unbound)
+
+
+def test_what_is_no_open_socket_is_named():
+    closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    closed.close()
+    for opened in (rpc.Client, rpc.Server):
+        with pytest.raises(TypeError, match=r"such as socket.socket\(fileno=3\), and 3 was given"):
+            opened(sock=3)
+        with pytest.raises(ValueError, match="sock is closed"):
+            opened(sock=closed)
+    with pytest.raises(TypeError, match="an address or sock=SOCKET"):
+        rpc.Server()

@@ -103,7 +103,7 @@ def test_a_missing_library_is_named_with_its_extra(result, monkeypatch, method, 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ModuleNotFoundError) as caught:
         getattr(result.buckets, method)()
-    assert str(caught.value) == f"{module} is missing: pip install 'homa[{extra}]'"
+    assert str(caught.value) == f"{module} is missing: pip install 'homa-rpc[{extra}]'"
     extras = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     assert f"\n{extra} = [" in extras
 
@@ -111,5 +111,5 @@ def test_a_missing_library_is_named_with_its_extra(result, monkeypatch, method, 
 def test_pandas_without_pyarrow_is_the_same_extra(result, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pyarrow is missing: .*'homa\[pandas\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pyarrow is missing: .*'homa-rpc\[pandas\]'"):
         result.buckets.to_pandas()

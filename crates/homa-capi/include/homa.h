@@ -250,9 +250,10 @@ extern "C" {
  The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
  select or epoll. Do not read or write it, and close it with homa_close.
 
- Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
- EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is
- not on loopback, and neither a key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
+ Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), E2BIG (an option
+ of a later version), ENOENT or EACCES (the key file), EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT,
+ EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is not on loopback, and neither a
+ key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
  */
 int homa_socket(const struct sockaddr *bind_addr,
                 socklen_t addrlen,
@@ -266,7 +267,7 @@ int homa_socket(const struct sockaddr *bind_addr,
 
  Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a
  UDP socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror
- says which), EMFILE.
+ says which), ENOKEY (as homa_socket), EMFILE.
  */
 int homa_socket_from_fd(int fd, const struct homa_options *options);
 
@@ -351,10 +352,9 @@ int homa_sendv(int sockfd,
  HOMA_RECV_PARTIAL kept is dropped.
 
  Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
- "default", or no request with this id
- and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
- EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
- waits.
+ "default", or no request with this id and address waits for a reply: it was answered or aborted
+ before, or never received); EMSGSIZE; EAGAIN (too many bytes in progress); ENOMEM. After
+ EMSGSIZE, EAGAIN and ENOMEM the request still waits.
  */
 int homa_reply(int sockfd,
                const void *response,

@@ -26,9 +26,10 @@ use crate::text;
 /// The descriptor is readable exactly if homa_recv would not fail with EAGAIN. Watch it with poll,
 /// select or epoll. Do not read or write it, and close it with homa_close.
 ///
-/// Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), EADDRINUSE,
-/// EADDRNOTAVAIL, EAFNOSUPPORT, EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is
-/// not on loopback, and neither a key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
+/// Returns the descriptor, or -1: EINVAL (a wrong option, named by homa_strerror), E2BIG (an option
+/// of a later version), ENOENT or EACCES (the key file), EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT,
+/// EPERM (raw-ip without CAP_NET_RAW), ENOKEY (an address that is not on loopback, and neither a
+/// key file nor HOMA_PLAINTEXT), EMFILE and other errors of bind(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_socket(
     bind_addr: *const sockaddr,
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn homa_socket(
 ///
 /// Returns the descriptor, or -1: ENOTSOCK (`fd` is closed, or no socket), EINVAL (`fd` is not a
 /// UDP socket of IPv4 or IPv6 that is bound and not connected, or an option is wrong; homa_strerror
-/// says which), EMFILE.
+/// says which), ENOKEY (as homa_socket), EMFILE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_socket_from_fd(fd: c_int, options: *const homa_options) -> c_int {
     guard(|| {

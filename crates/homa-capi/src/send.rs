@@ -208,10 +208,9 @@ unsafe fn send(
 /// HOMA_RECV_PARTIAL kept is dropped.
 ///
 /// Returns 0, or -1: EBADF; EFAULT (a null pointer); EINVAL (no bytes with a profile other than
-/// "default", or no request with this id
-/// and address waits for a reply: it was answered or aborted before, or never received); EMSGSIZE;
-/// EAGAIN (too many bytes in progress); ENOMEM. After EMSGSIZE, EAGAIN and ENOMEM the request still
-/// waits.
+/// "default", or no request with this id and address waits for a reply: it was answered or aborted
+/// before, or never received); EMSGSIZE; EAGAIN (too many bytes in progress); ENOMEM. After
+/// EMSGSIZE, EAGAIN and ENOMEM the request still waits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn homa_reply(
     sockfd: c_int,

@@ -36,7 +36,7 @@ counters! {
     requests_sent,
     /// Responses delivered to the client application.
     responses_delivered,
-    /// Requests delivered to the server application.
+    /// Requests that were delivered to the server application, with all their bytes.
     requests_delivered,
     /// Responses started as server.
     responses_sent,

@@ -57,8 +57,8 @@ const HEAD: &[u8; 16] = b"homa handover 1\n";
 /// other users must not read it. Use it for one engine only, and for none if another engine served
 /// at the address in the meantime: the requests of that one would be executed again.
 ///
-/// It has 20 bytes for each client that the server remembers (at most 65,536), and 16 for each range
-/// of consecutive requests of a client. A client usually has one range. At most 18 MB.
+/// It has 20 bytes for each client that the server remembers (at most 65,536), and 16 for each
+/// range of consecutive requests of a client. A client usually has one range. At most 18 MB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// The engine's first address.

@@ -98,8 +98,9 @@ impl Server {
     /// client is validated, for all clones of this server. Read it with
     /// [`Request::arrived`]; it dereferences to an empty slice. At most about `window` bytes of
     /// each request that were not read are held (and at least what clients send unasked, which is
-    /// the default RTTbytes of 60 kB or less), so a slow reader slows its client down. A window of
-    /// 1 MB is enough for 10 Gbit/s if the reader is never late by more than 0.8 ms.
+    /// the default RTTbytes of 60 kB or less), so a slow reader slows its client down. The
+    /// window moves in quarters, so the client can continue for three quarters of it, less a round
+    /// trip, while the reader pauses.
     ///
     /// The request counts as executed once it is accepted. If the client gives up in the middle,
     /// the reader is told ([`RequestError`](crate::RequestError)); if the server drops the request,

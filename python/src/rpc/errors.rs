@@ -65,6 +65,8 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
 pub fn balance(py: Python<'_>, error: &BalanceError) -> PyErr {
     match error {
         BalanceError::Call(error) => call(py, error),
+        BalanceError::Late => exception(py, "DeadlineExceeded", error.to_string(), &[]),
+        // No servers, and what later versions add.
         error => exception(py, "NoServers", error.to_string(), &[]),
     }
 }

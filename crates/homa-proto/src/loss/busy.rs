@@ -2,9 +2,9 @@
 //! (Homa §3.7, Figure 3).
 //!
 //! In profile `default` the BUSY of a request in service names the time until which its client
-//! should not ask again: after as long as the RPC has taken so far, or as the application announced.
-//! So the interval between the RESENDs of a long call grows to 10 s. If a response is lost
-//! meanwhile, the server's NEED_ACK repairs that.
+//! should not ask again: after as long as the RPC has taken so far, or as the application
+//! announced. So the interval between the RESENDs of a long call grows to 10 s. If a response is
+//! lost meanwhile, the server's NEED_ACK repairs that.
 
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
@@ -16,7 +16,8 @@ use crate::rpc::{Rpc, RpcState};
 use crate::send::PacketSizes;
 use crate::units::{Duration, Time};
 
-/// Clients of RPCs that have taken less are not told when to ask again: their own backoff is as slow.
+/// Clients of RPCs that have taken less are not told when to ask again: their own backoff is as
+/// slow.
 const SHORT: Duration = Duration::millis(250);
 /// The longest time to come back that follows from the time so far, because a client that waits
 /// notices only then that its server died.
@@ -136,8 +137,8 @@ impl Endpoint {
     /// client, which asks for the response a few milliseconds after the request, is told not to ask
     /// again before then (profile `default`). At most a minute. A client that was told notices only
     /// at the end of that time that its server died, or refused the request in an answer that was
-    /// lost. The server notices a client that died a second after that time. So this is for requests
-    /// that wait for events.
+    /// lost. The server notices a client that died a second after that time. So this is for
+    /// requests that wait for events.
     pub fn announce_delay(&mut self, now: Time, handle: RpcHandle, delay: Duration) {
         self.begin(now);
         if let Some(rpc) = self.rpcs.get_mut(handle)

@@ -168,7 +168,7 @@ fn a_report_about_the_host_does_not_cancel_a_request_in_service() {
 
 /// Servers may begin to execute a request before it is whole.
 #[test]
-fn only_the_first_data_proves_that_a_long_request_was_not_executed() {
+fn only_the_first_data_proves_that_a_request_was_not_executed() {
     let mut later = Vec::new();
     for (quoted, error) in [
         (DATA, Some(RpcError::PortUnreachable)),

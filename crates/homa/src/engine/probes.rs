@@ -120,7 +120,7 @@ pub fn call_submitted(peer: u32, length: u32) {
     );
 }
 
-/// A whole request arrived.
+/// A request is passed on: it is whole, or the server reads it while it arrives.
 #[inline(always)]
 pub fn request_admitted(message: &Delivered) {
     message_probe!("request_admitted", message);

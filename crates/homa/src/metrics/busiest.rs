@@ -126,8 +126,10 @@ pub(super) fn write(peers: &[PeerLatency], text: &mut Text) {
             "RPCs that ended, with the peers that had most of them in the last minute.",
             |p| p.rpcs as f64,
         ),
-        ("peer_rpc_failures", "Those of them without a response.", |p| p.failures as f64),
-        ("peer_rpc_seconds", "How long they took together.", |p| seconds(p.time)),
+        ("peer_rpc_failures", "Those of peer_rpcs that ended without a response.", |p| {
+            p.failures as f64
+        }),
+        ("peer_rpc_seconds", "How long those of peer_rpcs took together.", |p| seconds(p.time)),
     ];
     for (name, help, value) in families {
         text.family(name, "counter", help);

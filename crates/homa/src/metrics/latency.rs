@@ -35,8 +35,9 @@ const OUTCOMES: [RpcOutcome; 5] = [
 pub enum Direction {
     /// This engine made the call. Time is measured from the call to its end.
     Client,
-    /// This engine received the request. Time is measured from the complete request to the reply,
-    /// or to the end without one.
+    /// This engine received the request. Time is measured from the complete request, or from the
+    /// first bytes of one that is read while it arrives ([`Server::early`](crate::Server::early)),
+    /// to the reply, or to the end without one.
     Server,
 }
 
@@ -85,7 +86,7 @@ impl RpcOutcome {
 pub enum RpcSize {
     /// Up to 1,400 bytes: one packet.
     Short,
-    /// Up to 65,536 bytes: on most networks it leaves without a grant.
+    /// Up to 65,536 bytes: on most networks nearly all of it leaves without a grant.
     Medium,
     /// More.
     Long,
@@ -355,7 +356,8 @@ pub(super) fn seconds(time: Duration) -> f64 {
 pub(super) fn write(latencies: &[Latency], text: &mut Text) {
     let name = "rpc_duration_seconds";
     let help = "How long RPCs took: as client from the call to its end, as server from the whole \
-                request to the reply, or to the end without one.";
+                request, or the first bytes of one that is read while it arrives, to the reply, or \
+                to the end without one.";
     text.family(name, "histogram", help);
     for Latency { direction, outcome, size, times } in latencies {
         let labels =

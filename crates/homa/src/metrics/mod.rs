@@ -65,7 +65,8 @@ counters! {
         pub requests_shed: u64,
         /// Datagram extensions of an unknown type, which were skipped: the peer is newer.
         pub unknown_extensions: u64,
-        /// Times that the pacer delayed packets because enough bytes were queued below.
+        /// Times that the pacer delayed packets because as many bytes were queued as the link may
+        /// hold.
         pub pacer_waits: u64,
         /// ICMP reports that were ignored because they do not quote the RPC. Any host can forge
         /// such a report.
@@ -83,11 +84,11 @@ counters! {
         pub peers: u64,
         /// Bytes of outgoing messages in memory.
         pub send_memory_bytes: u64,
-        /// The limit of that: `Config::send_memory`.
+        /// The limit of `send_memory_bytes`: `Config::send_memory`.
         pub send_memory_limit_bytes: u64,
         /// Bytes of incoming messages in memory or granted, and of requests that were not accepted.
         pub receive_memory_bytes: u64,
-        /// The limit of that: `memory_budget`.
+        /// The limit of `receive_memory_bytes`: `memory_budget`.
         pub receive_memory_limit_bytes: u64,
         /// Calls in progress.
         pub calls_in_progress: u64,

@@ -57,7 +57,7 @@ impl LinkConditions {
     }
 
     /// Sets the rate, bits per second, at which datagrams leave one after another. Default: no
-    /// limit. The queue in front is not limited.
+    /// limit. The queue in front of it is not limited.
     pub fn bandwidth(self, bits_per_second: u64) -> Self {
         Self { bandwidth: Some(bits_per_second.max(1)), ..self }
     }

@@ -99,7 +99,7 @@ impl Process {
         task.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends the engine without a word to anyone.
+    /// Ends the engine. It sends nothing.
     pub(super) fn crash(&self) {
         self.crashed.store(true, Ordering::Relaxed);
         if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {

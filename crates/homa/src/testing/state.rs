@@ -38,7 +38,7 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// NetworkShared by the handles of a network and its task.
+/// What the handles of a network and its task share.
 #[derive(Debug)]
 pub(super) struct NetworkShared {
     pub(super) seed: u64,
@@ -51,9 +51,9 @@ pub(super) struct NetworkShared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) draws: Draws,
-    /// The path between hosts that have no other.
+    /// The conditions of paths that were not set.
     pub(super) usual: LinkConditions,
-    /// By the numbers of the hosts, the lower one first.
+    /// The conditions of each path that was set, by its two hosts, the lower number first.
     pub(super) paths: BTreeMap<(usize, usize), LinkConditions>,
     pub(super) partitions: BTreeSet<(usize, usize)>,
     pub(super) hosts: Vec<HostState>,
@@ -229,7 +229,7 @@ impl State {
         (0..self.hosts.len()).find(|host| ip_of(*host) == ip)
     }
 
-    /// A number for the datagrams so far.
+    /// A hash of all datagrams so far.
     pub(super) fn trace_hash(&self) -> u64 {
         self.trace.finish()
     }

@@ -30,6 +30,9 @@ const LENGTH: usize = 60_000;
 const CALLS: u64 = 40;
 const LEVEL: u8 = 7;
 
+/// The header of DATA, which shows that the packet begins its message.
+const QUOTED: usize = 56;
+
 /// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
@@ -285,11 +288,11 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
         // Reports that quote this much of the packet, after a change to the last byte of the id.
         for (reports, expected) in [
             (
-                &[(missing_host, 28, 2), (protocol, 28, 1), (port, 28, 0)][..],
+                &[(missing_host, QUOTED, 2), (protocol, QUOTED, 1), (port, QUOTED, 0)][..],
                 CallError::PortUnreachable,
             ),
-            (&[(protocol, 8, 0), (missing_host, 28, 0)], CallError::HostUnreachable),
-            (&[(port, 28, 2), (protocol, 28, 0)], CallError::ProtocolUnreachable),
+            (&[(protocol, 8, 0), (missing_host, QUOTED, 0)], CallError::HostUnreachable),
+            (&[(port, QUOTED, 2), (protocol, QUOTED, 0)], CallError::ProtocolUnreachable),
         ] {
             client.call(to, vec![1], 0, &CallOptions::default()).unwrap();
             let mut packet = [0; 2000];
@@ -305,7 +308,7 @@ fn reports_about_packets_that_we_did_not_send_end_no_call() {
             });
             past.copy_from_slice(&packet[skip + 20..][..8]);
             for &(code, length, change) in reports {
-                let mut quoted = packet[skip..][..28].to_vec();
+                let mut quoted = packet[skip..][..QUOTED].to_vec();
                 quoted[27] = quoted[27].wrapping_add(change);
                 let report = report(code, host, stranger, 146, &quoted[..length]);
                 mouth.send_to(&report, &SocketAddr::new(host, 0).into()).unwrap();

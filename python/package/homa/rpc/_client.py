@@ -17,7 +17,7 @@ from ._errors import (
     PortUnreachable,
     Unreachable,
 )
-from ._server import Request
+from ._server import Request, served
 from ._service import Service
 
 if TYPE_CHECKING:
@@ -109,18 +109,14 @@ class Client(Endpoint):
             ValueError: an argument cannot be, such as an address without a port.
         """
         left = seconds(self._deadline if deadline is None else deadline, "deadline")
-        if not isinstance(idempotent, bool):
-            raise TypeError(f"idempotent is True or False, and {idempotent!r} was given")
-        if not (on_behalf_of is None or isinstance(on_behalf_of, Request)):
-            raise TypeError(f"on_behalf_of is a handler's request, and {on_behalf_of!r} was given")
+        behalf = served(idempotent, on_behalf_of)
         at = written(to)
         name = named(at)
         if name is not None:
             payload = bytes(memoryview(payload))
-            remaining = None if on_behalf_of is None else on_behalf_of.remaining
+            remaining = None if behalf is None else behalf.remaining
             if remaining is not None:
                 left = min(left, remaining)
-        behalf = None if on_behalf_of is None else on_behalf_of._incoming
         until = self._here().time() + left
         *others, at = [at] if name is None else await self._looked_up(name, left)
 
@@ -169,6 +165,7 @@ class Client(Endpoint):
 
         Raises:
             NoServers: no server was found.
+            DeadlineExceeded: the look-up took too long.
             ValueError: it is no target.
         """
         left = seconds(self._deadline if deadline is None else deadline, "deadline")

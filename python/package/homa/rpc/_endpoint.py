@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,6 @@ from ._address import Address, looked_up_now
 from ._errors import Forked, ShuttingDown
 
 if TYPE_CHECKING:
-    import socket
     from types import TracebackType
 
     from typing_extensions import Self
@@ -37,6 +37,22 @@ def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> dict[str
     return {"keys": None if keys is None else os.fspath(keys), "plaintext": plaintext}
 
 
+def descriptor_of(sock: socket.socket) -> int:
+    """The descriptor of a socket that a user passes.
+
+    Raises:
+        TypeError: it is no socket.
+        ValueError: it is closed.
+    """
+    if not isinstance(sock, socket.socket):
+        such = "sock is a socket.socket, such as socket.socket(fileno=3)"
+        raise TypeError(f"{such}, and {sock!r} was given")
+    number = sock.fileno()
+    if number < 0:
+        raise ValueError("sock is closed: pass one that is bound")
+    return number
+
+
 class Endpoint:
     """An engine and its loop: the first that anything is awaited in."""
 
@@ -50,10 +66,12 @@ class Endpoint:
         """Open the engine; limits that are None are its defaults.
 
         Raises:
-            ValueError: an address and a socket were given.
+            TypeError: the socket is none.
+            ValueError: an address and a socket were given, or the socket is closed.
         """
         if address is not None and sock is not None:
             raise ValueError("give an address or sock=SOCKET, not both")
+        own = None if sock is None else descriptor_of(sock)
         at = None if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -61,8 +79,7 @@ class Endpoint:
         self._closed = False
         # More requests may wait than there was room for.
         self._full = False
-        descriptor = None if sock is None else sock.fileno()
-        self._native = Native(at, serves, given, descriptor)
+        self._native = Native(at, serves, given, own)
         self._at = self._native.address
 
     @property

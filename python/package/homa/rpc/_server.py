@@ -64,6 +64,21 @@ class Request:
         await self._server._ended(self._server._native.reply, self._incoming, payload)
 
 
+def served(idempotent: bool, on_behalf_of: Request | None) -> Incoming | None:
+    """The compiled part of the request that a call serves, after a check of both arguments.
+
+    Raises:
+        TypeError: one of them is of another type.
+    """
+    if not isinstance(idempotent, bool):
+        raise TypeError(f"idempotent is True or False, and {idempotent!r} was given")
+    if on_behalf_of is None:
+        return None
+    if not isinstance(on_behalf_of, Request):
+        raise TypeError(f"on_behalf_of is a handler's request, and {on_behalf_of!r} was given")
+    return on_behalf_of._incoming
+
+
 class Server(Endpoint):
     """Answers requests at an address by a coroutine, or by a plain function.
 
@@ -113,7 +128,7 @@ class Server(Endpoint):
     ) -> None:
         """Listen; requests wait until it is served."""
         if address is None and sock is None:
-            raise TypeError(f"a server needs an address: {ADVICE}")
+            raise TypeError(f"a server needs an address or sock=SOCKET: {ADVICE}")
         if handler is not None and not callable(handler):
             raise TypeError(f"the handler is a function of a request, and {handler!r} was given")
         if operator.index(concurrency) < 1:

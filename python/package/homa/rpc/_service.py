@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .._native import Service as Native
 from ._address import seconds, written
-from ._server import Request
+from ._server import Request, served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +37,19 @@ class Service:
     ) -> None:
         """Begin to look the target up; ``Client.connect`` does that."""
         for name, share in (("retries", retries), ("hedge", hedge)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name} is a share from 0 to 1, and {share!r} was given")
+            said = f"{name} is a share from 0 to 1, and {share!r:.30} was given"
+            try:
+                within = 0 <= share <= 1
+            except TypeError:
+                raise TypeError(said) from None
+            if not within:
+                raise ValueError(said)
         if hedge_after is not None:
             seconds(hedge_after, "hedge_after")
         text = target if isinstance(target, str) else None
+        if text is None and not isinstance(target, Iterable):
+            such = "the target is a text such as homa:///host:port, or a list of addresses"
+            raise TypeError(f"{such}, and {target!r} was given")
         names = [] if isinstance(target, str) else [written(server) for server in target]
         if text is None and not names:
             raise ValueError("the list of servers is empty")
@@ -76,11 +85,7 @@ class Service:
         """
         client = self._client
         left = seconds(client._deadline if deadline is None else deadline, "deadline")
-        if not isinstance(idempotent, bool):
-            raise TypeError(f"idempotent is True or False, and {idempotent!r} was given")
-        if not (on_behalf_of is None or isinstance(on_behalf_of, Request)):
-            raise TypeError(f"on_behalf_of is a handler's request, and {on_behalf_of!r} was given")
-        behalf = None if on_behalf_of is None else on_behalf_of._incoming
+        behalf = served(idempotent, on_behalf_of)
         start = self._native.call
         return await client._ended(start, client._native, payload, left, idempotent, trace, behalf)
 

@@ -192,9 +192,9 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
 }
 
 /// The packet of a datagram of ours that an ICMP report quotes the beginning of (hosts quote 8
-/// bytes, or many more): the one that begins a message, which proves most, or else its first packet. Of an
-/// encrypted datagram nothing is known but its key id and the lower half of its number, which are
-/// then the id.
+/// bytes, or many more): the one that begins a message, which proves most, or else its first
+/// packet. Of an encrypted datagram nothing is known but its key id and the lower half of its
+/// number, which are then the id.
 pub fn quoted(bytes: &[u8]) -> Option<Quoted> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
     let key = u64::from(KEY_ID.get(header));

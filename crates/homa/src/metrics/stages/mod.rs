@@ -456,7 +456,8 @@ pub(super) fn write(stages: &[StageTimes], shortest_wait: Option<Duration>, text
         [("direction", direction), ("size", size), ("up_to", &*up_to[n])]
     };
     let name = "rpc_stage_seconds";
-    let help = "Where the time of one RPC in 16 went, by how long (up_to, in seconds) they took.";
+    let help = "Time of RPCs in each stage (one in 16 is followed), by how long they took (up_to, \
+                in seconds).";
     text.family(name, "counter", help);
     for (n, of) in stages.iter().enumerate() {
         for stage in RpcStage::ALL.into_iter().filter(|&stage| !of.time(stage).is_zero()) {
@@ -465,17 +466,21 @@ pub(super) fn write(stages: &[StageTimes], shortest_wait: Option<Duration>, text
             text.sample(&format!("{name}_total"), &all, seconds(of.time(stage)));
         }
     }
-    text.family("rpc_stage_rpcs", "counter", "The number of those RPCs.");
+    text.family("rpc_stage_rpcs", "counter", "RPCs whose stages were measured.");
     for (n, of) in stages.iter().enumerate() {
         text.sample("rpc_stage_rpcs_total", &labels(n), of.rpcs);
     }
-    text.family("rpc_stage_bytes", "counter", "Bytes of their requests and responses.");
+    text.family(
+        "rpc_stage_bytes",
+        "counter",
+        "Bytes of the messages of RPCs whose stages were measured.",
+    );
     for (n, of) in stages.iter().enumerate() {
         text.sample("rpc_stage_bytes_total", &labels(n), of.bytes);
     }
     let name = "rpc_shortest_wait_seconds";
-    let help = "The shortest time from the last byte of one of those requests to the first of its \
-                response: at least a round trip.";
+    let help = "The shortest time from the last byte of a request to the first of its response, of \
+                RPCs whose stages were measured: at least a round trip.";
     text.family(name, "gauge", help);
     if let Some(wait) = shortest_wait {
         text.sample(name, &[], seconds(wait));
