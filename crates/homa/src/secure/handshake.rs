@@ -7,22 +7,22 @@
 //!
 //! Invariants: bytes of a level that is over, or not authentic, never reach TLS. A server has a
 //! session only after it verified the client's last message. Each end learns the other's key id
-//! from the authenticated transport parameters. Memory is bounded (`stream.rs`).
+//! from the authenticated transport parameters. A client gives out a challenge only of a server
+//! that it has verified. Memory is bounded (`stream.rs`).
 //!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 
 use std::net::IpAddr;
 
 use rustls::quic::{
-    ClientConnection, Connection, KeyChange, PacketKey, PacketKeySet, Secrets, ServerConnection,
-    Version,
+    ClientConnection, Connection, KeyChange, PacketKeySet, Secrets, ServerConnection, Version,
 };
 use rustls::{AlertDescription, Error, PeerMisbehaved};
 
 use super::keys::{Credentials, Keys};
+use super::seal::{OVERHEAD, Seal};
 use super::stream::{HandshakeStream, LENGTH_MAX};
-use super::window::NumberWindow;
-use super::{ALPN, HandshakeError, PeerIdentity, SecureSession, TAG};
+use super::{ALPN, HandshakeError, PeerIdentity, SecureSession};
 
 /// The offset of a fragment that holds an alert, one byte, instead of a part of the stream.
 const ALERT: u32 = u32::MAX;
@@ -30,11 +30,8 @@ const ALERT: u32 = u32::MAX;
 /// The offset of the empty, sealed fragment with which a server confirms that it is complete.
 const COMPLETE: u32 = u32::MAX - 1;
 
-/// Bytes of a fragment's number, which precede its sealed bytes.
-const NUMBER: usize = 4;
-
-/// Bytes that sealing adds to a fragment.
-const OVERHEAD: usize = NUMBER + TAG;
+/// The offset of the sealed fragment with the server's challenge. Older clients drop it.
+const CHALLENGE: u32 = u32::MAX - 2;
 
 /// Least room for a fragment, so that a flight has a bounded number of them.
 const ROOM_MIN: usize = 64;
@@ -71,16 +68,6 @@ pub(crate) enum Next {
     Send,
 }
 
-/// The keys of the level Handshake.
-struct Seal {
-    local: Box<dyn PacketKey>,
-    remote: Box<dyn PacketKey>,
-    /// The number of the next fragment.
-    number: u32,
-    /// Numbers of the peer that were opened.
-    window: NumberWindow,
-}
-
 /// One handshake with one peer.
 pub(crate) struct Handshake {
     tls: Box<Connection>,
@@ -102,6 +89,8 @@ pub(crate) struct Handshake {
     alert: Option<u8>,
     /// The key id under which the peer wants to receive, once it is verified.
     theirs: Option<u32>,
+    /// As server: the challenge for the client. As client: the server's, empty once it is taken.
+    challenge: Option<Vec<u8>>,
     /// The peer has sealed a fragment, so it receives at its address.
     proven: bool,
     /// As client: the server is complete.
@@ -149,10 +138,27 @@ impl Handshake {
             failed: None,
             alert: None,
             theirs: None,
+            challenge: None,
             proven: false,
             confirmed: false,
             confirm: false,
         })
+    }
+
+    /// As server: the client gets these bytes with our flight. It has them only if it
+    /// receives at its address.
+    pub(crate) fn set_challenge(&mut self, bytes: Vec<u8>) {
+        self.challenge = Some(bytes);
+    }
+
+    /// As client: the bytes that the server, which is verified by now, has sent with its flight;
+    /// once.
+    pub(crate) fn take_challenge(&mut self) -> Option<Vec<u8>> {
+        if self.is_server() || self.reading.is_some() || self.failed.is_some() {
+            return None;
+        }
+        let bytes = std::mem::take(self.challenge.as_mut()?);
+        (!bytes.is_empty()).then_some(bytes)
     }
 
     /// Takes a fragment from the peer, in any order, repeated or not.
@@ -204,6 +210,13 @@ impl Handshake {
             COMPLETE if self.is_server() => Err(HandshakeError::Dropped("only a server confirms")),
             COMPLETE => {
                 self.confirmed = self.reading.is_none();
+                Ok(Next::Wait)
+            }
+            CHALLENGE if self.is_server() => {
+                Err(HandshakeError::Dropped("only a server challenges"))
+            }
+            CHALLENGE => {
+                self.challenge.get_or_insert(opened);
                 Ok(Next::Wait)
             }
             _ => self.receive_opened(offset, &opened),
@@ -261,6 +274,7 @@ impl Handshake {
             match offset {
                 ALERT => return Err(self.refused(&opened)),
                 COMPLETE => {}
+                CHALLENGE => drop(self.challenge.get_or_insert(opened)),
                 _ => drop(self.incoming[1].insert(offset, &opened)),
             }
         }
@@ -278,12 +292,7 @@ impl Handshake {
             produced |= bytes.len() > before;
             match change {
                 Some(KeyChange::Handshake { keys }) => {
-                    self.seal = Some(Box::new(Seal {
-                        local: keys.local.packet,
-                        remote: keys.remote.packet,
-                        number: 0,
-                        window: NumberWindow::new(),
-                    }));
+                    self.seal = Some(Box::new(Seal::new(keys)));
                     self.reading = Some(Level::Handshake);
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
@@ -332,6 +341,11 @@ impl Handshake {
             self.push_sealed(offset, piece, &mut flight);
         }
         self.outgoing[1] = bytes;
+        if self.is_server()
+            && let Some(challenge) = self.challenge.clone().filter(|_| self.seal.is_some())
+        {
+            self.push_sealed(CHALLENGE, &challenge, &mut flight);
+        }
         flight
     }
 
@@ -421,33 +435,4 @@ fn parameters(key: u32) -> Vec<u8> {
 fn key_id(parameters: &[u8]) -> Option<u32> {
     let key = u32::from_be_bytes(parameters.try_into().ok()?);
     (key != 0).then_some(key)
-}
-
-impl Seal {
-    /// A fragment as it travels: its number, the sealed bytes, and the tag. `None` after 2^32.
-    fn seal(&mut self, offset: u32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let number = self.number;
-        self.number = number.checked_add(1)?;
-        let mut sealed = number.to_be_bytes().to_vec();
-        sealed.extend_from_slice(bytes);
-        let header = offset.to_be_bytes();
-        let body = &mut sealed[NUMBER..];
-        let tag = self.local.encrypt_in_place(number.into(), &header, body).ok()?;
-        sealed.extend_from_slice(tag.as_ref());
-        Some(sealed)
-    }
-
-    /// The bytes of a fragment, or why it was dropped.
-    fn open(&mut self, offset: u32, bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
-        let (number, sealed) = bytes.split_first_chunk().ok_or("it is too short")?;
-        let number = u64::from(u32::from_be_bytes(*number));
-        self.window.check(number).map_err(|_| "it was repeated")?;
-        let mut sealed = sealed.to_vec();
-        let header = offset.to_be_bytes();
-        let opened = self.remote.decrypt_in_place(number, &header, &mut sealed);
-        let length = opened.map_err(|_| "it is forged or damaged")?.len();
-        self.window.insert(number);
-        sealed.truncate(length);
-        Ok(sealed)
-    }
 }

@@ -23,6 +23,7 @@ mod key_file;
 mod key_log;
 mod keys;
 mod recorded;
+mod seal;
 mod session;
 mod stream;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use homa_proto::{
 
 mod floods;
 mod forged;
+mod handshake;
 mod moved;
 mod names;
 mod silent;

@@ -147,6 +147,7 @@ impl Sealed {
         let keys = (attempt.ours, attempt.handshake.peer_key().unwrap_or(0));
         let session = if attempt.complete { None } else { attempt.handshake.session() };
         attempt.complete |= session.is_some();
+        let challenge = attempt.handshake.take_challenge();
         match received {
             Ok(Next::Send) => self.send_flight(way, FULL),
             Ok(Next::Wait) => {}
@@ -160,6 +161,9 @@ impl Sealed {
             && !self.complete(way, keys, session, Some(id))
         {
             return self.give_up(way, HandshakeRefusal::NotAdmitted);
+        }
+        if let Some(challenge) = challenge {
+            self.deliver_challenge(way, &challenge);
         }
         if confirmed {
             self.sessions.confirmed(&way, id);

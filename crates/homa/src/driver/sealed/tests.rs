@@ -195,6 +195,8 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
             host.send(&bytes).unwrap();
             sent += bytes.len() + 28;
             server.receive(true);
+            server.set_challenge(Some((7, Duration::millis(9))));
+            server.expire(Time(1));
             while let Ok(len) = host.recv(&mut room) {
                 got += len + 28;
             }

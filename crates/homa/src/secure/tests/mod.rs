@@ -22,6 +22,9 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CLIENT_KEY: u32 = 0x01c1_1e47;
 const SERVER_KEY: u32 = 0x5ea1_ed01;
 
+/// A challenge of the server: id, boot id, remembered nanoseconds.
+const CHALLENGE: &[u8; 24] = b"\x0c\x4a\x11\x0d\x09\x0e\x00\x01boot id.\0\0\0\0\x77\x35\x94\0";
+
 /// Bytes of a fragment in a datagram of the smallest MTU.
 const ROOM: usize = 1_150;
 
@@ -41,7 +44,9 @@ struct Pair {
 impl Pair {
     fn new(client: &Keys, server: &Keys) -> Self {
         let client = Handshake::client(client, SERVER, CLIENT_KEY).unwrap();
-        Self { client, server: Handshake::server(server, SERVER_KEY).unwrap() }
+        let mut server = Handshake::server(server, SERVER_KEY).unwrap();
+        server.set_challenge(CHALLENGE.to_vec());
+        Self { client, server }
     }
 
     /// Passes fragments to the server; returns its flight if it has one.
