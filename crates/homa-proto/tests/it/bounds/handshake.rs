@@ -95,3 +95,18 @@ fn an_endpoint_without_validation_carries_no_challenge() {
     let server = endpoint(users().validate_addresses(false));
     assert_eq!(server.challenge_at(START), None);
 }
+
+#[test]
+fn a_request_that_is_lost_after_its_proof_is_sent_again() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    proof(&mut server, CHALLENGE);
+    // The client asks for its response.
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let _ = server.receive(START, &packet(ID, body));
+    let answer = server.transmit(START).unwrap();
+    let Body::RpcUnknown { remembered, .. } = answer.body else { panic!("{answer:?}") };
+    assert_eq!(remembered, Some(Duration::MAX), "it was never executed");
+    request(&mut server);
+    assert_eq!(executed(&server), 1);
+}
