@@ -6,8 +6,7 @@
 //! ends have a session, they understand each other, and the client got no challenge but the
 //! server's; and if only sealed fragments were forged, the handshake still completes.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::OnceLock;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Fragment, Handshake, Keys, Level, Next, SecureSession, TAG};
 
@@ -36,10 +35,11 @@ struct ArbitraryNetwork<'a> {
 
 /// One run with an input.
 pub fn handshake(input: &[u8]) {
-    static KEYS: OnceLock<Keys> = OnceLock::new();
-    let keys = KEYS.get_or_init(|| Keys::cluster([7; 32]).expect("a constant key"));
-    let client = Handshake::client(keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1).expect("good keys");
-    let mut server = Handshake::server(keys, 2).expect("good keys");
+    // New ones in each run, so that no ticket of an earlier run changes this one.
+    let keys = Keys::cluster([7; 32]).expect("a constant key");
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 7));
+    let client = Handshake::client(&keys, at, 1).expect("good keys");
+    let mut server = Handshake::server(&keys, 2).expect("good keys");
     server.set_challenge(CHALLENGE.to_vec());
     let ends = [client, server];
     let mut network =

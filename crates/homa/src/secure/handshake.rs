@@ -12,12 +12,12 @@
 //!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use rustls::quic::{
     ClientConnection, Connection, KeyChange, PacketKeySet, Secrets, ServerConnection, Version,
 };
-use rustls::{AlertDescription, Error, PeerMisbehaved};
+use rustls::{AlertDescription, Error, HandshakeKind, PeerMisbehaved};
 
 use super::keys::{Credentials, Keys};
 use super::seal::{OVERHEAD, Seal};
@@ -32,6 +32,9 @@ const COMPLETE: u32 = u32::MAX - 1;
 
 /// The offset of the sealed fragment with the server's challenge. Older clients drop it.
 const CHALLENGE: u32 = u32::MAX - 2;
+
+/// The offset of the sealed fragment with the server's ticket. Older clients ignore it.
+const TICKET: u32 = u32::MAX - 3;
 
 /// Least room for a fragment, so that a flight has a bounded number of them.
 const ROOM_MIN: usize = 64;
@@ -97,6 +100,10 @@ pub(crate) struct Handshake {
     confirmed: bool,
     /// As complete server: the client has to be told.
     confirm: bool,
+    /// As complete server: the message with the ticket, if there is one.
+    ticket: Vec<u8>,
+    /// As client: a ticket was taken.
+    has_ticket: bool,
 }
 
 impl Handshake {
@@ -105,10 +112,14 @@ impl Handshake {
     ///
     /// # Errors
     /// The configuration of the keys cannot be used.
-    pub(crate) fn client(keys: &Keys, server: IpAddr, ours: u32) -> Result<Self, HandshakeError> {
+    pub(crate) fn client(
+        keys: &Keys,
+        server: SocketAddr,
+        ours: u32,
+    ) -> Result<Self, HandshakeError> {
         let credentials = keys.credentials();
-        let name = credentials.name_of(server);
-        let client = credentials.client.clone();
+        let name = credentials.name_of(server.ip());
+        let client = credentials.client_of(server);
         let tls = ClientConnection::new(client, Version::V1, name, parameters(ours));
         let mut handshake = Self::new(tls.map(Connection::Client), &credentials)?;
         handshake.produce();
@@ -142,6 +153,8 @@ impl Handshake {
             proven: false,
             confirmed: false,
             confirm: false,
+            ticket: Vec::new(),
+            has_ticket: false,
         })
     }
 
@@ -219,8 +232,19 @@ impl Handshake {
                 self.challenge.get_or_insert(opened);
                 Ok(Next::Wait)
             }
+            TICKET => self.receive_ticket(&opened),
             _ => self.receive_opened(offset, &opened),
         }
+    }
+
+    /// Takes a ticket of the server, which it issues after it has verified us; once.
+    fn receive_ticket(&mut self, message: &[u8]) -> Result<Next, HandshakeError> {
+        if self.is_server() || self.reading.is_some() || self.has_ticket {
+            return Err(HandshakeError::Dropped("no ticket is due"));
+        }
+        self.has_ticket = true;
+        let taken = self.tls.read_hs(message);
+        taken.map(|()| Next::Wait).map_err(|_| HandshakeError::Dropped("it has no ticket"))
     }
 
     /// Takes authentic bytes of the level Handshake. Without bytes the client only asks for a
@@ -273,7 +297,7 @@ impl Handshake {
             self.proven = true;
             match offset {
                 ALERT => return Err(self.refused(&opened)),
-                COMPLETE => {}
+                COMPLETE | TICKET => {}
                 CHALLENGE => drop(self.challenge.get_or_insert(opened)),
                 _ => drop(self.incoming[1].insert(offset, &opened)),
             }
@@ -286,7 +310,11 @@ impl Handshake {
         let mut produced = false;
         loop {
             let level = if self.seal.is_some() { Level::Handshake } else { Level::Initial };
-            let bytes = &mut self.outgoing[level as usize];
+            // After the client's last message a server only has a ticket to send.
+            let bytes = match self.is_server() && !self.tls.is_handshaking() {
+                true => &mut self.ticket,
+                false => &mut self.outgoing[level as usize],
+            };
             let before = bytes.len();
             let change = self.tls.write_hs(bytes);
             produced |= bytes.len() > before;
@@ -320,6 +348,11 @@ impl Handshake {
         let complete = self.reading.is_none();
         if self.is_server() && complete {
             if std::mem::take(&mut self.confirm) {
+                let ticket = std::mem::take(&mut self.ticket);
+                if !ticket.is_empty() && ticket.len() + OVERHEAD <= room {
+                    self.push_sealed(TICKET, &ticket, &mut flight);
+                }
+                self.ticket = ticket;
                 self.push_sealed(COMPLETE, &[], &mut flight);
             }
             return flight;
@@ -390,6 +423,12 @@ impl Handshake {
     /// is verified.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed || self.is_server() && self.reading.is_none()
+    }
+
+    /// Whether a complete handshake resumed an older session with the same peer, whose identity it
+    /// has.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     fn is_server(&self) -> bool {

@@ -28,6 +28,7 @@ mod session;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod window;
 
 pub use error::KeysError;

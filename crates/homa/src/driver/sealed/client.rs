@@ -85,7 +85,7 @@ impl Sealed {
             return;
         };
         let ours = self.sessions.reserve();
-        match Handshake::client(&self.keys, way.to.ip(), ours) {
+        match Handshake::client(&self.keys, way.to, ours) {
             Ok(handshake) => {
                 let id = random();
                 let attempt = Attempt { id, handshake, ours, complete: false };
@@ -148,6 +148,7 @@ impl Sealed {
         let session = if attempt.complete { None } else { attempt.handshake.session() };
         attempt.complete |= session.is_some();
         let challenge = attempt.handshake.take_challenge();
+        let resumed = session.is_some() && attempt.handshake.is_resumed();
         match received {
             Ok(Next::Send) => self.send_flight(way, FULL),
             Ok(Next::Wait) => {}
@@ -162,6 +163,7 @@ impl Sealed {
         {
             return self.give_up(way, HandshakeRefusal::NotAdmitted);
         }
+        self.counts.handshakes_resumed += u64::from(resumed);
         if let Some(challenge) = challenge {
             self.deliver_challenge(way, &challenge);
         }

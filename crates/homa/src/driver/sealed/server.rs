@@ -52,6 +52,7 @@ impl Sealed {
         ));
         let session = accepting.handshake.session();
         let keys = (accepting.ours, accepting.handshake.peer_key().unwrap_or(0));
+        let resumed = session.is_some() && accepting.handshake.is_resumed();
         let challenged = session.as_ref().and_then(|_| accepting.challenging.of_client(&way));
         if let Some(session) = session
             && !self.complete(way, keys, session, None)
@@ -65,6 +66,7 @@ impl Sealed {
             );
             return self.end_accepting(name);
         }
+        self.counts.handshakes_resumed += u64::from(resumed);
         self.challenged.extend(challenged);
         match received {
             Ok(Next::Send) => self.answer(name),
