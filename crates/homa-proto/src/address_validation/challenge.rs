@@ -136,6 +136,28 @@ impl Endpoint {
         self.queue_control_to(to, ports, id, body);
     }
 
+    /// Environment out: boot id and remembered time of a challenge that leaves at `now`; `None` if
+    /// this endpoint sends none. An environment that proves addresses by a handshake carries the
+    /// challenge in it, under a random id, and calls [`Self::note_challenged`] after it.
+    pub fn challenge_at(&self, now: Time) -> Option<(u64, Duration)> {
+        let sends = self.validates_addresses() && self.config.policy().wire.challenges;
+        sends.then(|| (self.validation.clients.boot, self.memory.covers(now)))
+    }
+
+    /// Environment in: a peer got a challenge with this id and boot id outside of this protocol,
+    /// and will answer it as if it had come in a packet. If something was forgotten since, the
+    /// challenge is void, and the peer's first request causes another one.
+    pub fn note_challenged(&mut self, now: Time, peer: PeerId, (id, boot): (RpcId, u64)) {
+        self.begin(now);
+        if boot != self.validation.clients.boot {
+            return;
+        }
+        if let Some(peer) = self.peer_mut(peer) {
+            let validation = &mut peer.cold.validation;
+            (validation.challenge, validation.challenged) = (id.server().0, Some(now));
+        }
+    }
+
     /// Timer of a request that waits: one more challenge, then nothing. Returns when to check next.
     pub(crate) fn check_unvalidated(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get_mut(handle)?;

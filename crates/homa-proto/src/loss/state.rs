@@ -10,6 +10,9 @@ use crate::util::timer::Wheel;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// Most questions of which a client doubts the answers.
+const DOUBTS_MAX: u8 = 2;
+
 /// What loss detection keeps of one RPC. `repr(C)`: what each DATA packet writes comes first, so
 /// that it shares a cache line with the incoming message's pointer.
 #[derive(Debug)]
@@ -23,6 +26,11 @@ pub(crate) struct RpcLoss {
     in_resend_queue: bool,
     /// At the client: the server's host said last that no server is there.
     server_absent: bool,
+    /// At the client: questions of which the answers were doubted, because they may have been
+    /// delayed.
+    doubts: u8,
+    /// [`Self::resend_count`] at the last doubt.
+    doubted_at: u16,
     /// When the peer last showed that it works on this RPC (DATA, GRANT or BUSY), or when something
     /// was owed to us for the first time since.
     last_heard: Time,
@@ -40,6 +48,8 @@ impl RpcLoss {
             resends_queued: false,
             in_resend_queue: false,
             server_absent: false,
+            doubts: 0,
+            doubted_at: 0,
             last_heard: now,
             last_resend: now,
             rest_until: Time::ZERO,
@@ -69,6 +79,18 @@ impl RpcLoss {
     /// Whether the server's host said last that no server is there.
     pub(crate) fn set_server_absent(&mut self, absent: bool) {
         self.server_absent = absent;
+    }
+
+    /// Doubts an answer of the server; false if it was doubted often enough. Several delayed
+    /// answers to one question are doubted once.
+    pub(crate) fn doubts_answer(&mut self) -> bool {
+        if self.doubts > 0 && self.doubted_at == self.resend_count {
+            return true;
+        }
+        let doubts = self.doubts < DOUBTS_MAX;
+        self.doubts += u8::from(doubts);
+        self.doubted_at = self.resend_count;
+        doubts
     }
 
     pub(super) const fn is_server_absent(&self) -> bool {

@@ -141,8 +141,9 @@ impl Endpoint {
     /// The same in profile `default`. The request is sent again only if the server's memory covers
     /// the RPC's whole life, so that it was never executed; or if the call is idempotent, which
     /// continues under another id, because the server may remember this one as executed. Otherwise
-    /// the call fails as `Indeterminate`. So does a call whose request never left whole, because
-    /// servers may act on the part of a request that arrived.
+    /// the call fails as `Indeterminate`, after another question if the answer may have been
+    /// covered when it left. So does a call whose request never left whole, because servers may act
+    /// on the part of a request that arrived.
     fn on_unknown_at_most_once(
         &mut self,
         now: Time,
@@ -150,6 +151,7 @@ impl Endpoint {
         remembered: Option<Duration>,
         no_server: bool,
     ) {
+        let first_asked = self.config.loss.resend_after;
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.loss.set_server_absent(false);
         rpc.loss.rest_until(Time::ZERO);
@@ -168,6 +170,11 @@ impl Endpoint {
             if no_server {
                 self.await_server(now, handle);
             }
+            return;
+        }
+        // The answer left after our first question, and may have been delayed since.
+        let late = !begun && !covered && remembered.is_some_and(|age| age > first_asked);
+        if late && !no_server && !rpc.is_idempotent() && rpc.loss.doubts_answer() {
             return;
         }
         if !rpc.is_idempotent() && (no_server || !never_executed) {

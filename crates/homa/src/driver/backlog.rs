@@ -6,10 +6,11 @@
 //! backlog; those are tried at once, and join the backlog if they are refused, too.
 
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 
 use homa_proto::LinkId;
 
-use super::{DriverCounters, Full, Gather, LinkBacklog, Outbox, Train, TrainPiece};
+use super::{DriverCounters, Gather, LinkBacklog, Outbox, Train, TrainPiece};
 
 /// After this many failed attempts, a train that the device's queue refuses is dropped, because
 /// some queues never take a packet of its size and others wait behind it. With the engine's pauses
@@ -17,6 +18,25 @@ use super::{DriverCounters, Full, Gather, LinkBacklog, Outbox, Train, TrainPiece
 const ATTEMPTS_MAX: u32 = 16;
 /// Most bytes in the backlog of a link, more than one batch. Packets beyond it are lost.
 const BYTES_MAX: usize = 256 * 1024;
+
+/// The queue that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The socket (EAGAIN): poll reports when it is writable.
+    Socket(RawFd),
+    /// The queue of a device (ENOBUFS). No event reports when it has room.
+    Device,
+}
+
+impl Full {
+    /// The socket that is full.
+    fn socket(self) -> Option<RawFd> {
+        match self {
+            Self::Socket(fd) => Some(fd),
+            Self::Device => None,
+        }
+    }
+}
 
 /// Delayed trains, by link.
 #[derive(Debug, Default)]

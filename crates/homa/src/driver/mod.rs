@@ -15,6 +15,7 @@
 pub(crate) mod backlog;
 pub(crate) mod ethtool;
 pub(crate) mod fork;
+mod handshake;
 mod link_sockets;
 pub mod memory;
 mod poller;
@@ -37,12 +38,14 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use homa_proto::{ClientDirectory, LinkId, Quoted, Span, Time};
+use homa_proto::{ClientDirectory, Duration, LinkId, Quoted, Span, Time};
 
-use crate::error::{HandshakeRefusal, OpenError};
+use crate::error::OpenError;
 use crate::metrics::DriverCounters;
 #[cfg(feature = "encryption")]
 use crate::secure::PeerIdentity;
+pub(crate) use backlog::Full;
+pub use handshake::{ChallengedClient, Rejection};
 pub(crate) use poller::Poller;
 #[cfg(feature = "tokio")]
 pub(crate) use poller::register;
@@ -159,19 +162,6 @@ pub struct UnreachableReport {
     pub quoted: Option<Quoted>,
 }
 
-/// A packet that was not sent, because its peer and we do not accept each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// Its destination.
-    pub to: SocketAddr,
-    /// What it was about.
-    pub quoted: Quoted,
-    /// Our keys, in words.
-    pub keys: Box<str>,
-    /// The reason.
-    pub why: HandshakeRefusal,
-}
-
 /// What an ICMP message reports as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
@@ -217,25 +207,6 @@ pub struct LinkBacklog {
     /// The full socket, which poll reports when it is writable; `None` if the device's queue is
     /// full.
     pub socket: Option<RawFd>,
-}
-
-/// The queue that is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// The socket (EAGAIN): poll reports when it is writable.
-    Socket(RawFd),
-    /// The queue of a device (ENOBUFS). No event reports when it has room.
-    Device,
-}
-
-impl Full {
-    /// The socket that is full.
-    fn socket(self) -> Option<RawFd> {
-        match self {
-            Self::Socket(fd) => Some(fd),
-            Self::Device => None,
-        }
-    }
 }
 
 impl Missing {
@@ -399,6 +370,17 @@ pub trait Driver: Send {
 
     /// The next packet that was not sent because no session with its peer could be made.
     fn rejection(&mut self) -> Option<Rejection> {
+        None
+    }
+
+    /// Boot id and remembered time of a challenge that is sent at the time of the next
+    /// [`Self::expire`]; `None` if the engine sends none. A driver whose handshakes prove addresses
+    /// carries the challenge in them, which saves its clients a round trip.
+    fn set_challenge(&mut self, _challenge: Option<(u64, Duration)>) {}
+
+    /// The next client that was verified by a handshake with a challenge. None of its packets was
+    /// received before.
+    fn challenged(&mut self) -> Option<ChallengedClient> {
         None
     }
 

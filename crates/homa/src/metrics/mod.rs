@@ -171,6 +171,8 @@ counters! {
         pub datagrams_without_session: u64,
         /// Handshakes completed.
         pub handshakes_completed: u64,
+        /// Handshakes completed with a ticket of an earlier one, which is cheaper.
+        pub handshakes_resumed: u64,
         /// Handshakes that failed because one end does not accept the keys or the identity of the
         /// other, or has no keys.
         pub handshakes_refused: u64,

@@ -3,17 +3,18 @@
 //!
 //! The attacker drops, repeats, reorders, cuts and changes fragments, sends them back, and makes up
 //! others. Claims: nothing panics; no fragment makes a server send more than its flight; if both
-//! ends have a session, they understand each other; and if only sealed fragments were forged, the
-//! handshake still completes.
+//! ends have a session, they understand each other, and the client got no challenge but the
+//! server's; and if only sealed fragments were forged, the handshake still completes.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::OnceLock;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Fragment, Handshake, Keys, Level, Next, SecureSession, TAG};
 
 /// Most steps of one run, and most fragments that are on their way.
 const STEPS: usize = 60;
 const TRAVELLING: usize = 40;
+
+const CHALLENGE: &[u8] = b"the server's challenge";
 
 /// A fragment on its way.
 #[derive(Clone)]
@@ -34,10 +35,12 @@ struct ArbitraryNetwork<'a> {
 
 /// One run with an input.
 pub fn handshake(input: &[u8]) {
-    static KEYS: OnceLock<Keys> = OnceLock::new();
-    let keys = KEYS.get_or_init(|| Keys::cluster([7; 32]).expect("a constant key"));
-    let client = Handshake::client(keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1).expect("good keys");
-    let server = Handshake::server(keys, 2).expect("good keys");
+    // New ones in each run, so that no ticket of an earlier run changes this one.
+    let keys = Keys::cluster([7; 32]).expect("a constant key");
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 7));
+    let client = Handshake::client(&keys, at, 1).expect("good keys");
+    let mut server = Handshake::server(&keys, 2).expect("good keys");
+    server.set_challenge(CHALLENGE.to_vec());
     let ends = [client, server];
     let mut network =
         ArbitraryNetwork { choices: input, ends, travelling: Vec::new(), tainted: false };
@@ -139,7 +142,7 @@ impl ArbitraryNetwork<'_> {
         let offset = match how >> 1 & 3 {
             0 => 0,
             1 => self.number() as u32,
-            2 => u32::MAX - (how >> 3 & 1) as u32,
+            2 => u32::MAX - (how >> 3 & 3) as u32,
             _ => (self.number() << 7 | self.number()) as u32,
         };
         let length = self.number().min(self.choices.len());
@@ -161,6 +164,8 @@ impl ArbitraryNetwork<'_> {
             }
         }
         let [client, server] = &mut self.ends;
+        let challenge = client.take_challenge();
+        assert!(challenge.is_none_or(|bytes| bytes == CHALLENGE));
         let sessions = (client.session(), server.session());
         assert!(self.tainted || client.is_confirmed() && server.is_confirmed());
         if let (Some(mut client), Some(mut server)) = sessions {

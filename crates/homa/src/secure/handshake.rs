@@ -7,22 +7,22 @@
 //!
 //! Invariants: bytes of a level that is over, or not authentic, never reach TLS. A server has a
 //! session only after it verified the client's last message. Each end learns the other's key id
-//! from the authenticated transport parameters. Memory is bounded (`stream.rs`).
+//! from the authenticated transport parameters. A client gives out a challenge only of a server
+//! that it has verified. Memory is bounded (`stream.rs`).
 //!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use rustls::quic::{
-    ClientConnection, Connection, KeyChange, PacketKey, PacketKeySet, Secrets, ServerConnection,
-    Version,
+    ClientConnection, Connection, KeyChange, PacketKeySet, Secrets, ServerConnection, Version,
 };
-use rustls::{AlertDescription, Error, PeerMisbehaved};
+use rustls::{AlertDescription, Error, HandshakeKind, PeerMisbehaved};
 
 use super::keys::{Credentials, Keys};
+use super::seal::{OVERHEAD, Seal};
 use super::stream::{HandshakeStream, LENGTH_MAX};
-use super::window::NumberWindow;
-use super::{ALPN, HandshakeError, PeerIdentity, SecureSession, TAG};
+use super::{ALPN, HandshakeError, PeerIdentity, SecureSession};
 
 /// The offset of a fragment that holds an alert, one byte, instead of a part of the stream.
 const ALERT: u32 = u32::MAX;
@@ -30,11 +30,11 @@ const ALERT: u32 = u32::MAX;
 /// The offset of the empty, sealed fragment with which a server confirms that it is complete.
 const COMPLETE: u32 = u32::MAX - 1;
 
-/// Bytes of a fragment's number, which precede its sealed bytes.
-const NUMBER: usize = 4;
+/// The offset of the sealed fragment with the server's challenge. Older clients drop it.
+const CHALLENGE: u32 = u32::MAX - 2;
 
-/// Bytes that sealing adds to a fragment.
-const OVERHEAD: usize = NUMBER + TAG;
+/// The offset of the sealed fragment with the server's ticket. Older clients ignore it.
+const TICKET: u32 = u32::MAX - 3;
 
 /// Least room for a fragment, so that a flight has a bounded number of them.
 const ROOM_MIN: usize = 64;
@@ -71,16 +71,6 @@ pub(crate) enum Next {
     Send,
 }
 
-/// The keys of the level Handshake.
-struct Seal {
-    local: Box<dyn PacketKey>,
-    remote: Box<dyn PacketKey>,
-    /// The number of the next fragment.
-    number: u32,
-    /// Numbers of the peer that were opened.
-    window: NumberWindow,
-}
-
 /// One handshake with one peer.
 pub(crate) struct Handshake {
     tls: Box<Connection>,
@@ -102,12 +92,18 @@ pub(crate) struct Handshake {
     alert: Option<u8>,
     /// The key id under which the peer wants to receive, once it is verified.
     theirs: Option<u32>,
+    /// As server: the challenge for the client. As client: the server's, empty once it is taken.
+    challenge: Option<Vec<u8>>,
     /// The peer has sealed a fragment, so it receives at its address.
     proven: bool,
     /// As client: the server is complete.
     confirmed: bool,
     /// As complete server: the client has to be told.
     confirm: bool,
+    /// As complete server: the message with the ticket, if there is one.
+    ticket: Vec<u8>,
+    /// As client: a ticket was taken.
+    has_ticket: bool,
 }
 
 impl Handshake {
@@ -116,10 +112,14 @@ impl Handshake {
     ///
     /// # Errors
     /// The configuration of the keys cannot be used.
-    pub(crate) fn client(keys: &Keys, server: IpAddr, ours: u32) -> Result<Self, HandshakeError> {
+    pub(crate) fn client(
+        keys: &Keys,
+        server: SocketAddr,
+        ours: u32,
+    ) -> Result<Self, HandshakeError> {
         let credentials = keys.credentials();
-        let name = credentials.name_of(server);
-        let client = credentials.client.clone();
+        let name = credentials.name_of(server.ip());
+        let client = credentials.client_of(server);
         let tls = ClientConnection::new(client, Version::V1, name, parameters(ours));
         let mut handshake = Self::new(tls.map(Connection::Client), &credentials)?;
         handshake.produce();
@@ -149,10 +149,29 @@ impl Handshake {
             failed: None,
             alert: None,
             theirs: None,
+            challenge: None,
             proven: false,
             confirmed: false,
             confirm: false,
+            ticket: Vec::new(),
+            has_ticket: false,
         })
+    }
+
+    /// As server: the client gets these bytes with our flight. It has them only if it
+    /// receives at its address.
+    pub(crate) fn set_challenge(&mut self, bytes: Vec<u8>) {
+        self.challenge = Some(bytes);
+    }
+
+    /// As client: the bytes that the server, which is verified by now, has sent with its flight;
+    /// once.
+    pub(crate) fn take_challenge(&mut self) -> Option<Vec<u8>> {
+        if self.is_server() || self.reading.is_some() || self.failed.is_some() {
+            return None;
+        }
+        let bytes = std::mem::take(self.challenge.as_mut()?);
+        (!bytes.is_empty()).then_some(bytes)
     }
 
     /// Takes a fragment from the peer, in any order, repeated or not.
@@ -206,8 +225,26 @@ impl Handshake {
                 self.confirmed = self.reading.is_none();
                 Ok(Next::Wait)
             }
+            CHALLENGE if self.is_server() => {
+                Err(HandshakeError::Dropped("only a server challenges"))
+            }
+            CHALLENGE => {
+                self.challenge.get_or_insert(opened);
+                Ok(Next::Wait)
+            }
+            TICKET => self.receive_ticket(&opened),
             _ => self.receive_opened(offset, &opened),
         }
+    }
+
+    /// Takes a ticket of the server, which it issues after it has verified us; once.
+    fn receive_ticket(&mut self, message: &[u8]) -> Result<Next, HandshakeError> {
+        if self.is_server() || self.reading.is_some() || self.has_ticket {
+            return Err(HandshakeError::Dropped("no ticket is due"));
+        }
+        self.has_ticket = true;
+        let taken = self.tls.read_hs(message);
+        taken.map(|()| Next::Wait).map_err(|_| HandshakeError::Dropped("it has no ticket"))
     }
 
     /// Takes authentic bytes of the level Handshake. Without bytes the client only asks for a
@@ -260,7 +297,8 @@ impl Handshake {
             self.proven = true;
             match offset {
                 ALERT => return Err(self.refused(&opened)),
-                COMPLETE => {}
+                COMPLETE | TICKET => {}
+                CHALLENGE => drop(self.challenge.get_or_insert(opened)),
                 _ => drop(self.incoming[1].insert(offset, &opened)),
             }
         }
@@ -272,18 +310,17 @@ impl Handshake {
         let mut produced = false;
         loop {
             let level = if self.seal.is_some() { Level::Handshake } else { Level::Initial };
-            let bytes = &mut self.outgoing[level as usize];
+            // After the client's last message a server only has a ticket to send.
+            let bytes = match self.is_server() && !self.tls.is_handshaking() {
+                true => &mut self.ticket,
+                false => &mut self.outgoing[level as usize],
+            };
             let before = bytes.len();
             let change = self.tls.write_hs(bytes);
             produced |= bytes.len() > before;
             match change {
                 Some(KeyChange::Handshake { keys }) => {
-                    self.seal = Some(Box::new(Seal {
-                        local: keys.local.packet,
-                        remote: keys.remote.packet,
-                        number: 0,
-                        window: NumberWindow::new(),
-                    }));
+                    self.seal = Some(Box::new(Seal::new(keys)));
                     self.reading = Some(Level::Handshake);
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
@@ -311,6 +348,11 @@ impl Handshake {
         let complete = self.reading.is_none();
         if self.is_server() && complete {
             if std::mem::take(&mut self.confirm) {
+                let ticket = std::mem::take(&mut self.ticket);
+                if !ticket.is_empty() && ticket.len() + OVERHEAD <= room {
+                    self.push_sealed(TICKET, &ticket, &mut flight);
+                }
+                self.ticket = ticket;
                 self.push_sealed(COMPLETE, &[], &mut flight);
             }
             return flight;
@@ -332,6 +374,11 @@ impl Handshake {
             self.push_sealed(offset, piece, &mut flight);
         }
         self.outgoing[1] = bytes;
+        if self.is_server()
+            && let Some(challenge) = self.challenge.clone().filter(|_| self.seal.is_some())
+        {
+            self.push_sealed(CHALLENGE, &challenge, &mut flight);
+        }
         flight
     }
 
@@ -378,6 +425,12 @@ impl Handshake {
         self.confirmed || self.is_server() && self.reading.is_none()
     }
 
+    /// Whether a complete handshake resumed an older session with the same peer, whose identity it
+    /// has.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
     fn is_server(&self) -> bool {
         matches!(*self.tls, Connection::Server(_))
     }
@@ -421,33 +474,4 @@ fn parameters(key: u32) -> Vec<u8> {
 fn key_id(parameters: &[u8]) -> Option<u32> {
     let key = u32::from_be_bytes(parameters.try_into().ok()?);
     (key != 0).then_some(key)
-}
-
-impl Seal {
-    /// A fragment as it travels: its number, the sealed bytes, and the tag. `None` after 2^32.
-    fn seal(&mut self, offset: u32, bytes: &[u8]) -> Option<Vec<u8>> {
-        let number = self.number;
-        self.number = number.checked_add(1)?;
-        let mut sealed = number.to_be_bytes().to_vec();
-        sealed.extend_from_slice(bytes);
-        let header = offset.to_be_bytes();
-        let body = &mut sealed[NUMBER..];
-        let tag = self.local.encrypt_in_place(number.into(), &header, body).ok()?;
-        sealed.extend_from_slice(tag.as_ref());
-        Some(sealed)
-    }
-
-    /// The bytes of a fragment, or why it was dropped.
-    fn open(&mut self, offset: u32, bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
-        let (number, sealed) = bytes.split_first_chunk().ok_or("it is too short")?;
-        let number = u64::from(u32::from_be_bytes(*number));
-        self.window.check(number).map_err(|_| "it was repeated")?;
-        let mut sealed = sealed.to_vec();
-        let header = offset.to_be_bytes();
-        let opened = self.remote.decrypt_in_place(number, &header, &mut sealed);
-        let length = opened.map_err(|_| "it is forged or damaged")?.len();
-        self.window.insert(number);
-        sealed.truncate(length);
-        Ok(sealed)
-    }
 }

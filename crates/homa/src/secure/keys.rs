@@ -3,20 +3,25 @@
 //! Invariants: a handshake uses the credentials that were current when it began, so that a reload
 //! never disturbs one, and sessions keep their keys. A key file that has changed is read before the
 //! next handshake begins, which costs one look at its metadata. A reload that fails leaves the old
-//! credentials in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early data.
+//! credentials in place. Tickets belong to the credentials of cluster keys, and end with them.
+//! Certificates have none, because a verifier of the caller's has to see every handshake. Only TLS
+//! 1.3 with ALPN `homa/1` is spoken, without early data.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aws_lc_rs::rand;
 use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::ServerName;
+use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 
 use super::key_file::Version;
 use super::key_log::{BothLogs, SecretLog};
+use super::tickets::{NoTickets, Tickets};
 use super::{ALPN, Handshake, KeysError, identity, key_file};
 
 /// Credentials of an engine: what it proves to its peers, and what it demands of them. A clone is
@@ -46,13 +51,18 @@ struct Current {
     log: Arc<SecretLog>,
 }
 
+/// Most servers whose tickets a client keeps.
+const TICKETS_MAX: usize = 1024;
+
 /// What a handshake needs.
 #[derive(Clone)]
 pub(super) struct Credentials {
-    pub(super) client: Arc<ClientConfig>,
+    client: Arc<ClientConfig>,
     pub(super) server: Arc<ServerConfig>,
     /// A cluster key; otherwise certificates.
     pub(super) cluster: bool,
+    /// With a cluster key: the tickets that servers have issued to us.
+    pub(super) tickets: Option<Arc<Tickets>>,
     /// The name that a client verifies; otherwise the server's address.
     server_name: Option<ServerName<'static>>,
 }
@@ -62,7 +72,11 @@ impl Credentials {
     fn cluster(secrets: &[[u8; 32]], log: &Arc<SecretLog>) -> Result<Self, KeysError> {
         let refused = |error: rustls::Error| KeysError::Tls { reason: error.to_string() };
         let (client, server) = identity::cluster(secrets).map_err(refused)?;
-        Ok(Self::new(client, server, true, log))
+        let mut credentials = Self::new(client, server, true, log);
+        let server = Arc::make_mut(&mut credentials.server);
+        (server.ticketer, server.send_tls13_tickets) = (Ticketer::new().map_err(refused)?, 1);
+        credentials.tickets = Some(Tickets::new(TICKETS_MAX));
+        Ok(credentials)
     }
 
     fn new(
@@ -76,12 +90,22 @@ impl Credentials {
         client.enable_early_data = false;
         client.key_log = Arc::new(BothLogs(Arc::clone(log), client.key_log));
         server.alpn_protocols = vec![ALPN.to_vec()];
-        // No handshake message follows the client's last one.
+        // The caller may share its storage with a service that verifies its clients otherwise.
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.ticketer = Arc::new(NoTickets);
         server.send_tls13_tickets = 0;
         server.max_early_data_size = 0;
         server.key_log = Arc::new(BothLogs(Arc::clone(log), server.key_log));
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Self { client, server, cluster, server_name: None }
+        Self { client, server, cluster, tickets: None, server_name: None }
+    }
+
+    /// The configuration of a client, with a ticket of the server if there is one.
+    pub(super) fn client_of(&self, server: SocketAddr) -> Arc<ClientConfig> {
+        let Some(tickets) = &self.tickets else { return Arc::clone(&self.client) };
+        let mut client = (*self.client).clone();
+        client.resumption = tickets.of(server);
+        Arc::new(client)
     }
 
     /// The name that the server at an address has to prove.
@@ -136,7 +160,8 @@ impl Keys {
         let log = Arc::default();
         let (client, server) = ((*client).clone(), (*server).clone());
         let keys = Self::new(None, Credentials::new(client, server, false, &log), log);
-        let tried = Handshake::client(&keys, IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let tried = Handshake::client(&keys, anywhere, 1);
         let tried = tried.and_then(|_| Handshake::server(&keys, 1));
         tried.map_err(|error| KeysError::Tls { reason: error.to_string() })?;
         Ok(keys)

@@ -23,10 +23,12 @@ mod key_file;
 mod key_log;
 mod keys;
 mod recorded;
+mod seal;
 mod session;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod window;
 
 pub use error::KeysError;

@@ -16,7 +16,11 @@ use crate::common::message;
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 fn open(key: u8) -> Engine {
-    let config = Config::default().keys(Keys::cluster([key; 32]).unwrap());
+    open_with(&Keys::cluster([key; 32]).unwrap())
+}
+
+fn open_with(keys: &Keys) -> Engine {
+    let config = Config::default().keys(keys.clone());
     Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap()
 }
 
@@ -318,6 +322,45 @@ fn on_the_path_an_old_session_is_of_no_use_later() {
     assert_eq!(after.datagrams_opened, before.datagrams_opened, "nothing recorded counts");
     let dropped = |of: &homa::metrics::DriverCounters| of.datagrams_forged + of.datagrams_replayed;
     assert!(dropped(&after) > dropped(&before));
+}
+
+#[test]
+fn on_the_path_a_ticket_is_of_no_use_to_another_host() {
+    let (keys, mut server) = (Keys::cluster([1; 32]).unwrap(), open(1));
+    server.listen();
+    let mut attacker = Attacker::new(server.local_addr());
+    for handshakes in 1..=2 {
+        // Two engines with the same keys: the second one has a ticket of the first.
+        let mut client = open_with(&keys);
+        attacker.seen.clear();
+        let forward = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
+            attacker.send(to_server, &datagram);
+        };
+        call_through(&mut attacker, (&mut client, &mut server), 2, forward);
+        let metrics = server.metrics().driver;
+        assert_eq!(
+            (metrics.handshakes_completed, metrics.handshakes_resumed),
+            (handshakes, handshakes - 1)
+        );
+    }
+    let before = server.metrics().driver;
+    let mut host = Host::new(server.local_addr());
+    for _ in 0..2 {
+        for (to_server, datagram) in &attacker.seen {
+            if *to_server {
+                host.send(datagram);
+                assert_eq!(settle(&mut [&mut server]), 0, "a request ran for another address");
+                host.read();
+                assert!(host.sent.cover(&host.got), "{:?} for {:?}", host.got, host.sent);
+            }
+        }
+    }
+    let after = server.metrics().driver;
+    assert_eq!(after.handshakes_completed, before.handshakes_completed);
+    assert_eq!(
+        (after.sessions, after.datagrams_opened),
+        (before.sessions, before.datagrams_opened)
+    );
 }
 
 #[test]

@@ -188,6 +188,33 @@ fn a_restarted_server_gets_a_new_session() {
 }
 
 #[test]
+fn a_host_that_calls_again_resumes_and_is_verified_as_before() {
+    let config = with_key(1);
+    let server = engine("127.0.0.1", with_key(1));
+    let (serving, at) = (server.serve().unwrap(), server.local_addr());
+    let identities = thread::spawn(move || {
+        let requests = std::iter::from_fn(|| serving.accept()).take(2);
+        let identity = |request: homa::Request| {
+            let identity = request.peer_identity().cloned();
+            request.reply("").unwrap();
+            identity
+        };
+        requests.map(identity).collect::<Vec<_>>()
+    });
+    for handshakes in 1..=2 {
+        // An engine of its own, with the same keys in the same process.
+        let client = engine("127.0.0.1", config.clone());
+        client.client().call(at, "who am I?").unwrap();
+        let metrics = [client.metrics().driver, server.metrics().driver];
+        assert_eq!(metrics[1].handshakes_completed, handshakes);
+        let resumed = metrics.map(|driver| driver.handshakes_resumed);
+        assert_eq!(resumed, [handshakes - 1; 2]);
+    }
+    let identity = Some(PeerIdentity::Cluster);
+    assert_eq!(identities.join().unwrap(), [identity.clone(), identity]);
+}
+
+#[test]
 fn lost_and_repeated_datagrams_delay_encrypted_calls_only() {
     let network = MemoryNetwork::new(5, NetworkFaults::NONE.lost(100_000).duplicated(100_000));
     let open = |at: &str| {

@@ -52,6 +52,8 @@ mod readable;
 mod refused;
 mod restart;
 mod room;
+#[cfg(feature = "encryption")]
+mod round_trips;
 mod sharded;
 mod sharded_moves;
 mod sizes;

@@ -8,6 +8,8 @@ use homa_proto::{
 
 mod floods;
 mod forged;
+mod handshake;
+mod late_answers;
 mod moved;
 mod names;
 mod silent;

@@ -85,7 +85,7 @@ impl Sealed {
             return;
         };
         let ours = self.sessions.reserve();
-        match Handshake::client(&self.keys, way.to.ip(), ours) {
+        match Handshake::client(&self.keys, way.to, ours) {
             Ok(handshake) => {
                 let id = random();
                 let attempt = Attempt { id, handshake, ours, complete: false };
@@ -147,6 +147,8 @@ impl Sealed {
         let keys = (attempt.ours, attempt.handshake.peer_key().unwrap_or(0));
         let session = if attempt.complete { None } else { attempt.handshake.session() };
         attempt.complete |= session.is_some();
+        let challenge = attempt.handshake.take_challenge();
+        let resumed = session.is_some() && attempt.handshake.is_resumed();
         match received {
             Ok(Next::Send) => self.send_flight(way, FULL),
             Ok(Next::Wait) => {}
@@ -160,6 +162,10 @@ impl Sealed {
             && !self.complete(way, keys, session, Some(id))
         {
             return self.give_up(way, HandshakeRefusal::NotAdmitted);
+        }
+        self.counts.handshakes_resumed += u64::from(resumed);
+        if let Some(challenge) = challenge {
+            self.deliver_challenge(way, &challenge);
         }
         if confirmed {
             self.sessions.confirmed(&way, id);

@@ -14,6 +14,7 @@
 //! Left out: keys and ciphers (`crate::secure`), and the limits of clients that were verified,
 //! which are the engine's.
 
+mod challenge;
 mod client;
 mod frame;
 mod packets;
@@ -37,8 +38,9 @@ use homa_proto::{ClientDirectory, Duration, LinkId, Time};
 
 use super::backlog::NoMessages;
 use super::{
-    Driver, DriverCounters, Encapsulation, Gather, LinkBacklog, Outbox, ReceivedTrain, Rejection,
-    RouteMtu, SystemRefusal, TooBig, Train, TrainPiece, UnreachableReport,
+    ChallengedClient, Driver, DriverCounters, Encapsulation, Gather, LinkBacklog, Outbox,
+    ReceivedTrain, Rejection, RouteMtu, SystemRefusal, TooBig, Train, TrainPiece,
+    UnreachableReport,
 };
 use crate::error::HandshakeRefusal;
 use crate::secure::{Keys, PeerIdentity, SecureSession, TAG};
@@ -116,6 +118,12 @@ pub struct Sealed {
     /// Handshakes that others began, and their order.
     accepting: HashMap<(Way, u64), Accepting>,
     accepted_first: VecDeque<(Way, u64)>,
+    /// Those whose flight waits for the engine's challenge.
+    unchallenged: Vec<(Way, u64)>,
+    /// Boot id and remembered time of the engine's challenges, at the last look.
+    challenge: Option<(u64, Duration)>,
+    /// Clients that were verified and challenged.
+    challenged: VecDeque<ChallengedClient>,
     /// Peers that are not asked for a while; with a reason if they refused.
     cooling: HashMap<Way, Option<HandshakeRefusal>>,
     timers: Timers<Timer>,
@@ -154,6 +162,9 @@ impl Sealed {
             by_id: HashMap::new(),
             accepting: HashMap::new(),
             accepted_first: VecDeque::new(),
+            unchallenged: Vec::new(),
+            challenge: None,
+            challenged: VecDeque::new(),
             cooling: HashMap::new(),
             timers: Timers::new(),
             notices: Allowance::new(NOTICES_MAX),
@@ -278,7 +289,7 @@ impl Driver for Sealed {
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.timers.deadline()
+        if self.unchallenged.is_empty() { self.timers.deadline() } else { Some(Time::ZERO) }
     }
 
     fn expire(&mut self, now: Time) {
@@ -288,6 +299,7 @@ impl Driver for Sealed {
         while let Some(timer) = self.timers.expired(now) {
             self.run_timer(timer);
         }
+        self.challenge_clients();
         self.flush();
     }
 
@@ -357,6 +369,14 @@ impl Driver for Sealed {
 
     fn rejection(&mut self) -> Option<Rejection> {
         self.rejections.pop_front()
+    }
+
+    fn set_challenge(&mut self, challenge: Option<(u64, Duration)>) {
+        self.challenge = challenge;
+    }
+
+    fn challenged(&mut self) -> Option<ChallengedClient> {
+        self.challenged.pop_front()
     }
 
     fn refuse_arrivals(&mut self) {

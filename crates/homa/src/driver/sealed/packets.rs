@@ -2,6 +2,7 @@
 //! header and its extensions are authenticated, everything behind them is encrypted.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use homa_proto::wire::datagram;
@@ -17,9 +18,9 @@ use crate::secure::{PeerIdentity, SealError, UnsealError};
 /// Bytes of the datagram header, and the places of its fields.
 const HEADER: usize = datagram::HEADER_LEN;
 const FLAGS: usize = 1;
-const EXTENSIONS: std::ops::Range<usize> = 2..4;
-const KEY: std::ops::Range<usize> = 4..8;
-const NUMBER: std::ops::Range<usize> = 8..16;
+const EXTENSIONS: Range<usize> = 2..4;
+const KEY: Range<usize> = 4..8;
+const NUMBER: Range<usize> = 8..16;
 
 /// Batches that one look may read if all of their datagrams were handshakes.
 const ROUNDS: usize = 16;
@@ -38,6 +39,11 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// A train of one datagram.
+    pub fn new(way: Way, identity: Arc<PeerIdentity>, Range { start, end }: Range<usize>) -> Self {
+        Self { way, identity, datagram: (end - start).max(1), start, end }
+    }
+
     /// Its sender, as verified.
     pub fn identity(&self) -> &Arc<PeerIdentity> {
         &self.identity
@@ -203,7 +209,7 @@ impl Sealed {
         let train = self.inner.received(index);
         let way = Way { to: train.from, socket: train.socket, source: train.to };
         let (start, mut sender) = (self.bytes.len(), None);
-        let local = |of: &[u8], range: std::ops::Range<usize>| -> u64 {
+        let local = |of: &[u8], range: Range<usize>| -> u64 {
             of[range].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
         };
         for datagram in train.bytes.chunks(train.datagram) {

@@ -196,7 +196,7 @@ mod tests {
     fn handshake(keys: &Keys) -> (Vec<(bool, Vec<u8>)>, SecureSession, SecureSession) {
         let mut ends = [
             Handshake::server(keys, SERVER_KEY).unwrap(),
-            Handshake::client(keys, [10, 0, 0, 2].into(), CLIENT_KEY).unwrap(),
+            Handshake::client(keys, ([10, 0, 0, 2], 2).into(), CLIENT_KEY).unwrap(),
         ];
         let (mut payloads, mut from_client) = (Vec::new(), true);
         let mut flight = ends[1].flight(FULL - FRONT);

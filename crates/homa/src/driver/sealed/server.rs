@@ -1,11 +1,14 @@
 //! Handshakes that others begin. The server only answers what it receives: the client repeats what
 //! is lost.
 //!
+//! A flight waits for the engine's challenge (`challenge`), which is part of it.
+//!
 //! Before the address has answered, it gets at most three times the bytes that it sent, with
 //! headers. Handshakes in progress are bounded, and the oldest ends for a new one.
 
 use homa_proto::LinkId;
 
+use super::challenge::{Challenging, SentChallenge};
 use super::frame::{FRONT, FULL};
 use super::{HandshakeDatagram, HandshakeRefusal, Sealed, Way, code};
 use crate::secure::{Handshake, HandshakeError, Next};
@@ -26,6 +29,7 @@ pub struct Accepting {
     sent: usize,
     /// It is over, and only tells the client why.
     failed: bool,
+    challenging: Challenging,
 }
 
 impl Sealed {
@@ -48,6 +52,8 @@ impl Sealed {
         ));
         let session = accepting.handshake.session();
         let keys = (accepting.ours, accepting.handshake.peer_key().unwrap_or(0));
+        let resumed = session.is_some() && accepting.handshake.is_resumed();
+        let challenged = session.as_ref().and_then(|_| accepting.challenging.of_client(&way));
         if let Some(session) = session
             && !self.complete(way, keys, session, None)
         {
@@ -60,8 +66,10 @@ impl Sealed {
             );
             return self.end_accepting(name);
         }
+        self.counts.handshakes_resumed += u64::from(resumed);
+        self.challenged.extend(challenged);
         match received {
-            Ok(Next::Send) => self.send_answer(name),
+            Ok(Next::Send) => self.answer(name),
             Ok(Next::Wait) => {}
             // The answer is an alert, and the client may ask for it again.
             Err(error) if error.is_final() => {
@@ -92,10 +100,43 @@ impl Sealed {
         {
             self.end_accepting(oldest);
         }
-        let accepting = Accepting { handshake, ours, received: 0, sent: 0, failed: false };
+        let accepting = Accepting {
+            handshake,
+            ours,
+            received: 0,
+            sent: 0,
+            failed: false,
+            challenging: Challenging::Not,
+        };
         self.accepting.insert(name, accepting);
         self.accepted_first.push_back(name);
         true
+    }
+
+    /// Sends our flight, the first time as soon as there is a challenge for it.
+    fn answer(&mut self, name: (Way, u64)) {
+        let Some(accepting) = self.accepting.get_mut(&name) else { return };
+        match accepting.challenging {
+            Challenging::Not => {
+                accepting.challenging = Challenging::Waits;
+                self.unchallenged.push(name);
+            }
+            Challenging::Waits => {}
+            Challenging::Done(_) => self.send_answer(name),
+        }
+    }
+
+    /// Sends the flights that waited for a challenge.
+    pub(super) fn challenge_clients(&mut self) {
+        for name in std::mem::take(&mut self.unchallenged) {
+            let Some(accepting) = self.accepting.get_mut(&name) else { continue };
+            accepting.challenging = Challenging::Done(self.challenge.map(|(boot, remembered)| {
+                let sent = SentChallenge::new(boot);
+                accepting.handshake.set_challenge(sent.bytes(remembered));
+                sent
+            }));
+            self.send_answer(name);
+        }
     }
 
     /// Sends as much of our flight as the address may get.

@@ -148,7 +148,7 @@ fn handshakes_of_unknown_senders_are_bounded() {
     let network = MemoryNetwork::new(1, NetworkFaults::NONE);
     let mut server = seal(network.driver("10.0.0.1:1".parse().unwrap()).unwrap(), 1);
     let keys = Keys::cluster([1; 32]).unwrap();
-    let mut hello = Handshake::client(&keys, [10, 0, 0, 1].into(), 1).unwrap();
+    let mut hello = Handshake::client(&keys, ([10, 0, 0, 1], 1).into(), 1).unwrap();
     let flight = hello.flight(FULL - frame::FRONT);
     let mut now = Time(1);
     for n in 0..6_000u32 {
@@ -183,7 +183,7 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
     let keys = Keys::cluster([1; 32]).unwrap();
     let (mut sent, mut got, mut room) = (0, 0, [0; 65_536]);
     for id in 0..5 {
-        let mut hello = Handshake::client(&keys, [127, 0, 0, 1].into(), 1).unwrap();
+        let mut hello = Handshake::client(&keys, ([127, 0, 0, 1], 1).into(), 1).unwrap();
         for (turn, part) in hello.flight(600).iter().cycle().take(50).enumerate() {
             let mut bytes = Vec::new();
             HandshakeDatagram::flight(true, id, 7, part).write(0, &mut bytes);
@@ -195,6 +195,8 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
             host.send(&bytes).unwrap();
             sent += bytes.len() + 28;
             server.receive(true);
+            server.set_challenge(Some((7, Duration::millis(9))));
+            server.expire(Time(1));
             while let Ok(len) = host.recv(&mut room) {
                 got += len + 28;
             }

@@ -21,7 +21,7 @@ use super::peers::Peers;
 #[cfg(feature = "encryption")]
 use super::strangers::Strangers;
 use crate::config::Config;
-use crate::driver::{Driver, Encapsulation, ReceivedTrain, Rejection};
+use crate::driver::{ChallengedClient, Driver, Encapsulation, ReceivedTrain, Rejection};
 use crate::engine::fairness::accounts::AccountId;
 use crate::engine::net::links::LinkBudgets;
 use crate::engine::net::pmtu::PathTable;
@@ -279,6 +279,16 @@ impl EngineState {
         };
         self.endpoint.counters_mut().drop_packet(reason);
         None
+    }
+
+    /// A client got a challenge in its handshake, and is verified.
+    pub fn note_challenged(&mut self, now: Time, client: &ChallengedClient) {
+        let &ChallengedClient { from, to, id, boot } = client;
+        let known = self.peers.of(from, to);
+        let peer = known.or_else(|| self.peers.find_unvalidated(now, from, to, &mut self.endpoint));
+        if let Some(peer) = peer {
+            self.endpoint.note_challenged(now, peer, (id, boot));
+        }
     }
 
     /// Packets show that the peer is alive, and control packets also whether the path works.

@@ -133,6 +133,7 @@ impl Core {
         if let Some(deadline) = self.driver.deadline() {
             let now = self.tick();
             if deadline <= now {
+                self.driver.set_challenge(self.state.endpoint.challenge_at(now));
                 self.driver.expire(now);
             }
         }
@@ -141,6 +142,10 @@ impl Core {
     fn fetch(&mut self, expected: bool) {
         let trains = self.driver.receive(expected);
         self.arrivals = Arrivals { trains, next: 0, offset: 0, exhausted: expected && trains == 0 };
+        while let Some(client) = self.driver.challenged() {
+            let now = self.tick();
+            self.state.note_challenged(now, &client);
+        }
         let overflows = self.driver.counters().receive_overflows;
         if std::mem::replace(&mut self.overflows, overflows) != overflows {
             self.state.endpoint.overflowed(self.now);

@@ -1,32 +1,6 @@
 //! Key files, rotation, certificates, and the log of secrets.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::*;
-
-/// A folder for one test.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("homa-secure-{}-{name}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-/// A key file with these lines.
-fn write(path: &PathBuf, lines: &[String]) {
-    let _ = fs::remove_file(path);
-    fs::write(path, lines.join("\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
-}
-
-fn line(byte: u8) -> String {
-    format!("homa-key-v1 {}", STANDARD.encode([byte; 32]))
-}
 
 fn agree(client: &Keys, server: &Keys) -> bool {
     let mut pair = Pair::new(client, server);

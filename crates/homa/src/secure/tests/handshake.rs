@@ -80,6 +80,57 @@ fn loss_order_copies_and_cuts_do_not_matter() {
     });
 }
 
+#[test]
+fn a_challenge_is_given_out_once_the_server_is_verified() {
+    let keys = cluster(7);
+    for last in [true, false] {
+        let mut pair = Pair::new(&keys, &keys);
+        let hello = pair.client.flight(ROOM);
+        let mut flight = pair.serve(&hello).unwrap();
+        let challenge = flight.pop().unwrap();
+        let (first, second) = match last {
+            true => (flight, vec![challenge]),
+            false => (vec![challenge], flight),
+        };
+        pair.answer(&first).unwrap();
+        assert_eq!(pair.client.take_challenge(), None);
+        pair.answer(&second).unwrap();
+        assert_eq!(pair.client.take_challenge().as_deref(), Some(&CHALLENGE[..]));
+        // The flight is repeated with a new number.
+        let flight = pair.server.flight(ROOM);
+        pair.answer(&flight).unwrap();
+        assert_eq!(pair.client.take_challenge(), None, "once");
+        assert_eq!(pair.server.take_challenge(), None, "the server's is for clients");
+    }
+}
+
+#[test]
+fn a_challenge_that_no_server_sealed_is_dropped() {
+    let keys = cluster(7);
+    let mut pair = Pair::new(&keys, &keys);
+    let hello = pair.client.flight(ROOM);
+    let mut flight = pair.serve(&hello).unwrap();
+    let (level, offset, bytes) = flight.pop().unwrap();
+    // In plaintext, by another handshake, and by the client.
+    let forged = (Level::Initial, offset, CHALLENGE.to_vec());
+    let mut other = Pair::new(&keys, &keys);
+    let hello = other.client.flight(ROOM);
+    let foreign = other.serve(&hello).unwrap().pop().unwrap();
+    assert_eq!((foreign.0, foreign.1), (level, offset));
+    for early in [true, false] {
+        if !early {
+            pair.answer(&flight).unwrap();
+        }
+        for forged in [&forged, &foreign] {
+            assert_eq!(pair.answer(std::slice::from_ref(forged)), Ok(Vec::new()));
+        }
+        assert_eq!(pair.client.take_challenge(), None);
+    }
+    // The server takes none, whatever its number.
+    assert_eq!(pair.serve(&[(level, offset, bytes)]), Ok(Vec::new()));
+    assert!(pair.client.session().is_some());
+}
+
 /// Client and server with these keys, until one of them fails; returns both errors.
 fn refusal(client: &Keys, server: &Keys) -> (HandshakeError, HandshakeError) {
     let mut pair = Pair::new(client, server);
@@ -154,7 +205,7 @@ fn forged_fragments_neither_pass_nor_end_a_handshake() {
     assert!(pair.client.session().is_some());
     // What the client sealed is of no use twice, and a changed copy of it of no use at all.
     let confirmation = pair.serve(&finished).unwrap();
-    assert_eq!(confirmation.len(), 1);
+    assert_eq!(confirmation.len(), 2, "a ticket, and that the server is complete");
     assert_eq!(pair.serve(&finished), Ok(Vec::new()), "no answer to copies");
     assert!(pair.server.session().is_some() && pair.server.session().is_none());
 }

@@ -3,11 +3,17 @@
 mod credentials;
 mod handshake;
 mod session;
+mod tickets;
 mod vectors;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -16,11 +22,14 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::*;
 
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4000));
 
 /// Key ids of both ends.
 const CLIENT_KEY: u32 = 0x01c1_1e47;
 const SERVER_KEY: u32 = 0x5ea1_ed01;
+
+/// A challenge of the server: id, boot id, remembered nanoseconds.
+const CHALLENGE: &[u8; 24] = b"\x0c\x4a\x11\x0d\x09\x0e\x00\x01boot id.\0\0\0\0\x77\x35\x94\0";
 
 /// Bytes of a fragment in a datagram of the smallest MTU.
 const ROOM: usize = 1_150;
@@ -41,7 +50,9 @@ struct Pair {
 impl Pair {
     fn new(client: &Keys, server: &Keys) -> Self {
         let client = Handshake::client(client, SERVER, CLIENT_KEY).unwrap();
-        Self { client, server: Handshake::server(server, SERVER_KEY).unwrap() }
+        let mut server = Handshake::server(server, SERVER_KEY).unwrap();
+        server.set_challenge(CHALLENGE.to_vec());
+        Self { client, server }
     }
 
     /// Passes fragments to the server; returns its flight if it has one.
@@ -97,6 +108,26 @@ fn open(
     let length = to.open(number, phase, aad, &mut payload)?;
     payload.truncate(length);
     Ok(payload)
+}
+
+/// An empty folder for one test.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("homa-secure-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A key file with these lines.
+fn write(path: &PathBuf, lines: &[String]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, lines.join("\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A line of a key file.
+fn line(byte: u8) -> String {
+    format!("homa-key-v1 {}", STANDARD.encode([byte; 32]))
 }
 
 /// A certificate authority that issues to clients and servers.

@@ -77,16 +77,22 @@ class Handshake:
 
     def sealed(self, side):
         keys = Keys(self.suite, self.secret(side + "_handshake_traffic_secret"))
-        stream, confirmed = b"", False
+        stream, confirmed, challenges = b"", False, 0
         for offset, part in self.all(side + "_handshake"):
             part, aad = bytes.fromhex(part), bytes.fromhex(offset)
             opened = keys.open(int.from_bytes(part[:4], "big"), aad, part[4:])
             if offset == "fffffffe":
                 confirmed = opened == b""
                 continue
+            if offset == "fffffffd":
+                challenges += len(opened) == 24 and opened[7] & 1
+                continue
+            if offset == "fffffffc":
+                assert opened[0] == 4, "no NewSessionTicket"
+                continue
             assert int(offset, 16) == len(stream)
             stream += opened
-        assert confirmed == (side == "server")
+        assert confirmed == (side == "server") == (challenges == 1)
         return stream
 
     def authenticate(self, side, transcript, flight, key):

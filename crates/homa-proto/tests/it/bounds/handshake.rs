@@ -1,0 +1,112 @@
+//! Challenges that the environment carried in a handshake, in place of a packet.
+
+use homa_proto::Proof;
+
+use super::*;
+
+const EPOCH: u32 = 7;
+/// The fourth RPC of its client.
+const ID: RpcId = RpcId((EPOCH as u64) << 32 | 8);
+const CHALLENGE: RpcId = RpcId(0x1234_5678_9abc_def1);
+
+/// A server, and the boot id in a challenge of it.
+fn server() -> (Endpoint, u64) {
+    let server = endpoint(users().validate_addresses(true).unguessable_ids(true));
+    let (boot, remembered) = server.challenge_at(START).unwrap();
+    assert_eq!(remembered, Duration(START.0), "since its first input");
+    (server, boot)
+}
+
+fn request(server: &mut Endpoint) {
+    let _ = server.receive(START, &data(ID, 0, 1_000));
+}
+
+/// The answer to the challenge with this id, from a client without older calls.
+fn proof(server: &mut Endpoint, id: RpcId) {
+    let proof = Proof { token: 3, epoch: EPOCH, first: 4, next: 5 };
+    let _ = server.receive(START, &packet(id.client(), Body::Proof(proof)));
+}
+
+fn executed(server: &Endpoint) -> u64 {
+    server.counters().requests_delivered
+}
+
+/// Challenges that the server sends.
+fn challenges(server: &mut Endpoint) -> usize {
+    let sent = std::iter::from_fn(|| server.transmit(START));
+    sent.filter(|packet| matches!(packet.body, Body::Challenge { .. })).count()
+}
+
+#[test]
+fn the_answer_to_a_carried_challenge_counts_in_any_order() {
+    for answer_first in [true, false] {
+        let (mut server, boot) = server();
+        server.note_challenged(START, PEER, (CHALLENGE, boot));
+        if answer_first {
+            proof(&mut server, CHALLENGE);
+        }
+        request(&mut server);
+        if !answer_first {
+            assert_eq!(executed(&server), 0, "the client has not answered");
+            proof(&mut server, CHALLENGE);
+        }
+        assert_eq!(executed(&server), 1);
+        assert_eq!(challenges(&mut server), 0);
+        // The answer and the request arrive twice.
+        proof(&mut server, CHALLENGE);
+        request(&mut server);
+        assert_eq!(executed(&server), 1);
+    }
+}
+
+#[test]
+fn the_answer_to_another_challenge_does_not_count() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    proof(&mut server, RpcId(CHALLENGE.0 ^ 2));
+    request(&mut server);
+    assert_eq!(executed(&server), 0);
+}
+
+#[test]
+fn a_carried_challenge_is_void_if_something_was_forgotten() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot ^ 1));
+    request(&mut server);
+    assert_eq!(challenges(&mut server), 1, "the server asks again");
+    proof(&mut server, CHALLENGE);
+    assert_eq!(executed(&server), 0);
+}
+
+#[test]
+fn a_lost_challenge_is_repeated_in_a_packet() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    request(&mut server);
+    let at = server.deadline().unwrap();
+    server.expire(at);
+    let sent: Vec<Packet> = std::iter::from_fn(|| server.transmit(at)).collect();
+    let asked = sent.iter().find(|packet| matches!(packet.body, Body::Challenge { .. }));
+    assert_eq!(asked.map(|packet| packet.id), Some(CHALLENGE));
+}
+
+#[test]
+fn an_endpoint_without_validation_carries_no_challenge() {
+    let server = endpoint(users().validate_addresses(false));
+    assert_eq!(server.challenge_at(START), None);
+}
+
+#[test]
+fn a_request_that_is_lost_after_its_proof_is_sent_again() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    proof(&mut server, CHALLENGE);
+    // The client asks for its response.
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 7 };
+    let _ = server.receive(START, &packet(ID, body));
+    let answer = server.transmit(START).unwrap();
+    let Body::RpcUnknown { remembered, .. } = answer.body else { panic!("{answer:?}") };
+    assert_eq!(remembered, Some(Duration::MAX), "it was never executed");
+    request(&mut server);
+    assert_eq!(executed(&server), 1);
+}
