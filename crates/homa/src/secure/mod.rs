@@ -17,6 +17,8 @@
 #[cfg(any(test, feature = "fuzz"))]
 pub mod arbitrary;
 mod error;
+mod expiry;
+mod files;
 mod handshake;
 mod identity;
 mod key_file;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::*;
 
 /// A folder for one test.
-fn folder(name: &str) -> PathBuf {
+pub(super) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("homa-secure-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
@@ -28,7 +28,7 @@ fn line(byte: u8) -> String {
     format!("homa-key-v1 {}", STANDARD.encode([byte; 32]))
 }
 
-fn agree(client: &Keys, server: &Keys) -> bool {
+pub(super) fn agree(client: &Keys, server: &Keys) -> bool {
     let mut pair = Pair::new(client, server);
     let mut flight = pair.client.flight(ROOM);
     for _ in 0..3 {
