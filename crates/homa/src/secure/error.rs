@@ -64,6 +64,18 @@ pub enum KeysError {
         /// The file.
         path: PathBuf,
     },
+    /// A file of certificates, or of their private key, cannot be read.
+    #[error(
+        "cannot read {}: {source}; name PEM files of the certificate chain, of its private key, \
+         and of the authorities",
+        path.display()
+    )]
+    ReadPem {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A file of certificates, or of their private key, cannot be used.
     #[error(
         "cannot use {}: {problem}; name PEM files of the certificate chain, of its private key, \

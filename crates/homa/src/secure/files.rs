@@ -121,7 +121,7 @@ impl CertificateFiles {
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, KeysError> {
         let file = open(&self.key)?;
-        let exposed = key_file::exposure(&file).map_err(|source| unread(&self.key, &source))?;
+        let exposed = key_file::exposure(&file).map_err(|source| unread(&self.key, source))?;
         if let Some(mode) = exposed {
             return Err(KeysError::Exposed { path: self.key.clone(), mode });
         }
@@ -151,19 +151,19 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, KeysError> 
 }
 
 fn open(path: &Path) -> Result<File, KeysError> {
-    File::open(path).map_err(|source| unread(path, &source))
+    File::open(path).map_err(|source| unread(path, source))
 }
 
 fn text(path: &Path, file: File) -> Result<Vec<u8>, KeysError> {
     let mut text = Vec::new();
     let read = file.take(LENGTH_MAX).read_to_end(&mut text);
-    read.map(|_| text).map_err(|source| unread(path, &source))
+    read.map(|_| text).map_err(|source| unread(path, source))
 }
 
 fn pem(path: &Path, problem: String) -> KeysError {
     KeysError::Pem { path: path.to_owned(), problem }
 }
 
-fn unread(path: &Path, source: &io::Error) -> KeysError {
-    pem(path, source.to_string())
+fn unread(path: &Path, source: io::Error) -> KeysError {
+    KeysError::ReadPem { path: path.to_owned(), source }
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariants: a handshake uses the credentials that were current when it began, so that a reload
 //! never disturbs one, and sessions keep their keys. Files that have changed are read before the
-//! next handshake begins, which costs one look at their metadata. A reload that fails leaves the old
-//! credentials in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early data.
+//! next handshake begins, which costs one look at their metadata. A reload that fails leaves the
+//! old credentials in place. Only TLS 1.3 with ALPN `homa/1` is spoken, without tickets and early
+//! data.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -226,10 +227,10 @@ impl Keys {
         self.0.files.as_ref().map(Files::first)
     }
 
-    /// When the certificate that this end presents expires. If its clients and its servers present
-    /// different ones, it is the one that expires first; a certificate that a resolver of the
-    /// caller chooses for servers counts since it was last presented. `None` for cluster keys. Changed
-    /// files are read first.
+    /// When the certificate that this end presents expires; `None` for cluster keys. If its clients
+    /// and its servers present different ones, it is the one that expires first. Changed files are
+    /// read first. A certificate that a resolver of [`Self::tls`] chooses for a server counts once
+    /// it was presented.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
         self.credentials().expiry.first()
     }

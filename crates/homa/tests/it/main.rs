@@ -20,6 +20,8 @@ mod abandoned;
 #[cfg(feature = "balance")]
 mod balance;
 mod calls;
+#[cfg(feature = "encryption")]
+mod certificates;
 mod closed_descriptor;
 mod deadlines;
 mod destructors;

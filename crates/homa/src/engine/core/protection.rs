@@ -2,6 +2,7 @@
 //! hosts on the path can read and forge plaintext.
 
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use super::Core;
 use crate::config::{Config, WithoutKeys};
@@ -64,6 +65,17 @@ impl Core {
     /// [`OpenError::Unprotected`]
     pub fn may_serve(&self, at: SocketAddr) -> Result<(), OpenError> {
         self.reach.open(at)
+    }
+}
+
+/// When the certificate of an engine expires, if it has one.
+pub(super) fn certificate_expiry(config: &Config) -> Option<SystemTime> {
+    #[cfg(feature = "encryption")]
+    return config.keys.as_ref()?.certificate_expiry();
+    #[cfg(not(feature = "encryption"))]
+    {
+        let _ = config;
+        None
     }
 }
 
