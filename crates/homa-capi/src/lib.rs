@@ -20,6 +20,7 @@ mod address;
 mod error;
 mod open;
 mod options;
+mod protection;
 mod receive;
 mod send;
 mod table;
