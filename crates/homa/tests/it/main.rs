@@ -47,6 +47,8 @@ mod networks;
 mod orphans;
 mod overload;
 mod paced;
+#[cfg(feature = "encryption")]
+mod padding;
 mod path_mtu;
 mod probes;
 mod reactor;

@@ -10,6 +10,7 @@ use crate::driver::Driver;
 #[cfg(feature = "encryption")]
 use crate::driver::sealed::Sealed;
 use crate::error::{CallError, OpenError};
+use crate::padding::Padding;
 
 /// Which hosts an engine may exchange packets with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,16 @@ impl Core {
     pub fn may_serve(&self, at: SocketAddr) -> Result<(), OpenError> {
         self.reach.open(at)
     }
+}
+
+/// How datagrams are padded: only encrypted ones are.
+pub(super) fn padding(config: &Config) -> Padding {
+    #[cfg(feature = "encryption")]
+    if config.keys.is_some() {
+        return config.padding;
+    }
+    let _ = config;
+    Padding::None
 }
 
 /// When the certificate of an engine expires, if it has one.
