@@ -16,6 +16,7 @@
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod arbitrary;
+mod cookie;
 mod error;
 mod expiry;
 mod files;
@@ -31,6 +32,7 @@ mod stream;
 mod tests;
 mod window;
 
+pub(crate) use cookie::{COOKIE, Cookies};
 pub use error::KeysError;
 pub(crate) use error::{HandshakeError, SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};
