@@ -30,6 +30,8 @@ mod early;
 mod egress;
 #[cfg(feature = "encryption")]
 mod encrypted;
+#[cfg(feature = "encryption")]
+mod encrypted_drivers;
 mod examples;
 mod from_socket;
 mod full_queue;
