@@ -12,7 +12,8 @@
 #include <sys/uio.h>
 
 /* Initial values of structures that begin with their size. */
-#define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 #define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
@@ -146,6 +147,37 @@ struct homa_options {
      packets are plaintext: over UDP only on loopback, unless HOMA_PLAINTEXT is set.
      */
     const char *key_file;
+    /*
+     PEM files with which every packet is encrypted and both ends are verified by certificates:
+     the certificate of this socket, followed by those that lead to its authority; its private
+     key; and the authorities that vouch for peers. Changed files are read by themselves. All of
+     them or none, and not with key_file.
+     */
+    const char *cert_file;
+    /*
+     The private key of cert_file.
+     */
+    const char *cert_key_file;
+    /*
+     The authorities.
+     */
+    const char *ca_file;
+    /*
+     The name that servers must prove with their certificates: a DNS name or an IP address.
+     Default: the address that is called.
+     */
+    const char *server_name;
+    /*
+     Decides whether a verified peer may exchange packets with this socket: returns 0 to refuse
+     it. The identity is what homa_peer_identity returns, and is valid during the call. Any
+     thread may call it while the socket is open, also several at once. It must return at once,
+     and must not call functions of libhoma. Default: all verified peers.
+     */
+    int (*admit)(const char *identity, void *user);
+    /*
+     The second argument of admit.
+     */
+    void *admit_user;
 };
 
 /*
@@ -385,8 +417,9 @@ int homa_remaining(int sockfd, uint64_t id, uint64_t *microseconds);
 
 /*
  Writes who the client of a request has proved to be, and a zero byte, at most `len` bytes in
- total: "cluster" if it holds the key of the cluster. The text is empty if the socket has no
- key. `buf` may be null if `len` is 0.
+ total: "cluster" if it holds the key of the cluster, or the first name in its certificate (a URI
+ such as a SPIFFE id, otherwise a DNS name; "certificate" if it has neither). The text is empty
+ if the socket has no key. `buf` may be null if `len` is 0.
 
  Returns the length of the whole text without the zero byte, or -1: EBADF; EFAULT; EINVAL (no
  request with this id waits for an answer).

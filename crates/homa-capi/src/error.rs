@@ -33,7 +33,9 @@ impl Error {
     /// Creates an error for a key file that cannot be used.
     pub fn keys(error: KeysError) -> Self {
         let errno = match &error {
-            KeysError::Read { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            KeysError::Read { source, .. } | KeysError::ReadPem { source, .. } => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
             KeysError::Exposed { .. } => libc::EACCES,
             _ => libc::EINVAL,
         };

@@ -21,6 +21,7 @@ mod balance;
 mod error;
 mod open;
 mod options;
+mod protection;
 mod receive;
 mod send;
 mod table;

@@ -1,14 +1,15 @@
 //! The options of `homa_socket`.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, size_of};
 use std::ptr;
 use std::time::Duration;
 
 use homa::proto;
-use homa::{Config, Keys, PriorityMap};
+use homa::{Config, PriorityMap};
 
 use crate::error::Error;
+use crate::protection::protected;
 
 /// Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
 /// read and forge every packet.
@@ -57,6 +58,25 @@ pub struct homa_options {
     /// and both ends are verified. Peers need the same key. Not with raw-ip. Without a key,
     /// packets are plaintext: over UDP only on loopback, unless HOMA_PLAINTEXT is set.
     pub key_file: *const c_char,
+    /// PEM files with which every packet is encrypted and both ends are verified by certificates:
+    /// the certificate of this socket, followed by those that lead to its authority; its private
+    /// key; and the authorities that vouch for peers. Changed files are read by themselves. All of
+    /// them or none, and not with key_file.
+    pub cert_file: *const c_char,
+    /// The private key of cert_file.
+    pub cert_key_file: *const c_char,
+    /// The authorities.
+    pub ca_file: *const c_char,
+    /// The name that servers must prove with their certificates: a DNS name or an IP address.
+    /// Default: the address that is called.
+    pub server_name: *const c_char,
+    /// Decides whether a verified peer may exchange packets with this socket: returns 0 to refuse
+    /// it. The identity is what homa_peer_identity returns, and is valid during the call. Any
+    /// thread may call it while the socket is open, also several at once. It must return at once,
+    /// and must not call functions of libhoma. Default: all verified peers.
+    pub admit: Option<unsafe extern "C" fn(identity: *const c_char, user: *mut c_void) -> c_int>,
+    /// The second argument of admit.
+    pub admit_user: *mut c_void,
 }
 
 /// Reads a structure that begins with its size. The program's version of the structure may have
@@ -148,17 +168,8 @@ impl Settings {
             Some(other) => return Err(unknown("priority_map", other, "operator, linux or flat")),
         }
         limits(&mut config, &given)?;
-        // SAFETY: the caller guarantees the names.
-        match (unsafe { name(given.key_file)? }, given.flags & HOMA_PLAINTEXT != 0) {
-            (Some(_), true) => {
-                return Err(Error::invalid("set `options->key_file` or HOMA_PLAINTEXT, not both"));
-            }
-            (Some(path), false) => {
-                config = config.keys(Keys::from_file(path).map_err(Error::keys)?);
-            }
-            (None, true) => config = config.plaintext(),
-            (None, false) => {}
-        }
+        // SAFETY: the caller guarantees the names, and the program its policy.
+        let config = unsafe { protected(config, &given)? };
         let deadline = match given.deadline_ms {
             0 => homa::CallOptions::default().deadline,
             ms => Duration::from_millis(ms.into()),
@@ -172,7 +183,7 @@ impl Settings {
 /// # Safety
 ///
 /// `name` is null or ends with a zero byte.
-unsafe fn name<'a>(name: *const c_char) -> Result<Option<&'a str>, Error> {
+pub unsafe fn name<'a>(name: *const c_char) -> Result<Option<&'a str>, Error> {
     if name.is_null() {
         return Ok(None);
     }

@@ -291,8 +291,9 @@ pub unsafe extern "C" fn homa_remaining(sockfd: c_int, id: u64, microseconds: *m
 }
 
 /// Writes who the client of a request has proved to be, and a zero byte, at most `len` bytes in
-/// total: "cluster" if it holds the key of the cluster. The text is empty if the socket has no
-/// key. `buf` may be null if `len` is 0.
+/// total: "cluster" if it holds the key of the cluster, or the first name in its certificate (a URI
+/// such as a SPIFFE id, otherwise a DNS name; "certificate" if it has neither). The text is empty
+/// if the socket has no key. `buf` may be null if `len` is 0.
 ///
 /// Returns the length of the whole text without the zero byte, or -1: EBADF; EFAULT; EINVAL (no
 /// request with this id waits for an answer).

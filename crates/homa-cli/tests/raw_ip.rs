@@ -272,14 +272,14 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         UnreachableReport {
             to: host,
             what: Unreachable::Protocol,
-            quoted: Some(Quoted { id: RpcId(3), data: false })
+            quoted: Some(Quoted { id: RpcId(3), begins: false })
         }
     );
     // A path that takes less, another process's port, and a port without socket, as a kernel host
     // reports it. Only the last concerns us.
     let icmp = raw(server, ICMP);
     for (reason, ports) in [(4, (ours, 4101)), (3, (ours ^ 1, 4102)), (3, (ours, 4100))] {
-        send(&icmp, CLIENT, &unreachable(reason, &header(ports, 0x10, 2)));
+        send(&icmp, CLIENT, &unreachable(reason, &data(ports, 2, b"hello")));
     }
     let port = SocketAddr::from((SERVER, 4100));
     assert_eq!(
@@ -287,7 +287,7 @@ fn what_icmp_says_reaches_the_driver(server: &Namespace, client: &Namespace) {
         UnreachableReport {
             to: port,
             what: Unreachable::Port(4100),
-            quoted: Some(Quoted { id: RpcId(2), data: true })
+            quoted: Some(Quoted { id: RpcId(2), begins: true })
         }
     );
 }

@@ -11,6 +11,7 @@ use crate::driver::sealed::Admission;
 use crate::driver::{ETHERNET_MTU, Encapsulation};
 use crate::error::OpenError;
 use crate::handover::Handover;
+use crate::padding::Padding;
 #[cfg(feature = "encryption")]
 use crate::secure::{Keys, PeerIdentity};
 
@@ -90,6 +91,9 @@ pub struct Config {
     /// Decides which verified peers may exchange packets with this engine. Default: all of them.
     #[cfg(feature = "encryption")]
     pub(crate) admission: Admits,
+    /// The lengths of encrypted datagrams. Default: [`Padding::None`]. It has no effect without
+    /// keys. Peers need not set it, and may be of any version.
+    pub padding: Padding,
     /// What the engine may do if it has no keys.
     pub(crate) without_keys: WithoutKeys,
 }
@@ -128,6 +132,7 @@ homa_proto::setters!(Config {
     spin: Duration,
     max_peers: u32,
     seed: impl Into<Option<u64>>,
+    padding: Padding,
 });
 
 /// The rate that the protocol assumes for loopback, which has none: it allows the largest windows.
@@ -218,6 +223,7 @@ impl Default for Config {
             keys: None,
             #[cfg(feature = "encryption")]
             admission: Admits::default(),
+            padding: Padding::None,
             without_keys: WithoutKeys::default(),
         }
     }

@@ -129,6 +129,7 @@ mod message;
 pub mod metrics;
 mod open_error;
 mod pacer;
+mod padding;
 mod payload;
 mod priority_map;
 mod reactor;
@@ -163,6 +164,7 @@ pub use error::{CallError, DrainTimeout, OpenError, ReplyError, RequestError, Wr
 pub use homa_proto as proto;
 pub use homa_proto::wire::datagram::{TraceContext, TraceParseError};
 pub use message::Message;
+pub use padding::Padding;
 pub use payload::Payload;
 pub use priority_map::PriorityMap;
 pub use reactor::{Driven, Reactor};

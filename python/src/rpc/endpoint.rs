@@ -398,8 +398,7 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
             continue;
         }
         if name == "keys" {
-            let keys = Keys::from_file(value.extract::<PathBuf>()?);
-            config = config.keys(keys.map_err(|error| errors::keys(value.py(), &error))?);
+            config = config.keys(keys(value)?);
             continue;
         }
         let small = |most| limit(name, value, u64::from(most)).map(|value| value as u32);
@@ -412,6 +411,21 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
         }
     }
     Ok(config)
+}
+
+/// The keys in a file, or in three files of certificates, with the name that servers must prove.
+fn keys(value: &Bound<'_, PyAny>) -> PyResult<Keys> {
+    let read = match value.extract::<(PathBuf, PathBuf, PathBuf, Option<String>)>() {
+        Ok((chain, private_key, authorities, name)) => {
+            let keys = Keys::from_certificates(chain, private_key, authorities);
+            keys.and_then(|keys| match name {
+                Some(name) => keys.server_name(&name),
+                None => Ok(keys),
+            })
+        }
+        Err(_) => Keys::from_file(value.extract::<PathBuf>()?),
+    };
+    read.map_err(|error| errors::keys(value.py(), &error))
 }
 
 /// An integer of Python's, of any size and sign, from 1 to `most`.

@@ -1,7 +1,7 @@
 //! The expressions of `contrib/monitoring`, run by a real Prometheus on a real scrape: a part of
 //! `cargo xtask release --check`, because it takes programs that few machines have, and seconds.
 //!
-//! A server with a metrics endpoint is called, and Prometheus scrapes it each second. Each
+//! A server with a certificate is called, and Prometheus scrapes its metrics each second. Each
 //! expression of the dashboard and of the alert rules must be accepted, and must have a result,
 //! unless it is about calls, which a server does not make. Left out: how Grafana draws them.
 
@@ -23,9 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the check.
 pub(super) fn check(repository: &Path) -> Result<Vec<Outcome>> {
-    for program in ["promtool", "prometheus"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            let missing = format!("there is no {program} (apt-get install prometheus)");
+    for (program, version, package) in [
+        ("promtool", "--version", "prometheus"),
+        ("prometheus", "--version", "prometheus"),
+        ("openssl", "version", "openssl"),
+    ] {
+        if Command::new(program).arg(version).output().is_err() {
+            let missing = format!("there is no {program} (apt-get install {package})");
             return Ok(vec![Outcome::Skipped(missing)]);
         }
     }
@@ -89,10 +93,29 @@ fn of_rules(yaml: &str) -> Vec<String> {
         lines.map(str::trim).collect::<Vec<_>>().join(" ")
     });
     let plain = |rule: String| {
-        let rule = rule.rsplit_once(" > ").map_or(rule.clone(), |(value, _)| value.into());
+        let limit = rule.rsplit_once(" > ").or_else(|| rule.rsplit_once(" < "));
+        let rule = limit.map_or(rule.clone(), |(value, _)| value.into());
         rule.replace("[5m]", &format!("[{RATE_INTERVAL}]"))
     };
     rules.map(plain).collect()
+}
+
+/// Writes an authority and a certificate of its for 127.0.0.1. Returns the options that name them.
+fn certificates(folder: &Path) -> Result<Vec<String>> {
+    let request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30";
+    for rest in [
+        "-subj /CN=root -keyout ca.key -out ca.crt",
+        "-subj /CN=host -keyout host.key -out host.crt -CA ca.crt -CAkey ca.key \
+         -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE",
+    ] {
+        let mut openssl = Command::new("openssl");
+        openssl.args(request.split(' ').chain(rest.split_whitespace()));
+        succeeds(openssl.current_dir(folder))?;
+    }
+    let named = [("--cert", "host.crt"), ("--cert-key", "host.key"), ("--ca", "ca.crt")];
+    let option =
+        |(option, file): (&str, &str)| [option.to_owned(), folder.join(file).display().to_string()];
+    Ok(named.into_iter().flat_map(option).collect())
 }
 
 /// A server that is called, and a Prometheus that scrapes it; both end with this.
@@ -101,6 +124,7 @@ struct Observed {
     server: Child,
     program: PathBuf,
     address: String,
+    certificates: Vec<String>,
     api: (Ipv4Addr, u16),
 }
 
@@ -115,8 +139,10 @@ impl Drop for Observed {
 
 impl Observed {
     fn start(program: PathBuf, folder: &Path) -> Result<Self> {
+        let certificates = certificates(folder)?;
         let mut serve = Command::new(&program);
         serve.args(["serve", "--bind", "127.0.0.1:0", "--echo", "--metrics", "127.0.0.1:0"]);
+        serve.args(&certificates);
         let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut lines =
             server.stdout.take().map(BufReader::new).into_iter().flat_map(|o| o.lines());
@@ -142,14 +168,23 @@ impl Observed {
             .stdout(Stdio::null())
             .stderr(fs::File::create(folder.join("log"))?)
             .spawn()?;
-        Ok(Self { prometheus, server, program, address, api: (Ipv4Addr::LOCALHOST, port) })
+        Ok(Self {
+            prometheus,
+            server,
+            program,
+            address,
+            certificates,
+            api: (Ipv4Addr::LOCALHOST, port),
+        })
     }
 
     /// Waits until Prometheus has a result of an expression; an error if it refuses it.
     fn accepts(&self, expression: &str) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            succeeds(Command::new(&self.program).args(["call", &self.address, "--count", "100"]))?;
+            let mut call = Command::new(&self.program);
+            call.args(["call", &self.address, "--count", "100"]).args(&self.certificates);
+            succeeds(&mut call)?;
             match self.query(expression) {
                 Ok(answer) if answer.contains("\"status\":\"error\"") => {
                     return Err(Error::other(format!("{expression}: {answer}")));

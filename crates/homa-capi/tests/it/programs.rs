@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use crate::certificates;
+
 const STRICT: [&str; 5] = ["-g", "-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 fn here() -> &'static Path {
@@ -163,6 +165,15 @@ fn code_in_the_style_of_the_slides_compiles_unchanged_and_runs() {
 #[test]
 fn failures_set_the_errno_that_the_manual_promises() {
     run_both("tests/c/errors.c");
+}
+
+#[test]
+fn certificates_name_peers_and_a_policy_refuses_one() {
+    let program = compile("tests/c/certificates.c");
+    let folder = certificates::folder(&["reader", "writer"]);
+    for checked in [false, found("valgrind", "certificates under valgrind")] {
+        succeed(command(&program, checked).arg(&folder));
+    }
 }
 
 #[test]

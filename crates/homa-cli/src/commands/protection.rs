@@ -1,34 +1,64 @@
-//! `--key` and `--plaintext`: whether packets are encrypted.
+//! `--key`, `--cert` and `--plaintext`: whether packets are encrypted, and who the peers are.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use homa::{CallError, Config, Keys};
+use homa::{CallError, Config, Keys, KeysError};
 
 use crate::failure::{Failure, Hint};
 
-/// What to do if neither is given.
-pub const REMEDY: &str = "give --key FILE (`homa key new FILE` writes one), or --plaintext";
+/// What to do if none is given.
+pub const REMEDY: &str = "give --key FILE (`homa key new FILE` writes one), certificates \
+                          (--cert, --cert-key, --ca), or --plaintext";
 
 /// How packets are protected.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Protection {
     /// Encrypt every packet, and accept only peers with the same key: a file of `homa key new`.
-    #[arg(long, value_name = "FILE", conflicts_with = "plaintext")]
+    #[arg(long, value_name = "FILE", group = "credentials")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    certificates: Certificates,
+    /// The name that servers must prove with their certificates, instead of the address that is
+    /// called: a DNS name or an IP address.
+    #[arg(long, value_name = "NAME", requires = "cert")]
+    server_name: Option<String>,
     /// Append the secrets of sessions to this file, in the format of SSLKEYLOGFILE, to read
     /// captures. Readers of the file can decrypt everything.
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "credentials")]
     keylog: Option<PathBuf>,
     /// Exchange plaintext, by choice: hosts on the path can read and forge every packet.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "credentials")]
     plaintext: bool,
+}
+
+/// PEM files of certificates.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Certificates {
+    /// Encrypt every packet, and verify peers by certificates: this one is presented, in PEM,
+    /// followed by those that lead to its authority. Changed files are read by themselves.
+    #[arg(long, value_name = "FILE", group = "credentials", requires_all = ["cert_key", "ca"])]
+    cert: Option<PathBuf>,
+    /// The private key of --cert, in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
+    /// The authorities that vouch for peers, in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    ca: Option<PathBuf>,
+}
+
+impl Certificates {
+    /// What is in the files, if they are given.
+    pub fn read(&self) -> Option<Result<Keys, KeysError>> {
+        let (cert, key) = self.cert.as_ref().zip(self.cert_key.as_ref())?;
+        Some(Keys::from_certificates(cert, key, self.ca.as_ref()?))
+    }
 }
 
 impl Protection {
     /// True if an option was given.
     pub fn is_given(&self) -> bool {
-        self.key.is_some() || self.plaintext
+        self.key.is_some() || self.certificates.cert.is_some() || self.plaintext
     }
 
     /// A configuration with these keys, or with the choice of plaintext.
@@ -36,8 +66,15 @@ impl Protection {
         if self.plaintext {
             return Ok(config.plaintext());
         }
-        let Some(path) = &self.key else { return Ok(config) };
-        let keys = Keys::from_file(path).hint("`homa key new` writes a key file")?;
+        let keys = match (&self.key, self.certificates.read()) {
+            (Some(path), _) => Keys::from_file(path).hint("`homa key new` writes a key file")?,
+            (None, Some(read)) => read.hint("`homa doctor` with the same files checks them")?,
+            (None, None) => return Ok(config),
+        };
+        let keys = match &self.server_name {
+            Some(name) => keys.server_name(name).hint("name what is in the certificates")?,
+            None => keys,
+        };
         let keys = match &self.keylog {
             Some(log) => keys.key_log(log).hint("name a file that can be written")?,
             None => keys,

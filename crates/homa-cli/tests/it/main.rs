@@ -15,6 +15,7 @@ mod server;
 
 mod activation;
 mod bench;
+mod certificates;
 mod cli;
 mod cluster;
 mod folders;

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use crate::certificates;
 use crate::common::{code, document, homa, keys, stderr};
 use crate::folder::Folder;
 use crate::server::Server;
@@ -301,9 +302,16 @@ fn calls_with_the_key_of_a_new_file_are_encrypted() {
         let mode = std::fs::metadata(file).expect("the file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    let doctor = |file: &str| homa(&["doctor", "--key", file]);
-    let (found, missing) = (doctor(&key), doctor(&path("none.key")));
-    assert!(code(&found) == 0 && found.stdout.windows(11).any(|text| text == b"cluster key"));
+    let doctor = |file: &str, certificates: &[String]| {
+        let mut line = vec!["doctor", "--key", file];
+        line.extend(certificates.iter().map(String::as_str));
+        homa(&line)
+    };
+    let found = doctor(&key, &certificates::options(&folder, "valid", 2999));
+    let missing = doctor(&path("none.key"), &[]);
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(code(&found) == 0 && text.contains("a cluster key that only its owner"), "{text}");
+    assert!(text.contains("valid.crt expires in "), "{text}");
     assert_eq!(code(&missing), 1, "a file that cannot be used");
     let again = homa(&["key", "new", &key]);
     assert_eq!(code(&again), 2, "a key is never overwritten");

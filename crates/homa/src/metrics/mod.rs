@@ -10,7 +10,7 @@ mod latency;
 mod stages;
 mod text;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use homa_proto::{Counters, Rate};
 
@@ -228,6 +228,9 @@ pub struct Metrics {
     /// The shortest time between the request and the response of those calls: at least a round trip
     /// of the network. `None` before the first.
     pub shortest_wait: Option<Duration>,
+    /// When the certificate that the engine presents expires
+    /// ([`Keys::certificate_expiry`](crate::Keys::certificate_expiry)). `None` without one.
+    pub certificate_expiry: Option<SystemTime>,
 }
 
 /// Rank of a source of rates ([`LinkMetrics::source`]); 0 is the most reliable.
@@ -297,6 +300,8 @@ impl Metrics {
         self.peers = busiest::merge(&self.peers, &other.peers);
         stages::merge(&mut self.stages, &other.stages);
         self.shortest_wait = self.shortest_wait.into_iter().chain(other.shortest_wait).min();
+        let expiries = [self.certificate_expiry, other.certificate_expiry];
+        self.certificate_expiry = expiries.into_iter().flatten().min();
     }
 
     /// Counters by name: `protocol_`, `driver_`, or `engine_`, followed by the field.
@@ -370,6 +375,16 @@ impl Metrics {
         latency::write(&self.latencies, text);
         busiest::write(&self.peers, text);
         stages::write(&self.stages, self.shortest_wait, text);
+        self.write_expiry(text);
+    }
+
+    fn write_expiry(&self, text: &mut Text) {
+        let Some(at) = self.certificate_expiry else { return };
+        let name = "certificate_expiry_timestamp_seconds";
+        let help = "When the certificate of the engine expires, in seconds since 1970.";
+        text.family(name, "gauge", help);
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        text.sample(name, &[], since.as_secs());
     }
 
     fn write_links(&self, text: &mut Text) {

@@ -34,7 +34,8 @@ pub enum KeysError {
     /// Users other than the owner and its group can read the key file, or others can write it.
     #[error(
         "the key file {} has mode {mode:04o}, so other users can use or replace the key: run \
-         `chmod 600 {}`, and make a new key with `homa key new` if others may have read this one",
+         `chmod 600 {}`, and replace the key if others may have read it (`homa key new`, or a new \
+         certificate)",
         path.display(), path.display()
     )]
     Exposed {
@@ -63,6 +64,30 @@ pub enum KeysError {
         /// The file.
         path: PathBuf,
     },
+    /// A file of certificates, or of their private key, cannot be read.
+    #[error(
+        "cannot read {}: {source}; name PEM files of the certificate chain, of its private key, \
+         and of the authorities",
+        path.display()
+    )]
+    ReadPem {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of certificates, or of their private key, cannot be used.
+    #[error(
+        "cannot use {}: {problem}; name PEM files of the certificate chain, of its private key, \
+         and of the authorities",
+        path.display()
+    )]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// The reason, in words that do not repeat the content.
+        problem: String,
+    },
     /// The key log cannot be opened.
     #[error(
         "cannot open the key log {}: {source}; choose a file that you may write",
@@ -86,6 +111,12 @@ pub enum KeysError {
         /// The library's reason.
         reason: String,
     },
+}
+
+impl KeysError {
+    pub(super) fn tls(error: rustls::Error) -> Self {
+        Self::Tls { reason: error.to_string() }
+    }
 }
 
 /// A handshake failed, or a fragment of it was dropped.

@@ -4,7 +4,7 @@
 //! Empty lines and lines that begin with `#` are comments. No error contains a part of a key.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -43,12 +43,17 @@ pub(super) fn version(path: &Path) -> Option<Version> {
     std::fs::metadata(path).ok().map(|metadata| Version::of(&metadata))
 }
 
+/// The mode of a file with a secret that others may read or write, or that its group may write.
+pub(super) fn exposure(file: &File) -> io::Result<Option<u32>> {
+    let mode = file.metadata()?.mode() & 0o7777;
+    Ok((mode & EXPOSED != 0).then_some(mode))
+}
+
 /// The keys of a file, at least one.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<[u8; 32]>>, KeysError> {
     let failed = |source| KeysError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
-    if mode & EXPOSED != 0 {
+    if let Some(mode) = exposure(&file).map_err(failed)? {
         return Err(KeysError::Exposed { path: path.to_owned(), mode });
     }
     let mut text = Zeroizing::new(String::new());

@@ -1,16 +1,17 @@
-//! Credentials of an engine: a cluster secret, or any rustls configuration.
+//! Credentials of an engine: a cluster secret, certificates, or any rustls configuration.
 //!
 //! Invariants: a handshake uses the credentials that were current when it began, so that a reload
-//! never disturbs one, and sessions keep their keys. A key file that has changed is read before the
-//! next handshake begins, which costs one look at its metadata. A reload that fails leaves the old
-//! credentials in place. Tickets belong to the credentials of cluster keys, and end with them.
+//! never disturbs one, and sessions keep their keys. Files that have changed are read before the
+//! next handshake begins, which costs one look at their metadata. A reload that fails leaves the
+//! old credentials in place. Tickets belong to the credentials of cluster keys, and end with them.
 //! Certificates have none, because a verifier of the caller's has to see every handshake. Only TLS
 //! 1.3 with ALPN `homa/1` is spoken, without early data.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use aws_lc_rs::rand;
 use rustls::client::Resumption;
@@ -19,10 +20,12 @@ use rustls::pki_types::ServerName;
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 
+use super::expiry::Expiry;
+use super::files::{CertificateFiles, Files};
 use super::key_file::Version;
 use super::key_log::{BothLogs, SecretLog};
 use super::tickets::{NoTickets, Tickets};
-use super::{ALPN, Handshake, KeysError, identity, key_file};
+use super::{ALPN, Fragment, Handshake, KeysError, identity, key_file};
 
 /// Credentials of an engine: what it proves to its peers, and what it demands of them. A clone is
 /// the same credentials.
@@ -43,11 +46,11 @@ use super::{ALPN, Handshake, KeysError, identity, key_file};
 pub struct Keys(Arc<Current>);
 
 struct Current {
-    /// The file to read again, if there is one.
-    file: Option<PathBuf>,
+    /// The files to read again, if there are any.
+    files: Option<Files>,
     current: RwLock<Credentials>,
-    /// The version of the file that was read last, or could not be read.
-    version: Mutex<Option<Version>>,
+    /// The version of the files that was read last, or could not be read.
+    version: Mutex<Option<[Option<Version>; 3]>>,
     log: Arc<SecretLog>,
 }
 
@@ -65,26 +68,16 @@ pub(super) struct Credentials {
     pub(super) tickets: Option<Arc<Tickets>>,
     /// The name that a client verifies; otherwise the server's address.
     server_name: Option<ServerName<'static>>,
+    expiry: Arc<Expiry>,
 }
 
 impl Credentials {
-    /// Credentials of cluster secrets, at least one.
-    fn cluster(secrets: &[[u8; 32]], log: &Arc<SecretLog>) -> Result<Self, KeysError> {
-        let refused = |error: rustls::Error| KeysError::Tls { reason: error.to_string() };
-        let (client, server) = identity::cluster(secrets).map_err(refused)?;
-        let mut credentials = Self::new(client, server, true, log);
-        let server = Arc::make_mut(&mut credentials.server);
-        (server.ticketer, server.send_tls13_tickets) = (Ticketer::new().map_err(refused)?, 1);
-        credentials.tickets = Some(Tickets::new(TICKETS_MAX));
-        Ok(credentials)
-    }
-
     fn new(
         mut client: ClientConfig,
         mut server: ServerConfig,
         cluster: bool,
         log: &Arc<SecretLog>,
-    ) -> Self {
+    ) -> Result<Self, KeysError> {
         client.alpn_protocols = vec![ALPN.to_vec()];
         client.resumption = Resumption::disabled();
         client.enable_early_data = false;
@@ -92,12 +85,17 @@ impl Credentials {
         server.alpn_protocols = vec![ALPN.to_vec()];
         // The caller may share its storage with a service that verifies its clients otherwise.
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.ticketer = Arc::new(NoTickets);
-        server.send_tls13_tickets = 0;
+        server.send_tls13_tickets = usize::from(cluster);
+        server.ticketer = match cluster {
+            true => Ticketer::new().map_err(KeysError::tls)?,
+            false => Arc::new(NoTickets),
+        };
         server.max_early_data_size = 0;
         server.key_log = Arc::new(BothLogs(Arc::clone(log), server.key_log));
+        let expiry = Expiry::observe(&client, &mut server);
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Self { client, server, cluster, tickets: None, server_name: None }
+        let tickets = cluster.then(|| Tickets::new(TICKETS_MAX));
+        Ok(Self { client, server, cluster, tickets, server_name: None, expiry })
     }
 
     /// The configuration of a client, with a ticket of the server if there is one.
@@ -131,12 +129,37 @@ impl Keys {
     /// The file cannot be read, a user other than its owner or group may read it, or a line is not
     /// a key.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeysError> {
-        let path = path.as_ref();
+        Self::from_files(Files::Key(path.as_ref().to_owned()))
+    }
+
+    /// Certificates in PEM files: a certificate and those that lead to its authority, its private
+    /// key, and the authorities that vouch for peers. Both ends present a certificate. A client
+    /// verifies the address that it calls, unless [`Self::server_name`] is set. Changed files are
+    /// read when the next handshake begins; if they are not valid, or do not fit together yet, the
+    /// old certificates stay in use and a warning is logged.
+    ///
+    /// # Errors
+    /// A file cannot be read or has nothing of its kind, a user other than its owner or group may
+    /// read the private key, or that is not the key of the certificate.
+    pub fn from_certificates(
+        chain: impl AsRef<Path>,
+        private_key: impl AsRef<Path>,
+        authorities: impl AsRef<Path>,
+    ) -> Result<Self, KeysError> {
+        Self::from_files(Files::Certificates(CertificateFiles {
+            chain: chain.as_ref().to_owned(),
+            key: private_key.as_ref().to_owned(),
+            authorities: authorities.as_ref().to_owned(),
+        }))
+    }
+
+    fn from_files(files: Files) -> Result<Self, KeysError> {
         let log = Arc::default();
-        // Before the file is read: if it changes meanwhile, it is read again.
-        let version = key_file::version(path);
-        let current = Credentials::cluster(&key_file::read(path)?, &log)?;
-        Ok(Self::new(Some((path.to_owned(), version)), current, log))
+        // Before they are read: if one changes meanwhile, they are read again.
+        let version = files.version();
+        let (client, server) = files.read()?;
+        let current = Credentials::new(client, server, files.is_cluster(), &log)?;
+        Ok(Self::new(Some((files, version)), current, log))
     }
 
     /// A cluster key: 32 random bytes that all holders share.
@@ -145,7 +168,8 @@ impl Keys {
     /// The TLS library refuses to work.
     pub fn cluster(secret: [u8; 32]) -> Result<Self, KeysError> {
         let log = Arc::default();
-        let current = Credentials::cluster(&[secret], &log)?;
+        let (client, server) = identity::cluster(&[secret]).map_err(KeysError::tls)?;
+        let current = Credentials::new(client, server, true, &log)?;
         Ok(Self::new(None, current, log))
     }
 
@@ -159,22 +183,27 @@ impl Keys {
     pub fn tls(client: Arc<ClientConfig>, server: Arc<ServerConfig>) -> Result<Self, KeysError> {
         let log = Arc::default();
         let (client, server) = ((*client).clone(), (*server).clone());
-        let keys = Self::new(None, Credentials::new(client, server, false, &log), log);
+        let keys = Self::new(None, Credentials::new(client, server, false, &log)?, log);
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let tried = Handshake::client(&keys, anywhere, 1);
-        let tried = tried.and_then(|_| Handshake::server(&keys, 1));
-        tried.map_err(|error| KeysError::Tls { reason: error.to_string() })?;
+        let tried = tried.and_then(|client| Ok((client, Handshake::server(&keys, 1)?)));
+        let (mut client, mut server) =
+            tried.map_err(|error| KeysError::Tls { reason: error.to_string() })?;
+        // The server chooses its certificate, whose expiry is then known.
+        for (level, offset, bytes) in client.flight(usize::MAX) {
+            let _ = server.receive(Fragment { level, offset, bytes: &bytes });
+        }
         Ok(keys)
     }
 
     fn new(
-        file: Option<(PathBuf, Option<Version>)>,
+        files: Option<(Files, Option<[Option<Version>; 3]>)>,
         current: Credentials,
         log: Arc<SecretLog>,
     ) -> Self {
-        let (file, version) = file.unzip();
+        let (files, version) = files.unzip();
         let version = Mutex::new(version.flatten());
-        Self(Arc::new(Current { file, current: RwLock::new(current), version, log }))
+        Self(Arc::new(Current { files, current: RwLock::new(current), version, log }))
     }
 
     /// The name that every server has to prove with its certificate, instead of the address that is
@@ -201,24 +230,33 @@ impl Keys {
         Ok(self)
     }
 
-    /// Reads the key file again, for example to see whether it is valid. New handshakes use its
-    /// keys, and sessions continue. Without a file nothing changes.
+    /// Reads the files again, for example to see whether they are valid. New handshakes use what
+    /// is in them, and sessions continue. Without files nothing changes.
     ///
     /// # Errors
-    /// As [`Self::from_file`]; the old keys then stay in use.
+    /// As [`Self::from_file`] or [`Self::from_certificates`]; the old credentials then stay in use.
     pub fn reload(&self) -> Result<(), KeysError> {
-        let Some(path) = &self.0.file else { return Ok(()) };
-        *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = key_file::version(path);
-        let mut read = Credentials::cluster(&key_file::read(path)?, &self.0.log)?;
+        let Some(files) = &self.0.files else { return Ok(()) };
+        *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = files.version();
+        let (client, server) = files.read()?;
+        let mut read = Credentials::new(client, server, files.is_cluster(), &self.0.log)?;
         let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         read.server_name = current.server_name.take();
         *current = read;
         Ok(())
     }
 
-    /// The file that [`Self::reload`] reads.
+    /// The key file that [`Self::reload`] reads, or the file of the certificate.
     pub fn file(&self) -> Option<&Path> {
-        self.0.file.as_deref()
+        self.0.files.as_ref().map(Files::first)
+    }
+
+    /// When the certificate that this end presents expires; `None` for cluster keys. If its clients
+    /// and its servers present different ones, it is the one that expires first. Changed files are
+    /// read first. A certificate that a resolver of [`Self::tls`] chooses for a server counts once
+    /// it was presented.
+    pub fn certificate_expiry(&self) -> Option<SystemTime> {
+        self.credentials().expiry.first()
     }
 
     /// Writes a new random key to a file that does not exist yet, for its owner only.
@@ -229,7 +267,7 @@ impl Keys {
         key_file::create(path.as_ref(), &random()?)
     }
 
-    /// What a new handshake uses, from the file if that has changed.
+    /// What a new handshake uses, from the files if they have changed.
     pub(super) fn credentials(&self) -> Credentials {
         if self.has_changed()
             && let Err(error) = self.reload()
@@ -241,10 +279,10 @@ impl Keys {
 }
 
 impl Keys {
-    /// Whether the file is another one than that which was read last. A file that is missing, for
-    /// example while it is replaced, is none.
+    /// Whether the files are others than those that were read last. If one is missing, for example
+    /// while it is replaced, they are not.
     fn has_changed(&self) -> bool {
-        let found = self.0.file.as_deref().and_then(key_file::version);
+        let found = self.0.files.as_ref().and_then(Files::version);
         let seen = *self.0.version.lock().unwrap_or_else(PoisonError::into_inner);
         found.is_some() && found != seen
     }
@@ -258,20 +296,21 @@ fn random() -> Result<[u8; 32], KeysError> {
     filled.map(|()| secret).map_err(refused)
 }
 
-/// Words for error messages: `the key file …`, `a cluster key`, or `a TLS configuration`.
+/// Words for error messages: `the key file …`, `the certificate …`, `a cluster key`, or `a TLS
+/// configuration`.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.file {
-            Some(path) => write!(f, "the key file {}", path.display()),
+        match &self.0.files {
+            Some(files) => files.fmt(f),
             None if self.credentials().cluster => f.write_str("a cluster key"),
             None => f.write_str("a TLS configuration"),
         }
     }
 }
 
-/// Whether there is a file, and nothing secret.
+/// Which files there are, and nothing secret.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("file", &self.0.file).finish_non_exhaustive()
+        f.debug_struct("Keys").field("files", &self.0.files).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,10 @@
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod arbitrary;
+mod cookie;
 mod error;
+mod expiry;
+mod files;
 mod handshake;
 mod identity;
 mod key_file;
@@ -31,6 +34,7 @@ mod tests;
 mod tickets;
 mod window;
 
+pub(crate) use cookie::{COOKIE, Cookies};
 pub use error::KeysError;
 pub(crate) use error::{HandshakeError, SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};

@@ -20,6 +20,8 @@ mod abandoned;
 #[cfg(feature = "balance")]
 mod balance;
 mod calls;
+#[cfg(feature = "encryption")]
+mod certificates;
 mod closed_descriptor;
 mod deadlines;
 mod destructors;
@@ -28,6 +30,8 @@ mod early;
 mod egress;
 #[cfg(feature = "encryption")]
 mod encrypted;
+#[cfg(feature = "encryption")]
+mod encrypted_drivers;
 mod examples;
 mod from_socket;
 mod full_queue;
@@ -45,6 +49,8 @@ mod networks;
 mod orphans;
 mod overload;
 mod paced;
+#[cfg(feature = "encryption")]
+mod padding;
 mod path_mtu;
 mod probes;
 mod reactor;

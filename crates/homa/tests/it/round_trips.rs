@@ -37,7 +37,7 @@ impl Path {
     fn new(keys: bool) -> Self {
         let any = "127.0.0.1:0".parse().unwrap();
         let (client, mut server) = (open(any, keys), open(any, keys));
-        server.listen();
+        server.listen().unwrap();
         let (to_client, to_server) = (socket(), socket());
         let (executed, responses) = (0, Vec::new());
         Self { client, server, to_client, to_server, answers: true, executed, responses }
@@ -103,7 +103,7 @@ impl Path {
         let (at, any) = (self.server.local_addr(), "127.0.0.1:0".parse().unwrap());
         drop(std::mem::replace(&mut self.server, open(any, true)));
         self.server = open(at, true);
-        self.server.listen();
+        self.server.listen().unwrap();
     }
 }
 

@@ -30,7 +30,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 /// Two hosts and the cable between them.
 pub struct Net {
     pub client: Host,
-    server: Host,
+    pub server: Host,
 }
 
 impl Net {

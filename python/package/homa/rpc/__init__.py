@@ -15,6 +15,7 @@ promised, and ``homa.rpc.Error`` what can go wrong.
 """
 
 from ._client import Client
+from ._endpoint import Certificates
 from ._errors import (
     Abandoned,
     AddressFamily,
@@ -61,6 +62,7 @@ __all__ = [
     "AddressInUse",
     "Busy",
     "CallError",
+    "Certificates",
     "Client",
     "DeadlineExceeded",
     "Destination",

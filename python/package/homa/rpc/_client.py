@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ._address import Address, family, missing, named, numeric, seconds, written
-from ._endpoint import Endpoint, protection
+from ._endpoint import Endpoint, Keys, protection
 from ._errors import (
     AddressFamily,
     DeadlineExceeded,
@@ -21,7 +21,6 @@ from ._server import Request, served
 from ._service import Service
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
@@ -43,8 +42,8 @@ class Client(Endpoint):
         max_rpcs: calls in progress at a time.
         max_peers: servers remembered at a time (65,536).
         send_memory: bytes of outgoing messages held at a time (1 GiB).
-        keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
-            servers verified, which need the same key.
+        keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
+            encrypted, and servers verified, which need the same key or fitting certificates.
         plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, only
             servers on this host can be called (``Unprotected``).
 
@@ -63,7 +62,7 @@ class Client(Endpoint):
         max_rpcs: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
-        keys: str | os.PathLike[str] | None = None,
+        keys: Keys | None = None,
         plaintext: bool = False,
     ) -> None:
         """Open it."""

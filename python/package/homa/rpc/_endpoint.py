@@ -11,7 +11,7 @@ import os
 import socket
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from .._native import Endpoint as Native
 from .._native import Incoming
@@ -25,16 +25,48 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The path of a file.
+File: TypeAlias = "str | os.PathLike[str]"
 
-def protection(keys: str | os.PathLike[str] | None, plaintext: bool) -> dict[str, Any]:
-    """The key file or the choice of plaintext, for the engine.
+
+class Certificates(NamedTuple):
+    """PEM files with which both ends prove who they are, in place of a key file.
+
+    Changed files are read by themselves, before the next client or server is met.
+
+    Attributes:
+        chain: the certificate of this end, followed by those that lead to its authority.
+        private_key: the private key of the first; only its owner and group may read the file.
+        authorities: the authorities that vouch for the certificates of others.
+        server_name: what servers must prove, a DNS name or an IP address; None for the address
+            that is called.
+    """
+
+    chain: File
+    private_key: File
+    authorities: File
+    server_name: str | None = None
+
+
+#: A key file, or certificates.
+Keys: TypeAlias = "File | Certificates"
+
+
+def protection(keys: Keys | None, plaintext: bool) -> dict[str, Any]:
+    """The key file, the certificates or the choice of plaintext, for the engine.
 
     Raises:
         ValueError: plaintext is asked for, too.
     """
     if keys is not None and plaintext:
         raise ValueError("give keys=FILE or plaintext=True, not both")
-    return {"keys": None if keys is None else os.fspath(keys), "plaintext": plaintext}
+    given: Any = keys
+    if isinstance(keys, Certificates):
+        files = [keys.chain, keys.private_key, keys.authorities]
+        given = (*[os.fspath(file) for file in files], keys.server_name)
+    elif keys is not None:
+        given = os.fspath(keys)
+    return {"keys": given, "plaintext": plaintext}
 
 
 def descriptor_of(sock: socket.socket) -> int:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
 from ._address import ADVICE, Address, seconds
-from ._endpoint import Endpoint, protection
+from ._endpoint import Endpoint, Keys, protection
 from ._errors import Gone
 
 if TYPE_CHECKING:
-    import os
     import socket
 
     from typing_extensions import Buffer, Self
@@ -32,7 +31,8 @@ class Request:
     Attributes:
         payload: its bytes, as a read-only ``memoryview``.
         peer: the client's address, such as ``"10.0.0.9:51234"``.
-        peer_identity: who the client has proved to be: ``"cluster"`` if it holds the cluster's key.
+        peer_identity: who the client has proved to be: ``"cluster"`` if it holds the cluster's key,
+            or the first name in its certificate: a URI, such as a SPIFFE id, otherwise a DNS name.
             None without ``keys``.
         trace: the W3C ``traceparent`` that the client named, if any.
     """
@@ -102,8 +102,11 @@ class Server(Endpoint):
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).
         send_memory: bytes of answers held until they are acknowledged (1 GiB).
-        keys: the file with the cluster's key (``homa key new``): packets are encrypted, and
-            clients verified, which need the same key.
+        keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
+            encrypted, and clients verified, which need the same key or fitting certificates.
+        admit: decides whether a client's requests are handled, by its ``peer_identity``. If it
+            returns something false, or raises, the client's call ends with ``Abandoned``. It is
+            called in the event loop for each request, so it should return at once.
         plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, the
             address must be on loopback (``OpenError``).
 
@@ -123,7 +126,8 @@ class Server(Endpoint):
         max_message: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
-        keys: str | os.PathLike[str] | None = None,
+        keys: Keys | None = None,
+        admit: Callable[[str], bool] | None = None,
         plaintext: bool = False,
     ) -> None:
         """Listen; requests wait until it is served."""
@@ -133,6 +137,8 @@ class Server(Endpoint):
             raise TypeError(f"the handler is a function of a request, and {handler!r} was given")
         if operator.index(concurrency) < 1:
             raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
+        if admit is not None and keys is None:
+            raise ValueError("admit needs keys: without them, no client proves who it is")
         drain = seconds(drain, "drain")
         limits = {
             "max_message": max_message,
@@ -144,6 +150,7 @@ class Server(Endpoint):
         self._handler = handler
         self._concurrency = concurrency
         self._drain = drain
+        self._admit = admit
         self._tasks: dict[asyncio.Task[None], Incoming] = {}
         self._watches: dict[asyncio.Task[None], int] = {}
         self._over: asyncio.Future[None] | None = None
@@ -211,11 +218,28 @@ class Server(Endpoint):
 
     def _begin(self, incoming: Incoming) -> None:
         assert self._loop is not None
+        if not self._admitted(incoming):
+            self._native.refuse(incoming)
+            if self._full and not self._closed:
+                self._loop.call_soon(self._turn)
+            return
         task = self._loop.create_task(self._answer(Request(self, incoming)))
         self._tasks[task] = incoming
         task.add_done_callback(self._finished)
         # After the task's first step: a request that ends in it needs no watch for the client.
         self._loop.call_soon(self._watch, incoming, task)
+
+    def _admitted(self, incoming: Incoming) -> bool:
+        if self._admit is None:
+            return True
+        identity = incoming.peer_identity
+        try:
+            return identity is not None and bool(self._admit(identity))
+        except Exception as error:
+            assert self._loop is not None
+            failed = f"the policy of {self!r} failed on {identity}"
+            self._loop.call_exception_handler({"message": failed, "exception": error})
+            return False
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         assert self._loop is not None

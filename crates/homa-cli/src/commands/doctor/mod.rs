@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::protection::Certificates;
 use crate::failure::{Outcome, Verdict};
 use crate::output::{Align, Format, TextTable, json, line};
 use links::DoctorLink;
@@ -30,6 +31,8 @@ pub struct Args {
     /// Check this file of `homa key new`, too.
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    certificates: Certificates,
 }
 
 /// The result of a probe.
@@ -94,12 +97,13 @@ struct DoctorReport {
 }
 
 /// Runs the command; the verdict fails only when Homa cannot run here at all, or not with the key
-/// file that was given.
+/// file or the certificates that were given.
 pub fn run(args: &Args) -> Outcome {
     let mut checks = vec![machine::cores(), machine::clock(), machine::timers()];
     checks.extend(sockets::all());
     checks.push(keys::cipher());
     checks.extend(args.key.as_deref().map(keys::file));
+    checks.extend(args.certificates.read().map(keys::certificates));
     let links = links::all(args.peer);
     // Last, because it moves the process into another network.
     checks.extend(machine::namespaces());

@@ -29,6 +29,7 @@ use homa_proto::{DropReason, Packet, PeerId, RpcId};
 use super::copies::Copies;
 use super::finding::{Encapsulation, Finding, Homa, Icmp, IcmpRefusal, Known};
 use super::frame::{self, Content, IpPacket, Payload, Unreadable};
+use super::plain::Opened;
 use super::train::{self, Split};
 use super::tunnel;
 
@@ -54,6 +55,8 @@ pub struct Dissector {
     copies: Copies,
     /// Opens encrypted datagrams, if there is a log of secrets.
     recorded: Option<RecordedSessions>,
+    /// What was encrypted in the last packet.
+    pub opened: Option<Opened>,
     /// Findings in UDP.
     pub datagrams: Datagrams,
 }
@@ -224,6 +227,8 @@ impl Dissector {
         }
         let envelope = Envelope { source, destination, priority: ip.class >> 5, time };
         self.train(payload, envelope, report);
+        let class = ip.class;
+        self.opened = opened.map(|bytes| Opened { source, destination, class, bytes });
     }
 
     /// The packets of the datagrams that were captured as one.

@@ -10,6 +10,7 @@
 //! | [`copies`] | a datagram | whether it was captured before |
 //! | [`train`] | a UDP packet | the datagrams that a kernel put together in it |
 //! | [`tracker`], [`rpc`] | packets | what became of each RPC |
+//! | [`plain`] | opened datagrams | a capture of them in plaintext |
 //! | [`rows`], [`totals`], [`output`], [`spool`] | all that | text or JSON |
 //!
 //! Captures are read forwards, once, in bounded memory: one frame, a bounded number of RPCs of
@@ -23,6 +24,7 @@ mod finding;
 mod frame;
 mod output;
 mod packed;
+mod plain;
 mod rows;
 mod rpc;
 mod spool;
@@ -48,6 +50,7 @@ use finding::{Finding, Homa, Known};
 use frame::{LINK_TYPES, Unreadable};
 use output::{Output, Summary, Wanted};
 use packed::Input;
+use plain::PlainCapture;
 use rows::{PacketRow, Place, RpcRow, icmp_line, packet_line, rpc_cells};
 use rpc::Rpc;
 use totals::Totals;
@@ -107,6 +110,9 @@ pub struct Args {
     /// of SSLKEYLOGFILE). The capture has to contain the handshakes.
     #[arg(long, value_name = "FILE")]
     keylog: Option<PathBuf>,
+    /// Write what --keylog opens to this capture, in plaintext, for Wireshark and its dissector.
+    #[arg(long, value_name = "FILE", requires = "keylog")]
+    decrypted: Option<PathBuf>,
     /// RPCs kept in memory at a time, usually 1 kB and at most about 5 kB each. When there are
     /// more, the one idle longest is shown as it stands.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
@@ -132,17 +138,19 @@ pub fn run(args: &Args) -> Outcome {
         captures.push((file.display().to_string(), open(file)?));
     }
     let keylog = args.keylog.as_deref().map(key_log).transpose()?;
+    let mut plain = args.decrypted.as_deref().map(plain_capture).transpose()?;
     let all = args.packets == args.rpcs;
     let (packets, rpcs) = (args.packets || all, args.rpcs || all);
     let mut out = Output::new(Wanted { format: args.format, packets, rpcs });
     let alone = captures.len() == 1;
     let mut verdict = Ok(Verdict::Passed);
     for (file, reader) in captures {
-        let Told { damage, foreign } =
-            match Walk::new(args, reader, keylog.as_deref()).run(&file, alone, &mut out) {
-                Ok(told) => told,
-                Err(error) => return written(error),
-            };
+        let Told { damage, foreign } = match Walk::new(args, reader, keylog.as_deref(), &mut plain)
+            .run(&file, alone, &mut out)
+        {
+            Ok(told) => told,
+            Err(error) => return written(error),
+        };
         if let Some(link) = foreign {
             let error = anyhow::anyhow!("{file}: no frame could be read: link type {link}");
             let hint = format!("capture where packets have a link type of {LINK_TYPES}");
@@ -153,6 +161,9 @@ pub fn run(args: &Args) -> Outcome {
             eprintln!("hint: everything before that place is shown; capture again if it matters");
             verdict = verdict.map(|_| Verdict::CheckFailed);
         }
+    }
+    if let Some(plain) = plain {
+        plain.finish().hint(PLAIN_HINT)?;
     }
     out.finish().map_or_else(written, |()| verdict)
 }
@@ -167,6 +178,14 @@ fn key_log(path: &Path) -> Result<String, Failure> {
         return Err(Failure::new(anyhow::anyhow!("{shown}: no secrets of a session"), HINT));
     }
     Ok(text)
+}
+
+const PLAIN_HINT: &str = "name a file that can be written, with room for the capture";
+
+/// A new capture for what is opened.
+fn plain_capture(path: &Path) -> Result<PlainCapture, Failure> {
+    let created = PlainCapture::create(path);
+    created.map_err(|error| anyhow::anyhow!("{}: {error}", path.display())).hint(PLAIN_HINT)
 }
 
 /// What a failed write means: a reader that went away has enough.
@@ -215,6 +234,7 @@ struct Walk<'a> {
     args: &'a Args,
     reader: CaptureReader<BufReader<Input>>,
     dissector: Dissector,
+    plain: &'a mut Option<PlainCapture>,
     tracker: Tracker,
     totals: Totals,
     /// Times of the first frame and of the latest.
@@ -236,11 +256,17 @@ struct Told {
 }
 
 impl<'a> Walk<'a> {
-    fn new(args: &'a Args, reader: CaptureReader<BufReader<Input>>, keylog: Option<&str>) -> Self {
+    fn new(
+        args: &'a Args,
+        reader: CaptureReader<BufReader<Input>>,
+        keylog: Option<&str>,
+        plain: &'a mut Option<PlainCapture>,
+    ) -> Self {
         Self {
             args,
             reader,
             dissector: Dissector::new(args.udp_port.clone(), keylog.map(RecordedSessions::new)),
+            plain,
             tracker: Tracker::new(args.max_rpcs),
             totals: Totals::default(),
             start: None,
@@ -294,6 +320,10 @@ impl<'a> Walk<'a> {
                 let findings = &mut self.findings;
                 let time = frame.time;
                 self.dissector.dissect(&ip, time, &mut |finding| findings.push(finding));
+                let opened = self.dissector.opened.take();
+                if let Some((plain, opened)) = self.plain.as_mut().zip(opened) {
+                    plain.write(&opened, time)?;
+                }
             }
             Ok(other) => self.totals.other(&other),
             Err(reason) => {

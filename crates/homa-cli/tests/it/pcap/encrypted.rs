@@ -10,7 +10,7 @@ use homa::{Config, Engine, Keys};
 
 use super::formats::PLAIN;
 use super::frames::{ETHERNET, ipv4, records, udp};
-use super::{common, decoded, pcap};
+use super::{common, decoded, pcap, wireshark};
 
 /// What passed a relay: `true` for the client's, and the UDP payload.
 type Recorded = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
@@ -69,7 +69,9 @@ fn a_log_of_secrets_makes_encrypted_calls_readable() {
         ETHERNET.frame(&ipv4(side, 17, 5, &udp(ports.0, ports.1, payload)))
     });
     let file = PLAIN.file(1, &records(frames));
-    let capture = decoded(&file, &["--keylog", log.to_str().unwrap()]);
+    let plain = folder.join("plain.pcap");
+    let [log, written] = [&log, &plain].map(|path| path.to_str().unwrap());
+    let capture = decoded(&file, &["--keylog", log, "--decrypted", written]);
     let rpcs = capture["rpcs"].as_array().unwrap();
     assert_eq!(rpcs.len(), 3, "{capture}");
     for rpc in rpcs {
@@ -80,6 +82,13 @@ fn a_log_of_secrets_makes_encrypted_calls_readable() {
         assert_eq!(rpc["client"], "10.99.0.11:33000");
     }
     assert_eq!(capture["totals"]["malformed"], serde_json::json!({}), "{}", capture["totals"]);
+    // What Wireshark gets says the same, in the same packets.
+    let plain = std::fs::read(plain).unwrap();
+    let again = decoded(&plain, &[]);
+    assert_eq!(again["totals"]["packets"], capture["totals"]["packets"]);
+    assert_eq!(again["totals"]["types"], capture["totals"]["types"]);
+    assert_eq!(again["rpcs"].as_array().unwrap().len(), 3, "{again}");
+    wireshark::agrees("decrypted.pcap", &plain);
     let blind = decoded(&file, &[]);
     assert_eq!(blind["rpcs"].as_array().unwrap().len(), 0, "packets were readable without a log");
 }

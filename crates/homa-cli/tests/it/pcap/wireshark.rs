@@ -50,10 +50,22 @@ const FIELDS: [(&str, &str); 30] = [
     ("homa.traceparent", "trace"),
 ];
 
+fn is_installed() -> bool {
+    let version = Command::new("tshark").arg("--version").stderr(Stdio::null()).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// Wireshark reads the same in a capture as `homa pcap`; a part of a test.
+pub fn agrees(name: &str, file: &[u8]) {
+    match is_installed() {
+        true => assert!(compare(name, file, &[]) > 0, "{name} has no packets"),
+        false => skip::part(&format!("tshark (apt-get install tshark): {name}")),
+    }
+}
+
 /// Whether the comparison can be made here.
 fn has_tshark() -> bool {
-    let version = Command::new("tshark").arg("--version").stderr(Stdio::null()).output();
-    let there = version.is_ok_and(|output| output.status.success());
+    let there = is_installed();
     if !there {
         skip::test("tshark (apt-get install tshark)");
     }

@@ -155,6 +155,31 @@ impl Draft {
         debug_assert!(matches!(marked, Some(Ok(()))), "the last packet is such a DATA packet");
     }
 
+    /// Fewest bytes by which [`Self::pad`] extends the datagram.
+    pub fn least_padding(&self) -> usize {
+        let framing = if self.count == 1 { 2 * LENGTH_LEN } else { LENGTH_LEN };
+        framing + wire::encoded_len(&Body::Freeze)
+    }
+
+    /// Extends the datagram, which is not empty, to `len` bytes: with a packet that all receivers
+    /// ignore (FREEZE), and zeros behind it, which belong to it.
+    ///
+    /// # Errors
+    /// The buffer is shorter, or the datagram lacks fewer than [`Self::least_padding`] bytes.
+    pub fn pad(&mut self, out: &mut [u8], freeze: &Packet, len: usize) -> Result<(), EncodeError> {
+        let needed = len.max(self.end + self.least_padding());
+        if self.count == 0 || needed > len || len > out.len() {
+            return Err(EncodeError::BufferTooSmall { needed });
+        }
+        let freeze = Packet { body: Body::Freeze, ..*freeze };
+        self.push(&mut out[..len], &freeze, &RequestExtensions::NONE)?;
+        let start = self.end - wire::encoded_len(&freeze.body);
+        out[self.end..len].fill(0);
+        put_length(out, start - LENGTH_LEN, len - start);
+        self.end = len;
+        Ok(())
+    }
+
     /// Bytes in the datagram so far.
     pub fn len(&self) -> usize {
         self.end

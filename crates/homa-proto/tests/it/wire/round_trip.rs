@@ -3,7 +3,8 @@
 use super::PEER;
 use super::generator::{self, mirrored, native};
 use arbtest::arbtest;
-use homa_proto::wire::{self, EncodeError, datagram};
+use homa_proto::wire::datagram::{self, Draft, RequestExtensions};
+use homa_proto::wire::{self, EncodeError};
 use homa_proto::{Body, Duration, Limits, Packet, RefusalReason, RpcId};
 
 const ROOM: usize = 2000;
@@ -152,6 +153,38 @@ fn a_buffer_that_is_too_small_is_named_with_the_size_it_needs() {
         assert_eq!(short, Err(EncodeError::BufferTooSmall { needed: native }));
         let short = datagram::encode(&packet, 1, &mut out[..udp - 1]);
         assert_eq!(short, Err(EncodeError::BufferTooSmall { needed: udp }));
+        Ok(())
+    });
+}
+
+#[test]
+fn padding_is_a_packet_that_means_nothing() {
+    arbtest(|u| {
+        let mut buffer = vec![0xdd; ROOM];
+        let mut draft = Draft::new(&mut buffer, 9).unwrap();
+        let mut before = Vec::new();
+        for _ in 0..u.int_in_range(1..=3)? {
+            let (packet, payload) = generator::packet(u)?;
+            let packet = Packet { priority: 3, ..packet };
+            if let Ok(place) = draft.push(&mut buffer, &packet, &RequestExtensions::NONE) {
+                place.copy_from_slice(&payload);
+                before.push((mirrored(&packet), payload));
+            }
+        }
+        let Some((freeze, _)) = before.first().cloned() else { return Ok(()) };
+        let (start, least) = (draft.len(), draft.least_padding());
+        let len = u.int_in_range(start..=ROOM + 1)?;
+        let padded = draft.pad(&mut buffer, &freeze, len);
+        assert_eq!(padded.is_ok(), (start + least..=ROOM).contains(&len), "{start} {len}");
+        assert_eq!(draft.len(), if padded.is_ok() { len } else { start });
+        let read = datagram::decode(&buffer[..draft.len()]).unwrap();
+        let mut packets: Vec<_> = read.packets(PEER, 3).map(Result::unwrap).collect();
+        if padded.is_ok() {
+            assert_eq!(packets.pop().unwrap().packet.body, Body::Freeze);
+            assert!(buffer[start + least..len].iter().all(|byte| *byte == 0));
+        }
+        let after: Vec<_> = packets.iter().map(|p| (p.packet, p.payload.to_vec())).collect();
+        assert_eq!(after, before);
         Ok(())
     });
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::config::random;
 use crate::error::HandshakeRefusal;
-use crate::secure::{Handshake, HandshakeError, Next};
+use crate::secure::{COOKIE, Handshake, HandshakeError, Next};
 
 /// Most handshakes that we have begun.
 const OPENING_MAX: usize = 4096;
@@ -45,6 +45,8 @@ struct Attempt {
     handshake: Handshake,
     ours: u32,
     complete: bool,
+    /// What the server asked us to send again.
+    cookie: Option<[u8; COOKIE]>,
 }
 
 impl From<HandshakeError> for HandshakeRefusal {
@@ -88,7 +90,7 @@ impl Sealed {
         match Handshake::client(&self.keys, way.to, ours) {
             Ok(handshake) => {
                 let id = random();
-                let attempt = Attempt { id, handshake, ours, complete: false };
+                let attempt = Attempt { id, handshake, ours, complete: false, cookie: None };
                 opening.attempt = Some(attempt);
                 self.by_id.insert(id, way);
                 self.send_flight(way, FULL);
@@ -104,9 +106,10 @@ impl Sealed {
     fn send_flight(&mut self, way: Way, full: usize) {
         let Some(opening) = self.opening.get_mut(&way) else { return };
         let (link, Some(attempt)) = (opening.link, &mut opening.attempt) else { return };
-        let (id, ours) = (attempt.id, attempt.ours);
-        for part in attempt.handshake.flight(full - FRONT) {
-            let frame = HandshakeDatagram::flight(true, id, ours, &part);
+        let (id, ours, cookie) = (attempt.id, attempt.ours, attempt.cookie);
+        let cookie = cookie.as_ref().map_or(&[][..], |cookie| cookie);
+        for part in attempt.handshake.flight(full - FRONT - cookie.len()) {
+            let frame = HandshakeDatagram::flight(true, id, ours, &part).with_cookie(cookie);
             // The server may send three times as much before the address has answered.
             let first = matches!(frame, HandshakeDatagram::Flight { handshake_level: false, .. });
             self.push_frame(way, link, &frame, if first { full } else { 0 });
@@ -170,6 +173,17 @@ impl Sealed {
         if confirmed {
             self.sessions.confirmed(&way, id);
             self.confirm(id);
+        }
+    }
+
+    /// A server that is flooded wants our flight again, with a cookie. We answer once at once, and
+    /// later with the timer.
+    pub(super) fn retry(&mut self, from: Way, id: u64, cookie: &[u8]) {
+        let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
+        let Some((way, Ok(cookie))) = way.map(|way| (way, cookie.try_into())) else { return };
+        let attempt = self.opening.get_mut(&way).and_then(|opening| opening.attempt.as_mut());
+        if attempt.is_some_and(|of| of.id == id && of.cookie.replace(cookie).is_none()) {
+            self.send_flight(way, FULL);
         }
     }
 

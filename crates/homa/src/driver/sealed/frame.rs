@@ -3,7 +3,7 @@
 //! Behind the datagram header they look like a Homa packet of an unknown type, so builds without
 //! encryption drop and count them, and an ICMP report that quotes one names its id.
 
-use crate::secure::{Fragment, Level};
+use crate::secure::{COOKIE, Fragment, Level};
 
 /// Bytes of the datagram header.
 pub const HEADER: usize = 16;
@@ -27,6 +27,8 @@ const FLIGHT_OF_CLIENT: u8 = 1;
 const FLIGHT_OF_SERVER: u8 = 2;
 const UNKNOWN_KEY: u8 = 3;
 const REFUSED: u8 = 4;
+const RETRY: u8 = 5;
+const FLIGHT_WITH_COOKIE: u8 = 6;
 
 /// A datagram of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,15 @@ pub enum HandshakeDatagram<'a> {
         offset: u32,
         /// Its bytes.
         bytes: &'a [u8],
+        /// What the server asked the client to send again; empty, or [`COOKIE`] bytes.
+        cookie: &'a [u8],
+    },
+    /// The server wants the client's flight again, with this cookie.
+    Retry {
+        /// The handshake's id.
+        id: u64,
+        /// [`COOKIE`] bytes.
+        cookie: &'a [u8],
     },
     /// The sender has no session with this key id: the answer to a datagram.
     UnknownKey {
@@ -77,7 +88,16 @@ impl<'a> HandshakeDatagram<'a> {
     pub fn flight(from_client: bool, id: u64, key: u32, of: &'a (Level, u32, Vec<u8>)) -> Self {
         let (level, offset, bytes) = of;
         let handshake_level = *level == Level::Handshake;
-        Self::Flight { from_client, id, key, handshake_level, offset: *offset, bytes }
+        let (offset, cookie) = (*offset, &[][..]);
+        Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie }
+    }
+
+    /// The frame with a cookie, if it is one of a client's first flight.
+    pub fn with_cookie(mut self, of_server: &'a [u8]) -> Self {
+        if let Self::Flight { from_client: true, handshake_level: false, cookie, .. } = &mut self {
+            *cookie = of_server;
+        }
+        self
     }
 
     /// The fragment of a flight.
@@ -93,11 +113,18 @@ impl<'a> HandshakeDatagram<'a> {
         out.extend_from_slice(&[0; 12 + 11]);
         // As in any Homa packet: the type, the data offset, and TCP's flags and urgent pointer.
         out.extend_from_slice(&[KIND, 0x50, 6, 0, 0, 0, 0, 0xb9, 0x7d]);
+        let mut behind: &[u8] = &[];
         let (id, kind, what, key, offset, bytes): (u64, u8, u8, u32, u32, &[u8]) = match *self {
-            Self::Flight { from_client, id, key, handshake_level, offset, bytes } => {
-                let kind = if from_client { FLIGHT_OF_CLIENT } else { FLIGHT_OF_SERVER };
+            Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie } => {
+                behind = cookie;
+                let kind = match (from_client, cookie.is_empty()) {
+                    (true, true) => FLIGHT_OF_CLIENT,
+                    (true, false) => FLIGHT_WITH_COOKIE,
+                    (false, _) => FLIGHT_OF_SERVER,
+                };
                 (id, kind, u8::from(handshake_level), key, offset, bytes)
             }
+            Self::Retry { id, cookie } => (id, RETRY, 0, 0, 0, cookie),
             Self::UnknownKey { key, number } => (number, UNKNOWN_KEY, 0, key, 0, &[]),
             Self::Refused { id, code } => (id, REFUSED, code, 0, 0, &[]),
         };
@@ -107,6 +134,7 @@ impl<'a> HandshakeDatagram<'a> {
         out.extend_from_slice(&key.to_be_bytes());
         out.extend_from_slice(&offset.to_be_bytes());
         out.extend_from_slice(bytes);
+        out.extend_from_slice(behind);
         out.resize(out.len().max(start + least), 0);
     }
 
@@ -125,13 +153,18 @@ impl<'a> HandshakeDatagram<'a> {
         if front[11] != KIND {
             return None;
         }
+        let len = usize::from(u16::from_be_bytes([front[30], front[31]]));
         Some(match (front[28], front[29]) {
-            (kind @ (FLIGHT_OF_CLIENT | FLIGHT_OF_SERVER), level @ (0 | 1)) => {
-                let len = usize::from(u16::from_be_bytes([front[30], front[31]]));
-                let (from_client, handshake_level) = (kind == FLIGHT_OF_CLIENT, level == 1);
-                let bytes = rest.get(..len)?;
-                Self::Flight { from_client, id, key, handshake_level, offset, bytes }
+            (
+                kind @ (FLIGHT_OF_CLIENT | FLIGHT_OF_SERVER | FLIGHT_WITH_COOKIE),
+                level @ (0 | 1),
+            ) => {
+                let (from_client, handshake_level) = (kind != FLIGHT_OF_SERVER, level == 1);
+                let (bytes, behind) = rest.split_at_checked(len)?;
+                let cookie = behind.get(..if kind == FLIGHT_WITH_COOKIE { COOKIE } else { 0 })?;
+                Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie }
             }
+            (RETRY, _) if len == COOKIE => Self::Retry { id, cookie: rest.get(..len)? },
             (UNKNOWN_KEY, _) => Self::UnknownKey { key, number: id },
             (REFUSED, code) => Self::Refused { id, code },
             _ => return None,
@@ -146,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    fn frames() -> [HandshakeDatagram<'static>; 4] {
+    fn frames() -> [HandshakeDatagram<'static>; 6] {
         let flight = |from_client, handshake_level| HandshakeDatagram::Flight {
             from_client,
             id: 0x1122_3344_5566_7788,
@@ -154,10 +187,13 @@ mod tests {
             handshake_level,
             offset: 1144,
             bytes: b"flight",
+            cookie: &[],
         };
         [
             flight(true, false),
             flight(false, true),
+            flight(true, false).with_cookie(&[7; COOKIE]),
+            HandshakeDatagram::Retry { id: 5, cookie: &[8; COOKIE] },
             HandshakeDatagram::UnknownKey { key: 9, number: 1 << 40 },
             HandshakeDatagram::Refused { id: 3, code: code::NO_KEYS },
         ]

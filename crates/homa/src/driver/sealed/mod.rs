@@ -20,6 +20,7 @@ mod frame;
 mod packets;
 mod recorded;
 mod reports;
+mod retry;
 mod server;
 mod sessions;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub(crate) use frame::{HandshakeDatagram, code};
 use packets::{Arrival, seal_train};
 pub use recorded::RecordedSessions;
 use reports::SentDatagrams;
+use retry::Retry;
 use server::Accepting;
 use sessions::{Entry, Sessions, Way};
 use timers::Timers;
@@ -78,6 +80,8 @@ enum Timer {
     Cool(Way),
     /// What unknown senders may cause is renewed.
     Renewal,
+    /// Cookies get another key.
+    Rotate,
 }
 
 /// What unknown senders may cause in [`PAUSE`].
@@ -130,6 +134,7 @@ pub struct Sealed {
     /// Answers to unknown senders, and their handshakes.
     notices: Allowance,
     beginnings: Allowance,
+    retry: Retry,
     out: Outbox,
     sent: SentDatagrams,
     arrivals: Vec<Arrival>,
@@ -169,6 +174,7 @@ impl Sealed {
             timers: Timers::new(),
             notices: Allowance::new(NOTICES_MAX),
             beginnings: Allowance::new(BEGINNINGS_MAX),
+            retry: Retry::default(),
             out: Outbox::default(),
             sent: SentDatagrams::default(),
             arrivals: Vec::new(),
@@ -263,9 +269,11 @@ impl Sealed {
             Timer::Repeat(id, times) => self.repeat(id, times),
             Timer::Retry(way) => self.begin(way),
             Timer::Cool(way) => self.cool(way),
+            Timer::Rotate => self.rotate(),
             Timer::Renewal => {
                 self.notices.left = self.notices.most;
                 self.beginnings.left = self.beginnings.most;
+                self.retry.renew();
             }
         }
     }

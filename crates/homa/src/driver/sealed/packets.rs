@@ -298,6 +298,7 @@ impl Sealed {
         match *frame {
             HandshakeDatagram::Flight { from_client: true, .. } => self.accept(way, len, frame),
             HandshakeDatagram::Flight { from_client: false, .. } => self.answered(way, frame),
+            HandshakeDatagram::Retry { id, cookie } => self.retry(way, id, cookie),
             HandshakeDatagram::UnknownKey { key, .. } => self.renew(way, key),
             HandshakeDatagram::Refused { id, code } => self.refused(way, id, code),
         }

@@ -109,6 +109,7 @@ impl RecordedSessions {
             handshake_level: false,
             offset: 0,
             bytes,
+            ..
         } = frame
         else {
             return;

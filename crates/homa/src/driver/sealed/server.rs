@@ -35,11 +35,14 @@ pub struct Accepting {
 impl Sealed {
     /// A part of a client's flight arrived.
     pub(super) fn accept(&mut self, way: Way, len: usize, frame: &HandshakeDatagram<'_>) {
-        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
+        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, cookie, .. } = frame
+        else {
             return;
         };
         let name = (way, id);
-        if !self.accepting.contains_key(&name) && (handshake_level || !self.admit(name)) {
+        if !self.accepting.contains_key(&name)
+            && (handshake_level || !self.may_begin(name, cookie, len) || !self.admit(name))
+        {
             self.counts.handshake_fragments_dropped += 1;
             return;
         }
@@ -83,12 +86,8 @@ impl Sealed {
         }
     }
 
-    /// Begins to accept a handshake; false if that is impossible, or too many have begun just now.
+    /// Begins to accept a handshake; false if that is impossible.
     fn admit(&mut self, name: (Way, u64)) -> bool {
-        if !self.beginnings.take(&mut self.timers) {
-            self.counts.handshakes_throttled += 1;
-            return false;
-        }
         let ours = self.sessions.reserve();
         let Ok(handshake) = Handshake::server(&self.keys, ours) else {
             self.sessions.release(ours);

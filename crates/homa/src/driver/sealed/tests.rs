@@ -174,6 +174,36 @@ fn handshakes_of_unknown_senders_are_bounded() {
     assert_eq!(server.sessions.len(), 0, "no client was verified");
 }
 
+/// The server's places are always taken before the client's datagrams arrive.
+#[test]
+fn a_client_connects_during_a_flood_from_other_addresses() {
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let open = |at: &str| seal(network.driver(at.parse().unwrap()).unwrap(), 1);
+    let (mut server, mut client) = (open("10.0.0.1:1"), open("10.0.0.2:2"));
+    let keys = Keys::cluster([1; 32]).unwrap();
+    let mut hello = Handshake::client(&keys, ([10, 0, 0, 1], 1).into(), 1).unwrap();
+    let flight = hello.flight(600);
+    client.send(&train(server.local()[0], 1, 100), &Nothing);
+    let (mut now, mut arrived) = (Time(1), 0);
+    while arrived == 0 {
+        now += Duration::millis(1);
+        assert!(now < Time::ZERO + Duration::secs(2), "{:?}", server.counters());
+        server.expire(now);
+        for n in 0..20 {
+            let to = SocketAddr::from(([10, 1, now.0 as u8, n], 5));
+            let (way, guessed) = (Way { to, socket: 0, source: None }, [n; 16]);
+            let frame = HandshakeDatagram::flight(true, now.0, 7, &flight[0]);
+            server.accept(way, FULL, &frame.with_cookie(&guessed));
+        }
+        arrived += server.receive(true);
+        client.receive(true);
+        client.expire(now);
+    }
+    assert_eq!(server.sessions.len(), 1);
+    assert!(server.counters().handshakes_throttled > 10, "{:?}", server.counters());
+    assert_eq!(client.counters().handshakes_completed, 1);
+}
+
 #[test]
 fn an_address_that_never_answers_gets_three_times_its_bytes() {
     let mut server = udp(1);

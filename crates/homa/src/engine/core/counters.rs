@@ -3,6 +3,7 @@
 use homa_proto::{Delivered, PeerId, RpcHandle, Time};
 
 use super::Core;
+use super::protection;
 use super::receive::EngineState;
 use crate::engine::probes;
 use crate::metrics::{Direction, Metrics, RpcOutcome};
@@ -37,6 +38,7 @@ impl Core {
             peers: self.state.peers.busiest(self.clock.now()),
             stages,
             shortest_wait,
+            certificate_expiry: protection::certificate_expiry(&self.state.config),
         }
     }
 }

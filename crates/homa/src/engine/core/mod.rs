@@ -157,7 +157,7 @@ impl Core {
             (None, None) => {}
         }
         let mut packer = Packer::new(config.priority_map, encapsulation);
-        packer.set_overhead(driver.overhead());
+        packer.set_overhead(driver.overhead(), protection::padding(&config));
         packer.set_ports(driver.local().iter().map(SocketAddr::port).collect());
         let mut state = EngineState::new(endpoint, config, &*driver, shard_group);
         driver.local().first().iter().for_each(|at| state.links.set_bound(at.ip()));

@@ -2,6 +2,7 @@
 //! hosts on the path can read and forge plaintext.
 
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use super::Core;
 use crate::config::{Config, WithoutKeys};
@@ -9,6 +10,7 @@ use crate::driver::Driver;
 #[cfg(feature = "encryption")]
 use crate::driver::sealed::Sealed;
 use crate::error::{CallError, OpenError};
+use crate::padding::Padding;
 
 /// Which hosts an engine may exchange packets with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,27 @@ impl Core {
     /// [`OpenError::Unprotected`]
     pub fn may_serve(&self, at: SocketAddr) -> Result<(), OpenError> {
         self.reach.open(at)
+    }
+}
+
+/// How datagrams are padded: only encrypted ones are.
+pub(super) fn padding(config: &Config) -> Padding {
+    #[cfg(feature = "encryption")]
+    if config.keys.is_some() {
+        return config.padding;
+    }
+    let _ = config;
+    Padding::None
+}
+
+/// When the certificate of an engine expires, if it has one.
+pub(super) fn certificate_expiry(config: &Config) -> Option<SystemTime> {
+    #[cfg(feature = "encryption")]
+    return config.keys.as_ref()?.certificate_expiry();
+    #[cfg(not(feature = "encryption"))]
+    {
+        let _ = config;
+        None
     }
 }
 

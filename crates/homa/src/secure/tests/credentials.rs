@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn agree(client: &Keys, server: &Keys) -> bool {
+pub(super) fn agree(client: &Keys, server: &Keys) -> bool {
     let mut pair = Pair::new(client, server);
     let mut flight = pair.client.flight(ROOM);
     for _ in 0..3 {

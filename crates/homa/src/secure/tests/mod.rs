@@ -1,5 +1,6 @@
 //! Handshakes and sessions between two ends in one process.
 
+mod certificates;
 mod credentials;
 mod handshake;
 mod session;
@@ -151,8 +152,19 @@ impl Authority {
         address: &str,
         name: &str,
     ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        self.issue_until(address, name, 4096)
+    }
+
+    /// The same, which expires when a year begins.
+    fn issue_until(
+        &self,
+        address: &str,
+        name: &str,
+        year: i32,
+    ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.subject_alt_names.push(SanType::IpAddress(address.parse().unwrap()));
         let id = format!("spiffe://homa.test/{name}").try_into().unwrap();
         params.subject_alt_names.push(SanType::URI(id));

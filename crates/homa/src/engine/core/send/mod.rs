@@ -8,6 +8,8 @@
 //! become a train. Headers and short payloads are written once, into the buffer that the kernel
 //! reads; long payloads stay in their message. Over raw IP, every packet is a datagram.
 
+mod trains;
+
 use homa_proto::wire::datagram::{self, DATA_OVERHEAD, Draft, REQUEST_OVERHEAD, RequestExtensions};
 use homa_proto::wire::{self, ACK_LEN};
 use homa_proto::{Body, Data, Endpoint, FULL_FRAME, Links, Packet, PeerId, Span, Time};
@@ -16,8 +18,10 @@ use super::context::RequestContext;
 use super::messages::Messages;
 use super::peers::{Peer, Peers};
 use crate::PriorityMap;
-use crate::driver::{Encapsulation, Outbox, TRAIN_MAX, Train, TrainPiece};
+use crate::driver::{Encapsulation, Outbox};
 use crate::metrics::Stages;
+use crate::padding::Padding;
+use trains::Pads;
 
 /// Longest payload that is copied to share a datagram with other packets.
 const SHORT: u32 = 600;
@@ -57,8 +61,7 @@ pub struct Packer {
     ports: Vec<u16>,
     map: PriorityMap,
     encapsulation: Encapsulation,
-    /// Bytes that the driver adds to a datagram.
-    overhead: usize,
+    pads: Pads,
 }
 
 /// A datagram of the batch.
@@ -133,13 +136,13 @@ impl Packer {
             ports: Vec::new(),
             map,
             encapsulation,
-            overhead: 0,
+            pads: Pads::default(),
         }
     }
 
-    /// Sets how many bytes the driver adds to each datagram.
-    pub fn set_overhead(&mut self, bytes: u16) {
-        self.overhead = bytes.into();
+    /// Sets how many bytes the driver adds to each datagram, and how datagrams are padded.
+    pub fn set_overhead(&mut self, bytes: u16, padding: Padding) {
+        self.pads = Pads { padding, overhead: bytes.into() };
     }
 
     /// Sets the ports of the driver's sockets, by socket number.
@@ -186,7 +189,7 @@ impl Packer {
             let before = self.datagrams.len();
             wire += match &packet.body {
                 _ if self.encapsulation == Encapsulation::Ip => self.pack_alone(&packet, from),
-                Body::Data(data) if data.span.len > SHORT => {
+                Body::Data(data) if self.is_long(packet.peer, data, from.peers) => {
                     self.pack_long(now, &packet, data, from)
                 }
                 Body::Resend { .. } => {
@@ -236,6 +239,16 @@ impl Packer {
         }
         self.form_trains();
         wire
+    }
+
+    /// Whether the payload of a packet stays in its message. It is copied if padding may follow it.
+    #[inline]
+    fn is_long(&self, peer: PeerId, data: &Data, peers: &Peers) -> bool {
+        let copied = |peer: &Peer| {
+            trains::has_room(REQUEST_OVERHEAD + data.span.len as usize, peer.datagram)
+        };
+        let padded = self.pads.padding != Padding::None;
+        data.span.len > SHORT && !(padded && peers.get(peer).is_some_and(copied))
     }
 
     fn route(&self, packet: &Packet, peers: &Peers) -> Option<Route> {
@@ -322,7 +335,7 @@ impl Packer {
     /// Wire bytes of a datagram.
     fn wire_bytes(&self, len: usize, v4: bool) -> u32 {
         match self.encapsulation {
-            Encapsulation::Datagram => wire_bytes(len + UDP + self.overhead, v4),
+            Encapsulation::Datagram => wire_bytes(len + UDP + self.pads.overhead, v4),
             Encapsulation::Ip => wire_bytes(len, v4),
         }
     }
@@ -357,25 +370,27 @@ impl Packer {
             self.latest.resize(peer + 1, u32::MAX);
         }
         let latest = self.latest[peer] as usize;
-        let last = latest.wrapping_add(1) == self.datagrams.len();
+        let (last, pads) = (latest.wrapping_add(1) == self.datagrams.len(), self.pads);
         if let Some(datagram) = self.datagrams.get_mut(latest)
             && datagram.route.id == packet.peer
             && let DatagramContent::Short(draft) = &mut datagram.content
         {
             if datagram.route.takes(packet, rise) {
-                let end = datagram.start + datagram.route.peer.datagram;
-                let buffer = &mut self.outbox.bytes[datagram.start..end];
+                let room = datagram.route.peer.datagram;
+                let buffer = &mut self.outbox.bytes[datagram.start..datagram.start + room];
+                let before = pads.len(draft, room);
                 let fits = push(draft, buffer, now, packet, from.messages);
                 let v4 = datagram.route.peer.address.is_ipv4();
-                let before = std::mem::replace(&mut datagram.len, draft.len());
+                datagram.len = draft.len();
                 if fits {
-                    let around = UDP + self.overhead;
-                    return wire_bytes(datagram.len + around, v4) - wire_bytes(before + around, v4);
+                    let of = |len| wire_bytes(len + UDP + pads.overhead, v4);
+                    return of(pads.len(draft, room)).saturating_sub(of(before));
                 }
             }
             if last {
                 // The datagram is complete, so the next one can follow without a gap.
-                self.used = datagram.start + datagram.len;
+                self.complete(latest);
+                self.used = self.datagrams.last().map_or(0, |last| last.start + last.len);
             }
         }
         self.begin_short(now, packet, from)
@@ -389,7 +404,7 @@ impl Packer {
         if !push(&mut draft, buffer, now, packet, from.messages) {
             return 0;
         }
-        let len = draft.len();
+        let (len, padded) = (draft.len(), self.pads.len(&draft, room));
         self.next_number += 1;
         self.used = start + room;
         self.latest[packet.peer.0 as usize] = self.datagrams.len() as u32;
@@ -399,63 +414,7 @@ impl Packer {
             len,
             content: DatagramContent::Short(draft),
         });
-        self.wire_bytes(len, route.peer.address.is_ipv4())
-    }
-
-    /// Joins adjacent datagrams of the batch into trains.
-    fn form_trains(&mut self) {
-        let Outbox { pieces, trains, .. } = &mut self.outbox;
-        let train_max = TRAIN_MAX - DATAGRAMS_MAX * self.overhead;
-        let mut last: Option<&Route> = None;
-        let mut sliced = 0;
-        for (index, datagram) in self.datagrams.iter().enumerate() {
-            let PackedDatagram { route, start, len: buffered, content } = datagram;
-            let buffer = *start..start + buffered;
-            let (len, limit) = match content {
-                DatagramContent::Short(_) | DatagramContent::Alone => (*buffered, train_max),
-                DatagramContent::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
-            };
-            let train = trains.last_mut().filter(|train: &&mut Train| {
-                last.is_some_and(|last| last.same_way(route))
-                    && train.len.is_multiple_of(train.datagram)
-                    && len <= train.datagram
-                    && train.len + len <= limit
-                    && train.len < DATAGRAMS_MAX * train.datagram
-            });
-            match (train.is_some(), pieces.last_mut()) {
-                (true, Some(TrainPiece::Buffered(before))) if before.end == buffer.start => {
-                    before.end = buffer.end;
-                }
-                _ => pieces.push(TrainPiece::Buffered(buffer)),
-            }
-            let first = pieces.len() - 1;
-            if let DatagramContent::Long(span) = content {
-                let of_this = self.slices[sliced..].iter().take_while(|(of, _)| *of == index);
-                pieces.extend(of_this.map(|(_, slice)| TrainPiece::Message(*slice)));
-                let slices = pieces.len() - first - 1;
-                sliced += slices;
-                if slices == 0 {
-                    pieces.push(TrainPiece::Message(*span));
-                }
-            }
-            match train {
-                Some(train) => {
-                    train.len += len;
-                    train.pieces.end = pieces.len();
-                }
-                None => trains.push(Train {
-                    to: route.peer.address,
-                    link: route.peer.link,
-                    socket: route.socket,
-                    source: route.peer.source,
-                    tos: self.map.tos(route.priority),
-                    datagram: len,
-                    len,
-                    pieces: first..pieces.len(),
-                }),
-            }
-            last = Some(route);
-        }
+        self.wire_bytes(padded, route.peer.address.is_ipv4())
     }
 }
 

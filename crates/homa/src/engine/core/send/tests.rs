@@ -6,11 +6,11 @@ use bytes::Bytes;
 use homa_proto::{Config, Rate, Receipt, Request, RpcId, Submit};
 
 use super::*;
-use crate::driver::Gather;
+use crate::driver::{Gather, TrainPiece};
 
 /// Sends requests of 100 B to `a`, 100 B to `b`, and 300 B to `a`. The server at `a` asks for the
 /// last at a lower level. `b` has not said which level it wants. Returns the trains.
-fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
+fn trains(rise: bool, padding: Padding) -> Vec<(SocketAddr, u8, usize)> {
     let mut endpoint =
         Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
     let mut peers = Peers::new(10, 1500, Encapsulation::Datagram, None);
@@ -44,6 +44,7 @@ fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
     }
     let mut packer = Packer::new(PriorityMap::Linux, Encapsulation::Datagram);
     packer.set_ports(vec![local_port]);
+    packer.set_overhead(0, padding);
     let (endpoint, messages, peers) = (&mut endpoint, &messages, &peers);
     let stages = &mut Stages::default();
     let mut from = Sources { endpoint, messages, peers, stages, links: Links::ALL };
@@ -55,12 +56,26 @@ fn trains(rise: bool) -> Vec<(SocketAddr, u8, usize)> {
 }
 
 #[test]
+fn padded_datagrams_have_few_lengths_and_count_on_the_link() {
+    for rise in [false, true] {
+        for (padding, unit) in [(Padding::Multiple(256), 256), (Padding::Full, 1472)] {
+            let lengths: Vec<usize> = trains(rise, padding).iter().map(|train| train.2).collect();
+            let padded = lengths.iter().all(|len| len.is_multiple_of(unit));
+            assert!(padded && !lengths.is_empty(), "{padding:?}: {lengths:?}");
+        }
+    }
+}
+
+#[test]
 fn packets_share_a_datagram_but_keep_their_priority_if_slow() {
     let (a, b) = (([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
     let one = DATA_OVERHEAD + 100;
-    assert_eq!(trains(false), [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]);
+    assert_eq!(
+        trains(false, Padding::None),
+        [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]
+    );
     let two = DATA_OVERHEAD + 56 + 400 + 2 * 2;
-    assert_eq!(trains(true), [(a, 7, two), (b, 6, one)]);
+    assert_eq!(trains(true, Padding::None), [(a, 7, two), (b, 6, one)]);
 }
 
 /// Sends a request in packets with these parts of its bytes. Returns the pieces of its trains.
