@@ -272,7 +272,7 @@ impl Balancer {
                 }
                 Err(error) => error,
             };
-            let untried = lock(&self.0.set).members().any(|server| !tried.contains(&server));
+            let untried = lock(&self.0.set).has_other(&tried, now());
             let wait = if untried { Duration::ZERO } else { pause };
             let in_time = until.is_none_or(|until| now() + wait < until);
             let (_, again) = judge(&error, idempotent);

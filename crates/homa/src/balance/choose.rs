@@ -3,9 +3,13 @@
 //! progress, with a latency that a slow answer raises at once and fast ones lower in time (peak
 //! EWMA, as in Finagle).
 //!
+//! Servers of SRV records have a priority and a weight (RFC 2782). Only servers of the best
+//! priority are candidates. A server is drawn in proportion to its weight, and a call counts the
+//! less there, the greater the weight is. So the weights are shares of the calls while the servers
+//! are equally fast, whether few or many calls are in progress.
+//!
 //! Invariant: the functions are pure. Time and random numbers are arguments.
 
-use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 /// The time in which an old latency loses its weight to a factor of e. A slow server is tried again
@@ -52,6 +56,20 @@ impl Estimate {
     }
 }
 
+/// What the operator says about a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rank {
+    /// Servers with a lower number come first.
+    pub(super) priority: u16,
+    /// The share of the calls of its priority that it gets, relative to other servers; above zero.
+    pub(super) weight: f64,
+}
+
+impl Rank {
+    /// The rank of all servers whose source has none.
+    pub(super) const EQUAL: Self = Self { priority: 0, weight: 1.0 };
+}
+
 /// What the choice looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
@@ -59,28 +77,31 @@ pub(super) struct Standing {
     pub(super) estimate: Option<Estimate>,
     /// Calls in progress.
     pub(super) outstanding: u32,
+    /// See [`Rank`].
+    pub(super) weight: f64,
 }
 
-/// `Less` if the call goes to `a`, `Greater` if it goes to `b`. A server that has not answered yet
-/// counts as fast as the other, so that a new one gets its share and no more.
-pub(super) fn compare(a: Standing, b: Standing, now: Instant) -> Ordering {
-    let load = |estimate: Estimate, standing: Standing| {
-        estimate.value(now) * (f64::from(standing.outstanding) + 1.0)
-    };
-    match (a.estimate, b.estimate) {
-        (Some(of_a), Some(of_b)) => load(of_a, a).total_cmp(&load(of_b, b)),
-        _ => a.outstanding.cmp(&b.outstanding),
+/// Whether the candidate that was drawn first gets the call, and not the second: its load would not
+/// be greater. A server that has not answered yet counts as fast as the other, so that a new one
+/// gets its share and no more.
+pub(super) fn first_gets_it(first: Standing, second: Standing, now: Instant) -> bool {
+    let calls = |of: Standing, more: f64| f64::from(of.outstanding) / of.weight + more;
+    // The call itself. That the first was drawn, was its weight already: without calls in progress
+    // it gets the call, even if the second has a greater weight.
+    let of_first = calls(first, 1.0 / first.weight.max(second.weight));
+    let of_second = calls(second, 1.0 / second.weight);
+    match (first.estimate, second.estimate) {
+        (Some(a), Some(b)) => a.value(now) * of_first <= b.value(now) * of_second,
+        _ => of_first <= of_second,
     }
 }
 
-/// Two different numbers below `count`, or the same one if there is only one.
-pub(super) fn two(count: usize, draws: &mut Draws) -> (usize, usize) {
-    let first = draws.below(count);
-    if count < 2 {
-        return (first, first);
-    }
-    let second = draws.below(count - 1);
-    (first, second + usize::from(second >= first))
+/// Draws two different candidates, each in proportion to its weight, or the same one twice if there
+/// is only one. `weights` is not empty.
+pub(super) fn two(weights: &[f64], draws: &mut Draws) -> (usize, usize) {
+    let first = draws.one_of(weights, None);
+    let second = if weights.len() < 2 { first } else { draws.one_of(weights, Some(first)) };
+    (first, second)
 }
 
 /// Random numbers from a seed (SplitMix64, Steele et al. 2014).
@@ -99,9 +120,18 @@ impl Draws {
         z ^ z >> 31
     }
 
-    /// A number below `limit`, which is 0 if `limit` is.
-    fn below(&mut self, limit: usize) -> usize {
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+    /// A number of one of the weights, in proportion to it, but not `without`.
+    fn one_of(&mut self, weights: &[f64], without: Option<usize>) -> usize {
+        let all = || weights.iter().enumerate().filter(|(n, _)| Some(*n) != without);
+        let mut left = self.share() * all().map(|(_, weight)| weight).sum::<f64>();
+        let mut last = 0;
+        for (n, weight) in all() {
+            (last, left) = (n, left - weight);
+            if left < 0.0 {
+                break;
+            }
+        }
+        last
     }
 
     /// A number from 0 to 1.
@@ -122,23 +152,24 @@ mod tests {
         let of = |ms: Option<u32>, outstanding| Standing {
             estimate: ms.map(|ms| Estimate::new(ms * MS, now)),
             outstanding,
+            weight: 1.0,
         };
         let table = [
             // Equal latency: the fewer calls.
-            (of(Some(1), 0), of(Some(1), 1), Ordering::Less),
-            (of(Some(1), 2), of(Some(1), 2), Ordering::Equal),
+            (of(Some(1), 0), of(Some(1), 1), true, false),
+            (of(Some(1), 2), of(Some(1), 2), true, true),
             // Ten times slower: only beside ten times as many calls.
-            (of(Some(10), 0), of(Some(1), 8), Ordering::Greater),
-            (of(Some(10), 0), of(Some(1), 10), Ordering::Less),
-            (of(Some(10), 1), of(Some(1), 18), Ordering::Greater),
+            (of(Some(10), 0), of(Some(1), 8), false, true),
+            (of(Some(10), 0), of(Some(1), 10), true, false),
+            (of(Some(10), 1), of(Some(1), 18), false, true),
             // Not measured: by calls alone.
-            (of(None, 0), of(Some(1), 0), Ordering::Equal),
-            (of(None, 1), of(Some(100), 0), Ordering::Greater),
-            (of(None, 0), of(None, 3), Ordering::Less),
+            (of(None, 0), of(Some(1), 0), true, true),
+            (of(None, 1), of(Some(100), 0), false, true),
+            (of(None, 0), of(None, 3), true, false),
         ];
-        for (a, b, chosen) in table {
-            assert_eq!(compare(a, b, now), chosen, "{a:?} {b:?}");
-            assert_eq!(compare(b, a, now), chosen.reverse(), "{b:?} {a:?}");
+        for (a, b, a_first, b_first) in table {
+            assert_eq!(first_gets_it(a, b, now), a_first, "{a:?} {b:?}");
+            assert_eq!(first_gets_it(b, a, now), b_first, "{b:?} {a:?}");
         }
     }
 
@@ -168,12 +199,54 @@ mod tests {
     }
 
     #[test]
+    fn a_call_counts_less_at_a_server_of_greater_weight() {
+        let now = Instant::now();
+        let of = |weight, outstanding, ms: u32| Standing {
+            estimate: Some(Estimate::new(ms * MS, now)),
+            outstanding,
+            weight,
+        };
+        let table = [
+            // Without calls in progress, the one that was drawn.
+            (of(3.0, 0, 1), of(1.0, 0, 1), true, true),
+            // Three times as many calls are the same load.
+            (of(3.0, 3, 1), of(1.0, 1, 1), true, true),
+            (of(3.0, 6, 1), of(1.0, 1, 1), false, true),
+            (of(3.0, 2, 1), of(1.0, 1, 1), true, false),
+            // A small weight is no share of the load of a great one.
+            (of(100.0, 90, 1), of(1.0, 0, 1), true, true),
+            (of(100.0, 1, 1), of(1.0, 1, 1), true, false),
+            // A great weight does not make a slow server fast.
+            (of(3.0, 0, 4), of(1.0, 0, 1), false, true),
+        ];
+        for (a, b, a_first, b_first) in table {
+            assert_eq!(first_gets_it(a, b, now), a_first, "{a:?} {b:?}");
+            assert_eq!(first_gets_it(b, a, now), b_first, "{b:?} {a:?}");
+        }
+    }
+
+    #[test]
+    fn candidates_are_drawn_in_proportion_to_their_weights() {
+        let mut draws = Draws::new(7);
+        let weights = [1.0, 5.0, 1e-3, 4.0];
+        let mut drawn = [0i32; 4];
+        for _ in 0..10_000 {
+            let (first, second) = two(&weights, &mut draws);
+            assert_ne!(first, second);
+            drawn[first] += 1;
+        }
+        for (drawn, expected) in drawn.into_iter().zip([1_000i32, 5_000, 1, 4_000]) {
+            assert!(drawn.abs_diff(expected) < 150, "{drawn} of {expected}");
+        }
+    }
+
+    #[test]
     fn two_different_candidates_are_drawn_evenly() {
         let mut draws = Draws::new(7);
-        assert_eq!(two(1, &mut draws), (0, 0));
+        assert_eq!(two(&[1.0], &mut draws), (0, 0));
         let mut pairs = [[0; 4]; 4];
         for _ in 0..12_000 {
-            let (a, b) = two(4, &mut draws);
+            let (a, b) = two(&[1.0; 4], &mut draws);
             pairs[a][b] += 1;
         }
         for (a, row) in pairs.iter().enumerate() {
@@ -182,7 +255,8 @@ mod tests {
                 assert!(expected.contains(&drawn), "{a} {b}: {drawn}");
             }
         }
-        let again = |seed| (0..8).map(|_| two(9, &mut Draws::new(seed))).collect::<Vec<_>>();
+        let again =
+            |seed| (0..8).map(|_| two(&[1.0; 9], &mut Draws::new(seed))).collect::<Vec<_>>();
         assert_eq!(again(3), again(3));
     }
 }

@@ -4,7 +4,7 @@
 //! in between. A lookup that fails, or finds nothing, keeps the servers that are known, and is
 //! repeated after a pause that doubles.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use ::tokio::time::{sleep, timeout};
 use futures_core::Stream;
 use tower::discover::Change;
 
-use super::choose::Draws;
+use super::choose::{Draws, Rank};
 use super::resolve::{ResolveError, Resolver};
 use super::target::Target;
 use crate::error::OpenError;
@@ -68,7 +68,10 @@ impl Members {
         let (to, changes) = mpsc::unbounded_channel();
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
         let watching = watch(&runtime, target, refresh, Arc::default(), move |found| match found {
-            Ok(changes) => changes.into_iter().all(|change| to.send(change).is_ok()),
+            Ok(changes) => {
+                let changes = changes.into_iter().filter_map(ServerChange::without_rank);
+                changes.into_iter().all(|change| to.send(change).is_ok())
+            }
             Err(_) => !to.is_closed(),
         });
         Ok(Self { changes, _watching: watching })
@@ -93,7 +96,26 @@ impl Drop for Watching {
     }
 }
 
-type Changes = Vec<Change<SocketAddr, ()>>;
+/// How a server differs between two lookups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ServerChange {
+    New(SocketAddr, Rank),
+    /// It has another priority or weight.
+    Ranked(SocketAddr, Rank),
+    Gone(SocketAddr),
+}
+
+impl ServerChange {
+    fn without_rank(self) -> Option<Change<SocketAddr, ()>> {
+        match self {
+            Self::New(server, _) => Some(Change::Insert(server, ())),
+            Self::Ranked(..) => None,
+            Self::Gone(server) => Some(Change::Remove(server)),
+        }
+    }
+}
+
+type Changes = Vec<ServerChange>;
 
 /// Looks a target up in a task of `runtime`, again and again, and when `asked`, until `report`
 /// returns false.
@@ -108,7 +130,7 @@ pub(super) fn watch(
         let name = target.to_string();
         let mut resolver = Resolver::new(target, refresh);
         let mut draws = Draws::new(crate::config::random());
-        let (mut known, mut pause) = (BTreeSet::new(), FIRST_PAUSE);
+        let (mut known, mut pause) = (BTreeMap::new(), FIRST_PAUSE);
         loop {
             let (found, wait) = match resolver.resolve().await {
                 Ok(resolved) => {
@@ -137,7 +159,12 @@ pub(super) fn watch(
 }
 
 /// What changed, new servers first.
-fn changes(known: &BTreeSet<SocketAddr>, found: &BTreeSet<SocketAddr>) -> Changes {
-    let new = found.difference(known).map(|server| Change::Insert(*server, ()));
-    new.chain(known.difference(found).map(|server| Change::Remove(*server))).collect()
+fn changes(known: &BTreeMap<SocketAddr, Rank>, found: &BTreeMap<SocketAddr, Rank>) -> Changes {
+    let come = found.iter().filter_map(|(server, rank)| match known.get(server) {
+        None => Some(ServerChange::New(*server, *rank)),
+        Some(before) if before != rank => Some(ServerChange::Ranked(*server, *rank)),
+        Some(_) => None,
+    });
+    let gone = known.keys().filter(|server| !found.contains_key(server));
+    come.chain(gone.map(|server| ServerChange::Gone(*server))).collect()
 }

@@ -19,8 +19,8 @@
 //! Invariants: a call is executed more than once only if it is idempotent, and all attempts of a
 //! call end at its deadline. An attempt in progress at a server that is removed is not disturbed.
 //!
-//! Left out: priorities between groups of servers, zones, and subsets of large sets; weights of SRV
-//! records, because latencies are measured.
+//! Left out: zones, subsets of large sets, and priorities and weights other than those of SRV
+//! records.
 
 mod balancer;
 mod budget;

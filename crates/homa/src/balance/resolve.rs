@@ -1,11 +1,12 @@
 //! Looks a target up once: its addresses, and how long they are good.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::choose::Rank;
 use super::target::{Target, TargetKind};
 
 /// How often a file is read.
@@ -61,12 +62,20 @@ pub enum ResolveError {
 }
 
 /// The addresses of a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resolved {
     /// Never empty.
-    pub(super) addresses: BTreeSet<SocketAddr>,
+    pub(super) addresses: BTreeMap<SocketAddr, Rank>,
     /// When to look again.
     pub(super) again: Duration,
+}
+
+impl Resolved {
+    /// Addresses without priorities and weights.
+    fn equal(addresses: BTreeSet<SocketAddr>, again: Duration) -> Self {
+        let ranked = addresses.into_iter().map(|address| (address, Rank::EQUAL));
+        Self { addresses: ranked.collect(), again }
+    }
 }
 
 /// Looks a target up, again and again.
@@ -92,18 +101,13 @@ impl Resolver {
 
     pub(super) async fn resolve(&mut self) -> Result<Resolved, ResolveError> {
         let resolved = match self.target.kind() {
-            TargetKind::Names(names) => {
-                let addresses = of_names(names).await?;
-                Resolved { addresses, again: self.refresh }
-            }
-            TargetKind::File(path) => {
-                Resolved { addresses: of_file(path.clone()).await?, again: FILE_EVERY }
-            }
+            TargetKind::Names(names) => Resolved::equal(of_names(names).await?, self.refresh),
+            TargetKind::File(path) => Resolved::equal(of_file(path.clone()).await?, FILE_EVERY),
             #[cfg(feature = "srv")]
             TargetKind::Srv { nameserver, name } => self.dns.resolve(*nameserver, name).await?,
             // Such a target is refused when it is parsed.
             #[cfg(not(feature = "srv"))]
-            TargetKind::Srv { .. } => Resolved { addresses: BTreeSet::new(), again: self.refresh },
+            TargetKind::Srv { .. } => Resolved::equal(BTreeSet::new(), self.refresh),
         };
         match resolved.addresses.is_empty() {
             true => Err(ResolveError::NoAddresses { target: self.target.to_string() }),

@@ -1,24 +1,25 @@
 //! The servers of a balancer and what is known of them: who gets the next call.
 //!
 //! Invariants: a server that is no member any more gets no call, and is kept until its calls have
-//! ended. If all servers are ejected, all of them are candidates.
+//! ended. A server gets no call while one of a better priority is healthy. If all servers are
+//! ejected, all of them are candidates.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use tower::discover::Change;
-
 use super::budget::{AttemptBudget, RecentTimes};
-use super::choose::{Draws, Estimate, Standing, compare, two};
+use super::choose::{Draws, Estimate, Rank, Standing, first_gets_it, two};
 use super::health::{AttemptEnd, Health};
+use super::members::ServerChange;
 
 #[derive(Debug)]
 pub(super) struct ServerSet {
     /// In the order of their addresses.
     servers: Vec<KnownServer>,
     draws: Draws,
-    /// Candidates of the last choice, for its memory.
+    /// Candidates of the last choice and their weights, for their memory.
     candidates: Vec<usize>,
+    weights: Vec<f64>,
     pub(super) retries: AttemptBudget,
     pub(super) hedges: AttemptBudget,
     pub(super) times: RecentTimes,
@@ -27,6 +28,7 @@ pub(super) struct ServerSet {
 #[derive(Debug)]
 struct KnownServer {
     at: SocketAddr,
+    rank: Rank,
     is_member: bool,
     outstanding: u32,
     estimate: Option<Estimate>,
@@ -39,6 +41,7 @@ impl ServerSet {
             servers: Vec::new(),
             draws: Draws::new(seed),
             candidates: Vec::new(),
+            weights: Vec::new(),
             retries,
             hedges,
             times: RecentTimes::default(),
@@ -49,14 +52,15 @@ impl ServerSet {
         self.servers.binary_search_by_key(&at, |server| server.at)
     }
 
-    pub(super) fn apply(&mut self, change: Change<SocketAddr, ()>) {
+    pub(super) fn apply(&mut self, change: ServerChange) {
         match change {
-            Change::Insert(at, ()) => match self.find(at) {
-                Ok(n) => self.servers[n].is_member = true,
+            ServerChange::New(at, rank) | ServerChange::Ranked(at, rank) => match self.find(at) {
+                Ok(n) => (self.servers[n].is_member, self.servers[n].rank) = (true, rank),
                 Err(n) => self.servers.insert(
                     n,
                     KnownServer {
                         at,
+                        rank,
                         is_member: true,
                         outstanding: 0,
                         estimate: None,
@@ -64,7 +68,7 @@ impl ServerSet {
                     },
                 ),
             },
-            Change::Remove(at) => {
+            ServerChange::Gone(at) => {
                 if let Ok(n) = self.find(at) {
                     self.servers[n].is_member = false;
                     self.forget(n);
@@ -94,7 +98,8 @@ impl ServerSet {
         now: Instant,
     ) -> Option<SocketAddr> {
         let fresh = |server: &KnownServer| !tried.contains(&server.at);
-        let healthy = |server: &KnownServer| server.health.is_candidate(now);
+        let priority = self.priority(now);
+        let healthy = |server: &KnownServer| server.is_healthy(priority, now);
         self.gather(|server| healthy(server) && fresh(server));
         if self.candidates.is_empty() && !other {
             self.gather(healthy);
@@ -108,21 +113,42 @@ impl ServerSet {
         if self.candidates.is_empty() {
             return None;
         }
-        let (a, b) = two(self.candidates.len(), &mut self.draws);
+        let (a, b) = two(&self.weights, &mut self.draws);
         let (a, b) = (self.candidates[a], self.candidates[b]);
         let standing = |n: usize| self.servers[n].standing();
-        let chosen = if compare(standing(a), standing(b), now).is_le() { a } else { b };
+        let chosen = if first_gets_it(standing(a), standing(b), now) { a } else { b };
         let server = &mut self.servers[chosen];
         server.outstanding += 1;
         server.health.begun(now);
         Some(server.at)
     }
 
+    /// True if [`Self::choose`] would choose a server that is not in `tried`.
+    pub(super) fn has_other(&self, tried: &[SocketAddr], now: Instant) -> bool {
+        let priority = self.priority(now);
+        self.servers.iter().any(|server| {
+            let eligible = priority.is_none() || server.is_healthy(priority, now);
+            server.is_member && eligible && !tried.contains(&server.at)
+        })
+    }
+
+    /// The best priority that a healthy server has; `None` if all servers are ejected.
+    fn priority(&self, now: Instant) -> Option<u16> {
+        let healthy = self
+            .servers
+            .iter()
+            .filter(|server| server.is_member && server.health.is_candidate(now));
+        healthy.map(|server| server.rank.priority).min()
+    }
+
     fn gather(&mut self, wanted: impl Fn(&KnownServer) -> bool) {
         self.candidates.clear();
+        self.weights.clear();
         let servers = self.servers.iter().enumerate();
-        let wanted = servers.filter(|(_, server)| server.is_member && wanted(server));
-        self.candidates.extend(wanted.map(|(n, _)| n));
+        for (n, server) in servers.filter(|(_, server)| server.is_member && wanted(server)) {
+            self.candidates.push(n);
+            self.weights.push(server.rank.weight);
+        }
     }
 
     /// An attempt has ended. True if its server was ejected because nothing is there.
@@ -153,7 +179,13 @@ impl ServerSet {
 
 impl KnownServer {
     fn standing(&self) -> Standing {
-        Standing { estimate: self.estimate, outstanding: self.outstanding }
+        let Self { estimate, outstanding, rank, .. } = *self;
+        Standing { estimate, outstanding, weight: rank.weight }
+    }
+
+    /// Whether it may get a call while `priority` is the best that a healthy server has.
+    fn is_healthy(&self, priority: Option<u16>, now: Instant) -> bool {
+        Some(self.rank.priority) == priority && self.health.is_candidate(now)
     }
 }
 
@@ -170,7 +202,16 @@ mod tests {
     fn set(members: u16, seed: u64) -> ServerSet {
         let budget = AttemptBudget::share(0.05);
         let mut set = ServerSet::new(seed, budget.clone(), budget);
-        (1..=members).for_each(|n| set.apply(Change::Insert(server(n), ())));
+        (1..=members).for_each(|n| set.apply(ServerChange::New(server(n), Rank::EQUAL)));
+        set
+    }
+
+    /// Servers 1, 2, ... of these priorities and weights.
+    fn ranked(ranks: &[(u16, f64)]) -> ServerSet {
+        let mut set = set(0, 1);
+        for (n, &(priority, weight)) in (1..).zip(ranks) {
+            set.apply(ServerChange::New(server(n), Rank { priority, weight }));
+        }
         set
     }
 
@@ -231,6 +272,75 @@ mod tests {
         assert!(calls[1..].iter().all(|calls| (850..1_150).contains(calls)), "{calls:?}");
     }
 
+    /// The calls that each server gets of 8,000 while `in_progress` are in progress at a time.
+    fn shares(set: &mut ServerSet, in_progress: usize) -> Vec<usize> {
+        let now = Instant::now();
+        let (mut calls, mut begun) =
+            (vec![0; set.servers.len()], std::collections::VecDeque::new());
+        for _ in 0..8_000 {
+            let at = set.choose(&[], false, now).unwrap();
+            calls[usize::from(at.port()) - 1] += 1;
+            begun.push_back(at);
+            if begun.len() >= in_progress {
+                let ends = begun.pop_front().unwrap();
+                set.ended(ends, AttemptEnd::Answered, Duration::from_millis(1), now);
+            }
+        }
+        calls
+    }
+
+    #[test]
+    fn weights_are_shares_of_the_calls_of_equal_servers() {
+        for in_progress in [1, 40, 400] {
+            let mut set = ranked(&[(0, 1.0), (0, 4.0), (0, 3.0), (7, 100.0)]);
+            let calls = shares(&mut set, in_progress);
+            for (calls, expected) in calls.iter().zip([1_000usize, 4_000, 3_000, 0]) {
+                let wrong = calls.abs_diff(expected);
+                assert!(wrong <= 150, "{calls} of {expected}, {in_progress} in progress");
+            }
+        }
+        // Two servers: each choice has both as candidates.
+        for (in_progress, weight, expected) in [(1, 10.0, 2_000), (40, 10.0, 2_000), (8, 0.003, 1)]
+        {
+            let calls = shares(&mut ranked(&[(0, weight), (0, 30.0)]), in_progress);
+            assert!(calls[0].abs_diff(expected) < 150, "{calls:?}, {in_progress} in progress");
+        }
+    }
+
+    #[test]
+    fn a_worse_priority_is_called_once_all_of_a_better_are_ejected() {
+        let start = Instant::now();
+        let mut set = ranked(&[(1, 1.0), (1, 1.0), (2, 1.0), (3, 1.0)]);
+        let eject = |set: &mut ServerSet, n| {
+            set.servers[usize::from(n) - 1].outstanding += 1;
+            set.ended(server(n), AttemptEnd::Absent, Duration::ZERO, start);
+        };
+        eject(&mut set, 1);
+        for _ in 0..20 {
+            assert_eq!(set.choose(&[], false, start), Some(server(2)));
+            // A retry stays there, too, and does not count the others as servers to be tried.
+            assert_eq!(set.choose(&[server(2)], false, start), Some(server(2)));
+            assert_eq!(set.choose(&[server(2)], true, start), None);
+            assert!(!set.has_other(&[server(2)], start) && set.has_other(&[], start));
+        }
+        eject(&mut set, 2);
+        assert_eq!(set.choose(&[], false, start), Some(server(3)));
+        eject(&mut set, 3);
+        assert_eq!(set.choose(&[], false, start), Some(server(4)));
+        // The first whose time is over gets a single call, and all of them once it answers.
+        let later = start + Duration::from_millis(500);
+        let first = set.choose(&[], false, later).unwrap();
+        let second = set.choose(&[], false, later).unwrap();
+        assert_eq!(std::collections::BTreeSet::from([first, second]), [1, 2].map(server).into());
+        assert_eq!(set.choose(&[], false, later), Some(server(3)));
+        set.ended(first, AttemptEnd::Answered, Duration::from_millis(1), later);
+        assert_eq!(set.choose(&[], false, later), Some(first));
+        // Its priority becomes a worse one.
+        set.apply(ServerChange::Ranked(first, Rank { priority: 9, weight: 1.0 }));
+        set.ended(server(3), AttemptEnd::Answered, Duration::from_millis(1), later);
+        assert_eq!(set.choose(&[], false, later), Some(server(3)));
+    }
+
     #[test]
     fn a_server_that_loses_every_hedge_is_known_as_slow() {
         let start = Instant::now();
@@ -278,13 +388,13 @@ mod tests {
         let now = Instant::now();
         let mut set = set(1, 1);
         let at = set.choose(&[], false, now).unwrap();
-        set.apply(Change::Remove(at));
+        set.apply(ServerChange::Gone(at));
         assert_eq!(set.choose(&[], false, now), None);
         assert_eq!(set.members().count(), 0);
         // It comes back, and its call still counts.
-        set.apply(Change::Insert(at, ()));
+        set.apply(ServerChange::New(at, Rank::EQUAL));
         assert_eq!(set.servers[0].outstanding, 1);
-        set.apply(Change::Remove(at));
+        set.apply(ServerChange::Gone(at));
         set.ended(at, AttemptEnd::Answered, Duration::ZERO, now);
         assert!(set.servers.is_empty());
         set.ended(at, AttemptEnd::Answered, Duration::ZERO, now);

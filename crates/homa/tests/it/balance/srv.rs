@@ -12,14 +12,17 @@ use tokio::net::UdpSocket;
 
 use super::{GIVE_UP, Serving, client, until};
 
-/// A name server for `search.test`, whose records are these: priority and port. Their time is 1 s.
+/// Priority, weight and port.
+type SrvRecord = (u16, u16, u16);
+
+/// A name server for `search.test`, whose records are these. Their time is 1 s.
 struct NameServer {
     at: SocketAddr,
-    records: Arc<Mutex<Vec<(u16, u16)>>>,
+    records: Arc<Mutex<Vec<SrvRecord>>>,
 }
 
 impl NameServer {
-    async fn start(records: Vec<(u16, u16)>) -> Self {
+    async fn start(records: Vec<SrvRecord>) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (at, records) = (socket.local_addr().unwrap(), Arc::new(Mutex::new(records)));
         let known = records.clone();
@@ -35,16 +38,16 @@ impl NameServer {
     }
 }
 
-fn answer(query: Message, records: &[(u16, u16)]) -> Message {
+fn answer(query: Message, records: &[SrvRecord]) -> Message {
     let asked = query.queries[0].clone();
     let mut answer = query.into_response();
     let name = asked.name().clone();
     let record = |data| Record::from_rdata(name.clone(), 1, data);
     match (name.to_utf8().as_str(), asked.query_type()) {
         ("search.test.", RecordType::SRV) => {
-            for &(priority, port) in records {
+            for &(priority, weight, port) in records {
                 let host = Name::from_utf8("host.test.").unwrap();
-                answer.add_answer(record(RData::SRV(SRV::new(priority, 1, port, host))));
+                answer.add_answer(record(RData::SRV(SRV::new(priority, weight, port, host))));
             }
         }
         ("host.test.", RecordType::A) => {
@@ -60,7 +63,7 @@ fn answer(query: Message, records: &[(u16, u16)]) -> Message {
 async fn servers_of_srv_records_are_called_while_these_are_good() {
     let (one, two) = (Serving::start(0), Serving::start(0));
     let (first, second) = (one.at.port(), two.at.port());
-    let names = NameServer::start(vec![(5, first), (9, second)]).await;
+    let names = NameServer::start(vec![(5, 1, first), (9, 1, second)]).await;
     let target = format!("homa+srv://{}/search.test.", names.at).parse().unwrap();
     let balancer = Balancer::new(target, Config::default()).unwrap();
     let (client, options) = (client(), CallOptions::deadline(GIVE_UP));
@@ -69,10 +72,52 @@ async fn servers_of_srv_records_are_called_while_these_are_good() {
     }
     // Only those of the first priority.
     assert_eq!((one.executed(), two.executed()), (10, 0));
-    *names.records.lock().unwrap() = vec![(5, second)];
+    *names.records.lock().unwrap() = vec![(5, 1, second)];
     until(|| balancer.servers() == [two.at]).await;
     balancer.call(&client, "who?", &options).await.unwrap();
     assert_eq!((one.executed(), two.executed()), (10, 1));
+}
+
+#[tokio::test]
+async fn a_worse_priority_is_called_when_the_better_one_is_gone() {
+    let (one, two) = (Serving::start(0), Serving::start(0));
+    let records = vec![(5, 1, one.at.port()), (9, 1, two.at.port())];
+    let names = NameServer::start(records).await;
+    let target = format!("homa+srv://{}/search.test.", names.at).parse().unwrap();
+    let balancer = Balancer::new(target, Config::default()).unwrap();
+    let (client, options) = (client(), CallOptions::deadline(GIVE_UP));
+    balancer.call(&client, "who?", &options).await.unwrap();
+    assert_eq!((one.executed(), two.executed()), (1, 0));
+    one.drain().await;
+    for _ in 0..10 {
+        balancer.call(&client, "who?", &options).await.unwrap();
+    }
+    assert_eq!((one.executed(), two.executed()), (1, 10));
+}
+
+#[tokio::test]
+async fn calls_in_progress_follow_the_weights() {
+    // Servers that hold their calls, because how fast real ones answer is up to the machine.
+    let (one, two) = (Serving::holding(), Serving::holding());
+    let records = vec![(5, 30, one.at.port()), (5, 10, two.at.port()), (5, 0, 9)];
+    let names = NameServer::start(records).await;
+    let target = format!("homa+srv://{}/search.test.", names.at).parse().unwrap();
+    let balancer = Balancer::new(target, Config::default().seed(1)).unwrap();
+    let (client, options) = (client(), CallOptions::deadline(GIVE_UP));
+    let calls = (0..80).map(|_| {
+        let (balancer, client) = (balancer.clone(), client.clone());
+        tokio::spawn(async move { balancer.call(&client, "who?", &options).await.is_ok() })
+    });
+    let calls: Vec<_> = calls.collect();
+    until(|| one.executed() + two.executed() == 80).await;
+    // Of a weight of zero, a server gets no more than a try.
+    assert!(one.executed().abs_diff(60) <= 2, "{} of 80", one.executed());
+    for server in [&one, &two] {
+        server.answers.add_permits(80);
+    }
+    for call in calls {
+        assert!(call.await.unwrap());
+    }
 }
 
 #[tokio::test]
