@@ -43,6 +43,19 @@ mod tests {
     use crate::inline::{self, Wait};
     use crate::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
+    /// Ends the process if a balancer does not refuse a call.
+    #[cfg(feature = "balance")]
+    fn refuses(balancer: &crate::balance::Balancer, client: &Client) {
+        let options = CallOptions::default();
+        let mut call = pin!(balancer.call(client, "child", &options));
+        let ended = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let forked = crate::balance::BalanceError::Call(CallError::Forked).to_string();
+        if !matches!(ended, Poll::Ready(Err(error)) if error.to_string() == forked) {
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(2) };
+        }
+    }
+
     #[test]
     fn the_child_of_a_fork_is_refused_and_disturbs_nothing() {
         let at: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -64,16 +77,7 @@ mod tests {
             let options = CallOptions::default();
             let replied = request.reply("child");
             #[cfg(feature = "balance")]
-            {
-                use crate::balance::BalanceError;
-                let mut call = pin!(balancer.call(&client, "child", &options));
-                let ended = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                let error = BalanceError::Call(CallError::Forked).to_string();
-                if !matches!(ended, Poll::Ready(Err(is)) if is.to_string() == error) {
-                    // SAFETY: ends the process at once.
-                    unsafe { libc::_exit(2) };
-                }
-            }
+            refuses(&balancer, &client);
             let refused = client.call(to, "child") == Err(CallError::Forked)
                 && alone.call(to, "child", 1, &options) == Err(CallError::Forked)
                 && alone.poll(Wait::No).is_err()

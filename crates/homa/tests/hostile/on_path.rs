@@ -327,7 +327,7 @@ fn on_the_path_an_old_session_is_of_no_use_later() {
 #[test]
 fn on_the_path_a_ticket_is_of_no_use_to_another_host() {
     let (keys, mut server) = (Keys::cluster([1; 32]).unwrap(), open(1));
-    server.listen();
+    server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());
     for handshakes in 1..=2 {
         // Two engines with the same keys: the second one has a ticket of the first.

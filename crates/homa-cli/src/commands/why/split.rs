@@ -309,8 +309,10 @@ mod tests {
         "homa_egress_rate_bits_per_second{source=\"driver\"} 10000000000\n",
         "homa_rpc_stage_rpcs_total{direction=\"client\",size=\"medium\",up_to=\"0.000066\"} 36\n",
         "homa_rpc_stage_rpcs_total{direction=\"client\",size=\"medium\",up_to=\"0.001049\"} 4\n",
-        "homa_rpc_stage_bytes_total{direction=\"client\",size=\"medium\",up_to=\"0.001049\"} 50000\n",
-        "homa_rpc_stage_seconds_total{direction=\"client\",size=\"medium\",up_to=\"0.000066\",stage=\"wait\"} 0.0018\n",
+        "homa_rpc_stage_bytes_total{direction=\"client\",size=\"medium\",up_to=\"0.001049\"} ",
+        "50000\n",
+        "homa_rpc_stage_seconds_total{direction=\"client\",size=\"medium\",up_to=\"0.000066\",",
+        "stage=\"wait\"} 0.0018\n",
     );
 
     #[test]

@@ -157,7 +157,7 @@ fn a_certificate_for_another_address_is_refused() {
 fn a_client_of_another_authority_is_refused_and_told() {
     let (ca, other) = (Authority::new(), Authority::new());
     let server = ca.keys("127.0.0.1", "server");
-    // It trusts the server's authority and has a certificate of its own.
+    // It trusts the server's authority and has another certificate.
     let mut pair = Pair::new(&other.keys_that_trust(&ca, "127.0.0.1", "client"), &server);
     let hello = pair.client.flight(ROOM);
     let flight = pair.serve(&hello).unwrap();
