@@ -11,6 +11,8 @@ mod framing;
 mod homa_rows;
 mod pair;
 mod plan;
+#[cfg(feature = "quinn")]
+mod quinn_rows;
 mod report;
 mod shards;
 mod stats;

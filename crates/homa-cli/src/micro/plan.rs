@@ -10,6 +10,8 @@ use super::async_rows;
 use super::echo::{self, EchoWait};
 use super::homa_rows::{self, Carrier, Sleep};
 use super::pair::Pair;
+#[cfg(feature = "quinn")]
+use super::quinn_rows;
 use super::report::{EchoRow, MicroReport, RateRow, RivalRatio, ThroughputRow};
 use super::shards;
 use super::stats::{self, Tail};
@@ -35,6 +37,8 @@ const HOMA: [(&str, Carrier); 3] =
 /// Homa's rows of services that are written with futures, and their rival.
 const TOKIO: &str = "homa-tokio";
 const TONIC: &str = "tonic";
+/// The rival of Homa's rows with keys.
+const QUINN: &str = "quinn";
 
 /// Rows of pairs of client and shard, each pair on a core: one, and two.
 const ONE_PAIR: &str = "homa-pair";
@@ -111,6 +115,7 @@ fn beside<T>(
         "homa-blocking" => "raw-udp-blocking",
         TOKIO if row.load.1 == 1 => "homa-blocking",
         TOKIO => TONIC,
+        SEALED | "homa-inline-sealed" => QUINN,
         "homa" | XDP if row.load == (LARGE, LARGE_OUTSTANDING) => "tcp",
         "homa" | XDP => "tcp-batched",
         SHARDED => ONE_PAIR,
@@ -245,6 +250,8 @@ fn echo_rows() -> Vec<MicroRow<Tail>> {
         rows.push(MicroRow::new(TOKIO, load, move |p, time| async_rows::echo(p, bytes, time)));
         #[cfg(feature = "tonic")]
         rows.push(MicroRow::new(TONIC, load, move |p, time| tonic_rows::echo(p, bytes, time)));
+        #[cfg(feature = "quinn")]
+        rows.push(MicroRow::new(QUINN, load, move |p, time| quinn_rows::echo(p, bytes, time)));
     }
     rows
 }
@@ -269,6 +276,8 @@ fn rate_rows(w1: Arc<[u32]>) -> Vec<MicroRow<Rate>> {
             add(TOKIO, async_rows::rate);
             #[cfg(feature = "tonic")]
             add(TONIC, tonic_rows::rate);
+            #[cfg(feature = "quinn")]
+            add(QUINN, quinn_rows::rate);
         }
         add("tcp-batched", tcp_batched::rate);
     }
