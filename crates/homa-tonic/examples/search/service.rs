@@ -35,6 +35,10 @@ pub const LEAVES: usize = 20;
 /// The time that a user waits.
 pub const DEADLINE: Duration = Duration::from_millis(100);
 
+/// Searches that the root has in progress at a time. Others wait, or are refused if they would be
+/// late. Without a limit, a root with too much to do begins all of them and completes few in time.
+const SEARCHES: usize = 16;
+
 /// After this time without an answer, the leaf with the copy is asked, too.
 const HEDGE: Duration = Duration::from_millis(10);
 
@@ -208,10 +212,10 @@ pub async fn start(transport: GrpcTransport) -> Result<Running, BoxError> {
     let shared = homa::Client::new()?;
     shared.engine().drive_on_tokio()?;
     for number in 0..LEAVES as u32 {
-        let at = serve(transport, leaf(number), &mut servers).await?;
+        let at = serve(transport, leaf(number), usize::MAX, &mut servers).await?;
         leaves.push(connect(transport, at, &shared).await?);
     }
-    let at = serve(transport, root(leaves), &mut servers).await?;
+    let at = serve(transport, root(leaves), SEARCHES, &mut servers).await?;
     let user = homa::Client::new()?;
     user.engine().drive_on_tokio()?;
     let client = connect(transport, at, &user).await?;
@@ -221,6 +225,7 @@ pub async fn start(transport: GrpcTransport) -> Result<Running, BoxError> {
 async fn serve(
     transport: GrpcTransport,
     service: SearchServer<impl Search>,
+    concurrency: usize,
     servers: &mut JoinSet<()>,
 ) -> Result<SocketAddr, BoxError> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -228,7 +233,7 @@ async fn serve(
         GrpcTransport::Homa => {
             let engine = homa::Engine::bind(any, homa::Config::default())?;
             engine.drive_on_tokio()?;
-            let (at, server) = (engine.local_addr(), engine.serve()?);
+            let (at, server) = (engine.local_addr(), engine.serve()?.concurrency(concurrency));
             servers.spawn(async move {
                 let _ = serve_homa(server, service, std::future::pending()).await;
             });
@@ -237,7 +242,11 @@ async fn serve(
         GrpcTransport::Tcp => {
             let incoming = TcpIncoming::bind(any)?.with_nodelay(Some(true));
             let at = incoming.local_addr()?;
-            let router = tonic::transport::Server::builder().add_service(service);
+            let mut builder = tonic::transport::Server::builder();
+            if concurrency < usize::MAX {
+                builder = builder.concurrency_limit_per_connection(concurrency).load_shed(true);
+            }
+            let router = builder.add_service(service);
             servers.spawn(async move {
                 let _ = router.serve_with_incoming(incoming).await;
             });

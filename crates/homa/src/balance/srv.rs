@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_share_a_record_s_weight_at_their_best_priority() {
+    fn addresses_share_weights_and_have_their_best_priority() {
         let host = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
         let mut addresses = BTreeMap::new();
         add(&mut addresses, 5, 10, &[host(1), host(2)]);

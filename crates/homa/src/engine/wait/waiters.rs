@@ -247,7 +247,8 @@ impl Waiters {
                     }
                 }
                 EngineEvent::Request { rpc, from, port, bytes, id, context } => {
-                    let request = UnacceptedRequest { rpc, from, bytes, id, context };
+                    let arrived = core.time();
+                    let request = UnacceptedRequest { rpc, from, bytes, id, context, arrived };
                     self.arrived(port, request, core);
                 }
                 EngineEvent::Whole { rpc, bytes } => self.whole(rpc, bytes, core),
