@@ -42,7 +42,7 @@ const USAGE: &str =
                 (with --debug unoptimised, for tests)
   package       write Debian packages (homa, libhoma0, libhoma-dev) and a container image to
                 target/packages, or only the kinds that are named (minutes; with --debug
-                unoptimised, for trying out)";
+                unoptimised, for trying out, to target/packages-debug)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -62,10 +62,7 @@ fn main() -> ExitCode {
         },
         ["book"] => book::run(repository()),
         ["release", "--check", ref names @ ..] => release::check(repository(), names),
-        ["package", ref rest @ ..] if package::parse(rest).is_some() => {
-            let (debug, kinds) = package::parse(rest).unwrap_or_default();
-            package::run(repository(), debug, &kinds)
-        }
+        ["package", ref rest @ ..] => package::run(repository(), rest),
         ["header"] => write_by_test(repository(), "homa-rpc-capi", "header", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
         ["public-items"] => public_items::run(repository(), false),

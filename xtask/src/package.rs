@@ -1,5 +1,5 @@
 //! `cargo xtask package`: what users of Linux install, in `target/packages`: Debian packages of the
-//! program and of libhoma, and a container image.
+//! program and of libhoma, and a container image. Unoptimised ones are in `target/packages-debug`.
 //!
 //! Everything in a package comes from the tracked sources or from the program itself (man pages,
 //! completions), with the time of the last commit, so that two builds of one commit are the same.
@@ -24,30 +24,49 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub enum Kind {
     /// `homa`, `libhoma0` and `libhoma-dev`.
     Debian,
-    /// An image of nothing but the program, linked statically.
+    /// An image of the program, linked statically, and its licences.
     Container,
 }
 
-/// What the command line asks for: `--debug`, and kinds (all if none is named).
-pub fn parse(arguments: &[&str]) -> Option<(bool, Vec<Kind>)> {
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageRequest {
+    /// Quickly and unoptimised.
+    debug: bool,
+    /// The kinds that are named, or all.
+    kinds: Vec<Kind>,
+    /// True if kinds are named: a machine that cannot make one of them is an error.
+    named: bool,
+}
+
+/// Reads the command line; an error names what is unknown.
+pub fn parse(arguments: &[&str]) -> Result<PackageRequest, String> {
     let (mut debug, mut kinds) = (false, Vec::new());
     for argument in arguments {
         match *argument {
             "--debug" => debug = true,
             "deb" => kinds.push(Kind::Debian),
             "container" => kinds.push(Kind::Container),
-            _ => return None,
+            other => return Err(format!("no kind `{other}`; there are deb, container")),
         }
     }
-    if kinds.is_empty() {
+    let named = !kinds.is_empty();
+    if !named {
         kinds = vec![Kind::Debian, Kind::Container];
     }
-    Some((debug, kinds))
+    Ok(PackageRequest { debug, kinds, named })
 }
 
-/// Makes the packages (quickly and unoptimised if `debug`) and lists them.
-pub fn run(repository: &Path, debug: bool, kinds: &[Kind]) -> ExitCode {
-    match make(repository, debug, kinds) {
+/// Makes the packages that arguments ask for, and lists them.
+pub fn run(repository: &Path, arguments: &[&str]) -> ExitCode {
+    let made = match parse(arguments) {
+        Ok(request) => make(repository, &request),
+        Err(error) => {
+            eprintln!("package: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match made {
         Ok(packages) => {
             for package in packages {
                 let bytes = fs::metadata(&package).map_or(0, |file| file.len());
@@ -62,14 +81,16 @@ pub fn run(repository: &Path, debug: bool, kinds: &[Kind]) -> ExitCode {
     }
 }
 
+/// Makes unoptimised Debian packages; returns their paths.
+pub fn debian_for_tests(repository: &Path) -> io::Result<Vec<PathBuf>> {
+    make(repository, &PackageRequest { debug: true, kinds: vec![Kind::Debian], named: true })
+}
+
 /// Makes the packages; returns their paths.
-pub fn make(repository: &Path, debug: bool, kinds: &[Kind]) -> io::Result<Vec<PathBuf>> {
-    let inputs = Inputs {
-        repository,
-        debug,
-        out: crate::target(repository).join("packages"),
-        epoch: epoch(repository),
-    };
+fn make(repository: &Path, request: &PackageRequest) -> io::Result<Vec<PathBuf>> {
+    let PackageRequest { debug, ref kinds, named } = *request;
+    let inputs =
+        Inputs { repository, debug, out: folder(repository, debug), epoch: epoch(repository) };
     fs::create_dir_all(&inputs.out)?;
     let mut packages = Vec::new();
     if kinds.contains(&Kind::Debian) {
@@ -78,13 +99,24 @@ pub fn make(repository: &Path, debug: bool, kinds: &[Kind]) -> io::Result<Vec<Pa
     if kinds.contains(&Kind::Container) {
         match static_program(&inputs) {
             Ok(program) => packages.push(container::build(&inputs, &program)?),
-            Err(error) => eprintln!(
-                "no container image, because no program can be linked statically: {error}"
-            ),
+            Err(error) => {
+                let error = format!("no program can be linked statically for the image: {error}");
+                if named {
+                    return Err(Error::other(error));
+                }
+                eprintln!("no container image: {error}");
+            }
         }
     }
-    fs::remove_dir_all(inputs.out.join("stage"))?;
-    Ok(packages)
+    match fs::remove_dir_all(inputs.out.join("stage")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(packages),
+    }
+}
+
+/// Where packages are written: unoptimised ones never replace those of a release.
+pub(crate) fn folder(repository: &Path, debug: bool) -> PathBuf {
+    crate::target(repository).join(if debug { "packages-debug" } else { "packages" })
 }
 
 /// What every package is made from.
@@ -129,9 +161,12 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut gzip = gzip.map_err(|error| Error::other(format!("`gzip` does not run: {error}")))?;
     let mut pipe = gzip.stdin.take().ok_or_else(|| Error::other("`gzip` has no input"))?;
     let bytes = bytes.to_vec();
-    // Both ends at a time, since the pipe holds only some of it.
+    // A second thread writes, because gzip stops reading while its output is not read.
     let writer = std::thread::spawn(move || pipe.write_all(&bytes));
     let packed = gzip.wait_with_output()?;
+    if !packed.status.success() {
+        return Err(Error::other(format!("`gzip` failed ({}): see above", packed.status)));
+    }
     writer.join().map_err(|_| Error::other("`gzip` took no input"))??;
     Ok(packed.stdout)
 }
@@ -201,7 +236,7 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
     units.sort();
     let plugin = format!("usr/lib/{}/wireshark/plugins/homa.lua", platform.triplet);
     stage.copy(&inputs.file("contrib/wireshark/homa.lua"), &plugin, 0o644)?;
-    let notices = notices::text(inputs.repository, "homa-rpc-cli")?;
+    let notices = notices::text(inputs.repository, "homa-rpc-cli", false)?;
     documents(inputs, &stage, "homa", &notices)?;
     let needs = deb::needs(&fs::read(&program)?);
     let package = deb::Package {
@@ -235,7 +270,7 @@ fn library_packages(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result
         fs::rename(usr.join(&folder).join(&name), lib.join(&name))?;
     }
     let needs = deb::needs(&fs::read(built.join("libhoma.so"))?);
-    let notices = notices::text(inputs.repository, "homa-rpc-capi")?;
+    let notices = notices::text(inputs.repository, "homa-rpc-capi", false)?;
     let text = "Homa is a transport for RPCs in data centers.";
     let stage = deb::Staged::new(&library);
     documents(inputs, &stage, "libhoma0", &notices)?;

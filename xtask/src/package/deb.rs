@@ -204,7 +204,8 @@ pub(super) fn needs(program: &[u8]) -> Vec<String> {
 
 /// Scripts that tell systemd about new, changed and removed units. They do nothing while an image
 /// is built (`DPKG_ROOT`), or without systemd. The units are not enabled: that is the
-/// administrator's decision. An upgrade restarts services, whose sockets stay open.
+/// administrator's decision. An upgrade restarts services, whose sockets stay open. A service that
+/// does not start, for example without its key, does not stop dpkg halfway.
 pub(super) fn unit_scripts(units: &[String]) -> [(&'static str, String); 3] {
     let services: Vec<&str> =
         units.iter().map(String::as_str).filter(|unit| unit.ends_with(".service")).collect();
@@ -215,8 +216,9 @@ pub(super) fn unit_scripts(units: &[String]) -> [(&'static str, String); 3] {
              [ -d /run/systemd/system ]; then\n    {what}\n{more}fi\n"
         )
     };
-    let restart = format!("    if [ -n \"$2\" ]; then systemctl try-restart {services}; fi\n");
-    let disable = format!("systemctl disable --now {units}");
+    let restart =
+        format!("    if [ -n \"$2\" ]; then systemctl try-restart {services} || true; fi\n");
+    let disable = format!("systemctl disable --now {units} || true");
     [
         ("postinst", script("configure", "systemctl daemon-reload", &restart)),
         ("prerm", script("remove", &disable, "")),

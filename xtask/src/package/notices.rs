@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::release::{cargo, output};
 
@@ -15,8 +16,8 @@ const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"
 /// Folders within folders that are searched: aws-lc has third-party code with licences in there.
 const DEPTH: usize = 4;
 
-/// The notices for one of our packages.
-pub(super) fn text(repository: &Path, package: &str) -> io::Result<String> {
+/// The notices for one of our packages; with the C library if that is linked in, too.
+pub(super) fn text(repository: &Path, package: &str, is_static: bool) -> io::Result<String> {
     let mut tree = cargo(repository);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
     tree.args(["--package", package, "--format", "{p}|{l}"]);
@@ -25,17 +26,36 @@ pub(super) fn text(repository: &Path, package: &str) -> io::Result<String> {
     linked.sort_unstable();
     linked.dedup();
     let (mut list, mut texts) = (String::new(), BTreeMap::<String, Vec<String>>::new());
+    if is_static {
+        list = c_library(&output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?)?;
+    }
     for line in linked {
         let Some((crate_, licence)) = line.split_once('|') else { continue };
         let Some((name, version)) = crate_.split_once(" v") else { continue };
         let version = version.split(' ').next().unwrap_or(version);
         let label = format!("{name} {version}");
         let _ = writeln!(list, "{label}: {licence}");
-        for text in licences(&downloaded(name, version)?)? {
+        let found = licences(&downloaded(name, version)?)?;
+        if found.is_empty() {
+            let why = "has no file with its licence, so the notices would be incomplete";
+            return Err(Error::other(format!("{label} ({licence}) {why}")));
+        }
+        for text in found {
             texts.entry(text).or_default().push(label.clone());
         }
     }
     Ok(written(&list, texts))
+}
+
+/// The line about the C library whose version `getconf` prints, such as `glibc 2.36`.
+fn c_library(printed: &str) -> io::Result<String> {
+    let version = printed.trim().strip_prefix("glibc ").ok_or_else(|| {
+        Error::other(format!("the C library is not glibc but `{printed}`: add its licence here"))
+    })?;
+    Ok(format!(
+        "GNU C Library (glibc) {version}: LGPL-2.1-or-later, copyright the Free Software \
+         Foundation; sources: https://ftp.gnu.org/gnu/glibc/\n"
+    ))
 }
 
 /// The list, then each text once, below the crates that have it.
@@ -89,4 +109,18 @@ fn licences(folder: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_is_named_with_its_version() {
+        let line = c_library("glibc 2.36\n").unwrap();
+        assert!(line.contains("2.36: LGPL-2.1-or-later"), "{line}");
+        let notices = written(&line, BTreeMap::new());
+        assert!(notices.contains(&line), "{notices}");
+        assert!(c_library("undefined\n").is_err());
+    }
 }

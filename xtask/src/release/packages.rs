@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{Outcome, output, works};
-use crate::package::{Kind, deb, make};
+use crate::package::{deb, debian_for_tests, folder};
 
 /// What is purged, in this order.
 const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
@@ -23,9 +23,9 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     if let Some(why) = impossible() {
         return Ok(vec![Outcome::Skipped(why)]);
     }
-    let packages = make(repository, true, &[Kind::Debian])?;
+    let packages = debian_for_tests(repository)?;
     let program = crate::target(repository).join("debug/homa");
-    let root = Root::new(crate::target(repository).join("packages/root"), &program)?;
+    let root = Root::new(folder(repository, true).join("root"), &program)?;
     let before = root.files()?;
     root.dpkg("--install", packages.iter().map(|path| path.as_os_str()))?;
     let installed = root.files()?.len() - before.len();

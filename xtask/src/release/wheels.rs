@@ -47,16 +47,23 @@ pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
         if name.ends_with(".whl") && file.metadata()?.modified()? >= started {
             return match runs_widely(&name) {
                 true => Ok(vec![Outcome::Passed(format!("{name} in {}", out.display()))]),
-                false => Err(Error::other(format!("{name} is neither abi3 nor manylinux"))),
+                false => Err(Error::other(format!(
+                    "{name} is not abi3, or needs a newer C library than glibc 2.{GLIBC}"
+                ))),
             };
         }
     }
     Err(Error::other(format!("maturin left no wheel in {}", out.display())))
 }
 
-/// Whether the name of a wheel promises every Python 3 and distributions beside this one.
+/// The newest C library that a wheel may need, as CONTRIBUTING.md says: glibc 2 with this number.
+const GLIBC: u32 = 34;
+
+/// Whether the name of a wheel promises every Python 3 and all distributions since [`GLIBC`].
 fn runs_widely(name: &str) -> bool {
-    name.starts_with("homa_rpc-") && name.contains("-abi3-manylinux")
+    let Some((crate_, platform)) = name.split_once("-abi3-manylinux_2_") else { return false };
+    let needs = platform.split('_').next().and_then(|minor| minor.parse::<u32>().ok());
+    crate_.starts_with("homa_rpc-") && needs.is_some_and(|minor| minor <= GLIBC)
 }
 
 /// Builds the wheel twice; returns its name if both are the same.
@@ -158,11 +165,17 @@ fn path_with(python: &OsStr) -> io::Result<std::ffi::OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::runs_widely;
+    use super::{GLIBC, runs_widely};
 
     #[test]
     fn a_wheel_for_this_machine_alone_is_not_published() {
-        assert!(runs_widely("homa_rpc-0.1.0-cp310-abi3-manylinux_2_34_x86_64.whl"));
+        for needs in ["2_17", "2_34"] {
+            let name = format!("homa_rpc-0.1.0-cp310-abi3-manylinux_{needs}_x86_64.whl");
+            assert!(runs_widely(&name), "{name}");
+        }
+        assert!(!runs_widely("homa_rpc-0.1.0-cp310-abi3-manylinux_2_36_x86_64.whl"));
+        let promise = format!("glibc 2.{GLIBC} ");
+        assert!(include_str!("../../../CONTRIBUTING.md").contains(&promise), "{promise}");
         assert!(!runs_widely("homa_rpc-0.1.0-cp310-abi3-linux_x86_64.whl"));
         assert!(!runs_widely("homa_rpc-0.1.0-cp313-cp313-manylinux_2_34_x86_64.whl"));
     }

@@ -65,8 +65,8 @@ pub fn run(command: Command) -> Outcome {
 /// Descriptors that waiting for signals takes, at most.
 const DESCRIPTORS: usize = 8;
 
-/// Blocks until the user or the system asks to end, or that time has passed. Calls `ready` first,
-/// once such a request is no longer the sudden end of the process.
+/// Blocks until the user or the system asks to end, or that time has passed. Calls `ready` once the
+/// signal handlers are installed.
 fn wait_for_the_end(time: Option<Duration>, ready: impl FnOnce()) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     // If these descriptors are not available, later code would panic instead of reporting an error.

@@ -11,6 +11,10 @@ use crate::failure::{Failure, Hint};
 pub const REMEDY: &str = "give --key FILE (`homa key new FILE` writes one), certificates \
                           (--cert, --cert-key, --ca), or --plaintext";
 
+/// What to do if a key file cannot be used.
+pub const KEY_REMEDY: &str = "copy the cluster's key file to this host, readable by this user; \
+                              `homa key new` only writes the first";
+
 /// How packets are protected.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Protection {
@@ -67,7 +71,7 @@ impl Protection {
             return Ok(config.plaintext());
         }
         let keys = match (&self.key, self.certificates.read()) {
-            (Some(path), _) => Keys::from_file(path).hint("`homa key new` writes a key file")?,
+            (Some(path), _) => Keys::from_file(path).hint(KEY_REMEDY)?,
             (None, Some(read)) => read.hint("`homa doctor` with the same files checks them")?,
             (None, None) => return Ok(config),
         };

@@ -1,7 +1,9 @@
 //! `homa serve`: a server for trying things out, between machines too.
 
+use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -55,7 +57,7 @@ pub struct Args {
     metrics: Option<Option<SocketAddr>>,
     /// Restart without loss: take over from the server before at the same address, and hand over to
     /// the next one, by files in this folder. While it ends, new requests are asked to come back,
-    /// and not refused. Only one user may have access to the folder.
+    /// and not refused. Other users must not be able to write to the folder.
     #[arg(long, value_name = "FOLDER")]
     handover: Option<PathBuf>,
 }
@@ -134,23 +136,46 @@ fn handed_over(args: &Args, at: SocketAddr) -> Option<Handover> {
     })
 }
 
+/// Refuses a folder in which the next server would find no handover, or one that others wrote.
+fn check_folder(folder: &Path) -> Result<(), Failure> {
+    let at = folder.display();
+    if !folder.is_dir() {
+        let hint = "make it, such as by RuntimeDirectory= of systemd";
+        return Err(Failure::new(anyhow::anyhow!("there is no folder {at}"), hint));
+    }
+    let hint = format!("chmod 700 {at}, or name a folder of this user alone");
+    let mode =
+        folder.metadata().with_context(|| format!("{at} cannot be read")).hint(&hint)?.mode();
+    if mode & 0o022 != 0 {
+        let error = anyhow::anyhow!("others may write to {at} (mode {:03o})", mode & 0o777);
+        return Err(Failure::new(error, hint));
+    }
+    let trial = folder.join(format!(".trial-{}", std::process::id()));
+    let made = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
+    made.with_context(|| format!("no file can be made in {at}"))
+        .hint("let this user write there, or name another folder")
+}
+
 /// Opens an engine at each address and over each socket, and its servers.
 fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>), Failure> {
-    let hint = "choose a free address of this machine, such as 0.0.0.0:4000";
+    let hint = "choose a free address of this machine, such as --bind 127.0.0.1:4000";
     let (mut engines, mut servers) = (Vec::new(), Vec::new());
     let bind = args.bind.as_ref().map_or(&[][..], |bind| &bind.0);
     if bind.is_empty() && sockets.is_empty() {
         let error = anyhow::anyhow!("no address to listen on");
-        return Err(Failure::new(error, "give --bind, such as --bind 0.0.0.0:4000"));
+        return Err(Failure::new(error, "give --bind, such as --bind 127.0.0.1:4000"));
     }
     let udp = args.driver == Driver::Udp;
     if !udp && (args.handover.is_some() || !sockets.is_empty()) {
         let error = anyhow::anyhow!("sockets that are passed, and --handover, need --driver udp");
         return Err(Failure::new(error, "leave --driver away"));
     }
-    if let Some(folder) = args.handover.as_deref().filter(|folder| !folder.is_dir()) {
-        let error = anyhow::anyhow!("there is no folder {}", folder.display());
-        return Err(Failure::new(error, "make it, such as by RuntimeDirectory= of systemd"));
+    if let Some(folder) = args.handover.as_deref() {
+        check_folder(folder)?;
+        if bind.iter().any(|at| at.port() == 0) {
+            let error = anyhow::anyhow!("--handover does not go with port 0, which always differs");
+            return Err(Failure::new(error, "give --bind a port, such as 127.0.0.1:4000"));
+        }
     }
     for socket in sockets {
         let hint = "give the socket unit ListenDatagram=, and BindIPv6Only=both for all addresses";

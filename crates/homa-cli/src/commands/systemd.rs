@@ -1,5 +1,5 @@
-//! What systemd passes to a service and hears from it: sockets, and that it is ready, works, and
-//! ends. Without systemd, nothing is passed, and nothing is said.
+//! The protocol between systemd and a service: inherited sockets (LISTEN_FDS), and the
+//! notifications ready, alive and stopping. Without systemd it does nothing.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -50,7 +50,7 @@ pub fn watch(engines: &[Engine]) -> Option<Sender<()>> {
         while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
             match engines.iter().all(Engine::healthy) {
                 true => tell(NotifyState::Watchdog),
-                false => eprintln!("warning: an engine does not do its work"),
+                false => eprintln!("warning: an engine makes no progress"),
             }
         }
     });

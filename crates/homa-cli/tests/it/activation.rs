@@ -1,9 +1,11 @@
 //! `homa serve` as a service of systemd: with a socket that is passed to it, from one process to
 //! the next, and with a watchdog.
 
+use std::fs::{Permissions, set_permissions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,6 +28,8 @@ fn activated(socket: impl Into<OwnedFd>, name: &str, arguments: &[&str]) -> Comm
 fn a_call_waits_in_the_socket_for_the_next_server() {
     let folder = Folder::new("handover");
     let (socket, files) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), folder.path(""));
+    // Whatever the umask is.
+    set_permissions(&folder.0, Permissions::from_mode(0o700)).expect("its owner");
     let at = socket.local_addr().expect("an address").to_string();
     let start = || {
         let socket = socket.try_clone().expect("a descriptor");
@@ -59,6 +63,28 @@ fn a_call_waits_in_the_socket_for_the_next_server() {
     let server = start();
     let end = server.terminate();
     assert!(stderr(&end).contains("warning: this is no handover"), "{}", stderr(&end));
+}
+
+#[test]
+fn a_folder_without_a_handover_for_the_next_is_refused() {
+    let folder = Folder::new("refused");
+    let refused = |bind: &str, mode: u32| {
+        set_permissions(&folder.0, Permissions::from_mode(mode)).expect("its owner");
+        let output = homa(&["serve", "--bind", bind, "--handover", &folder.path("")]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        stderr(&output)
+    };
+    for mode in [0o777, 0o720, 0o702] {
+        let said = refused("127.0.0.1:4000", mode);
+        assert!(said.contains("others may write to") && said.contains("chmod 700"), "{said}");
+    }
+    let said = refused("127.0.0.1:0", 0o700);
+    assert!(said.contains("port 0"), "{said}");
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder").count(), 0, "files of the trial");
+    // No file can be made there, not even by root.
+    let none = homa(&["serve", "--bind", "127.0.0.1:4000", "--handover", "/proc/self"]);
+    assert_eq!(code(&none), 2);
+    assert!(stderr(&none).contains("no file can be made in /proc/self"), "{}", stderr(&none));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use homa::{Keys, KeysError};
 
 use super::{DoctorCheck, Status};
+use crate::commands::protection::KEY_REMEDY;
 
 /// The cipher that this machine asks for.
 pub fn cipher() -> DoctorCheck {
@@ -41,7 +42,7 @@ pub fn file(path: &Path) -> DoctorCheck {
             error.to_string(),
             "an engine with this file does not open",
         )
-        .remedy("`homa key new FILE` writes a key file; copy it to each host"),
+        .remedy(KEY_REMEDY),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Args {
     /// Show only the link that packets to this address leave by.
     #[arg(long, value_name = "ADDRESS")]
     peer: Option<IpAddr>,
-    /// Check this file of `homa key new`, too.
+    /// Also check this key file (`homa key new`).
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     #[command(flatten)]
