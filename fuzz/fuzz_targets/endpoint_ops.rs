@@ -259,7 +259,7 @@ impl World {
                 let what = unreachable(u)?;
                 let of = host.arriving.last().filter(|_| what != Unreachable::Host).copied();
                 let quoted = of.zip(Some(u.arbitrary()?));
-                let quoted = quoted.map(|(of, data)| Quoted { id: RpcId(of.id.0 ^ 1), data });
+                let quoted = quoted.map(|(of, begins)| Quoted { id: RpcId(of.id.0 ^ 1), begins });
                 host.endpoint.unreachable(now, PEER, what, quoted);
             }
             9 | 10 => self.send(which, u.arbitrary()?),
