@@ -32,6 +32,8 @@ mod native {
     #[pymodule_export]
     use super::figures::{report, repro, repro_list};
     #[pymodule_export]
+    use super::rpc::writer::{RequestWriter, ResponseWriter};
+    #[pymodule_export]
     use super::rpc::{endpoint::Endpoint, incoming::Incoming, service::Service};
     #[pymodule_export]
     use super::simulation::{Simulation, simulate};

@@ -9,26 +9,23 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use homa::driver::duplicate;
 use homa::{
-    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Request,
-    Server,
+    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Server,
 };
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use super::incoming::Incoming;
+use super::acceptor::Acceptor;
+use super::incoming::{Incoming, LentRequest};
 use super::ring::{Ring, Ringer};
 use super::tasks::{ENDPOINT, Future, Outcome, Tasks, UNSENT};
+use super::writer::{RequestWriter, ResponseWriter};
 use super::{buffer, errors};
-
-/// The next request, while it is waited for.
-type Accepting = Pin<Box<dyn std::future::Future<Output = Option<Request>> + Send>>;
 
 /// Clients and servers of `homa.rpc` are made of one.
 #[pyclass(frozen, module = "homa.rpc")]
@@ -80,45 +77,6 @@ fn in_loop<T>(what: impl FnOnce() -> T) -> T {
     what()
 }
 
-/// Takes requests in as far as the handlers want them.
-struct Acceptor {
-    server: Server,
-    next: Option<Accepting>,
-    waker: Waker,
-    /// There may be a request.
-    rung: bool,
-}
-
-impl Acceptor {
-    fn new(server: Server, ring: Arc<Ring>) -> Self {
-        let waker = Waker::from(Arc::new(Ringer { ring, number: ENDPOINT }));
-        Self { server, next: None, waker, rung: true }
-    }
-
-    /// Takes at most this many requests.
-    fn accept(&mut self, room: usize) -> Vec<Request> {
-        let mut requests = Vec::new();
-        while self.rung && requests.len() < room {
-            let server = &self.server;
-            let next = self.next.get_or_insert_with(|| {
-                let server = server.clone();
-                Box::pin(async move { server.accept_async().await })
-            });
-            match next.as_mut().poll(&mut Context::from_waker(&self.waker)) {
-                Poll::Ready(Some(request)) => requests.push(request),
-                // None will come any more.
-                Poll::Ready(None) => self.rung = false,
-                Poll::Pending => {
-                    self.rung = false;
-                    break;
-                }
-            }
-            self.next = None;
-        }
-        requests
-    }
-}
-
 /// The result of starting a future: its outcome, or its number.
 pub type Started<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -165,13 +123,14 @@ impl Endpoint {
     /// Opens an engine at `address`, over the socket with the number `descriptor`, or at any
     /// address for a client alone.
     #[new]
-    #[pyo3(signature = (address, serves, limits, descriptor=None))]
+    #[pyo3(signature = (address, serves, limits, descriptor=None, early=None))]
     fn new(
         py: Python<'_>,
         address: Option<&str>,
         serves: bool,
         limits: Vec<(String, Bound<'_, PyAny>)>,
         descriptor: Option<RawFd>,
+        early: Option<usize>,
     ) -> PyResult<Self> {
         let config = config(&limits)?;
         let mut server = None;
@@ -188,6 +147,9 @@ impl Endpoint {
         let ring = Ring::new().map_err(errors::refused)?;
         if serves && server.is_none() {
             server = Some(engine.serve().map_err(|error| errors::open(py, &error))?);
+        }
+        if let Some(window) = early {
+            server = server.map(|server| server.early(window));
         }
         let open = Open {
             tasks: Tasks::new(ring.clone()),
@@ -280,6 +242,66 @@ impl Endpoint {
         })
     }
 
+    /// Takes the next bytes of a request that is arriving; waits until there are some.
+    fn arrived<'py>(&self, py: Python<'py>, request: &Bound<'py, Incoming>) -> Started<'py> {
+        let held = request.get().take();
+        self.forget(held.watch.unwrap_or(ENDPOINT));
+        let Some(taken) = held.request.and_then(Arc::into_inner) else {
+            return Err(errors::reply(py, &ReplyError::Gone));
+        };
+        let mut reading = LentRequest::new(request.clone().unbind(), taken);
+        self.start(py, move |_| Box::pin(async move { Outcome::Piece(reading.next().await) }))
+    }
+
+    /// Answers a request with a response of this many bytes, which is written while it is sent.
+    fn reply_writer(
+        &self,
+        py: Python<'_>,
+        request: &Bound<'_, Incoming>,
+        length: usize,
+    ) -> PyResult<ResponseWriter> {
+        let held = request.get().take();
+        self.forget(held.watch.unwrap_or(ENDPOINT));
+        let Some(taken) = held.request.and_then(Arc::into_inner) else {
+            return Err(errors::reply(py, &ReplyError::Gone));
+        };
+        taken.reply_writer(length).map(ResponseWriter::new).map_err(|refused| {
+            if refused.error != ReplyError::Gone {
+                request.get().give_back(refused.request);
+            }
+            errors::reply(py, &refused.error)
+        })
+    }
+
+    /// Starts a call whose request of this many bytes is written while it is sent.
+    #[pyo3(signature = (to, length, deadline, trace, behalf))]
+    fn call_writer(
+        &self,
+        py: Python<'_>,
+        to: &str,
+        length: usize,
+        deadline: f64,
+        trace: Option<&str>,
+        behalf: Option<&Bound<'_, Incoming>>,
+    ) -> PyResult<RequestWriter> {
+        let to = parsed(to)?;
+        let options = options(deadline, false, trace)?;
+        let behalf = behalf.and_then(|incoming| incoming.get().request());
+        let client = self.open().as_ref().map(|open| open.client.clone());
+        let client = client.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))?;
+        let begun = match behalf {
+            Some(request) => client.on_behalf_of(&request).call_writer(to, length, &options),
+            None => client.call_writer(to, length, &options),
+        };
+        begun.map(RequestWriter::new).map_err(|error| errors::call(py, &error))
+    }
+
+    /// Waits for the response to a request that was written.
+    fn finish<'py>(&self, py: Python<'py>, writer: &Bound<'py, RequestWriter>) -> Started<'py> {
+        let call = writer.get().finish(py)?;
+        self.start(py, move |_| Box::pin(async move { Outcome::Called(call.await) }))
+    }
+
     /// Watches whether the client still waits for the answer to a request: ends if it does not.
     fn watch<'py>(&self, py: Python<'py>, request: &Bound<'py, Incoming>) -> Started<'py> {
         let incoming = request.get();
@@ -321,7 +343,7 @@ impl Endpoint {
             in_loop(|| {
                 for number in numbers {
                     match acceptor {
-                        Some(acceptor) if number == ENDPOINT => acceptor.rung = true,
+                        Some(acceptor) if number == ENDPOINT => acceptor.look(),
                         _ => ended.extend(tasks.go_on(number).map(|outcome| (number, outcome))),
                     }
                 }
@@ -342,7 +364,7 @@ impl Endpoint {
     fn drain(&self) -> usize {
         let server = {
             let open = self.open();
-            open.as_ref().and_then(|open| Some(open.acceptor.as_ref()?.server.clone()))
+            open.as_ref().and_then(|open| Some(open.acceptor.as_ref()?.server().clone()))
         };
         let Some(server) = server else { return 0 };
         server.drain(Duration::ZERO).map_or_else(|unfinished| unfinished.requests, |()| 0)

@@ -2,8 +2,9 @@
 //! one for each, with the same words.
 
 use homa::balance::BalanceError;
-use homa::{CallError, KeysError, OpenError, ReplyError};
-use pyo3::exceptions::PyOSError;
+use homa::error::WriteError;
+use homa::{CallError, KeysError, OpenError, ReplyError, RequestError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 /// An exception of the given name, with what it says and what can be read from it.
@@ -83,6 +84,21 @@ pub fn reply(py: Python<'_>, error: &ReplyError) -> PyErr {
         _ => ("ReplyError", &[]),
     };
     exception(py, name, error.to_string(), figures)
+}
+
+/// What reading a request that is arriving raises.
+pub fn piece(py: Python<'_>, error: RequestError) -> PyErr {
+    let name = if error == RequestError::Forked { "Forked" } else { "Gone" };
+    exception(py, name, error.to_string(), &[])
+}
+
+/// What writing a message that is sent meanwhile raises.
+pub fn write(py: Python<'_>, error: WriteError) -> PyErr {
+    match error {
+        WriteError::Gone => exception(py, "Gone", error.to_string(), &[]),
+        WriteError::Forked => exception(py, "Forked", error.to_string(), &[]),
+        _ => PyValueError::new_err(error.to_string()),
+    }
 }
 
 /// A key file that cannot be used.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homa::Request;
+use homa::{Message, Request, RequestError};
 use pyo3::prelude::*;
 
 use super::buffer;
@@ -18,6 +18,9 @@ pub struct Incoming {
     trace: Option<String>,
     #[pyo3(get)]
     peer_identity: Option<String>,
+    /// Bytes in the whole request, also if it is still arriving.
+    #[pyo3(get)]
+    length: usize,
     held: Mutex<Held>,
 }
 
@@ -36,9 +39,10 @@ impl Incoming {
         let payload = buffer::lent(py, request.take_bytes())?.into_any().unbind();
         let (peer, trace) = (request.from().to_string(), request.trace_context());
         let peer_identity = request.peer_identity().map(ToString::to_string);
+        let length = request.total_len();
         let held = Held { request: Some(Arc::new(request)), watch: None };
         let trace = trace.map(|trace| trace.to_string());
-        Ok(Self { payload, peer, trace, peer_identity, held: Mutex::new(held) })
+        Ok(Self { payload, peer, trace, peer_identity, length, held: Mutex::new(held) })
     }
 
     /// The request, while it waits for its answer.
@@ -75,5 +79,34 @@ impl Incoming {
     #[getter]
     fn waits(&self) -> bool {
         self.request().is_some()
+    }
+}
+
+/// A request that a future reads. It is given back when the future ends, also without an outcome.
+pub struct LentRequest {
+    incoming: Py<Incoming>,
+    request: Option<Request>,
+}
+
+impl LentRequest {
+    /// The request that was taken out of `incoming`.
+    pub fn new(incoming: Py<Incoming>, request: Request) -> Self {
+        Self { incoming, request: Some(request) }
+    }
+
+    /// The next piece.
+    pub async fn next(&mut self) -> Result<Option<Message>, RequestError> {
+        match &mut self.request {
+            Some(request) => request.arrived_async().await,
+            None => Err(RequestError::Gone),
+        }
+    }
+}
+
+impl Drop for LentRequest {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.incoming.get().give_back(request);
+        }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`acceptor`] | the next requests of a server |
 //! | [`buffer`] | messages as Python's buffers |
 //! | [`errors`] | errors as exceptions |
 //! | [`ring`] | what wakes Python's event loop |
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
-//! | [`endpoint`], [`incoming`], [`service`] | called from Python |
+//! | [`endpoint`], [`incoming`], [`service`], [`writer`] | called from Python |
 //!
 //! The event loop drives the engine of each client or server, whose descriptor it watches. If it is
 //! busy elsewhere, the engine's own thread does, which never needs the interpreter, and wakes the
 //! loop through another descriptor. No references from here lead to Python's futures: those are
 //! kept in Python, where its collector sees them.
 
+mod acceptor;
 mod buffer;
 pub mod endpoint;
 mod errors;
@@ -20,3 +22,4 @@ pub mod incoming;
 mod ring;
 pub mod service;
 mod tasks;
+pub mod writer;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use homa::balance::BalanceError;
-use homa::{CallError, Message, ReplyError};
+use homa::{CallError, Message, ReplyError, RequestError};
 use pyo3::prelude::*;
 
 use super::ring::{Ring, Ringer};
@@ -31,6 +31,8 @@ pub enum Outcome {
     Room(Result<(), CallError>),
     /// A reply was taken over, or refused.
     Replied(Result<(), ReplyError>),
+    /// Bytes of a request that is arriving; none at its end.
+    Piece(Result<Option<Message>, RequestError>),
     /// The client no longer waits for the answer to a request.
     Abandoned,
 }
@@ -42,7 +44,9 @@ impl Outcome {
             Self::Called(Ok(message)) | Self::Balanced(Ok(message)) => {
                 Ok(buffer::lent(py, message)?.into_any().unbind())
             }
-            Self::Room(Ok(()))
+            Self::Piece(Ok(Some(piece))) => Ok(buffer::lent(py, piece)?.into_any().unbind()),
+            Self::Piece(Ok(None))
+            | Self::Room(Ok(()))
             | Self::Connected(Ok(()))
             | Self::Replied(Ok(()))
             | Self::Abandoned => Ok(py.None()),
@@ -50,6 +54,7 @@ impl Outcome {
             Self::Balanced(Err(error)) | Self::Connected(Err(error)) => {
                 Err(errors::balance(py, &error))
             }
+            Self::Piece(Err(error)) => Err(errors::piece(py, error)),
             Self::Replied(Err(error)) => Err(errors::reply(py, &error)),
         }
     }

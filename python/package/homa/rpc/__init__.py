@@ -55,6 +55,7 @@ from ._errors import (
 )
 from ._server import Request, Server
 from ._service import Service
+from ._writers import CallWriter, ReplyWriter
 
 __all__ = [
     "Abandoned",
@@ -62,6 +63,7 @@ __all__ = [
     "AddressInUse",
     "Busy",
     "CallError",
+    "CallWriter",
     "Certificates",
     "Client",
     "DeadlineExceeded",
@@ -85,6 +87,7 @@ __all__ = [
     "Refused",
     "ReplyError",
     "ReplyTooLong",
+    "ReplyWriter",
     "Request",
     "RequestTooLong",
     "ResponseTooLong",

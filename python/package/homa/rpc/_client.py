@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ._errors import (
 )
 from ._server import Request, served
 from ._service import Service
+from ._writers import CallWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,6 +137,43 @@ class Client(Endpoint):
             except (AddressFamily, HostUnreachable, NotSent, PortUnreachable):
                 pass
         return await called(at, idempotent)
+
+    async def call_writer(
+        self,
+        to: Address,
+        length: int,
+        *,
+        deadline: float | None = None,
+        trace: str | None = None,
+        on_behalf_of: Request | None = None,
+    ) -> CallWriter:
+        """Begin a call whose request of ``length`` bytes is written while it is sent.
+
+        ``with await client.call_writer(to, length) as writer:`` pushes the pieces, and
+        ``await writer.finish()`` in the block returns the response.
+
+        Args:
+            to: the server; of a name, its first address.
+            length: bytes of the whole request.
+            deadline: seconds until the call ends, as of ``call``.
+            trace: the W3C ``traceparent`` that the server gets, as of ``call``.
+            on_behalf_of: a request that this call serves, as of ``call``.
+
+        Raises:
+            CallError: one for each reason, with what to do next.
+            ValueError: an argument cannot be, such as an address without a port.
+        """
+        left = seconds(self._deadline if deadline is None else deadline, "deadline")
+        behalf = served(False, on_behalf_of)
+        if not 0 <= operator.index(length) <= MOST:
+            raise ValueError(f"length is from 0 to {MOST} bytes, and {length} was given")
+        at = written(to)
+        name = named(at)
+        until = self._here().time() + left
+        if name is not None:
+            at = (await self._looked_up(name, left))[0]
+            left = max(0.0, until - self._here().time())
+        return CallWriter(self, self._native.call_writer(at, length, left, trace, behalf))
 
     async def connect(
         self,

@@ -94,6 +94,7 @@ class Endpoint:
         serves: bool,
         limits: dict[str, Any],
         sock: socket.socket | None = None,
+        early: int | None = None,
     ):
         """Open the engine; limits that are None are its defaults.
 
@@ -111,7 +112,7 @@ class Endpoint:
         self._closed = False
         # More requests may wait than there was room for.
         self._full = False
-        self._native = Native(at, serves, given, own)
+        self._native = Native(at, serves, given, own, early)
         self._at = self._native.address
 
     @property

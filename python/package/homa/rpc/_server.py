@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import operator
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
 from ._address import ADVICE, Address, seconds
 from ._endpoint import Endpoint, Keys, protection
 from ._errors import Gone
+from ._writers import ReplyWriter
 
 if TYPE_CHECKING:
     import socket
@@ -35,14 +36,26 @@ class Request:
             or the first name in its certificate: a URI, such as a SPIFFE id, otherwise a DNS name.
             None without ``keys``.
         trace: the W3C ``traceparent`` that the client named, if any.
+        length: bytes in the whole request, also while it arrives (``Server(early=…)``).
     """
 
-    __slots__ = ("_incoming", "_server", "payload", "peer", "peer_identity", "trace")
+    __slots__ = (
+        "_incoming",
+        "_server",
+        "_task",
+        "length",
+        "payload",
+        "peer",
+        "peer_identity",
+        "trace",
+    )
 
     def __init__(self, server: Server, incoming: Incoming) -> None:
         """Made by the server."""
         self._server = server
         self._incoming = incoming
+        self._task: asyncio.Task[None] | None = None
+        self.length: int = incoming.length
         self.payload: memoryview = incoming.payload
         self.peer: str = incoming.peer
         self.peer_identity: str | None = incoming.peer_identity
@@ -62,6 +75,46 @@ class Request:
             ReplyError: it cannot be sent. ``Gone``: the client no longer waits, or it was answered.
         """
         await self._server._ended(self._server._native.reply, self._incoming, payload)
+
+    def reply_writer(self, length: int) -> ReplyWriter:
+        """Answer with a response of ``length`` bytes that is written while it is sent.
+
+        Use it with ``with``; the handler then returns None. What has not arrived of the request
+        does not come any more.
+
+        Raises:
+            ReplyError: it cannot be sent, for example because it is too long (``ReplyTooLong``).
+        """
+        return ReplyWriter(self._server._native.reply_writer(self._incoming, length))
+
+    async def arrived(self) -> memoryview | None:
+        """Take the bytes that have arrived since the last call; wait until there are some.
+
+        None once all were taken. With ``Server(early=…)`` a long request has an empty payload, and
+        comes in pieces; other requests are one piece. ``async for piece in request`` does the same.
+
+        Raises:
+            Gone: the rest will not come, because the client gave up. What was taken may be
+                incomplete.
+        """
+        server, whole = self._server, self.payload
+        if len(whole):
+            self.payload = memoryview(b"")
+            return whole
+        server._unwatch(self._task)
+        try:
+            return await server._ended(server._native.arrived, self._incoming)
+        finally:
+            if self._task is not None:
+                server._watch(self._incoming, self._task)
+
+    def __aiter__(self) -> AsyncIterator[memoryview]:
+        """Its bytes, in pieces as they arrive."""
+        return self._pieces()
+
+    async def _pieces(self) -> AsyncIterator[memoryview]:
+        while (piece := await self.arrived()) is not None:
+            yield piece
 
 
 def served(idempotent: bool, on_behalf_of: Request | None) -> Incoming | None:
@@ -96,6 +149,9 @@ class Server(Endpoint):
         handler: the coroutine function; or set it with ``@server.handler``. A plain function runs
             in a thread of the loop's default executor, so that one that waits does not hold up the
             loop; its answer is what it returns.
+        early: handlers begin with the first bytes of a long request, and read it as it arrives
+            (``request.arrived``). About this many bytes of each that were not read are held, so a
+            slow reader slows its client down. None: requests are handled when they are whole.
         concurrency: requests that are handled at a time. Others wait in the engine; those that
             could not be answered before their deadline are refused (``Overloaded``).
         drain: seconds that those in progress have when the server ends; then they are cancelled.
@@ -121,6 +177,7 @@ class Server(Endpoint):
         handler: Handler | None = None,
         *,
         sock: socket.socket | None = None,
+        early: int | None = None,
         concurrency: int = 1000,
         drain: float = 5.0,
         max_message: int | None = None,
@@ -139,6 +196,8 @@ class Server(Endpoint):
             raise ValueError(f"concurrency is at least 1, and {concurrency} was given")
         if admit is not None and keys is None:
             raise ValueError("admit needs keys: without them, no client proves who it is")
+        if early is not None and operator.index(early) < 1:
+            raise ValueError(f"early is at least 1 byte, and {early} was given")
         drain = seconds(drain, "drain")
         limits = {
             "max_message": max_message,
@@ -146,7 +205,7 @@ class Server(Endpoint):
             "send_memory": send_memory,
             **protection(keys, plaintext),
         }
-        super().__init__(address, True, limits, sock)
+        super().__init__(address, True, limits, sock, early)
         self._handler = handler
         self._concurrency = concurrency
         self._drain = drain
@@ -223,7 +282,9 @@ class Server(Endpoint):
             if self._full and not self._closed:
                 self._loop.call_soon(self._turn)
             return
-        task = self._loop.create_task(self._answer(Request(self, incoming)))
+        request = Request(self, incoming)
+        task = self._loop.create_task(self._answer(request))
+        request._task = task
         self._tasks[task] = incoming
         task.add_done_callback(self._finished)
         # After the task's first step: a request that ends in it needs no watch for the client.
@@ -243,20 +304,25 @@ class Server(Endpoint):
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         assert self._loop is not None
-        incoming, watch = self._tasks.pop(task), self._watches.pop(task, None)
+        incoming = self._tasks.pop(task)
         if not task.cancelled() and task.exception() is not None:
             failed = f"a handler of {self!r} failed on a request of {incoming.peer}"
             self._loop.call_exception_handler(
                 {"message": failed, "exception": task.exception(), "task": task}
             )
-        if watch is not None:
-            self._waiting.pop(watch, None)
+        self._unwatch(task)
         self._native.refuse(incoming)
         if self._full and not self._closed:
             self._turn()
 
+    def _unwatch(self, task: asyncio.Task[None] | None) -> None:
+        """The compiled part no longer watches whether the client of a task's request waits."""
+        watch = None if task is None else self._watches.pop(task, None)
+        if watch is not None:
+            self._waiting.pop(watch, None)
+
     def _watch(self, incoming: Incoming, task: asyncio.Task[None]) -> None:
-        if task.done() or self._closed or not incoming.waits:
+        if task.done() or task in self._watches or self._closed or not incoming.waits:
             return
         number = self._native.watch(incoming)
         self._watches[task] = number or 0
