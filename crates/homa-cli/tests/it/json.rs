@@ -1,20 +1,22 @@
 //! `docs/json.md` has every key that a command prints, and no key that none prints.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::bench::alone;
-use crate::common::{code, document, homa, keys, stderr};
+use crate::common::{code, document, homa, keys, program, stderr};
+use crate::operating::observed;
 use crate::page;
+use crate::priorities::Ends;
 use crate::refused::without_namespaces;
 use crate::server::Server;
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
-/// One host's counters by name are a separate type, whose documentation lists them.
-const BY_NAME: &str = "counters.";
+/// One host's counters, and dropped packets by reason, have names that other pages list.
+const BY_NAME: [&str; 2] = ["counters.", "drops_per_s."];
 /// Shown when a promise is broken, which no test of the program can do: `swarm.rs` checks them.
 const OF_A_FAILURE: &str = "failures[].";
 
@@ -33,7 +35,7 @@ fn check_printed(heading: &str, documents: &[Value]) -> BTreeSet<String> {
     let named = named(heading);
     let printed: BTreeSet<String> = documents.iter().flat_map(page::paths).collect();
     let printed: BTreeSet<String> =
-        printed.into_iter().filter(|path| !path.starts_with(BY_NAME)).collect();
+        printed.into_iter().filter(|path| !BY_NAME.iter().any(|of| path.starts_with(of))).collect();
     for path in &printed {
         let within = [format!("{path}."), format!("{path}[]")];
         let there = |key: &&str| *key == path || within.iter().any(|part| key.starts_with(part));
@@ -128,6 +130,33 @@ fn the_keys_of_calls_are_in_the_reference_and_no_other() {
     let none = printed(&["ping", &gone, "--count", "1", "--deadline", "100ms"]);
     check("## homa call, homa ping", &[one, some, paced, pings, none.clone()]);
     assert!(none["min_us"].is_null() && none["p99_us"].is_null(), "{none}");
+}
+
+/// What a command prints while a server is called. Only some RPCs and peers are sampled, so it is
+/// repeated until a document shows one.
+fn during_calls(server: &Server, command: &[&str], shows: impl FnMut(&Value) -> bool) -> Value {
+    let mut calls = program();
+    calls.args(["call", &server.address, "--count", "1000000"]).stdout(Stdio::null());
+    let _calls = Ends(calls.spawn().expect("homa call"));
+    let found = (0..20).map(|_| printed(command)).find(shows);
+    found.unwrap_or_else(|| panic!("{command:?} shows no RPC"))
+}
+
+#[test]
+fn the_keys_of_an_observed_server_are_in_the_reference() {
+    let mut server = Server::start(&["--echo", "--metrics", "127.0.0.1:0"]);
+    let endpoint = observed(&mut server);
+    let top = ["top", &endpoint, "--interval", "100ms", "--count", "2"];
+    let has = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+    let whole = |report: &Value| has(&report["busiest"]) && has(&report["rpcs"][1]["sizes"]);
+    let tops = during_calls(&server, &top, |shown| entries(&shown["reports"]).iter().any(whole));
+    check("## homa top", &entries(&tops["reports"]));
+    let why = ["why", &endpoint, "--for", "200ms"];
+    let slow = |shown: &Value| shown["slow"].is_object();
+    check("## homa why", &[during_calls(&server, &why, slow)]);
+    let priorities = ["ping", &server.address, "--priorities", "--count", "3"];
+    check("## homa ping --priorities", &[printed(&priorities)]);
+    server.terminate();
 }
 
 /// The document, if the rack could be built; else the error says what decides.

@@ -15,7 +15,7 @@ use crate::server::Server;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A server with a metrics endpoint, and the endpoint's address.
-fn observed(server: &mut Server) -> String {
+pub fn observed(server: &mut Server) -> String {
     let url = server.line("metrics at http://");
     url.strip_suffix("/metrics").expect("the path").to_owned()
 }

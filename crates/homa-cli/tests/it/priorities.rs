@@ -83,7 +83,7 @@ fn is_missing(why: &str) -> bool {
 }
 
 /// A process that is ended with the test.
-struct Ends(Child);
+pub struct Ends(pub Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
