@@ -6,13 +6,6 @@
 //! whose deadline is now too near (when the application takes the next request), and then the
 //! newest (when they arrive). Requests without a deadline are never refused.
 //!
-//! That alone is not enough if the overload lasts. The queue then is always as long as deadlines
-//! permit, so that every answer is just in time by the server's measure, and too late for a client
-//! that also waited for its own machine and the network. So once requests have waited at all times
-//! for as long as one may take, those that have waited for a twentieth of their time are refused:
-//! 5 of 100 ms (the controlled delay of Maurer, "Fail at Scale", ACM Queue 13(8), 2015, after
-//! CoDel). A burst that is over within the time of its requests loses none by this rule.
-//!
 //! The expectation is measured: the time between two requests that the application takes while
 //! others wait, which is what each request in front of another costs, however many threads or tasks
 //! there are; and the time from there to the answer. A server that takes requests as fast as they
@@ -26,8 +19,6 @@ use homa_proto::{Duration, Time};
 const SAMPLES_MIN: u8 = 4;
 /// Weight of a measurement: one part in this many.
 const WEIGHT: u64 = 8;
-/// Behind a standing queue, a request waits for at most one part in this many of its time.
-const SOON: u64 = 20;
 /// A single pause of the application changes little: a sample counts at most twice the average and
 /// this.
 const SLACK: Duration = Duration::millis(1);
@@ -40,8 +31,6 @@ pub struct Shedder {
     samples: u8,
     /// When a request was last taken, if others waited then.
     last: Option<Time>,
-    /// Since when some have waited at all times.
-    standing: Option<Time>,
     /// Usual time from taking a request to its answer.
     service: Duration,
 }
@@ -67,7 +56,6 @@ impl Shedder {
             None => self.pace = average(self.pace, Duration::ZERO),
         }
         self.last = (left > 0).then_some(now);
-        self.standing = self.last.map(|now| self.standing.unwrap_or(now));
     }
 
     /// The application answered a request this long after it took it.
@@ -79,33 +67,21 @@ impl Shedder {
     }
 
     /// True if a request that arrives behind `ahead` others will probably be answered by `until`:
-    /// in three quarters of the time that it has, because the measurements are averages. Behind a
-    /// standing queue, true if it will probably be begun soon.
+    /// in three quarters of the time that it has, because the measurements are averages.
     pub fn admits(&self, now: Time, ahead: usize, until: Time) -> bool {
         if ahead == 0 || until == Time::MAX || self.samples < SAMPLES_MIN {
             return true;
         }
-        let (wait, time) = (self.pace.0.saturating_mul(ahead as u64), until.since(now));
-        if self.is_standing(now, time) {
-            return wait <= time.0 / SOON;
-        }
-        wait.saturating_add(self.service.0) <= time.0 / 4 * 3
+        let wait = self.pace.0.saturating_mul(ahead as u64).saturating_add(self.service.0);
+        wait <= until.since(now).0 / 4 * 3
     }
 
-    /// True if a request that arrived at `arrived` and is begun now will probably be answered by
-    /// `until`. In a standing queue it also has to be one that has not waited for long.
-    pub fn begins(&self, now: Time, left: usize, (arrived, until): (Time, Time)) -> bool {
-        if left == 0 || until == Time::MAX || self.samples < SAMPLES_MIN {
-            return true;
-        }
-        let (waited, time) = (now.since(arrived), until.since(arrived));
-        let soon = !self.is_standing(now, time) || waited.0 <= time.0 / SOON;
-        soon && self.service <= until.since(now)
-    }
-
-    /// True if requests have waited for as long as a request may take.
-    fn is_standing(&self, now: Time, time: Duration) -> bool {
-        self.standing.is_some_and(|since| now.since(since) >= time)
+    /// True if a request that is begun now will probably be answered by `until`.
+    pub fn begins(&self, now: Time, left: usize, until: Time) -> bool {
+        left == 0
+            || until == Time::MAX
+            || self.samples < SAMPLES_MIN
+            || self.service <= until.since(now)
     }
 }
 
@@ -115,11 +91,10 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::millis;
 
-    /// A shedder of an application that takes a request every `pace` ms, and answers it then, for
-    /// 30 requests.
+    /// A shedder of an application that takes a request every `pace` ms, and answers it then.
     fn busy(pace: u64) -> (Shedder, Time) {
         let (mut shedder, mut now) = (Shedder::default(), Time(1));
-        for _ in 0..30 {
+        for _ in 0..50 {
             now += MS(pace);
             shedder.taken(now, 10);
             shedder.answered(MS(pace));
@@ -133,27 +108,8 @@ mod tests {
         let admitted = (0..100).filter(|&ahead| shedder.admits(now, ahead, now + MS(200))).count();
         assert!((28..=32).contains(&admitted), "{admitted} in three quarters of 200 ms");
         assert!(shedder.admits(now, 1_000_000, Time::MAX), "no deadline");
-        let begins = |left, until| shedder.begins(now, left, (now, now + MS(until)));
-        assert!(begins(3, 6) && !begins(3, 3));
-        assert!(begins(0, 1), "the application has nothing else to do");
-    }
-
-    #[test]
-    fn behind_a_standing_queue_requests_are_begun_soon_or_not() {
-        let (mut shedder, now) = busy(5);
-        // The queue stands for 145 ms: longer than some requests may take, and not than others.
-        let admitted = |time| (0..100).filter(|&n| shedder.admits(now, n, now + MS(time))).count();
-        assert_eq!((admitted(140), admitted(100)), (2, 2), "one is begun in 5 ms");
-        assert!(admitted(160) > 20, "the queue may be a burst");
-        let begins = |waited: u64, time: u64| {
-            let arrived = Time(now.0 - MS(waited).0);
-            shedder.begins(now, 3, (arrived, arrived + MS(time)))
-        };
-        assert!(begins(4, 100) && !begins(6, 100) && begins(100, 160));
-        // It was empty once.
-        shedder.taken(now + MS(5), 0);
-        shedder.taken(now + MS(10), 10);
-        assert!(shedder.admits(now + MS(10), 10, now + MS(110)));
+        assert!(shedder.begins(now, 3, now + MS(6)) && !shedder.begins(now, 3, now + MS(3)));
+        assert!(shedder.begins(now, 0, now + MS(1)), "the application has nothing else to do");
     }
 
     #[test]

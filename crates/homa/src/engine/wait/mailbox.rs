@@ -64,7 +64,6 @@ struct UnreceivedRequest {
     rpc: RpcHandle,
     bytes: QueuedRequest,
     context: RequestContext,
-    arrived: Time,
     /// Its position among all messages.
     order: u64,
 }
@@ -178,9 +177,8 @@ impl Mailbox {
                 let order = self.next_order();
                 #[cfg(feature = "encryption")]
                 let identity = context.identity.clone();
-                let arrived = core.time();
-                let request = UnreceivedRequest { rpc, bytes, context, arrived, order };
-                let place = self.requests.push(from, request);
+                let place =
+                    self.requests.push(from, UnreceivedRequest { rpc, bytes, context, order });
                 self.open.insert(
                     rpc,
                     UnansweredRequest {
@@ -295,9 +293,9 @@ impl Mailbox {
     fn drop_late(&mut self, core: &mut Core) {
         loop {
             let (now, left) = (core.time(), self.requests.len().saturating_sub(1));
-            let first = self.requests.first().map(|first| (first.arrived, first.context.until));
-            let late = first.is_some_and(|(_, until)| until <= now && until != Time::MAX);
-            let begins = first.is_none_or(|times| self.shedder.begins(now, left, times));
+            let first = self.requests.first().map(|first| first.context.until);
+            let late = first.is_some_and(|until| until <= now && until != Time::MAX);
+            let begins = first.is_none_or(|until| self.shedder.begins(now, left, until));
             if !late && begins {
                 return;
             }

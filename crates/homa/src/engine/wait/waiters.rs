@@ -247,8 +247,7 @@ impl Waiters {
                     }
                 }
                 EngineEvent::Request { rpc, from, port, bytes, id, context } => {
-                    let arrived = core.time();
-                    let request = UnacceptedRequest { rpc, from, bytes, id, context, arrived };
+                    let request = UnacceptedRequest { rpc, from, bytes, id, context };
                     self.arrived(port, request, core);
                 }
                 EngineEvent::Whole { rpc, bytes } => self.whole(rpc, bytes, core),

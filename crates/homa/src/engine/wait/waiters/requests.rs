@@ -26,8 +26,6 @@ pub(super) struct UnacceptedRequest {
     pub(super) bytes: QueuedRequest,
     pub(super) id: RpcId,
     pub(super) context: RequestContext,
-    /// When it came.
-    pub(super) arrived: Time,
 }
 
 /// A request that was accepted.
@@ -188,7 +186,7 @@ impl Waiters {
             if until <= now && until != Time::MAX {
                 self.open.remove(&request.rpc);
                 core.expire(request.rpc, request.bytes);
-            } else if !queue.shedder.begins(now, left, (request.arrived, until)) {
+            } else if !queue.shedder.begins(now, left, until) {
                 self.open.remove(&request.rpc);
                 core.shed(request.rpc, request.bytes);
             } else {
@@ -204,7 +202,7 @@ impl Waiters {
                 if let Some(open) = self.open.get_mut(&request.rpc) {
                     open.accepted = Some(now);
                 }
-                let UnacceptedRequest { rpc, from, bytes, id, context, .. } = request;
+                let UnacceptedRequest { rpc, from, bytes, id, context } = request;
                 core.note_taken(rpc);
                 let (bytes, deadline) = (core.accept_request(bytes), core.instant(context.until));
                 return Some(Accepted { rpc, from, bytes, id, context, deadline, arriving });
