@@ -54,6 +54,26 @@ def test_an_upload_is_hashed_while_it_arrives() -> None:
     asyncio.run(main())
 
 
+def test_a_slow_reader_holds_its_client_back() -> None:
+    held: list[int] = []
+
+    async def handler(request: rpc.Request) -> bytes:
+        async for piece in request:
+            held.append(len(piece))
+            if len(held) < 5:
+                # Without the window, all the rest would arrive meanwhile.
+                await asyncio.sleep(0.05)
+        return b"read"
+
+    async def main() -> None:
+        async with ends(handler) as (server, client):
+            assert await client.call(server.address, message(LONG)) == b"read"
+        assert sum(held) == LONG
+        assert max(held) <= 2 * WINDOW
+
+    asyncio.run(main())
+
+
 def test_messages_are_written_in_pieces() -> None:
     # A reply ends a request that is arriving, so it begins after it.
     async def whole(request: rpc.Request) -> None:
