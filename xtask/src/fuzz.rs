@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::process::{cargo, succeed};
+
 /// A target.
 struct Target {
     name: &'static str,
@@ -40,7 +42,7 @@ pub fn run(repository: &Path, arguments: &[&str]) -> ExitCode {
         [] => Err("which target?".to_owned()),
     };
     let ran = parsed.and_then(|(target, inputs)| {
-        let program = build(repository, target.name)?;
+        let program = build(repository, target.name).map_err(|error| error.to_string())?;
         go(repository, &program, target, &inputs)
     });
     match ran {
@@ -76,9 +78,9 @@ fn inputs(arguments: &[&str]) -> Result<Inputs, String> {
 }
 
 /// Builds a target; returns the program.
-fn build(repository: &Path, target: &str) -> Result<PathBuf, String> {
+fn build(repository: &Path, target: &str) -> io::Result<PathBuf> {
     let folder = crate::target(repository).join("fuzz");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder)?;
     let (object, archive) = (folder.join("standalone.o"), folder.join("libstandalone.a"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let source = repository.join("fuzz/standalone.c");
@@ -86,21 +88,11 @@ fn build(repository: &Path, target: &str) -> Result<PathBuf, String> {
     compile.args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Werror"]);
     succeed(compile.arg("-c").arg(source).arg("-o").arg(&object))?;
     succeed(Command::new("ar").arg("crs").arg(&archive).arg(&object))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = cargo(repository);
     build.args(["build", "--quiet", "--release", "--bin", target, "--manifest-path"]);
     build.arg(repository.join("fuzz/Cargo.toml")).arg("--target-dir").arg(&folder);
     succeed(build.env("CUSTOM_LIBFUZZER_PATH", &archive))?;
     Ok(folder.join("release").join(target))
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}", program.display())),
-        Err(error) => Err(format!("{}: {error}", program.display())),
-    }
 }
 
 fn go(

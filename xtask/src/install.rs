@@ -4,7 +4,9 @@
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+use crate::process::cargo;
 
 /// The part of the version that programs are linked against; `build.rs` of the crate says the same.
 pub(crate) const ABI: &str = "libhoma.so.0";
@@ -68,9 +70,8 @@ pub(crate) fn place(
 
 /// Builds the libraries; returns the folder they are in.
 pub(crate) fn build(repository: &Path, debug: bool) -> io::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "homa-rpc-capi"]).current_dir(repository);
+    let mut command = cargo(repository);
+    command.args(["build", "--quiet", "--package", "homa-rpc-capi"]);
     if !debug {
         command.arg("--release");
     }

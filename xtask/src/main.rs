@@ -11,6 +11,7 @@ mod book;
 mod fuzz;
 mod install;
 mod package;
+mod process;
 mod public_items;
 mod python;
 mod release;
@@ -105,11 +106,9 @@ fn cargo_home() -> std::io::Result<PathBuf> {
 
 /// Runs a test of a generated file, which writes the file if this variable is set.
 fn write_by_test(repository: &Path, package: &str, test: &str, variable: &str) -> ExitCode {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let written = std::process::Command::new(cargo)
+    let written = process::cargo(repository)
         .args(["test", "--quiet", "--package", package, "--test", "it", test])
         .env(variable, "1")
-        .current_dir(repository)
         .status();
     ExitCode::from(u8::from(!written.is_ok_and(|status| status.success())))
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::install;
-use crate::release::{cargo, output};
+use crate::process::{cargo, output};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 

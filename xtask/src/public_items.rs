@@ -7,8 +7,10 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::{fs, io};
+
+use crate::process::cargo;
 
 /// The folders of the libraries whose items users can name.
 const LIBRARIES: [&str; 7] =
@@ -45,9 +47,8 @@ fn pinned(repository: &Path, found: &str, write: bool) -> io::Result<String> {
 /// Documents the libraries and lists their items, one a line, by library.
 fn list(repository: &Path) -> io::Result<String> {
     let folder = crate::target(repository).join("doc");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(repository).args(["doc", "--quiet", "--no-deps"]);
+    let mut command = cargo(repository);
+    command.args(["doc", "--quiet", "--no-deps"]);
     for library in LIBRARIES {
         command.args(["--package", &library.replacen("homa", "homa-rpc", 1)]);
     }

@@ -7,11 +7,12 @@ mod crates;
 mod packages;
 mod previous;
 mod prometheus;
+mod server;
 mod wheels;
 
-use std::io::{self, Error};
+use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 /// What a check, or a part of one, found if it did not fail.
 enum Outcome {
@@ -59,40 +60,4 @@ pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
         }
     }
     ExitCode::from(u8::from(failed))
-}
-
-/// Cargo, in the repository.
-pub(crate) fn cargo(repository: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(repository).stdin(Stdio::null());
-    cargo
-}
-
-/// Whether a program is there and does what it is asked, which is not shown.
-fn works(program: &Path, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-/// Runs a command whose messages go to the terminal; an error says which one failed.
-fn succeed(command: &mut Command) -> io::Result<()> {
-    let status = command.status();
-    let name = command.get_program().display();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::other(format!("`{name}` failed ({status}): see above"))),
-        Err(error) => Err(Error::other(format!("`{name}` does not run: {error}"))),
-    }
-}
-
-/// What a command prints; its messages go to the terminal.
-pub(crate) fn output(command: &mut Command) -> io::Result<String> {
-    let ran = command.stderr(Stdio::inherit()).output();
-    let name = command.get_program().display();
-    let ran = ran.map_err(|error| Error::other(format!("`{name}` does not run: {error}")))?;
-    match ran.status.success() {
-        true => String::from_utf8(ran.stdout).map_err(Error::other),
-        false => Err(Error::other(format!("`{name}` failed ({}): see above", ran.status))),
-    }
 }

@@ -84,7 +84,7 @@ impl<'a> ProgramRun<'a> {
             })?;
         }
         sum += self.one("documentation", skipped, |run| {
-            let mut examples = programs::cargo(run.repository);
+            let mut examples = crate::process::cargo(run.repository);
             examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
             examples.args(programs::FEATURES).envs(variables.iter().copied());
             let examples = examples.stdout(run.log.try_clone()?).stderr(run.log.try_clone()?);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::deb::{Platform, Staged};
 use super::{Inputs, VERSION, notices};
-use crate::release::output;
+use crate::process::output;
 
 /// An unprivileged user and group, as numbers: the image has no list of users.
 const USER: &str = "65534:65534";

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Inputs, VERSION, gzip};
-use crate::release::output;
+use crate::process::output;
 
 /// Names of this machine's architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

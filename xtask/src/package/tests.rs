@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Inputs, Kind, container, deb, folder, gzip, parse};
-use crate::release::output;
+use crate::process::output;
 
 /// A folder for one test, removed at its end.
 struct Folder(PathBuf);

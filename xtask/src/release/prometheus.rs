@@ -6,7 +6,7 @@
 //! unless it is about calls, which a server does not make. Left out: how Grafana draws them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Error, Read, Result, Write};
+use std::io::{Error, Read, Result, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Outcome;
+use super::server::Server;
+use crate::process::{cargo, output};
 use crate::target;
 
 /// What a rate is taken over, in place of Grafana's `$__rate_interval`.
@@ -35,32 +37,20 @@ pub(super) fn check(repository: &Path) -> Result<Vec<Outcome>> {
     }
     let monitoring = repository.join("contrib/monitoring");
     let rules = monitoring.join("alerts.yml");
-    succeeds(Command::new("promtool").args(["check", "rules"]).arg(&rules))?;
+    output(Command::new("promtool").args(["check", "rules"]).arg(&rules))?;
     let dashboard = fs::read_to_string(monitoring.join("dashboard.json"))?;
     let mut expressions = of_dashboard(&dashboard);
     expressions.extend(of_rules(&fs::read_to_string(&rules)?));
     let folder = target(repository).join("prometheus");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    succeeds(Command::new(cargo).args(["build", "--bin", "homa"]).current_dir(repository))?;
+    output(cargo(repository).args(["build", "--bin", "homa"]))?;
     let observed = Observed::start(target(repository).join("debug/homa"), &folder)?;
     for expression in &expressions {
         observed.accepts(expression)?;
     }
     let accepted = format!("Prometheus accepts {} expressions", expressions.len());
     Ok(vec![Outcome::Passed(accepted)])
-}
-
-fn succeeds(command: &mut Command) -> Result<()> {
-    let output = command.output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = [output.stdout, output.stderr].concat();
-            Err(Error::other(format!("{command:?}: {}", String::from_utf8_lossy(&said))))
-        }
-    }
 }
 
 /// The expressions of a dashboard, with values in place of Grafana's variables.
@@ -110,7 +100,7 @@ fn certificates(folder: &Path) -> Result<Vec<String>> {
     ] {
         let mut openssl = Command::new("openssl");
         openssl.args(request.split(' ').chain(rest.split_whitespace()));
-        succeeds(openssl.current_dir(folder))?;
+        output(openssl.current_dir(folder))?;
     }
     let named = [("--cert", "host.crt"), ("--cert-key", "host.key"), ("--ca", "ca.crt")];
     let option =
@@ -121,7 +111,7 @@ fn certificates(folder: &Path) -> Result<Vec<String>> {
 /// A server that is called, and a Prometheus that scrapes it; both end with this.
 struct Observed {
     prometheus: Child,
-    server: Child,
+    _server: Server,
     program: PathBuf,
     address: String,
     certificates: Vec<String>,
@@ -130,10 +120,8 @@ struct Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        for process in [&mut self.prometheus, &mut self.server] {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        let _ = self.prometheus.kill();
+        let _ = self.prometheus.wait();
     }
 }
 
@@ -143,16 +131,8 @@ impl Observed {
         let mut serve = Command::new(&program);
         serve.args(["serve", "--bind", "127.0.0.1:0", "--echo", "--metrics", "127.0.0.1:0"]);
         serve.args(&certificates);
-        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut lines =
-            server.stdout.take().map(BufReader::new).into_iter().flat_map(|o| o.lines());
-        let mut after = |start: &str| -> Result<String> {
-            let line = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-            let rest = line.strip_prefix(start).map(str::to_owned);
-            rest.ok_or_else(|| Error::other(format!("homa serve printed {line:?}, not {start:?}")))
-        };
-        let address = after("listening on ")?;
-        let page = after("metrics at http://")?.replace("/metrics", "");
+        let (mut server, address) = Server::start(&mut serve)?;
+        let page = server.line("metrics at http://")?.replace("/metrics", "");
         let config = folder.join("prometheus.yml");
         let scrape = format!(
             "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: homa\n    \
@@ -170,7 +150,7 @@ impl Observed {
             .spawn()?;
         Ok(Self {
             prometheus,
-            server,
+            _server: server,
             program,
             address,
             certificates,
@@ -184,7 +164,7 @@ impl Observed {
         loop {
             let mut call = Command::new(&self.program);
             call.args(["call", &self.address, "--count", "100"]).args(&self.certificates);
-            succeeds(&mut call)?;
+            output(&mut call)?;
             match self.query(expression) {
                 Ok(answer) if answer.contains("\"status\":\"error\"") => {
                     return Err(Error::other(format!("{expression}: {answer}")));

@@ -14,7 +14,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{Outcome, output};
+use super::Outcome;
+use crate::process::{cargo, output};
 use crate::{python, target, tidy};
 
 /// Debug information is as in releases, and no crate is optimised.
@@ -72,9 +73,7 @@ fn two_wheels(repository: &Path) -> io::Result<PathBuf> {
         .ok_or_else(|| Error::other("no Python for the build: see above"))?;
     // maturin asks for the crates of every platform, and other platforms' may never have been
     // needed here. Without a network the builds, which are offline, say what they lack.
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut fetch = Command::new(cargo);
-    let _ = fetch.args(["fetch", "--quiet", "--locked"]).current_dir(repository).status();
+    let _ = cargo(repository).args(["fetch", "--quiet", "--locked"]).status();
     let folder = target(repository).join("wheels");
     let begin = |name| Build::begin(repository, &python, folder.join(name));
     // Both at a time, on a core each.

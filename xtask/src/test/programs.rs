@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+use crate::process::cargo;
+
 /// The features that no crate of the workspace turns on by itself and that have tests.
 pub const FEATURES: [&str; 2] = [
     "--features",
@@ -52,13 +54,6 @@ impl Program {
             .stderr(log.try_clone()?)
             .status()
     }
-}
-
-/// A command of this cargo in the repository, without input.
-pub fn cargo(repository: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(repository).stdin(Stdio::null());
-    cargo
 }
 
 /// Builds every test program; cargo's own output is added to `log`. `None` if something does not
