@@ -7,7 +7,7 @@
 
 mod container;
 pub(crate) mod deb;
-mod notices;
+pub(crate) mod notices;
 
 use std::fs;
 use std::io::{self, Error, Write};

@@ -17,7 +17,7 @@ const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"
 const DEPTH: usize = 4;
 
 /// The notices for one of our packages; with the C library if that is linked in, too.
-pub(super) fn text(repository: &Path, package: &str, is_static: bool) -> io::Result<String> {
+pub(crate) fn text(repository: &Path, package: &str, is_static: bool) -> io::Result<String> {
     let mut tree = cargo(repository);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
     tree.args(["--package", package, "--format", "{p}|{l}"]);

@@ -16,11 +16,14 @@ use std::process::{Child, Command, Stdio};
 
 use super::Outcome;
 use crate::process::{cargo, output};
-use crate::{python, target, tidy};
+use crate::{package, python, target, tidy};
 
 /// Debug information is as in releases, and no crate is optimised.
 const ARGUMENTS: &str = "--profile dev --config profile.dev.opt-level=0 \
                          --config 'profile.dev.package.\"*\".opt-level=0'";
+
+/// The licences of all crates that are linked in. The manifest takes `LICENSE-*` into a wheel.
+const NOTICES: &str = "LICENSE-THIRD-PARTY";
 
 /// Files that crates share by a link to a folder, and where it points.
 const LINK: (&str, &str) = ("crates/homa-lab/repro", "../../repro");
@@ -41,11 +44,21 @@ pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
     let mut build = Command::new(&python);
     build.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--out"]).arg(&out);
     build.current_dir(repository.join("python")).env("PATH", path_with(&python)?);
-    output(build.stdin(Stdio::null()))?;
+    // The file is beside the licences while maturin takes them.
+    let notices = repository.join("python").join(NOTICES);
+    fs::write(&notices, package::notices::text(repository, "homa-rpc-python", false)?)?;
+    let built = output(build.stdin(Stdio::null()));
+    fs::remove_file(notices)?;
+    built?;
     for file in fs::read_dir(&out)? {
         let file = file?;
         let name = file.file_name().to_string_lossy().into_owned();
         if name.ends_with(".whl") && file.metadata()?.modified()? >= started {
+            let files =
+                output(Command::new(&python).args(["-m", "zipfile", "-l"]).arg(file.path()))?;
+            if !files.contains(&format!(".dist-info/licenses/{NOTICES} ")) {
+                return Err(Error::other(format!("{name} lacks {NOTICES}")));
+            }
             return match runs_widely(&name) {
                 true => Ok(vec![Outcome::Passed(format!("{name} in {}", out.display()))]),
                 false => Err(Error::other(format!(
