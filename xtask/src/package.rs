@@ -275,6 +275,9 @@ fn library_packages(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result
     let stage = deb::Staged::new(&library);
     documents(inputs, &stage, "libhoma0", &notices)?;
     stage.write("DEBIAN/triggers", b"activate-noawait ldconfig\n", 0o644)?;
+    // Packages of programs that link the library find what to depend on here.
+    let shlibs = format!("libhoma 0 libhoma0 (>= {VERSION})\n");
+    stage.write("DEBIAN/shlibs", shlibs.as_bytes(), 0o644)?;
     let library = deb::Package {
         name: "libhoma0",
         section: "libs",
