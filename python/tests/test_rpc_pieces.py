@@ -48,7 +48,7 @@ def test_an_upload_is_hashed_while_it_arrives() -> None:
                 sent = message(length)
                 answer = await client.call(server.address, sent)
                 assert answer == hashlib.sha256(sent).digest()
-            # It was never whole in memory.
+            # No piece is longer than two windows.
             assert len(pieces) >= LONG // WINDOW // 2
 
     asyncio.run(main())
@@ -189,5 +189,52 @@ def test_a_read_that_times_out_loses_nothing() -> None:
                         await asyncio.sleep(0.001)
                     writer.push(sent[at : at + 100_000])
                 assert await writer.finish() == hashlib.sha256(sent).digest()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_being_read_still_serves_its_calls() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def leaf(request: rpc.Request) -> bytes:
+        assert request.trace is not None
+        return f"{request.trace.split('-')[1]} {request.remaining}".encode()
+
+    async def main() -> None:
+        seen: list[memoryview] = []
+
+        client = rpc.Client()
+
+        async def handler(request: rpc.Request) -> bytes:
+            taken = 0
+            while True:
+                reading = asyncio.create_task(request.arrived())
+                if not (await asyncio.wait({reading}, timeout=0.02))[0] and taken > LONG // 2:
+                    break
+                taken += len(await reading or b"")
+            assert request.remaining is not None and request.remaining <= 30
+            for again in (request.arrived(), request.reply(b"early")):
+                with pytest.raises(RuntimeError, match="is being read"):
+                    await again
+            seen.append(await client.call(far.address, b"", deadline=60, on_behalf_of=request))
+            ready.set()
+            await reading
+            async for _ in request:
+                pass
+            return b"whole"
+
+        ready = asyncio.Event()
+        near, far = rpc.Server(AT, handler, early=WINDOW), rpc.Server(AT, leaf)
+        async with near, far, client:
+            begun = await client.call_writer(near.address, LONG, deadline=30, trace=trace)
+            with begun as writer:
+                # A packet that is not full waits for more, so the reader waits for the rest.
+                writer.push(message(LONG - 900_000))
+                await ready.wait()
+                writer.push(message(900_000))
+                assert await writer.finish() == b"whole"
+        found, left = bytes(seen[0]).decode().split()
+        assert found == trace.split("-")[1]
+        assert float(left) <= 30
 
     asyncio.run(main())

@@ -102,9 +102,10 @@ impl Client {
         Self { engine: self.engine.clone(), inherited: Some(inherited) }
     }
 
-    /// This client, for calls on behalf of the request for which `behalf` calls.
-    #[cfg(feature = "tower")]
-    pub(crate) fn on_behalf_of_client(&self, behalf: &Self) -> Self {
+    /// As [`Self::on_behalf_of`], for the request on whose behalf another client calls
+    /// ([`Request::client`]). For example, a request that is read by one task and calls from
+    /// another one has such a client, because it cannot be borrowed by both.
+    pub fn on_behalf_of_client(&self, behalf: &Self) -> Self {
         let mut inherited = behalf.inherited.clone();
         if !self.engine.is_sibling(&behalf.engine)
             && let Some(inherited) = &mut inherited

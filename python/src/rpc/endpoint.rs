@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use homa::driver::duplicate;
 use homa::{
-    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Server,
+    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Request,
+    Server,
 };
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::acceptor::Acceptor;
@@ -47,6 +48,12 @@ pub struct Open {
 }
 
 impl Open {
+    /// The client for a call, perhaps on behalf of a request.
+    pub fn client_for(&self, behalf: Option<&Bound<'_, Incoming>>) -> Client {
+        let behalf = behalf.and_then(|incoming| incoming.get().client());
+        behalf.map_or_else(|| self.client.clone(), |of| self.client.on_behalf_of_client(&of))
+    }
+
     /// The engine's descriptor, for the loop that drives it from now on.
     fn driven(&mut self) -> Result<RawFd, OpenError> {
         if let Some(reactor) = &self.reactor {
@@ -86,6 +93,18 @@ type Ended = (u64, Py<PyAny>);
 impl Endpoint {
     fn open(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The request, to be read or answered, and no longer watched.
+    fn taken(&self, py: Python<'_>, request: &Bound<'_, Incoming>) -> PyResult<Request> {
+        if request.get().is_read() {
+            let text = "the request is being read: await `arrived` before you read on or answer";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        let held = request.get().take();
+        self.forget(held.watch.unwrap_or(ENDPOINT));
+        let taken = held.request.and_then(Arc::into_inner);
+        taken.ok_or_else(|| errors::reply(py, &ReplyError::Gone))
     }
 
     /// Begins the future of `make`, or raises its error.
@@ -193,15 +212,9 @@ impl Endpoint {
     ) -> Started<'py> {
         let to = parsed(to)?;
         let options = options(deadline, idempotent, trace)?;
-        let behalf = behalf.and_then(|incoming| incoming.get().request());
         let bytes = buffer::copied(payload)?;
         self.start(py, move |open| {
-            let call = match behalf {
-                Some(request) => {
-                    open.client.on_behalf_of(&request).call_async_with(to, bytes, &options)
-                }
-                None => open.client.call_async_with(to, bytes, &options),
-            };
+            let call = open.client_for(behalf).call_async_with(to, bytes, &options);
             Box::pin(async move { Outcome::Called(call.await) })
         })
     }
@@ -222,15 +235,10 @@ impl Endpoint {
         payload: &Bound<'py, PyAny>,
     ) -> Started<'py> {
         let bytes = buffer::copied(payload)?;
-        let incoming = request;
-        let held = incoming.get().take();
-        self.forget(held.watch.unwrap_or(ENDPOINT));
-        let Some(request) = held.request.and_then(Arc::into_inner) else {
-            return Err(errors::reply(py, &ReplyError::Gone));
-        };
-        let incoming = incoming.clone().unbind();
+        let taken = self.taken(py, request)?;
+        let incoming = request.clone().unbind();
         self.start(py, move |_| {
-            let replying = request.reply_async(bytes);
+            let replying = taken.reply_async(bytes);
             Box::pin(async move {
                 Outcome::Replied(replying.await.map_err(|refused| {
                     if refused.error != ReplyError::Gone {
@@ -244,11 +252,7 @@ impl Endpoint {
 
     /// Takes the next bytes of a request that is arriving; waits until there are some.
     fn arrived<'py>(&self, py: Python<'py>, request: &Bound<'py, Incoming>) -> Started<'py> {
-        let held = request.get().take();
-        self.forget(held.watch.unwrap_or(ENDPOINT));
-        let Some(taken) = held.request.and_then(Arc::into_inner) else {
-            return Err(errors::reply(py, &ReplyError::Gone));
-        };
+        let taken = self.taken(py, request)?;
         let mut reading = LentRequest::new(request.clone().unbind(), taken);
         self.start(py, move |_| Box::pin(async move { Outcome::Piece(reading.next().await) }))
     }
@@ -260,11 +264,7 @@ impl Endpoint {
         request: &Bound<'_, Incoming>,
         length: usize,
     ) -> PyResult<ResponseWriter> {
-        let held = request.get().take();
-        self.forget(held.watch.unwrap_or(ENDPOINT));
-        let Some(taken) = held.request.and_then(Arc::into_inner) else {
-            return Err(errors::reply(py, &ReplyError::Gone));
-        };
+        let taken = self.taken(py, request)?;
         taken.reply_writer(length).map(ResponseWriter::new).map_err(|refused| {
             if refused.error != ReplyError::Gone {
                 request.get().give_back(refused.request);
@@ -286,13 +286,9 @@ impl Endpoint {
     ) -> PyResult<RequestWriter> {
         let to = parsed(to)?;
         let options = options(deadline, false, trace)?;
-        let behalf = behalf.and_then(|incoming| incoming.get().request());
-        let client = self.open().as_ref().map(|open| open.client.clone());
+        let client = self.open().as_ref().map(|open| open.client_for(behalf));
         let client = client.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))?;
-        let begun = match behalf {
-            Some(request) => client.on_behalf_of(&request).call_writer(to, length, &options),
-            None => client.call_writer(to, length, &options),
-        };
+        let begun = client.call_writer(to, length, &options);
         begun.map(RequestWriter::new).map_err(|error| errors::call(py, &error))
     }
 

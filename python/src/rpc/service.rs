@@ -83,14 +83,10 @@ impl Service {
         behalf: Option<&Bound<'py, Incoming>>,
     ) -> Started<'py> {
         let options = options(deadline, idempotent, trace)?;
-        let behalf = behalf.and_then(|incoming| incoming.get().request());
         let bytes = buffer::copied(payload)?;
         let balancer = self.0.clone();
         endpoint.get().start(py, move |open| {
-            let client = match behalf {
-                Some(request) => open.client.on_behalf_of(&request),
-                None => open.client.clone(),
-            };
+            let client = open.client_for(behalf);
             Box::pin(
                 async move { Outcome::Balanced(balancer.call(&client, bytes, &options).await) },
             )

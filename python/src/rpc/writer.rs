@@ -8,24 +8,59 @@ use pyo3::prelude::*;
 
 use super::{buffer, errors};
 
-fn lock<T>(writer: &Mutex<T>) -> MutexGuard<'_, T> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
+/// A writer, until it is finished or abandoned.
+struct Unfinished<T>(Mutex<Option<T>>);
+
+impl<T> Unfinished<T> {
+    fn new(writer: T) -> Self {
+        Self(Mutex::new(Some(writer)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the next bytes by `push`.
+    fn push(
+        &self,
+        piece: &Bound<'_, PyAny>,
+        push: impl FnOnce(&mut T, &[u8]) -> Result<(), WriteError>,
+    ) -> PyResult<()> {
+        let bytes = buffer::copied(piece)?;
+        let pushed = self.lock().as_mut().map_or(Err(WriteError::Gone), |to| push(to, &bytes));
+        pushed.map_err(|error| errors::write(piece.py(), error))
+    }
+
+    /// Ends it by `finish`.
+    fn finish<R>(
+        &self,
+        py: Python<'_>,
+        finish: impl FnOnce(T) -> Result<R, WriteError>,
+    ) -> PyResult<R> {
+        let writer = self.lock().take().ok_or(WriteError::Gone);
+        writer.and_then(finish).map_err(|error| errors::write(py, error))
+    }
+
+    /// Drops the writer, which gives an unfinished message up.
+    fn abandon(&self) {
+        let abandoned = self.lock().take();
+        drop(abandoned);
+    }
 }
 
 /// The request of a call.
 #[pyclass(frozen, module = "homa.rpc")]
-pub struct RequestWriter(Mutex<Option<CallWriter>>);
+pub struct RequestWriter(Unfinished<CallWriter>);
 
 impl RequestWriter {
     /// Of a call that has begun.
     pub fn new(writer: CallWriter) -> Self {
-        Self(Mutex::new(Some(writer)))
+        Self(Unfinished::new(writer))
     }
 
     /// The call, once its request is whole or the call has ended.
     pub fn finish(&self, py: Python<'_>) -> PyResult<Call> {
-        let writer = lock(&self.0).take().ok_or_else(|| errors::write(py, WriteError::Gone))?;
-        writer.finish().map_err(|error| errors::write(py, error))
+        self.0.finish(py, CallWriter::finish)
     }
 }
 
@@ -34,31 +69,28 @@ impl RequestWriter {
     /// Bytes of the declared length that were not written.
     #[getter]
     fn left(&self) -> usize {
-        lock(&self.0).as_ref().map_or(0, CallWriter::left)
+        self.0.lock().as_ref().map_or(0, CallWriter::left)
     }
 
     /// Sends the next bytes.
-    fn push(&self, py: Python<'_>, piece: &Bound<'_, PyAny>) -> PyResult<()> {
-        let bytes = buffer::copied(piece)?;
-        let pushed = lock(&self.0).as_mut().map_or(Err(WriteError::Gone), |to| to.push(&bytes));
-        pushed.map_err(|error| errors::write(py, error))
+    fn push(&self, piece: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.push(piece, CallWriter::push)
     }
 
     /// Gives the call up, unless it was finished.
     fn abandon(&self) {
-        let abandoned = lock(&self.0).take();
-        drop(abandoned);
+        self.0.abandon();
     }
 }
 
 /// The response to a request.
 #[pyclass(frozen, module = "homa.rpc")]
-pub struct ResponseWriter(Mutex<Option<ReplyWriter>>);
+pub struct ResponseWriter(Unfinished<ReplyWriter>);
 
 impl ResponseWriter {
     /// Of a response that has begun.
     pub fn new(writer: ReplyWriter) -> Self {
-        Self(Mutex::new(Some(writer)))
+        Self(Unfinished::new(writer))
     }
 }
 
@@ -67,25 +99,21 @@ impl ResponseWriter {
     /// Bytes of the declared length that were not written.
     #[getter]
     fn left(&self) -> usize {
-        lock(&self.0).as_ref().map_or(0, ReplyWriter::left)
+        self.0.lock().as_ref().map_or(0, ReplyWriter::left)
     }
 
     /// Sends the next bytes.
-    fn push(&self, py: Python<'_>, piece: &Bound<'_, PyAny>) -> PyResult<()> {
-        let bytes = buffer::copied(piece)?;
-        let pushed = lock(&self.0).as_mut().map_or(Err(WriteError::Gone), |to| to.push(&bytes));
-        pushed.map_err(|error| errors::write(py, error))
+    fn push(&self, piece: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.push(piece, ReplyWriter::push)
     }
 
     /// Checks that the response is whole; otherwise it is given up.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let writer = lock(&self.0).take().ok_or_else(|| errors::write(py, WriteError::Gone))?;
-        writer.finish().map_err(|error| errors::write(py, error))
+        self.0.finish(py, ReplyWriter::finish)
     }
 
     /// Gives the response up, unless it was finished.
     fn abandon(&self) {
-        let abandoned = lock(&self.0).take();
-        drop(abandoned);
+        self.0.abandon();
     }
 }

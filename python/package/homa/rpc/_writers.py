@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from .._native import RequestWriter, ResponseWriter
 
 
-class CallWriter:
-    """The request of a call while it is written: see ``Client.call_writer``.
+class Writer:
+    """The common part of both writers: the pieces."""
 
-    Use it with ``with``, which cancels the call, also at the server, unless it was finished.
-    """
+    __slots__ = ("_native",)
 
-    __slots__ = ("_client", "_native")
-
-    def __init__(self, client: Endpoint, native: RequestWriter) -> None:
-        """Made by the client."""
-        self._client = client
-        self._native = native
+    _native: RequestWriter | ResponseWriter
 
     @property
     def left(self) -> int:
@@ -37,13 +31,33 @@ class CallWriter:
         return self._native.left
 
     def push(self, piece: Buffer) -> None:
-        """Send the next bytes.
+        """Send the next bytes. With the last of them the message is complete.
 
         Raises:
             ValueError: more than the declared length; nothing of the piece was sent.
-            Gone: the call has ended; ``finish`` says how.
+            Gone: the call has ended, because the other end gave up or answered early.
         """
         self._native.push(piece)
+
+    def __enter__(self) -> Self:
+        """Write in the block."""
+        return self
+
+
+class CallWriter(Writer):
+    """The request of a call while it is written: see ``Client.call_writer``.
+
+    Use it with ``with``, which cancels the call, also at the server, unless it was finished.
+    """
+
+    __slots__ = ("_client",)
+
+    _native: RequestWriter
+
+    def __init__(self, client: Endpoint, native: RequestWriter) -> None:
+        """Made by the client."""
+        self._client = client
+        self._native = native
 
     async def finish(self) -> memoryview:
         """Wait for the response.
@@ -53,10 +67,6 @@ class CallWriter:
             CallError: as ``Client.call``.
         """
         return await self._client._ended(self._client._native.finish, self._native)
-
-    def __enter__(self) -> Self:
-        """Write in the block, and finish there."""
-        return self
 
     def __exit__(
         self,
@@ -68,36 +78,20 @@ class CallWriter:
         self._native.abandon()
 
 
-class ReplyWriter:
+class ReplyWriter(Writer):
     """The response to a request while it is written: see ``Request.reply_writer``.
 
     Use it with ``with``, which checks at the end that the response is whole. If it is not, or the
     block raises, the client's call ends with ``Abandoned``.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ()
+
+    _native: ResponseWriter
 
     def __init__(self, native: ResponseWriter) -> None:
         """Made by the request."""
         self._native = native
-
-    @property
-    def left(self) -> int:
-        """Bytes of the declared length that were not written."""
-        return self._native.left
-
-    def push(self, piece: Buffer) -> None:
-        """Send the next bytes; with the last of them the response is complete.
-
-        Raises:
-            ValueError: more than the declared length; nothing of the piece was sent.
-            Gone: the client no longer waits.
-        """
-        self._native.push(piece)
-
-    def __enter__(self) -> Self:
-        """Write in the block."""
-        return self
 
     def __exit__(
         self,
