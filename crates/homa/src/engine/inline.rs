@@ -242,8 +242,9 @@ impl Engine {
             && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
-            match self.left.admits(self.core.time(), from, context.until) {
-                true => self.left.push(LeftRequest { rpc, from, port, bytes, context }),
+            let now = self.core.time();
+            match self.left.admits(now, from, context.until) {
+                true => self.left.push(now, LeftRequest { rpc, from, port, bytes, context }),
                 false => self.core.shed(rpc, bytes),
             }
         }
@@ -315,7 +316,7 @@ impl Engine {
                 EngineEvent::Request { rpc, from, port, bytes, context, .. } => {
                     let request = LeftRequest { rpc, from, port, bytes, context };
                     if !self.left.is_empty() {
-                        self.left.push(request);
+                        self.left.push(self.core.time(), request);
                         continue;
                     }
                     self.take(request)
@@ -330,7 +331,7 @@ impl Engine {
                 }
                 EngineEvent::Cancelled { rpc } => {
                     // The application has not seen a request that was left over.
-                    if let Some(request) = self.left.remove(rpc) {
+                    if let Some(request) = self.left.remove(self.core.time(), rpc) {
                         self.core.accept_request(request.bytes);
                         continue;
                     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
+use homa_proto::{Duration, Time};
 
 use super::accounts::host_of;
 
@@ -18,15 +19,35 @@ struct HostQueue {
     /// Start tag of its last request.
     last: u64,
     waiting: u32,
+    /// Since when some have waited, but for short pauses.
+    since: Time,
+    /// If none waits: since when.
+    empty: Time,
+}
+
+/// Hosts without waiting requests are forgotten if there are more than this and than others.
+const EMPTY_MAX: usize = 64;
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBacklog {
+    /// About how many requests are taken before it.
+    pub ahead: usize,
+    /// Hosts that take turns.
+    pub hosts: usize,
+    /// Since when requests of its host have waited, but for short pauses; `None` if no other waits.
+    pub since: Option<Time>,
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    /// Requests with their hosts.
-    requests: BTreeMap<Place, (IpAddr, T)>,
-    /// Hosts that have waiting requests.
+    /// Requests with their hosts and when they came.
+    requests: BTreeMap<Place, (IpAddr, Time, T)>,
+    /// Hosts that have waiting requests, or had some a short time ago.
     hosts: HashMap<IpAddr, HostQueue>,
+    /// Hosts that have waiting requests.
+    turns: usize,
     /// Start tag of the last request that was taken.
     now: u64,
     arrivals: u64,
@@ -34,31 +55,48 @@ pub struct FairQueue<T> {
 
 impl<T> Default for FairQueue<T> {
     fn default() -> Self {
-        Self { requests: BTreeMap::new(), hosts: HashMap::new(), now: 0, arrivals: 0 }
+        Self { requests: BTreeMap::new(), hosts: HashMap::new(), turns: 0, now: 0, arrivals: 0 }
     }
 }
 
 impl<T> FairQueue<T> {
-    /// Adds a request of a client.
-    pub fn push(&mut self, from: SocketAddr, request: T) -> Place {
-        let now = self.now;
+    /// Adds a request of a client that arrives at `at`. Its host's requests wait without an
+    /// interruption if none waited for at most `pause`.
+    pub fn push(&mut self, at: Time, from: SocketAddr, request: T, pause: Duration) -> Place {
         let ip = host_of(from.ip());
-        let host = self.hosts.entry(ip).or_insert(HostQueue { last: now, waiting: 0 });
+        let new = HostQueue { last: self.now, waiting: 0, since: at, empty: at };
+        let host = self.hosts.entry(ip).or_insert(new);
         if host.waiting > 0 {
             host.last += 1;
+        } else {
+            self.turns += 1;
+            // It owes nothing for turns that it did not use.
+            host.last = host.last.max(self.now);
+            if at.since(host.empty) > pause {
+                host.since = at;
+            }
         }
         host.waiting += 1;
         self.arrivals += 1;
         let place = (host.last, self.arrivals);
-        self.requests.insert(place, (ip, request));
+        self.requests.insert(place, (ip, at, request));
         place
     }
 
-    /// About how many requests are taken before one that arrives now: hosts take turns.
-    pub fn ahead_of(&self, from: SocketAddr) -> usize {
-        let own = self.hosts.get(&host_of(from.ip())).map_or(0, |host| host.waiting as usize);
-        let turns = own.saturating_mul(self.hosts.len()).saturating_add(self.hosts.len());
-        turns.min(self.requests.len())
+    /// What a request that arrives now waits for: hosts take turns.
+    pub fn before(&self, from: SocketAddr) -> RequestBacklog {
+        let host = self.hosts.get(&host_of(from.ip())).filter(|host| host.waiting > 0);
+        let own = host.map_or(0, |host| host.waiting as usize);
+        let hosts = self.turns;
+        let ahead = own.saturating_mul(hosts).saturating_add(hosts).min(self.requests.len());
+        RequestBacklog { ahead, hosts, since: host.map(|host| host.since) }
+    }
+
+    /// When the next request came, and what it waited for.
+    pub fn before_first(&self) -> Option<(Time, RequestBacklog)> {
+        let (ip, at, _) = self.requests.first_key_value()?.1;
+        let since = self.hosts.get(ip).map(|host| host.since);
+        Some((*at, RequestBacklog { ahead: 0, hosts: self.turns, since }))
     }
 
     /// Number of waiting requests.
@@ -68,27 +106,27 @@ impl<T> FairQueue<T> {
 
     /// The next request.
     pub fn first(&self) -> Option<&T> {
-        self.requests.first_key_value().map(|(_, (_, request))| request)
+        self.requests.first_key_value().map(|(_, (.., request))| request)
     }
 
-    /// Takes the next request.
-    pub fn pop(&mut self) -> Option<T> {
-        let ((tag, _), (host, request)) = self.requests.pop_first()?;
+    /// Takes the next request at `at`.
+    pub fn pop(&mut self, at: Time) -> Option<T> {
+        let ((tag, _), (host, _, request)) = self.requests.pop_first()?;
         self.now = tag;
-        self.left(host);
+        self.left(at, host);
         Some(request)
     }
 
-    /// Takes a particular request.
-    pub fn remove(&mut self, place: Place) -> Option<T> {
-        let (host, request) = self.requests.remove(&place)?;
-        self.left(host);
+    /// Takes a particular request at `at`.
+    pub fn remove(&mut self, at: Time, place: Place) -> Option<T> {
+        let (host, _, request) = self.requests.remove(&place)?;
+        self.left(at, host);
         Some(request)
     }
 
     /// The request at a place, if it waits.
     pub fn get_mut(&mut self, place: Place) -> Option<&mut T> {
-        self.requests.get_mut(&place).map(|(_, request)| request)
+        self.requests.get_mut(&place).map(|(.., request)| request)
     }
 
     /// True while the request at a place waits.
@@ -96,12 +134,16 @@ impl<T> FairQueue<T> {
         self.requests.contains_key(&place)
     }
 
-    fn left(&mut self, host: IpAddr) {
-        if let Some(of_host) = self.hosts.get_mut(&host) {
-            of_host.waiting -= 1;
-            if of_host.waiting == 0 {
-                self.hosts.remove(&host);
-            }
+    fn left(&mut self, at: Time, host: IpAddr) {
+        let Some(of_host) = self.hosts.get_mut(&host) else { return };
+        of_host.waiting -= 1;
+        if of_host.waiting > 0 {
+            return;
+        }
+        of_host.empty = at;
+        self.turns -= 1;
+        if self.hosts.len() > self.turns.max(EMPTY_MAX) * 2 {
+            self.hosts.retain(|_, host| host.waiting > 0);
         }
     }
 
@@ -112,7 +154,7 @@ impl<T> FairQueue<T> {
 
     /// All waiting requests.
     pub fn into_requests(self) -> impl Iterator<Item = T> {
-        self.requests.into_values().map(|(_, request)| request)
+        self.requests.into_values().map(|(.., request)| request)
     }
 }
 
@@ -124,11 +166,12 @@ mod tests {
     type Queue = FairQueue<(u8, u16)>;
 
     fn push(queue: &mut Queue, (host, port): (u8, u16)) -> Place {
-        queue.push(([10, 0, 0, host], port).into(), (host, port))
+        let at = Time(u64::from(port));
+        queue.push(at, ([10, 0, 0, host], port).into(), (host, port), Duration(3))
     }
 
     fn hosts(queue: &mut Queue, count: usize) -> Vec<u8> {
-        (0..count).map(|_| queue.pop().unwrap().0).collect()
+        (0..count).map(|_| queue.pop(Time(0)).unwrap().0).collect()
     }
 
     #[test]
@@ -150,11 +193,44 @@ mod tests {
     fn one_host_is_served_in_order_and_cancelled_requests_leave() {
         let mut queue = Queue::default();
         let places: Vec<Place> = (0..10).map(|n| push(&mut queue, (1, n))).collect();
-        assert_eq!(queue.remove(places[3]), Some((1, 3)));
-        assert!(queue.remove(places[3]).is_none() && !queue.contains(places[3]));
+        assert_eq!(queue.remove(Time(0), places[3]), Some((1, 3)));
+        assert!(queue.remove(Time(0), places[3]).is_none() && !queue.contains(places[3]));
         assert!(queue.contains(places[4]) && queue.first() == Some(&(1, 0)));
-        let ports: Vec<u16> = std::iter::from_fn(|| queue.pop()).map(|(_, port)| port).collect();
+        let ports: Vec<u16> =
+            std::iter::from_fn(|| queue.pop(Time(0))).map(|(_, port)| port).collect();
         assert_eq!(ports, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
-        assert!(queue.is_empty() && queue.hosts.is_empty());
+        assert!(queue.is_empty() && queue.turns == 0);
+    }
+
+    #[test]
+    fn the_time_without_an_empty_queue_is_that_of_each_host() {
+        let mut queue = Queue::default();
+        let since = |queue: &Queue, host| queue.before(([10, 0, 0, host], 1).into()).since;
+        let mut places: Vec<Place> = (1..4).map(|n| push(&mut queue, (1, n))).collect();
+        push(&mut queue, (2, 5));
+        assert_eq!([1, 2, 3].map(|host| since(&queue, host)), [Some(Time(1)), Some(Time(5)), None]);
+        // All requests of the first host are cancelled, and others come soon or later.
+        for (again, expected) in [(9, 1), (13, 13)] {
+            places
+                .drain(..)
+                .for_each(|place| assert!(queue.remove(Time(again - 3), place).is_some()));
+            assert_eq!(since(&queue, 1), None);
+            let pause = Duration(if expected == 1 { 3 } else { 2 });
+            let from = ([10, 0, 0, 1], 1).into();
+            places.push(queue.push(Time(again), from, (1, 1), pause));
+            assert_eq!(since(&queue, 1), Some(Time(expected)));
+        }
+        assert_eq!(queue.before_first().unwrap().1.since, Some(Time(5)));
+    }
+
+    #[test]
+    fn hosts_that_have_gone_are_forgotten() {
+        let mut queue = FairQueue::default();
+        for n in 0..100_000u32 {
+            let at = Time(u64::from(n));
+            queue.push(at, (n.to_be_bytes(), 1).into(), n, Duration::ZERO);
+            assert_eq!(queue.pop(at), Some(n));
+        }
+        assert!(queue.hosts.len() <= 2 * EMPTY_MAX, "{}", queue.hosts.len());
     }
 }

@@ -47,26 +47,26 @@ impl LeftRequests {
     }
 
     /// True if a request that arrives now can probably be answered by its deadline.
-    pub fn admits(&self, now: Time, from: SocketAddr, until: Time) -> bool {
-        self.shedder.admits(now, self.queue.ahead_of(from), until)
+    pub fn admits(&mut self, now: Time, from: SocketAddr, until: Time) -> bool {
+        self.shedder.admits(now, until, &self.queue.before(from))
     }
 
     /// Adds a request.
-    pub fn push(&mut self, request: LeftRequest) {
+    pub fn push(&mut self, now: Time, request: LeftRequest) {
         let rpc = request.rpc;
-        self.places.insert(rpc, self.queue.push(request.from, request));
+        self.places.insert(rpc, self.queue.push(now, request.from, request, self.shedder.pause()));
     }
 
     /// The next request, in turns of their clients' hosts.
     pub fn pop(&mut self, now: Time) -> Option<LeftRequest> {
-        let request = self.queue.pop()?;
+        let request = self.queue.pop(now)?;
         self.places.remove(&request.rpc);
         self.shedder.taken(now, self.queue.len());
         Some(request)
     }
 
     /// Removes a request that has ended.
-    pub fn remove(&mut self, rpc: RpcHandle) -> Option<LeftRequest> {
-        self.queue.remove(self.places.remove(&rpc)?)
+    pub fn remove(&mut self, now: Time, rpc: RpcHandle) -> Option<LeftRequest> {
+        self.queue.remove(now, self.places.remove(&rpc)?)
     }
 }

@@ -170,15 +170,16 @@ impl Mailbox {
                 core.turn_away(rpc, bytes);
             }
             EngineEvent::Request { rpc, from, bytes, context, .. } => {
-                let (ahead, until) = (self.requests.ahead_of(from), context.until);
-                if ahead > 0 && !self.shedder.admits(core.time(), ahead, until) {
+                let now = core.time();
+                if !self.shedder.admits(now, context.until, &self.requests.before(from)) {
                     return core.shed(rpc, bytes);
                 }
+                let until = context.until;
                 let order = self.next_order();
                 #[cfg(feature = "encryption")]
                 let identity = context.identity.clone();
-                let place =
-                    self.requests.push(from, UnreceivedRequest { rpc, bytes, context, order });
+                let request = UnreceivedRequest { rpc, bytes, context, order };
+                let place = self.requests.push(now, from, request, self.shedder.pause());
                 self.open.insert(
                     rpc,
                     UnansweredRequest {
@@ -196,7 +197,7 @@ impl Mailbox {
             EngineEvent::Cancelled { rpc } => {
                 let Some(open) = self.open.get_mut(&rpc) else { return };
                 open.cancelled = true;
-                if let Some(request) = self.requests.remove(open.place) {
+                if let Some(request) = self.requests.remove(core.time(), open.place) {
                     core.accept_request(request.bytes);
                     self.open.remove(&rpc);
                 }
@@ -293,13 +294,13 @@ impl Mailbox {
     fn drop_late(&mut self, core: &mut Core) {
         loop {
             let (now, left) = (core.time(), self.requests.len().saturating_sub(1));
-            let first = self.requests.first().map(|first| first.context.until);
-            let late = first.is_some_and(|until| until <= now && until != Time::MAX);
-            let begins = first.is_none_or(|until| self.shedder.begins(now, left, until));
-            if !late && begins {
+            let Some((arrived, backlog)) = self.requests.before_first() else { return };
+            let until = self.requests.first().map_or(Time::MAX, |first| first.context.until);
+            let late = until <= now && until != Time::MAX;
+            if !late && self.shedder.begins(now, left, (arrived, until), &backlog) {
                 return;
             }
-            let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop() else { return };
+            let Some(UnreceivedRequest { rpc, bytes, .. }) = self.requests.pop(now) else { return };
             self.open.remove(&rpc);
             match late {
                 true => core.expire(rpc, bytes),
@@ -316,7 +317,8 @@ impl Mailbox {
     }
 
     fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<WakeTarget>) -> MailboxItem {
-        let Some(UnreceivedRequest { rpc, bytes, context, .. }) = self.requests.pop() else {
+        let now = core.time();
+        let Some(UnreceivedRequest { rpc, bytes, context, .. }) = self.requests.pop(now) else {
             return MailboxItem::Nothing;
         };
         let bytes = core.accept_request(bytes);

@@ -156,12 +156,12 @@ impl Waiters {
             return core.turn_away(request.rpc, request.bytes);
         };
         let UnacceptedRequest { rpc, from, .. } = request;
-        let ahead = queue.requests.ahead_of(from);
-        let until = request.context.until;
-        if ahead > 0 && !queue.shedder.admits(core.time(), ahead, until) {
+        let now = core.time();
+        let RequestQueue { requests, shedder, .. } = queue;
+        if !shedder.admits(now, request.context.until, &requests.before(from)) {
             return core.shed(rpc, request.bytes);
         }
-        let place = queue.requests.push(from, request);
+        let place = requests.push(now, from, request, shedder.pause());
         self.open
             .insert(rpc, OpenRequest { port, place, accepted: None, cancelled: false, rest: None });
         // The last to come is the leader, if that is an acceptor: it needs no wake-up.
@@ -180,13 +180,15 @@ impl Waiters {
             if !queue.has_next() {
                 return None;
             }
-            let request = queue.requests.pop()?;
-            let (now, left) = (core.time(), queue.requests.len());
+            let (arrived, backlog) = queue.requests.before_first()?;
+            let now = core.time();
+            let request = queue.requests.pop(now)?;
+            let left = queue.requests.len();
             let until = request.context.until;
             if until <= now && until != Time::MAX {
                 self.open.remove(&request.rpc);
                 core.expire(request.rpc, request.bytes);
-            } else if !queue.shedder.begins(now, left, until) {
+            } else if !queue.shedder.begins(now, left, (arrived, until), &backlog) {
                 self.open.remove(&request.rpc);
                 core.shed(request.rpc, request.bytes);
             } else {
@@ -218,7 +220,7 @@ impl Waiters {
         self.watch.ended(rpc, &mut self.to_wake);
         self.capacity.cancelled(rpc, &mut self.to_wake);
         let queue = self.queues.get_mut(&port);
-        if let Some(request) = queue.and_then(|queue| queue.requests.remove(place)) {
+        if let Some(request) = queue.and_then(|queue| queue.requests.remove(core.time(), place)) {
             core.accept_request(request.bytes);
             self.open.remove(&rpc);
         }
