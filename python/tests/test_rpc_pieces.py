@@ -19,7 +19,7 @@ Handler = Callable[[rpc.Request], Awaitable["bytes | None"]]
 
 
 def message(length: int) -> bytes:
-    """Bytes of which no two pieces are alike."""
+    """A message whose pieces all differ."""
     return b"".join(n.to_bytes(8, "big") for n in range(length // 8 + 1))[:length]
 
 

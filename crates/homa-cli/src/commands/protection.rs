@@ -52,7 +52,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// What is in the files, if they are given.
+    /// Reads the files; `None` if no certificate is given.
     pub fn read(&self) -> Option<Result<Keys, KeysError>> {
         let (cert, key) = self.cert.as_ref().zip(self.cert_key.as_ref())?;
         Some(Keys::from_certificates(cert, key, self.ca.as_ref()?))
@@ -76,7 +76,7 @@ impl Protection {
             (None, None) => return Ok(config),
         };
         let keys = match &self.server_name {
-            Some(name) => keys.server_name(name).hint("name what is in the certificates")?,
+            Some(name) => keys.server_name(name).hint("give a name from the certificates")?,
             None => keys,
         };
         let keys = match &self.keylog {

@@ -55,7 +55,7 @@ pub struct Dissector {
     copies: Copies,
     /// Opens encrypted datagrams, if there is a log of secrets.
     recorded: Option<RecordedSessions>,
-    /// What was encrypted in the last packet.
+    /// The last packet in plaintext, if it was encrypted.
     pub opened: Option<Opened>,
     /// Findings in UDP.
     pub datagrams: Datagrams,
