@@ -89,8 +89,7 @@ impl Core {
         let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let until = now + clock::proto(options.deadline);
-        let trace = options.trace.map(Box::new);
-        let context = RequestContext { until, trace, ..RequestContext::NONE };
+        let context = RequestContext::new(until, options.trace.map(Box::new));
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),

@@ -23,12 +23,17 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// No deadline and no trace.
-    pub const NONE: Self = Self {
-        until: Time::MAX,
-        trace: None,
-        #[cfg(feature = "encryption")]
-        identity: None,
-    };
+    pub const NONE: Self = Self::new(Time::MAX, None);
+
+    /// A context without an identity.
+    pub const fn new(until: Time, trace: Option<Box<TraceContext>>) -> Self {
+        Self {
+            until,
+            trace,
+            #[cfg(feature = "encryption")]
+            identity: None,
+        }
+    }
 
     /// As extensions of a datagram that leaves at `now`.
     pub fn to_extensions(&self, now: Time) -> RequestExtensions {
@@ -39,6 +44,6 @@ impl RequestContext {
     /// From the extensions of a datagram that arrived at `now`.
     pub fn from_extensions(now: Time, extensions: &RequestExtensions) -> Self {
         let until = extensions.left.map_or(Time::MAX, |left| now + left);
-        Self { until, trace: extensions.trace.map(Box::new), ..Self::NONE }
+        Self::new(until, extensions.trace.map(Box::new))
     }
 }
