@@ -189,7 +189,7 @@ impl Packer {
             let before = self.datagrams.len();
             wire += match &packet.body {
                 _ if self.encapsulation == Encapsulation::Ip => self.pack_alone(&packet, from),
-                Body::Data(data) if self.is_long(packet.peer, data, from.peers) => {
+                Body::Data(data) if self.is_long(now, &packet, data, from) => {
                     self.pack_long(now, &packet, data, from)
                 }
                 Body::Resend { .. } => {
@@ -243,12 +243,9 @@ impl Packer {
 
     /// Whether the payload of a packet stays in its message. It is copied if padding may follow it.
     #[inline]
-    fn is_long(&self, peer: PeerId, data: &Data, peers: &Peers) -> bool {
-        let copied = |peer: &Peer| {
-            trains::has_room(REQUEST_OVERHEAD + data.span.len as usize, peer.datagram)
-        };
-        let padded = self.pads.padding != Padding::None;
-        data.span.len > SHORT && !(padded && peers.get(peer).is_some_and(copied))
+    fn is_long(&self, now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> bool {
+        data.span.len > SHORT
+            && (self.pads.padding == Padding::None || !trains::has_room(now, packet, data, from))
     }
 
     fn route(&self, packet: &Packet, peers: &Peers) -> Option<Route> {

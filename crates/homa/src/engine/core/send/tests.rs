@@ -8,24 +8,28 @@ use homa_proto::{Config, Rate, Receipt, Request, RpcId, Submit};
 use super::*;
 use crate::driver::{Gather, TrainPiece};
 
-/// Sends requests of 100 B to `a`, 100 B to `b`, and 300 B to `a`. The server at `a` asks for the
-/// last at a lower level. `b` has not said which level it wants. Returns the trains.
-fn trains(rise: bool, padding: Padding) -> Vec<(SocketAddr, u8, usize)> {
+/// Requests of 100 B to the first server and to the second, and one of 300 B to the first.
+const REQUESTS: &[(usize, u32)] = &[(0, 300), (0, 100), (1, 100)];
+
+/// Sends requests, each to one of two servers and of a length. The first server asks for those
+/// longer than 150 B at a lower level. The second has not said which level it wants. Returns the
+/// trains.
+fn trains(requests: &[(usize, u32)], rise: bool, padding: Padding) -> Vec<(SocketAddr, u8, usize)> {
     let mut endpoint =
         Endpoint::new(Config::for_users(Rate::gbps(10)).validate().expect("the default"));
     let mut peers = Peers::new(10, 1500, Encapsulation::Datagram, None);
     let mut messages = Messages::new(0);
     let servers: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
-    let [a, b] = servers
+    let servers = servers
         .map(|to| peers.find(Time::ZERO, to, None, &mut endpoint).expect("the table has room"));
     let cutoffs = [0, 0, 0, 0, 0, 1_000_000, 400, 150];
     let body = Body::Cutoffs { cutoffs, version: 1, limits: None };
     let (local_port, id) = (9, RpcId(3));
-    let packet = Packet { peer: a, priority: 7, local_port, remote_port: 1, id, body };
+    let packet = Packet { peer: servers[0], priority: 7, local_port, remote_port: 1, id, body };
     assert_eq!(endpoint.receive(Time::ZERO, &packet), Receipt::Consumed);
-    for (peer, length) in [(a, 300), (a, 100), (b, 100)] {
+    for &(server, length) in requests {
         let request = Request {
-            peer,
+            peer: servers[server],
             local_port,
             remote_port: 1,
             length,
@@ -50,8 +54,12 @@ fn trains(rise: bool, padding: Padding) -> Vec<(SocketAddr, u8, usize)> {
     let mut from = Sources { endpoint, messages, peers, stages, links: Links::ALL };
     let wire = packer.pack(Time::ZERO, 50_000, rise, &mut from);
     let trains = &packer.outbox().trains;
-    let sum: u32 = trains.iter().map(|train| wire_bytes(train.len + UDP, true)).sum();
-    assert_eq!(wire, sum, "the pacer hears of every byte");
+    let lengths = trains.iter().flat_map(|train| {
+        let starts = (0..train.len).step_by(train.datagram);
+        starts.map(|start| train.datagram.min(train.len - start))
+    });
+    let sum: u32 = lengths.map(|len| wire_bytes(len + UDP, true)).sum();
+    assert_eq!(wire, sum, "the pacer counts every byte");
     trains.iter().map(|train| (train.to, train.tos >> 5, train.len)).collect()
 }
 
@@ -59,10 +67,27 @@ fn trains(rise: bool, padding: Padding) -> Vec<(SocketAddr, u8, usize)> {
 fn padded_datagrams_have_few_lengths_and_count_on_the_link() {
     for rise in [false, true] {
         for (padding, unit) in [(Padding::Multiple(256), 256), (Padding::Full, 1472)] {
-            let lengths: Vec<usize> = trains(rise, padding).iter().map(|train| train.2).collect();
+            let trains = trains(REQUESTS, rise, padding);
+            let lengths: Vec<usize> = trains.iter().map(|train| train.2).collect();
             let padded = lengths.iter().all(|len| len.is_multiple_of(unit));
             assert!(padded && !lengths.is_empty(), "{padding:?}: {lengths:?}");
         }
+    }
+}
+
+/// Also behind a full datagram of the same request.
+#[test]
+fn datagrams_that_lack_32_bytes_are_padded() {
+    const FULL: usize = 1_472;
+    for length in (1_300..=1_416).flat_map(|length| [length, length + 1_416]) {
+        let lengths: Vec<usize> = trains(&[(0, length)], false, Padding::Full)
+            .iter()
+            .map(|train| (train.2 - 1) % FULL + 1)
+            .collect();
+        assert!(
+            lengths.iter().all(|len| (FULL - 31..=FULL).contains(len)),
+            "{length}: {lengths:?}"
+        );
     }
 }
 
@@ -71,11 +96,11 @@ fn packets_share_a_datagram_but_keep_their_priority_if_slow() {
     let (a, b) = (([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
     let one = DATA_OVERHEAD + 100;
     assert_eq!(
-        trains(false, Padding::None),
+        trains(REQUESTS, false, Padding::None),
         [(a, 7, one), (b, 6, one), (a, 6, DATA_OVERHEAD + 300)]
     );
     let two = DATA_OVERHEAD + 56 + 400 + 2 * 2;
-    assert_eq!(trains(true, Padding::None), [(a, 7, two), (b, 6, one)]);
+    assert_eq!(trains(REQUESTS, true, Padding::None), [(a, 7, two), (b, 6, one)]);
 }
 
 /// Sends a request in packets with these parts of its bytes. Returns the pieces of its trains.

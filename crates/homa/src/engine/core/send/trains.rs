@@ -1,9 +1,11 @@
 //! Completes the datagrams of a batch: pads them, and joins them into trains.
 
-use homa_proto::wire::datagram::Draft;
-use homa_proto::{Body, Packet, RpcId};
+use homa_proto::wire::datagram::{DATA_OVERHEAD, Draft};
+use homa_proto::{Body, Data, Packet, RpcId, Time};
 
-use super::{DATAGRAMS_MAX, DatagramContent, LONG_TRAIN, PackedDatagram, Packer, Peer, Route};
+use super::{
+    DATAGRAMS_MAX, DatagramContent, LONG_TRAIN, PackedDatagram, Packer, Peer, Route, Sources,
+};
 use crate::driver::{Outbox, TRAIN_MAX, Train, TrainPiece};
 use crate::padding::Padding;
 
@@ -19,16 +21,21 @@ pub(super) struct Pads {
 }
 
 impl Pads {
-    /// The length of a datagram in a buffer, of which `room` bytes fit.
+    /// The length to which a datagram is padded in a buffer of `room` bytes.
     pub(super) fn len(self, draft: &Draft, room: usize) -> usize {
         let [len, full] = [draft.len(), room].map(|bytes| bytes + self.overhead);
         self.padding.pad(len, draft.least_padding(), full) - self.overhead
     }
 }
 
-/// Whether a datagram of `len` bytes has room for padding.
-pub(super) fn has_room(len: usize, room: usize) -> bool {
-    len + PADDING_MAX <= room
+/// Whether a datagram with only this DATA packet has room for padding.
+pub(super) fn has_room(now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> bool {
+    let extensions = match packet.begins_request() {
+        true => from.messages.request_extensions(data.span.message, now).encoded_len(),
+        false => 0,
+    };
+    let len = DATA_OVERHEAD + extensions + data.span.len as usize;
+    from.peers.get(packet.peer).is_some_and(|peer| len + PADDING_MAX <= peer.datagram)
 }
 
 impl Packer {
