@@ -10,6 +10,8 @@ mod folder;
 mod page;
 #[path = "../common/refused.rs"]
 mod refused;
+#[path = "../../../homa/tests/common/relay.rs"]
+mod relay;
 #[path = "../common/server.rs"]
 mod server;
 

@@ -15,6 +15,9 @@ mod hosts;
 mod kernel;
 #[path = "../common/net.rs"]
 mod net;
+#[cfg(feature = "encryption")]
+#[path = "../common/relay.rs"]
+mod relay;
 
 mod abandoned;
 #[cfg(feature = "balance")]

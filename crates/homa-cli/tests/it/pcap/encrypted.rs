@@ -1,9 +1,7 @@
 //! Encrypted calls between two engines, recorded on the path and read with the log of their
 //! secrets.
 
-use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use homa::{Config, Engine, Keys};
@@ -11,31 +9,7 @@ use homa::{Config, Engine, Keys};
 use super::formats::PLAIN;
 use super::frames::{ETHERNET, ipv4, records, udp};
 use super::{common, decoded, pcap, wireshark};
-
-/// What passed a relay: `true` for the client's, and the UDP payload.
-type Recorded = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
-
-/// A relay in front of a server, for one client.
-fn relay(server: SocketAddr) -> (SocketAddr, Recorded) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let at = socket.local_addr().expect("an address");
-    let recorded = Recorded::default();
-    let record = Arc::clone(&recorded);
-    thread::spawn(move || {
-        let (mut client, mut buffer) = (None, vec![0; 65_536]);
-        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            let from_client = from != server;
-            if from_client {
-                client = Some(from);
-            }
-            record.lock().unwrap().push((from_client, buffer[..length].to_vec()));
-            if let Some(to) = if from_client { Some(server) } else { client } {
-                let _ = socket.send_to(&buffer[..length], to);
-            }
-        }
-    });
-    (at, recorded)
-}
+use crate::relay::relay;
 
 /// A folder for one test.
 fn scratch(name: &str) -> PathBuf {
