@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -155,9 +155,7 @@ fn open(path: &Path) -> Result<File, KeysError> {
 }
 
 fn text(path: &Path, file: File) -> Result<Vec<u8>, KeysError> {
-    let mut text = Vec::new();
-    let read = file.take(LENGTH_MAX).read_to_end(&mut text);
-    read.map(|_| text).map_err(|source| unread(path, source))
+    key_file::read_whole(file, LENGTH_MAX).map_err(|source| unread(path, source))
 }
 
 fn pem(path: &Path, problem: String) -> KeysError {

@@ -49,6 +49,17 @@ pub(super) fn exposure(file: &File) -> io::Result<Option<u32>> {
     Ok((mode & EXPOSED != 0).then_some(mode))
 }
 
+/// The bytes of a file, at most `max`.
+pub(super) fn read_whole(file: File, max: u64) -> io::Result<Vec<u8>> {
+    // With this room, no shorter buffer leaves a copy of a secret behind.
+    let mut bytes = Vec::with_capacity(file.metadata()?.len().min(max) as usize);
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::other(format!("it is longer than {max} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
 /// The keys of a file, at least one.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<[u8; 32]>>, KeysError> {
     let failed = |source| KeysError::Read { path: path.to_owned(), source };
@@ -56,9 +67,9 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<[u8; 32]>>, KeysError> {
     if let Some(mode) = exposure(&file).map_err(failed)? {
         return Err(KeysError::Exposed { path: path.to_owned(), mode });
     }
-    let mut text = Zeroizing::new(String::new());
-    file.take(LENGTH_MAX).read_to_string(&mut text).map_err(failed)?;
-    let keys = parse(&text).map_err(|(line, problem)| {
+    let text = Zeroizing::new(read_whole(file, LENGTH_MAX).map_err(failed)?);
+    let text = str::from_utf8(&text).map_err(|error| failed(io::Error::other(error)))?;
+    let keys = parse(text).map_err(|(line, problem)| {
         let path = path.to_owned();
         KeysError::Line { path, line, problem }
     })?;

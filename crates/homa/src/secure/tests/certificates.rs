@@ -104,6 +104,8 @@ fn a_bad_pem_file_is_named_with_the_reason() {
     assert!(pem.error().contains("ca.crt: "), "{}", pem.error());
     fs::write(&pem.authorities, "").unwrap();
     assert!(pem.error().contains("ca.crt: it has no certificate"), "{}", pem.error());
+    fs::write(&pem.authorities, vec![b'\n'; 1 + (1 << 20)]).unwrap();
+    assert!(pem.error().contains("ca.crt: it is longer than 1048576 bytes"), "{}", pem.error());
     fs::remove_file(&pem.chain).unwrap();
     let error = pem.error();
     assert!(error.contains("tls.crt: No such file") && error.contains("PEM"), "{error}");

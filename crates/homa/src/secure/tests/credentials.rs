@@ -63,6 +63,9 @@ fn a_bad_key_file_names_the_line_and_the_remedy() {
     }
     write(&path, &["# nothing".to_owned()]);
     assert!(Keys::from_file(&path).unwrap_err().to_string().contains("has no key"));
+    write(&path, &["#".repeat(16_384), line(1)]);
+    let error = Keys::from_file(&path).unwrap_err().to_string();
+    assert!(error.contains("it is longer than 16384 bytes"), "{error}");
     fs::remove_file(&path).unwrap();
     let error = Keys::from_file(&path).unwrap_err().to_string();
     assert!(error.contains("No such file") && error.contains("homa key new"), "{error}");
