@@ -45,7 +45,7 @@ struct Attempt {
     handshake: Handshake,
     ours: u32,
     complete: bool,
-    /// What the server asked us to send again.
+    /// The cookie of the server, which our flight repeats.
     cookie: Option<[u8; COOKIE]>,
 }
 
@@ -130,17 +130,19 @@ impl Sealed {
         self.timers.start(delay, Timer::Repeat(id, times + 1));
     }
 
+    /// Our handshake with this id, if it is with the sender.
+    fn attempt(&mut self, from: Way, id: u64) -> Option<(Way, &mut Attempt)> {
+        let way = *self.by_id.get(&id).filter(|way| way.is_from((from.to, from.socket)))?;
+        let attempt = self.opening.get_mut(&way)?.attempt.as_mut()?;
+        (attempt.id == id).then_some((way, attempt))
+    }
+
     /// A part of a server's flight arrived.
     pub(super) fn answered(&mut self, from: Way, frame: &HandshakeDatagram<'_>) {
         let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
             return;
         };
-        let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
-        let attempt = way.and_then(|way| {
-            let attempt = self.opening.get_mut(&way)?.attempt.as_mut()?;
-            Some((way, attempt))
-        });
-        let Some((way, attempt)) = attempt.filter(|(_, attempt)| attempt.id == id) else {
+        let Some((way, attempt)) = self.attempt(from, id) else {
             self.counts.handshake_fragments_dropped += 1;
             return;
         };
@@ -179,10 +181,10 @@ impl Sealed {
     /// A server that is flooded wants our flight again, with a cookie. We answer once at once, and
     /// later with the timer.
     pub(super) fn retry(&mut self, from: Way, id: u64, cookie: &[u8]) {
-        let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
-        let Some((way, Ok(cookie))) = way.map(|way| (way, cookie.try_into())) else { return };
-        let attempt = self.opening.get_mut(&way).and_then(|opening| opening.attempt.as_mut());
-        if attempt.is_some_and(|of| of.id == id && of.cookie.replace(cookie).is_none()) {
+        if let Some((way, attempt)) = self.attempt(from, id)
+            && let Ok(cookie) = cookie.try_into()
+            && attempt.cookie.replace(cookie).is_none()
+        {
             self.send_flight(way, FULL);
         }
     }
@@ -205,8 +207,7 @@ impl Sealed {
     /// A peer refuses our handshake, without cryptographic proof: only a handshake in progress can
     /// end.
     pub(super) fn refused(&mut self, from: Way, id: u64, code: u8) {
-        let way = self.by_id.get(&id).copied().filter(|way| way.is_from((from.to, from.socket)));
-        let Some(way) = way else { return };
+        let Some((way, _)) = self.attempt(from, id) else { return };
         self.fail(
             way,
             match code {
@@ -239,7 +240,7 @@ impl Sealed {
         opening.failures += 1;
         let failures = opening.failures;
         match failures < TRIES {
-            true => self.timers.start(Duration(REPEAT_MIN.0 << failures), Timer::Retry(way)),
+            true => self.timers.start(Duration(REPEAT_MIN.0 << failures), Timer::Begin(way)),
             false => self.give_up(way, why),
         }
     }

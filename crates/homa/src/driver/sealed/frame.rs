@@ -47,7 +47,7 @@ pub enum HandshakeDatagram<'a> {
         offset: u32,
         /// Its bytes.
         bytes: &'a [u8],
-        /// What the server asked the client to send again; empty, or [`COOKIE`] bytes.
+        /// The server's cookie, which the client repeats: empty, or [`COOKIE`] bytes.
         cookie: &'a [u8],
     },
     /// The server wants the client's flight again, with this cookie.

@@ -75,7 +75,7 @@ enum Timer {
     /// Our flight of a handshake is repeated; the number of times that it was sent.
     Repeat(u64, u32),
     /// Another handshake begins, because one failed.
-    Retry(Way),
+    Begin(Way),
     /// A peer may be asked again.
     Cool(Way),
     /// What unknown senders may cause is renewed.
@@ -267,7 +267,7 @@ impl Sealed {
     fn run_timer(&mut self, timer: Timer) {
         match timer {
             Timer::Repeat(id, times) => self.repeat(id, times),
-            Timer::Retry(way) => self.begin(way),
+            Timer::Begin(way) => self.begin(way),
             Timer::Cool(way) => self.cool(way),
             Timer::Rotate => self.rotate(),
             Timer::Renewal => {

@@ -2,8 +2,8 @@
 //! first that it receives at its address. It sends its flight again with the cookie of the server,
 //! which remembers nothing for it (as RFC 9000 §8.1.2).
 //!
-//! So clients connect although packets with addresses of others arrive, and a host with an address
-//! takes at most one of the places that are left for those that have answered.
+//! So clients connect during a flood of packets with forged addresses. A host takes at most one of
+//! the places for those that have answered.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,7 +18,7 @@ const RETURNED_MAX: usize = 3;
 /// How long a key for cookies is used. Cookies are accepted for twice as long at most.
 const LIFE: Duration = Duration::secs(10);
 
-/// What a server keeps for retries.
+/// A server's cookies, and the places that hosts have taken with them.
 #[derive(Default)]
 pub struct Retry {
     /// While there is a flood.
@@ -35,18 +35,22 @@ impl Retry {
         self.returned.clear();
     }
 
-    /// Takes a place for the sender of a cookie; false if the cookie is not its, or there is none.
+    /// Takes a place for a host; false if the host has one, none is left, or the cookie is not the
+    /// one for `name`.
     fn take(&mut self, name: &[u8], host: IpAddr, cookie: &[u8]) -> bool {
-        let known = self.cookies.as_ref().is_some_and(|cookies| cookies.accepts(name, cookie));
         let free = self.returned.len() < RETURNED_MAX && !self.returned.contains(&host);
-        if known && free {
+        // Most datagrams of a flood have no cookie, and then nothing is computed.
+        let taken = free
+            && !cookie.is_empty()
+            && self.cookies.as_ref().is_some_and(|cookies| cookies.accepts(name, cookie));
+        if taken {
             self.returned.push(host);
         }
-        known && free
+        taken
     }
 }
 
-/// What a cookie is for: the client's handshake and its address.
+/// The name that a cookie authenticates: the client's address and the id of its handshake.
 fn name(from: SocketAddr, id: u64) -> Vec<u8> {
     [from.to_string().as_bytes(), &id.to_be_bytes()].concat()
 }
@@ -60,8 +64,10 @@ impl Sealed {
             return true;
         }
         self.counts.handshakes_throttled += 1;
-        if self.retry.cookies.is_none() {
-            self.retry.cookies = Cookies::new();
+        if self.retry.cookies.is_none()
+            && let Some(cookies) = Cookies::new()
+        {
+            self.retry.cookies = Some(cookies);
             self.timers.start(LIFE, Timer::Rotate);
         }
         if let Some(cookies) = self.retry.cookies.as_ref().filter(|_| len >= FRONT + COOKIE) {
@@ -75,13 +81,11 @@ impl Sealed {
 
     /// Takes another key for cookies, or none if the flood is over.
     pub(super) fn rotate(&mut self) {
-        let retry = &mut self.retry;
-        match std::mem::take(&mut retry.used) {
-            true => {
-                retry.cookies.as_mut().map(Cookies::rotate);
-                self.timers.start(LIFE, Timer::Rotate);
-            }
-            false => retry.cookies = None,
+        let used = std::mem::take(&mut self.retry.used);
+        self.retry.cookies = self.retry.cookies.take().filter(|_| used);
+        if let Some(cookies) = &mut self.retry.cookies {
+            cookies.rotate();
+            self.timers.start(LIFE, Timer::Rotate);
         }
     }
 }
