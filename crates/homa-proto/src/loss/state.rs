@@ -10,7 +10,7 @@ use crate::util::timer::Wheel;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Most questions of which a client doubts the answers.
+/// A client doubts the answers to at most this many of its questions about an RPC.
 const DOUBTS_MAX: u8 = 2;
 
 /// What loss detection keeps of one RPC. `repr(C)`: what each DATA packet writes comes first, so
@@ -26,8 +26,7 @@ pub(crate) struct RpcLoss {
     in_resend_queue: bool,
     /// At the client: the server's host said last that no server is there.
     server_absent: bool,
-    /// At the client: questions of which the answers were doubted, because they may have been
-    /// delayed.
+    /// At the client: questions whose answers were doubted, because they may have been delayed.
     doubts: u8,
     /// [`Self::resend_count`] at the last doubt.
     doubted_at: u16,

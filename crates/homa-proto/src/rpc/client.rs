@@ -141,9 +141,9 @@ impl Endpoint {
     /// The same in profile `default`. The request is sent again only if the server's memory covers
     /// the RPC's whole life, so that it was never executed; or if the call is idempotent, which
     /// continues under another id, because the server may remember this one as executed. Otherwise
-    /// the call fails as `Indeterminate`, after another question if the answer may have been
-    /// covered when it left. So does a call whose request never left whole, because servers may act
-    /// on the part of a request that arrived.
+    /// the call fails as `Indeterminate`, after another question if the answer may have covered the
+    /// call when it left. So does a call whose request never left whole, because servers may act on
+    /// the part of a request that arrived.
     fn on_unknown_at_most_once(
         &mut self,
         now: Time,

@@ -102,7 +102,7 @@ fn a_slow_reader_does_not_delay_other_messages() {
 
 /// The memory is less than the window of a reader, so less is granted than it would take.
 #[test]
-fn a_reader_whose_server_is_short_of_memory_goes_on() {
+fn a_reader_whose_server_is_short_of_memory_continues() {
     let short: [fn() -> Config; 3] = [
         || users().memory_budget(10_000),
         || users().memory_budget(20_000),

@@ -39,7 +39,7 @@ fn hand_over(pair: &mut ClientAndServer, seed: u64) {
     pair.ends[SERVER].take_over(&read, Duration(covered.0 + pause.0));
 }
 
-/// The client of one finished call makes another one, of which nothing arrives.
+/// A client finishes one call and makes another one, whose packets are all lost.
 fn with_a_lost_call() -> ClientAndServer {
     let (mut pair, _) = pair();
     pair.call(100, 1);

@@ -1,4 +1,4 @@
-//! What the handshakes of a driver with keys report to the engine.
+//! Reports of a driver with keys about its handshakes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::error::HandshakeRefusal;
 pub struct Rejection {
     /// Its destination.
     pub to: SocketAddr,
-    /// What it was about.
+    /// Its id, and whether it began a message.
     pub quoted: Quoted,
     /// Our keys, in words.
     pub keys: Box<str>,

@@ -1,7 +1,7 @@
 //! When the certificate that an engine presents expires.
 //!
-//! A configuration of rustls tells which certificate a client presents, but not which one a server
-//! does: that depends on the ClientHello, so it is noted whenever a server presents one.
+//! The certificate of a client follows from its configuration. Which one a server presents depends
+//! on the ClientHello, so it is noted whenever a server presents one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig};
 
-/// A certificate has not been presented yet, or there is none.
+/// No certificate has been presented yet, or there is none.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Seconds since 1970 at which the certificates of both sides expire.
@@ -22,7 +22,7 @@ pub(super) struct Expiry {
     server: AtomicU64,
 }
 
-/// Notes what a server presents.
+/// Notes which certificate a server presents.
 #[derive(Debug)]
 struct Noting {
     resolver: Arc<dyn ResolvesServerCert>,
@@ -42,7 +42,7 @@ impl ResolvesServerCert for Noting {
 }
 
 impl Expiry {
-    /// Observes what both sides present; raw public keys do not expire.
+    /// Observes the certificates that both sides present; raw public keys do not expire.
     pub(super) fn observe(client: &ClientConfig, server: &mut ServerConfig) -> Arc<Self> {
         let resolver = &client.client_auth_cert_resolver;
         let schemes =
@@ -74,8 +74,8 @@ fn expiry_of(key: &CertifiedKey) -> u64 {
     key.cert.first().and_then(not_after).unwrap_or(UNKNOWN)
 }
 
-/// The end of a certificate's validity, seconds since 1970. webpki only names it if it finds that
-/// the certificate has expired, so the certificate is verified at the end of time.
+/// The end of a certificate's validity, seconds since 1970. webpki names it only in its error about
+/// an expired certificate, so the certificate is verified as of the last possible time.
 fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
     let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
     let end = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));

@@ -2,7 +2,7 @@
 //!
 //! As in QUIC (RFC 9001 §4), TLS messages form one stream of bytes for each level, and every
 //! fragment names its level and offset. Fragments of the level Handshake are sealed with the
-//! handshake keys; each has a number of its own, also when it repeats bytes. The client repeats its
+//! handshake keys; each has another number, also when it repeats bytes. The client repeats its
 //! flight until the server confirms; the server only answers, so two ends cannot excite each other.
 //!
 //! Invariants: bytes of a level that is over, or not authentic, never reach TLS. A server has a
@@ -158,8 +158,8 @@ impl Handshake {
         })
     }
 
-    /// As server: the client gets these bytes with our flight. It has them only if it
-    /// receives at its address.
+    /// As server: the client gets these bytes with our flight. It has them only if it receives at
+    /// its address.
     pub(crate) fn set_challenge(&mut self, bytes: Vec<u8>) {
         self.challenge = Some(bytes);
     }

@@ -267,7 +267,7 @@ impl Keys {
         key_file::create(path.as_ref(), &random()?)
     }
 
-    /// What a new handshake uses, from the files if they have changed.
+    /// The credentials of a new handshake, read again if their files have changed.
     pub(super) fn credentials(&self) -> Credentials {
         if self.has_changed()
             && let Err(error) = self.reload()

@@ -1,5 +1,4 @@
-//! The keys of the level Handshake: each fragment is sealed under a number of its own, and opened
-//! once.
+//! The keys of the level Handshake: each fragment is sealed under another number, and opened once.
 
 use rustls::quic::{Keys, PacketKey};
 

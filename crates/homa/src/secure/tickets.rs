@@ -53,7 +53,7 @@ impl Tickets {
     }
 }
 
-/// See [`Tickets::of`]. The server's name is not asked for: with cluster keys it has no meaning.
+/// See [`Tickets::of`]. The server's name is ignored, because it means nothing with cluster keys.
 struct TicketsOfServer {
     all: Arc<Tickets>,
     server: SocketAddr,

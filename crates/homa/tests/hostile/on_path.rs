@@ -302,7 +302,7 @@ fn on_the_path_an_old_session_is_of_no_use_later() {
     let mut attacker = Attacker::new(old.local_addr());
     call_through(&mut attacker, (&mut client, &mut old), 5, forward);
     let recorded = attacker.seen.clone();
-    // Another server with the same key, and a session of its own.
+    // Another server with the same key, which makes a new session.
     let mut server = open(1);
     server.listen().unwrap();
     let mut attacker = Attacker::new(server.local_addr());

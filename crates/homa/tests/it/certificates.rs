@@ -88,7 +88,7 @@ fn certificates_in_files_name_clients_and_can_be_replaced() {
     assert!(shown("\nhoma_certificate_expiry_timestamp_seconds 2208988800\n"));
     ca.issue("store", 2041);
     assert!(shown("\nhoma_certificate_expiry_timestamp_seconds 2240611200\n"));
-    // The old session goes on, and a new client gets one with the new certificate.
+    // The old session continues, and the server presents the new certificate to a new client.
     assert_eq!(call(&client), *b"spiffe://homa.test/reader");
     let writer = engine("127.0.0.1", ca.config("writer"));
     assert_eq!(call(&writer), *b"spiffe://homa.test/writer");

@@ -202,7 +202,7 @@ fn a_host_that_calls_again_resumes_and_is_verified_as_before() {
         requests.map(identity).collect::<Vec<_>>()
     });
     for handshakes in 1..=2 {
-        // An engine of its own, with the same keys in the same process.
+        // Another engine with the same keys, in the same process.
         let client = engine("127.0.0.1", config.clone());
         client.client().call(at, "who am I?").unwrap();
         let metrics = [client.metrics().driver, server.metrics().driver];

@@ -1,8 +1,8 @@
 //! The challenge that a server carries in its handshake, so that the first call of a client needs
 //! no round trip for it (`docs/encryption.md`, "Proof of address").
 //!
-//! The protocol sees nothing unusual: at the server, the engine is told that the client was
-//! challenged; at the client, the challenge is handed to the engine as the packet that it replaces.
+//! The protocol has no special case for it: the server's engine is told that the client was
+//! challenged, and the client's engine gets the challenge as the packet that it replaces.
 
 use homa_proto::wire::datagram;
 use homa_proto::{Body, Duration, Packet, PeerId, RpcId};

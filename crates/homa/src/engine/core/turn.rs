@@ -77,7 +77,7 @@ impl Core {
         self.arrivals.trains > 0
     }
 
-    /// The number of turns so far, for those who do not have the engine's lock.
+    /// The number of turns so far, which can be read without the engine's lock.
     pub fn turns(&self) -> Arc<AtomicU64> {
         self.turns.clone()
     }
@@ -87,7 +87,7 @@ impl Core {
         if self.ended.is_some() {
             return;
         }
-        // Only this thread writes it.
+        // Its only writer has the engine's lock, so this needs no atomic addition.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.transmit();
         match effort {
