@@ -383,7 +383,12 @@ impl Handshake {
     }
 
     /// Adds a fragment of the level Handshake; an alert also without keys.
-    fn push_sealed(&mut self, offset: u32, bytes: &[u8], flight: &mut Vec<(Level, u32, Vec<u8>)>) {
+    pub(super) fn push_sealed(
+        &mut self,
+        offset: u32,
+        bytes: &[u8],
+        flight: &mut Vec<(Level, u32, Vec<u8>)>,
+    ) {
         match &mut self.seal {
             Some(seal) => {
                 let sealed = seal.seal(offset, bytes);

@@ -104,8 +104,10 @@ mod tests {
             if renewed {
                 retry.renew();
             }
-            let other = super::name(from, id + 1);
-            assert!(!retry.take(&other, from.ip(), &cookie), "of another handshake");
+            let elsewhere = SocketAddr::from(([10, 0, 1, host], 4_000));
+            for other in [super::name(from, id + 1), super::name(elsewhere, id)] {
+                assert!(!retry.take(&other, from.ip(), &cookie), "of another handshake or host");
+            }
             retry.take(&name, from.ip(), &cookie)
         };
         assert_eq!(

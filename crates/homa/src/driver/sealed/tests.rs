@@ -205,6 +205,48 @@ fn a_client_connects_during_a_flood_from_other_addresses() {
 }
 
 #[test]
+fn a_cookie_of_a_flood_is_accepted_for_some_seconds() {
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let mut server = seal(network.driver("10.0.0.1:1".parse().unwrap()).unwrap(), 1);
+    let at = "10.0.0.9:9".parse().unwrap();
+    let mut host = network.driver(at).unwrap();
+    let keys = Keys::cluster([1; 32]).unwrap();
+    let mut hello = Handshake::client(&keys, ([10, 0, 0, 1], 1).into(), 1).unwrap();
+    let flight = hello.flight(600);
+    // A second of the flood, in which the host sends its flight with this cookie. Returns whether
+    // the server takes it, and the cookie of its answer.
+    let mut second = |now: u64, id: u64, cookie: &[u8]| {
+        server.expire(Time::ZERO + Duration::secs(now));
+        for n in 0..5 {
+            let to = SocketAddr::from(([10, 1, now as u8, n], 5));
+            let frame = HandshakeDatagram::flight(true, now, 7, &flight[0]);
+            server.accept(Way { to, socket: 0, source: None }, FULL, &frame);
+        }
+        let way = Way { to: at, socket: 0, source: None };
+        let frame = HandshakeDatagram::flight(true, id, 7, &flight[0]).with_cookie(cookie);
+        server.accept(way, FULL, &frame);
+        server.flush();
+        let answer = (host.receive(true) > 0).then(|| host.received(0).bytes.to_vec());
+        let cookie = answer.and_then(|bytes| match HandshakeDatagram::read(&bytes) {
+            Some(HandshakeDatagram::Retry { cookie, .. }) => Some(cookie.to_vec()),
+            _ => None,
+        });
+        (server.accepting.contains_key(&(way, id)), cookie)
+    };
+    let mut cookies = [1, 2].map(|id| second(1, id, &[]).1.expect("a cookie"));
+    assert!(cookies[0] != cookies[1]);
+    assert!(second(9, 1, &cookies[0]).0, "after eight seconds");
+    assert!(!second(10, 3, &cookies[1]).0, "of another handshake");
+    for now in 11..32 {
+        assert!(second(now, 100 + now, &[]).1.is_some());
+    }
+    let (taken, other) = second(32, 2, &cookies[1]);
+    assert!(!taken, "after 31 seconds");
+    cookies[1] = other.expect("another cookie");
+    assert!(second(33, 2, &cookies[1]).0);
+}
+
+#[test]
 fn an_address_that_never_answers_gets_three_times_its_bytes() {
     let mut server = udp(1);
     let host = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -214,7 +256,10 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
     let (mut sent, mut got, mut room) = (0, 0, [0; 65_536]);
     for id in 0..5 {
         let mut hello = Handshake::client(&keys, ([127, 0, 0, 1], 1).into(), 1).unwrap();
-        for (turn, part) in hello.flight(600).iter().cycle().take(50).enumerate() {
+        let mut parts = hello.flight(600);
+        // A short fragment asks for the whole flight of the server.
+        parts.extend(vec![(parts[0].0, 0, vec![1]); 5]);
+        for (turn, part) in parts.iter().cycle().take(50).enumerate() {
             let mut bytes = Vec::new();
             HandshakeDatagram::flight(true, id, 7, part).write(0, &mut bytes);
             if turn % 7 == 6 {

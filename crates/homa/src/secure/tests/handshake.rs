@@ -131,6 +131,38 @@ fn a_challenge_that_no_server_sealed_is_dropped() {
     assert!(pair.client.session().is_some());
 }
 
+/// The peer has the handshake keys, but does not follow the rules.
+#[test]
+fn sealed_fragments_of_the_wrong_end_are_dropped() {
+    const COMPLETE: u32 = 0xffff_fffe;
+    const TICKET: u32 = 0xffff_fffc;
+    let keys = cluster(7);
+    let mut pair = Pair::new(&keys, &keys);
+    let hello = pair.client.flight(ROOM);
+    let flight = pair.serve(&hello).unwrap();
+    let mut forged = Vec::new();
+    pair.server.push_sealed(TICKET, &[4, 0, 0, 0], &mut forged);
+    pair.server.push_sealed(COMPLETE, &[], &mut forged);
+    // The client has the keys, but has not verified the server.
+    let (last, first) = flight.split_last().unwrap();
+    let (finished, rest) = first.split_last().unwrap();
+    pair.answer(rest).unwrap();
+    assert_eq!(pair.answer(&forged), Ok(Vec::new()));
+    assert!(pair.client.session().is_none() && !pair.client.is_confirmed());
+    let mut answer = pair.answer(&[finished.clone(), last.clone()]).unwrap();
+    for offset in [COMPLETE, 0xffff_fffd, TICKET] {
+        let mut forged = Vec::new();
+        pair.client.push_sealed(offset, &[4, 0, 0, 0], &mut forged);
+        let (level, offset, bytes) = &forged[0];
+        let refused = pair.server.receive(Fragment { level: *level, offset: *offset, bytes });
+        assert!(matches!(refused, Err(HandshakeError::Dropped(_))), "{offset:x}: {refused:?}");
+    }
+    answer = pair.serve(&answer).unwrap();
+    pair.answer(&answer).unwrap();
+    assert!(pair.client.is_confirmed() && pair.server.is_confirmed());
+    pair.sessions();
+}
+
 /// Client and server with these keys, until one of them fails; returns both errors.
 fn refusal(client: &Keys, server: &Keys) -> (HandshakeError, HandshakeError) {
     let mut pair = Pair::new(client, server);
