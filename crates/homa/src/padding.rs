@@ -3,7 +3,7 @@
 /// Which lengths encrypted datagrams have, so that an observer on the path learns less about the
 /// lengths of messages. Padding costs bandwidth, and is inside the encryption.
 ///
-/// A datagram is not padded if it lacks fewer than 32 bytes to the full size. The number of
+/// A datagram may stay as it is if it lacks fewer than 32 bytes to the full size. The number of
 /// datagrams and their times are not hidden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ impl Padding {
     /// bytes. It stays as it is if it cannot grow so far.
     pub(crate) fn pad(self, len: usize, least: usize, full: usize) -> usize {
         let padded = match self {
-            Self::None => len,
+            Self::None => return len,
             Self::Multiple(of) if len.is_multiple_of(of.max(1).into()) => len,
             Self::Multiple(of) => (len + least).next_multiple_of(of.max(1).into()).min(full),
             Self::Full => full,
