@@ -14,7 +14,7 @@ use ::tokio::time::{sleep, timeout, timeout_at};
 use super::budget::AttemptBudget;
 use super::detached::{self, within};
 use super::health::{AttemptEnd, judge};
-use super::members::{Watching, watch as watch_members};
+use super::members::{Addresses, Watching, changes, watch as watch_members};
 use super::resolve::ResolveError;
 use super::servers::ServerSet;
 use super::target::Target;
@@ -159,13 +159,13 @@ impl Balancer {
         let set = Arc::new(Mutex::new(ServerSet::new(seed, retries, hedges)));
         let look_up = Arc::new(Notify::new());
         let (to, membership) = watch::channel(Membership::Unknown);
-        let known = set.clone();
+        let (shared, mut known) = (set.clone(), Addresses::new());
         let (refresh, asked) = (config.refresh, look_up.clone());
         let _watching = watch_members(looks_up, target, refresh, asked, move |found| {
             match found {
-                Ok(changes) => {
-                    let mut set = lock(&known);
-                    changes.into_iter().for_each(|change| set.apply(change));
+                Ok(found) => {
+                    let mut set = lock(&shared);
+                    changes(&mut known, found).into_iter().for_each(|change| set.apply(change));
                     drop(set);
                     to.send_replace(Membership::Known);
                 }

@@ -1,7 +1,8 @@
 //! The servers of a target as they come and go.
 //!
 //! Invariants: new servers are reported before those that are gone, so that the set is never empty
-//! in between. A lookup that fails, or finds nothing, keeps the servers that are known, and is
+//! in between. [`Members`] has only servers of the best priority, because balancers of `tower` have
+//! no priorities. A lookup that fails, or finds nothing, keeps the servers that are known, and is
 //! repeated after a pause that doubles.
 
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The servers of a target as they come and go, for balancers of `tower`: it is a
 /// [`Discover`](tower::discover::Discover) with the address as the key. It never ends, and never
-/// fails: if a lookup does, the servers that are known stay.
+/// fails: if a lookup does, the servers that are known stay. Of SRV records it has those of the
+/// best priority, without their weights.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,16 +67,18 @@ impl Members {
     /// # Errors
     /// [`OpenError::NoRuntime`] outside a runtime.
     pub fn of(target: Target, refresh: Duration) -> Result<Self, OpenError> {
-        let (to, changes) = mpsc::unbounded_channel();
+        let (to, from) = mpsc::unbounded_channel();
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        let mut known = Addresses::new();
         let watching = watch(&runtime, target, refresh, Arc::default(), move |found| match found {
-            Ok(changes) => {
-                let changes = changes.into_iter().filter_map(ServerChange::without_rank);
-                changes.into_iter().all(|change| to.send(change).is_ok())
+            Ok(found) => {
+                let changed = changes(&mut known, of_best_priority(found)).into_iter();
+                let mut changed = changed.filter_map(ServerChange::without_rank);
+                changed.all(|change| to.send(change).is_ok())
             }
             Err(_) => !to.is_closed(),
         });
-        Ok(Self { changes, _watching: watching })
+        Ok(Self { changes: from, _watching: watching })
     }
 }
 
@@ -115,7 +119,8 @@ impl ServerChange {
     }
 }
 
-type Changes = Vec<ServerChange>;
+/// The servers that a lookup found.
+pub(super) type Addresses = BTreeMap<SocketAddr, Rank>;
 
 /// Looks a target up in a task of `runtime`, again and again, and when `asked`, until `report`
 /// returns false.
@@ -124,20 +129,18 @@ pub(super) fn watch(
     target: Target,
     refresh: Duration,
     asked: Arc<Notify>,
-    mut report: impl FnMut(Result<Changes, ResolveError>) -> bool + Send + 'static,
+    mut report: impl FnMut(Result<Addresses, ResolveError>) -> bool + Send + 'static,
 ) -> Watching {
     let task = runtime.spawn(async move {
         let name = target.to_string();
         let mut resolver = Resolver::new(target, refresh);
         let mut draws = Draws::new(crate::config::random());
-        let (mut known, mut pause) = (BTreeMap::new(), FIRST_PAUSE);
+        let mut pause = FIRST_PAUSE;
         loop {
             let (found, wait) = match resolver.resolve().await {
                 Ok(resolved) => {
                     pause = FIRST_PAUSE;
-                    let changes = changes(&known, &resolved.addresses);
-                    known = resolved.addresses;
-                    (Ok(changes), resolved.again)
+                    (Ok(resolved.addresses), resolved.again)
                 }
                 Err(error) => {
                     tracing::warn!(%error, target = name, "no addresses, the known ones stay");
@@ -158,13 +161,21 @@ pub(super) fn watch(
     Watching(task.abort_handle())
 }
 
-/// What changed, new servers first.
-fn changes(known: &BTreeMap<SocketAddr, Rank>, found: &BTreeMap<SocketAddr, Rank>) -> Changes {
+/// What changed, new servers first. `known` becomes what was found.
+pub(super) fn changes(known: &mut Addresses, found: Addresses) -> Vec<ServerChange> {
     let come = found.iter().filter_map(|(server, rank)| match known.get(server) {
         None => Some(ServerChange::New(*server, *rank)),
         Some(before) if before != rank => Some(ServerChange::Ranked(*server, *rank)),
         Some(_) => None,
     });
     let gone = known.keys().filter(|server| !found.contains_key(server));
-    come.chain(gone.map(|server| ServerChange::Gone(*server))).collect()
+    let changes = come.chain(gone.map(|server| ServerChange::Gone(*server))).collect();
+    *known = found;
+    changes
+}
+
+fn of_best_priority(mut found: Addresses) -> Addresses {
+    let best = found.values().map(|rank| rank.priority).min();
+    found.retain(|_, rank| Some(rank.priority) == best);
+    found
 }

@@ -1,6 +1,7 @@
 //! Where the servers of a target come from.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -86,17 +87,17 @@ async fn a_name_that_does_not_exist_is_a_typed_error() {
     assert_eq!(name, "nothing.invalid:4000");
 }
 
+pub async fn next(members: &mut Members) -> Change<SocketAddr, ()> {
+    let next = std::future::poll_fn(|context| Pin::new(&mut *members).poll_discover(context));
+    let Ok(change) = tokio::time::timeout(GIVE_UP, next).await.unwrap().unwrap();
+    change
+}
+
 #[tokio::test]
 async fn members_are_discovered_as_they_come_and_go() {
     let (file, one, two) = (AddressFile::new("members"), Serving::start(0), Serving::start(0));
     file.list(&[&one]);
     let mut members = Members::of(file.target(), Duration::from_secs(30)).unwrap();
-    let next = async |members: &mut Members| {
-        let next = std::future::poll_fn(|context| Pin::new(&mut *members).poll_discover(context));
-        let change = tokio::time::timeout(GIVE_UP, next).await.unwrap().unwrap();
-        let Ok(change) = change;
-        change
-    };
     assert!(matches!(next(&mut members).await, Change::Insert(at, ()) if at == one.at));
     file.list(&[&two]);
     // First the new one, so that there is always one.

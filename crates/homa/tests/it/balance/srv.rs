@@ -7,9 +7,11 @@ use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use homa::CallOptions;
-use homa::balance::{BalanceError, Balancer, Config, ResolveError};
+use homa::balance::{BalanceError, Balancer, Config, Members, ResolveError};
 use tokio::net::UdpSocket;
+use tower::discover::Change;
 
+use super::members::next;
 use super::{GIVE_UP, Serving, client, until};
 
 /// Priority, weight and port.
@@ -93,6 +95,23 @@ async fn a_worse_priority_is_called_when_the_better_one_is_gone() {
         balancer.call(&client, "who?", &options).await.unwrap();
     }
     assert_eq!((one.executed(), two.executed()), (1, 10));
+}
+
+#[tokio::test]
+async fn a_balancer_of_tower_gets_only_the_best_priority() {
+    let names = NameServer::start(vec![(9, 1, 4000), (5, 1, 4001), (5, 2, 4002)]).await;
+    let target = format!("homa+srv://{}/search.test.", names.at).parse().unwrap();
+    let mut members = Members::of(target, GIVE_UP).unwrap();
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    for first in [4001, 4002] {
+        assert!(matches!(next(&mut members).await, Change::Insert(new, ()) if new == at(first)));
+    }
+    // The others become the best when these are gone.
+    *names.records.lock().unwrap() = vec![(9, 1, 4000)];
+    assert!(matches!(next(&mut members).await, Change::Insert(new, ()) if new == at(4000)));
+    for first in [4001, 4002] {
+        assert!(matches!(next(&mut members).await, Change::Remove(old) if old == at(first)));
+    }
 }
 
 #[tokio::test]
