@@ -1,6 +1,7 @@
 //! SRV records from a name server on loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hickory_resolver::proto::op::{Message, ResponseCode};
@@ -17,45 +18,60 @@ use super::{GIVE_UP, Serving, client, until};
 /// Priority, weight and port.
 type SrvRecord = (u16, u16, u16);
 
-/// A name server for `search.test`, whose records are these. Their time is 1 s.
+/// A name server for `search.test`, whose records are these. Their time is 1 s. `hosts.test` has
+/// the same records, but only the first is for `host.test`, and the others for `other.test`.
 struct NameServer {
     at: SocketAddr,
     records: Arc<Mutex<Vec<SrvRecord>>>,
+    /// How it answers questions for the address of `host.test`.
+    says: Arc<Mutex<ResponseCode>>,
+    /// Such questions.
+    asked: Arc<AtomicUsize>,
 }
 
 impl NameServer {
     async fn start(records: Vec<SrvRecord>) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (at, records) = (socket.local_addr().unwrap(), Arc::new(Mutex::new(records)));
-        let known = records.clone();
+        let (known, says) = (records.clone(), Arc::new(Mutex::new(ResponseCode::NoError)));
+        let (code, asked) = (says.clone(), Arc::<AtomicUsize>::default());
+        let questions = asked.clone();
         tokio::spawn(async move {
             let mut buffer = [0; 1_500];
             while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
                 let Ok(query) = Message::from_vec(&buffer[..length]) else { continue };
-                let answer = answer(query, &known.lock().unwrap());
+                if query.queries[0].query_type() == RecordType::A {
+                    questions.fetch_add(1, Ordering::SeqCst);
+                }
+                let answer = answer(query, &known.lock().unwrap(), *code.lock().unwrap());
                 let _ = socket.send_to(&answer.to_vec().unwrap(), from).await;
             }
         });
-        Self { at, records }
+        Self { at, records, says, asked }
     }
 }
 
-fn answer(query: Message, records: &[SrvRecord]) -> Message {
+fn answer(query: Message, records: &[SrvRecord], says: ResponseCode) -> Message {
     let asked = query.queries[0].clone();
     let mut answer = query.into_response();
     let name = asked.name().clone();
     let record = |data| Record::from_rdata(name.clone(), 1, data);
     match (name.to_utf8().as_str(), asked.query_type()) {
-        ("search.test.", RecordType::SRV) => {
-            for &(priority, weight, port) in records {
-                let host = Name::from_utf8("host.test.").unwrap();
+        ("search.test." | "hosts.test.", RecordType::SRV) => {
+            for (n, &(priority, weight, port)) in records.iter().enumerate() {
+                let other = n > 0 && name.to_utf8() == "hosts.test.";
+                let host = Name::from_utf8(if other { "other.test." } else { "host.test." });
+                let host = host.unwrap();
                 answer.add_answer(record(RData::SRV(SRV::new(priority, weight, port, host))));
             }
         }
-        ("host.test.", RecordType::A) => {
+        ("host.test.", RecordType::A) if says != ResponseCode::NoError => {
+            answer.metadata.response_code = says;
+        }
+        ("other.test." | "host.test.", RecordType::A) => {
             answer.add_answer(record(RData::A(A(Ipv4Addr::LOCALHOST))));
         }
-        ("host.test.", _) => {}
+        ("other.test." | "host.test.", _) => {}
         _ => answer.metadata.response_code = ResponseCode::NXDomain,
     }
     answer
@@ -137,6 +153,25 @@ async fn calls_in_progress_follow_the_weights() {
     for call in calls {
         assert!(call.await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_host_leaves_only_if_its_name_server_says_so() {
+    let names = NameServer::start(vec![(5, 1, 4000), (5, 1, 4001)]).await;
+    let target = format!("homa+srv://{}/hosts.test.", names.at).parse().unwrap();
+    let balancer = Balancer::new(target, Config::default()).unwrap();
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    until(|| balancer.servers() == [at(4000), at(4001)]).await;
+    // The name server has no answer about the first one, only an error.
+    *names.says.lock().unwrap() = ResponseCode::ServFail;
+    let before = names.asked.load(Ordering::SeqCst);
+    until(|| {
+        assert_eq!(balancer.servers(), [at(4000), at(4001)]);
+        names.asked.load(Ordering::SeqCst) > before + 6
+    })
+    .await;
+    *names.says.lock().unwrap() = ResponseCode::NXDomain;
+    until(|| balancer.servers() == [at(4001)]).await;
 }
 
 #[tokio::test]
