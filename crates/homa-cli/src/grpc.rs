@@ -19,7 +19,7 @@ use crate::failure::{Failure, Hint};
 use crate::micro::median;
 use crate::output::{Align, Format, Progress, TextTable, json, line};
 use load::Figures;
-use service::{GrpcTransport, Running};
+use service::{GrpcTransport, Running, SEARCHES};
 
 /// Rounds over which the medians are taken.
 const ROUNDS: u32 = 5;
@@ -44,7 +44,7 @@ struct GrpcReport {
     overload: Vec<SearchRow>,
 }
 
-/// Searches a second with 32 in progress.
+/// Searches a second with [`SEARCHES`] in progress.
 #[derive(Clone, Debug, Serialize)]
 struct CapacityRow {
     transport: &'static str,
@@ -143,7 +143,8 @@ impl GrpcReport {
     fn print(&self) {
         for row in &self.capacity {
             let CapacityRow { transport, searches_per_s } = row;
-            line(format!("{transport}: {searches_per_s:.0} searches/s with 32 in progress"));
+            let rate = format!("{searches_per_s:.0} searches/s");
+            line(format!("{transport}: {rate} with {SEARCHES} in progress"));
         }
         let table = TextTable::new(&[
             ("transport", Align::Left, 9),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 use tonic::Request;
 
-use super::service::{Channel, DEADLINE, LEAVES, Query, SearchClient};
+use super::service::{Channel, DEADLINE, LEAVES, Query, SEARCHES, SearchClient};
 
 /// What searches at one rate had.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +63,11 @@ pub async fn at_rate(client: &SearchClient<Channel>, rate: f64, time: Duration) 
     Figures { offered, answered, p50_ms: at(0.5), p99_ms: at(0.99), cpu_us }
 }
 
-/// Searches a second if 32 are always in progress: what the service can do on this machine.
+/// Searches a second if [`SEARCHES`] are always in progress: what the service can do on this
+/// machine. More would be refused at once by the root over TCP, and callers would spin.
 pub async fn capacity(client: &SearchClient<Channel>, time: Duration) -> f64 {
     let end = Instant::now() + time;
-    let callers = (0..32).map(|_| {
+    let callers = (0..SEARCHES).map(|_| {
         let client = client.clone();
         tokio::spawn(async move {
             let mut done = 0;

@@ -35,9 +35,11 @@ pub const LEAVES: usize = 20;
 /// The time that a user waits.
 pub const DEADLINE: Duration = Duration::from_millis(100);
 
-/// Searches that the root has in progress at a time. Others wait, or are refused if they would be
-/// late. Without a limit, a root with too much to do begins all of them and completes few in time.
-const SEARCHES: usize = 16;
+/// Searches that the root has in progress at a time. Over Homa, others wait in the engine, which
+/// refuses those that would be late. Over TCP, others are refused at once: tonic's limit alone
+/// would let them wait until their deadline, and the root would begin those that are nearly late.
+/// Without a limit, a root with too much to do begins all of them and completes few in time.
+pub const SEARCHES: usize = 16;
 
 /// After this time without an answer, the leaf with the copy is asked, too.
 const HEDGE: Duration = Duration::from_millis(10);
