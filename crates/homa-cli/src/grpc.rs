@@ -19,7 +19,7 @@ use crate::failure::{Failure, Hint};
 use crate::micro::median;
 use crate::output::{Align, Format, Progress, TextTable, json, line};
 use load::Figures;
-use service::{GrpcTransport, Running, SEARCHES};
+use service::{DEADLINE, GrpcTransport, Running, SEARCHES};
 
 /// Rounds over which the medians are taken.
 const ROUNDS: u32 = 5;
@@ -69,8 +69,7 @@ struct SearchRow {
 pub fn run(time: Duration, format: Format) -> Result<(), Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.hint("the system refuses threads: raise `ulimit -u`")?;
-    let report = runtime.block_on(measure(time));
-    let report = report.map_err(|error| Failure::new(anyhow::anyhow!(error), HINT))?;
+    let report = runtime.block_on(measure(time))?;
     match format {
         Format::Json => json(&report),
         Format::Table => {
@@ -82,10 +81,11 @@ pub fn run(time: Duration, format: Format) -> Result<(), Failure> {
 
 const HINT: &str = "the servers listen on loopback: `ip link set lo up`, and see `homa doctor`";
 
-async fn measure(time: Duration) -> Result<GrpcReport, tower::BoxError> {
+async fn measure(time: Duration) -> Result<GrpcReport, Failure> {
     let mut running = Vec::new();
     for (name, transport) in TRANSPORTS {
-        running.push((name, service::start(transport).await?));
+        let service = service::start(transport).await;
+        running.push((name, service.map_err(|error| Failure::new(anyhow::anyhow!(error), HINT))?));
     }
     let each = time / ROUNDS;
     let rows = 1 + RATES.len() as u32 + 1;
@@ -98,20 +98,30 @@ async fn measure(time: Duration) -> Result<GrpcReport, tower::BoxError> {
         }
     }
     let capacities: Vec<f64> = capacities.into_iter().map(median).collect();
-    let most = capacities.iter().copied().fold(0.0, f64::max);
+    let overload = overload(&capacities)?;
     let mut rates = Vec::new();
     for rate in RATES {
         progress.step(&format!("{rate} searches a second"));
         rates.extend(rounds(&running, rate, each).await);
     }
     progress.step("overload");
-    let overload = rounds(&running, OVERLOAD * most, each).await;
+    let overload = rounds(&running, overload, each).await;
     progress.finish();
     let capacity = running.iter().zip(capacities).map(|((transport, _), searches)| CapacityRow {
         transport,
         searches_per_s: searches.round(),
     });
     Ok(GrpcReport { capacity: capacity.collect(), rates, overload })
+}
+
+/// The rate of overload.
+fn overload(capacities: &[f64]) -> Result<f64, Failure> {
+    let most = capacities.iter().copied().fold(0.0, f64::max);
+    if most > 0.0 {
+        return Ok(OVERLOAD * most);
+    }
+    let error = anyhow::anyhow!("no search was answered within {DEADLINE:?} in most rounds");
+    Err(Failure::new(error, "the machine is too busy, or the rounds are too short: --duration 20s"))
 }
 
 /// A row of each transport, which take turns.
@@ -165,5 +175,17 @@ impl GrpcReport {
                 format!("{:.0}", row.cpu_us_per_answer),
             ]));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_capacity_is_a_failure_with_a_remedy() {
+        assert_eq!(overload(&[100.0, 200.0]).unwrap(), 300.0);
+        let failure = overload(&[0.0, 0.0]).unwrap_err().to_string();
+        assert!(failure.contains("--duration"), "{failure}");
     }
 }
