@@ -324,8 +324,9 @@ int homa_drain(int sockfd, int timeout_ms);
 
 /*
  Closes a socket and ends its RPCs. Calls are forgotten, and replies that are not yet fully
- delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv
- return with ESHUTDOWN. Buffers from homa_recv_message stay valid.
+ delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv, or
+ in homa_balancer_call for a response, return with ESHUTDOWN. Buffers from homa_recv_message stay
+ valid.
 
  Returns 0, or -1: EBADF. This is also the result if the descriptor was closed with close(2) by
  mistake. Then the socket is closed, but a new file with the same number is not.

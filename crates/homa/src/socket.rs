@@ -43,7 +43,7 @@ use crate::engine::wait::mailbox;
 pub use crate::engine::wait::mailbox::CallFailure;
 use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
 use crate::engine::wait::shared::SharedState;
-use crate::engine::wait::waiters::{Waiters, WakeTarget};
+use crate::engine::wait::waiters::Waiters;
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -410,31 +410,40 @@ impl Socket {
     }
 
     /// Stops sending and accepting. Messages that have arrived can still be received, then
-    /// [`ReceiveError::Closed`].
+    /// [`ReceiveError::Closed`]. Calls of [clients](Self::client) of this socket that are in
+    /// progress end with [`CallError::ShuttingDown`].
     pub fn close(&self) {
-        self.end(Mailbox::close);
+        self.end(|state| {
+            state.end_calls();
+            if let Some((mailbox, wakes)) = state.waiters.mailbox() {
+                mailbox.close(wakes);
+            }
+        });
     }
 
     /// Stops sending and accepting new messages, and waits until everything in progress is finished
     /// and acknowledged. Messages that have arrived, and completions of calls in progress, can
     /// still be received, also by threads that are blocked; then [`ReceiveError::Closed`].
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        self.end(Mailbox::drain);
+        self.end(|state| {
+            if let Some((mailbox, wakes)) = state.waiters.mailbox() {
+                mailbox.drain(wakes);
+            }
+        });
         self.engine.drain(timeout)
     }
 
-    fn end(&self, how: impl FnOnce(&mut Mailbox, &mut Vec<WakeTarget>)) {
+    fn end(&self, how: impl FnOnce(&mut SharedState)) {
         let Some(mut access) = self.engine.here() else { return };
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
-        if let Some((mailbox, wakes)) = access.waiters.mailbox() {
-            how(mailbox, wakes);
-        }
+        how(&mut access);
         access.core.flush_acks();
         access.submitted();
     }
 
-    /// A client of the same engine, for calls that do not go through this socket.
+    /// A client of the same engine, for calls that do not go through this socket. They end when it
+    /// is closed.
     pub fn client(&self) -> Client {
         self.engine.client()
     }

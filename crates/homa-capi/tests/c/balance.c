@@ -2,7 +2,7 @@
 #include "check.h"
 #include <pthread.h>
 
-static int asked;
+static int asked, held_arrived;
 
 /* Answers requests with their bytes; the silent server keeps them. */
 static void *server(void *argument)
@@ -23,8 +23,25 @@ static void *silent(void *argument)
     char request[100];
     uint64_t id;
     while ((got = homa_recv(sock, request, sizeof request, HOMA_RECV_REQUEST, NULL, 0, &id)) >= 0)
-        __atomic_add_fetch(&asked, 1, __ATOMIC_SEQ_CST);
+        __atomic_add_fetch(memcmp(request, "held", 4) == 0 ? &held_arrived : &asked, 1,
+                           __ATOMIC_SEQ_CST);
     CHECK(errno == ESHUTDOWN || errno == EBADF);
+    return NULL;
+}
+
+struct held_call {
+    struct homa_balancer *balancer;
+    int sock;
+};
+
+/* A call that ends because its socket is closed, long before its deadline. */
+static void *held(void *argument)
+{
+    struct held_call *call = argument;
+    struct homa_send_options options = HOMA_SEND_OPTIONS_INIT;
+    struct homa_message message;
+    options.deadline_ms = UINT32_MAX;
+    FAILS(homa_balancer_call(call->balancer, call->sock, "held", 4, &message, &options), ESHUTDOWN);
     return NULL;
 }
 
@@ -66,8 +83,9 @@ int main(void)
     struct homa_message message;
     struct homa_balancer *balancer;
     struct sockaddr_in at[3];
+    struct held_call call_held;
     int socks[3], client, i;
-    pthread_t threads[2];
+    pthread_t threads[2], caller;
     char path[100], target[120];
 
     for (i = 0; i < 3; i++)
@@ -112,10 +130,18 @@ int main(void)
     call.deadline_ms = 50;
     FAILS(homa_balancer_call(balancer, client, "ping", 4, &message, &call), ETIMEDOUT);
     CHECK(message.data == NULL);
+
+    /* Closing the socket ends its calls. */
+    call_held.balancer = balancer;
+    call_held.sock = client;
+    CHECK(pthread_create(&caller, NULL, held, &call_held) == 0);
+    while (__atomic_load_n(&held_arrived, __ATOMIC_SEQ_CST) == 0)
+        usleep(1000);
+    CHECK(homa_close(client) == 0);
+    CHECK(pthread_join(caller, NULL) == 0);
     homa_balancer_close(balancer);
 
     CHECK(unlink(path) == 0);
-    CHECK(homa_close(client) == 0);
     for (i = 0; i < 2; i++) {
         CHECK(homa_close(socks[i]) == 0);
         CHECK(pthread_join(threads[i], NULL) == 0);

@@ -33,6 +33,24 @@ fn request(socket: &Socket) -> (homa::socket::Id, SocketAddr, Vec<u8>) {
 }
 
 #[test]
+fn a_socket_that_closes_ends_the_calls_of_its_clients() {
+    let (a, b) = (socket(), socket());
+    let (to, client) = (b.local_addr(), a.client());
+    let awaited = client.call_async(to, "awaited");
+    let blocked = thread::spawn(move || {
+        client.call_with(to, "blocked", &CallOptions::deadline(Duration::MAX))
+    });
+    let requests = [(); 2].map(|()| request(&b).0);
+    a.close();
+    assert_eq!(blocked.join().unwrap(), Err(CallError::ShuttingDown));
+    assert_eq!(awaited.wait(), Err(CallError::ShuttingDown));
+    // The server need not answer them any more.
+    while requests.iter().any(|&id| b.is_cancelled(id) == Some(false)) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_client_shares_its_engine_with_a_socket() {
     let (a, b) = (socket(), socket());
     let (to, client) = (b.local_addr(), a.client());

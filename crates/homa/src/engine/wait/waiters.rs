@@ -18,6 +18,7 @@ use super::slot::{CallOutcome, CallSlot};
 pub use super::wake_target::WakeTarget;
 use super::watch::RequestWatch;
 use crate::engine::core::{Core, EngineEvent, Partial};
+use crate::error::CallError;
 pub use requests::Accepted;
 use requests::{OpenRequest, RequestQueue, UnacceptedRequest};
 
@@ -150,6 +151,27 @@ impl Waiters {
         call.rpc
     }
 
+    /// Ends all calls with an error; returns the RPCs of those that have started.
+    pub fn end_calls(&mut self, error: &CallError) -> Vec<RpcHandle> {
+        let cookies = self.calls.iter().enumerate();
+        let cookies: Vec<_> =
+            cookies.map(|(n, entry)| u64::from(entry.generation) << 32 | n as u64).collect();
+        let mut started = Vec::new();
+        for cookie in cookies {
+            let Some(call) = self.leave(cookie) else { continue };
+            call.slot.put(CallOutcome { result: Err(error.clone()), lent: None });
+            self.wake_caller(call.waiting);
+            started.extend(call.rpc);
+        }
+        started
+    }
+
+    /// Wakes the waiter of a call, if there is one, after the lock is released.
+    fn wake_caller(&mut self, waiting: Option<WakeTarget>) {
+        self.tasks -= usize::from(waiting.as_ref().is_some_and(WakeTarget::is_task));
+        self.to_wake.extend(waiting);
+    }
+
     /// Registers the waiter for a call's result; false if the result is in its slot.
     pub fn wait(&mut self, key: CallKey, waiting: WakeTarget) -> bool {
         let Some(call) = self.call(key.0) else { return false };
@@ -241,10 +263,7 @@ impl Waiters {
                     let Some(call) = self.leave(cookie) else { continue };
                     let lent = call.lent.filter(|_| lent > 0).map(|(_, bytes)| bytes);
                     call.slot.put(CallOutcome { result, lent });
-                    if let Some(waiting) = call.waiting {
-                        self.tasks -= usize::from(waiting.is_task());
-                        self.to_wake.push(waiting);
-                    }
+                    self.wake_caller(call.waiting);
                 }
                 EngineEvent::Request { rpc, from, port, bytes, id, context } => {
                     let request = UnacceptedRequest { rpc, from, bytes, id, context };
@@ -256,11 +275,9 @@ impl Waiters {
                         self.watch.ended(partial.rpc, &mut self.to_wake);
                     } else if let Some(call) = self.call(partial.cookie) {
                         call.partial = Some(partial);
-                        if call.progress
-                            && let Some(waiting) = call.waiting.take()
-                        {
-                            self.tasks -= usize::from(waiting.is_task());
-                            self.to_wake.push(waiting);
+                        if call.progress {
+                            let waiting = call.waiting.take();
+                            self.wake_caller(waiting);
                         }
                     }
                 }

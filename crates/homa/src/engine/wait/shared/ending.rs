@@ -30,6 +30,13 @@ impl SharedState {
         }
     }
 
+    /// Ends the calls of clients.
+    pub fn end_calls(&mut self) {
+        for rpc in self.waiters.end_calls(&CallError::ShuttingDown) {
+            self.core.cancel(rpc);
+        }
+    }
+
     /// True if new requests may come at a port of a server.
     pub fn serves(&self, port: u16) -> bool {
         !self.draining && !self.waiters.is_draining(port)
