@@ -490,9 +490,9 @@ void homa_message_release(struct homa_message *message);
 /*
  Looks up a name that stands for several servers, now and again until homa_balancer_close:
  "homa:///HOST:PORT" (all addresses of a host), "homa+file:///PATH" (a file with an address
- IP:PORT in each line), or "homa+srv://NAME" (SRV records of DNS, if libhoma was built with the
- feature srv). If `options` is null, all options have their defaults. Does not wait for the
- addresses: homa_balancer_call does.
+ IP:PORT in each line), "homa+srv://NAME" (SRV records of DNS, if libhoma was built with the
+ feature srv), or "homa+srv://NAMESERVER:PORT/NAME" (those of one name server). If `options` is
+ null, all options have their defaults. Does not wait for the addresses: homa_balancer_call does.
 
  Returns the balancer, or NULL with errno: EFAULT (`target` is null), EINVAL (no target, or a
  wrong option), EAGAIN and other errors of pthread_create(3).
@@ -504,8 +504,8 @@ struct homa_balancer *homa_balancer_open(const char *target,
  Calls one of the servers from a socket, and blocks until the response is here. Any number of
  threads may call. A call that was certainly not executed is repeated at another server. With
  HOMA_SEND_IDEMPOTENT it is also repeated if a server lost it, and sent to a second server if it
- is late. All attempts end at the deadline of the call. The other members of `options` (null:
- defaults) have no effect.
+ is late. All attempts end at the deadline of the call; homa_close ends a call that waits for a
+ response. The other members of `options` (null: defaults) have no effect.
 
  The response is lent in `message` as by homa_recv_message: release it. Its id and its source are
  0.
