@@ -2,7 +2,7 @@
 //!
 //! Invariants: a server that is no member any more gets no call, and is kept until its calls have
 //! ended. A server gets no call while one of a better priority is healthy. If all servers are
-//! ejected, all of them are candidates.
+//! ejected, those of the best priority are candidates, and then, for retries, the others.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -104,10 +104,10 @@ impl ServerSet {
         if self.candidates.is_empty() && !other {
             self.gather(healthy);
             if self.candidates.is_empty() {
-                self.gather(fresh);
+                self.gather_best(fresh);
             }
             if self.candidates.is_empty() {
-                self.gather(|_| true);
+                self.gather_best(|_| true);
             }
         }
         if self.candidates.is_empty() {
@@ -149,6 +149,13 @@ impl ServerSet {
             self.candidates.push(n);
             self.weights.push(server.rank.weight);
         }
+    }
+
+    /// As [`Self::gather`], but only those of the best priority among the wanted.
+    fn gather_best(&mut self, wanted: impl Fn(&KnownServer) -> bool) {
+        let members = self.servers.iter().filter(|server| server.is_member && wanted(server));
+        let best = members.map(|server| server.rank.priority).min();
+        self.gather(|server| wanted(server) && Some(server.rank.priority) == best);
     }
 
     /// An attempt has ended. True if its server was ejected because nothing is there.
@@ -339,6 +346,21 @@ mod tests {
         set.apply(ServerChange::Ranked(first, Rank { priority: 9, weight: 1.0 }));
         set.ended(server(3), AttemptEnd::Answered, Duration::from_millis(1), later);
         assert_eq!(set.choose(&[], false, later), Some(server(3)));
+    }
+
+    #[test]
+    fn ejected_servers_are_tried_in_the_order_of_priorities() {
+        let now = Instant::now();
+        let mut set = ranked(&[(2, 1e6), (1, 1.0), (1, 1.0)]);
+        for n in 1..=3 {
+            set.servers[n - 1].outstanding += 1;
+            set.ended(server(n as u16), AttemptEnd::Absent, Duration::ZERO, now);
+        }
+        for _ in 0..20 {
+            assert_ne!(set.choose(&[], false, now), Some(server(1)));
+            assert_eq!(set.choose(&[server(2)], false, now), Some(server(3)));
+            assert_eq!(set.choose(&[server(2), server(3)], false, now), Some(server(1)));
+        }
     }
 
     #[test]
