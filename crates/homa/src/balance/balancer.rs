@@ -1,5 +1,8 @@
 //! Calls to a set of servers: attempts, retries and hedges, all within one deadline.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -92,6 +95,15 @@ struct BalancerState {
     _watching: Watching,
 }
 
+impl Drop for BalancerState {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The last receiver takes a lock, which a thread of the parent may have held.
+            std::mem::forget(self.membership.clone());
+        }
+    }
+}
+
 /// Whether servers are known.
 #[derive(Clone, Debug)]
 enum Membership {
@@ -107,6 +119,7 @@ enum Membership {
 pub struct Lease {
     set: Arc<Mutex<ServerSet>>,
     look_up: Arc<Notify>,
+    process: Process,
     at: SocketAddr,
     began: Instant,
     end: AttemptEnd,
@@ -186,8 +199,12 @@ impl Balancer {
         Self(Arc::new(state))
     }
 
-    /// The servers that are known now, in the order of their addresses.
+    /// The servers that are known now, in the order of their addresses. None in the child of a
+    /// fork.
     pub fn servers(&self) -> Vec<SocketAddr> {
+        if self.here().is_err() {
+            return Vec::new();
+        }
         lock(&self.0.set).members().collect()
     }
 
@@ -353,7 +370,8 @@ impl Balancer {
         let began = now();
         let at = lock(&self.0.set).choose(tried, other, began)?;
         let (set, look_up) = (self.0.set.clone(), self.0.look_up.clone());
-        Some(Lease { set, look_up, at, began, end: AttemptEnd::Unknown })
+        let process = self.0.process;
+        Some(Lease { set, look_up, process, at, began, end: AttemptEnd::Unknown })
     }
 
     /// One attempt, and a second one beside it if the call may be hedged.
@@ -443,6 +461,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        // A thread of the parent may have held the locks.
+        if !self.process.is_this() {
+            return;
+        }
         let now = now();
         let took = now - self.began;
         let absent = lock(&self.set).ended(self.at, self.end, took, now);

@@ -7,32 +7,33 @@
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ::tokio::runtime::{Builder, Handle};
 
-use crate::driver::fork::Process;
+use crate::driver::fork::PerProcess;
 use crate::driver::signals;
 
-/// The runtime and the process that started it.
-static RUNTIME: Mutex<Option<(Process, Handle)>> = Mutex::new(None);
+/// The runtime, once it has started.
+static RUNTIME: PerProcess<Mutex<Option<Handle>>> = PerProcess::new();
+
+/// [`RUNTIME`], which is kept from others meanwhile.
+pub(super) fn locked() -> MutexGuard<'static, Option<Handle>> {
+    RUNTIME.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The process's runtime for balancers.
 pub(super) fn runtime() -> io::Result<Handle> {
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((process, handle)) = &*runtime
-        && process.is_this()
-    {
+    let mut runtime = locked();
+    if let Some(handle) = &*runtime {
         return Ok(handle.clone());
     }
     let built = Builder::new_current_thread().enable_all().build()?;
     let handle = built.handle().clone();
     let thread = thread::Builder::new().name("homa names".into());
     signals::blocked(|| thread.spawn(move || built.block_on(pending::<()>())))?;
-    // That of a parent is not dropped, because its threads do not exist here.
-    std::mem::forget(runtime.replace((Process::this(), handle.clone())));
-    Ok(handle)
+    Ok(runtime.insert(handle).clone())
 }
 
 /// Polls a future with the timers of a runtime, if there is one.

@@ -23,6 +23,7 @@ use tower::discover::Change;
 use super::choose::{Draws, Rank};
 use super::resolve::{ResolveError, Resolver};
 use super::target::Target;
+use crate::driver::fork::Process;
 use crate::error::OpenError;
 
 /// The pause after a lookup that failed, which doubles up to the longest.
@@ -92,11 +93,17 @@ impl Stream for Members {
 
 /// The task that looks a target up; dropping this ends it.
 #[derive(Debug)]
-pub(super) struct Watching(AbortHandle);
+pub(super) struct Watching {
+    task: AbortHandle,
+    process: Process,
+}
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.0.abort();
+        // The child of a fork has no thread that runs the task.
+        if self.process.is_this() {
+            self.task.abort();
+        }
     }
 }
 
@@ -158,7 +165,7 @@ pub(super) fn watch(
             let _ = timeout(wait - least, asked.notified()).await;
         }
     });
-    Watching(task.abort_handle())
+    Watching { task: task.abort_handle(), process: Process::this() }
 }
 
 /// What changed, new servers first. `known` becomes what was found.

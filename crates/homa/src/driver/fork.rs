@@ -1,7 +1,11 @@
 //! The identity of the process. The child of a fork has the sockets and ids of its parent, but none
 //! of its threads.
 
+#[cfg(feature = "balance")]
+use std::ptr::null_mut;
 use std::sync::Once;
+#[cfg(feature = "balance")]
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Forks between the first process of this program and this one.
@@ -32,6 +36,77 @@ impl Process {
     }
 }
 
+/// A value that each process has for itself. The child of a fork does not use its parent's, which
+/// another thread may have had locked. Values are never freed.
+#[cfg(feature = "balance")]
+#[derive(Debug)]
+pub struct PerProcess<T>(AtomicPtr<(Process, T)>);
+
+#[cfg(feature = "balance")]
+impl<T: Default + Send + Sync> PerProcess<T> {
+    /// No process has a value yet.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// The value of this process, which has its default at the first use.
+    pub fn get(&'static self) -> &'static T {
+        let before = self.0.load(Ordering::Acquire);
+        // SAFETY: the pointer is null or came from a box that is never freed.
+        match unsafe { before.as_ref() } {
+            Some((process, value)) if process.is_this() => return value,
+            _ => {}
+        }
+        let new = Box::into_raw(Box::new((Process::this(), T::default())));
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let value = match self.0.compare_exchange(before, new, order.0, order.1) {
+            Ok(_) => new,
+            Err(first) => {
+                // SAFETY: `new` came from a box, and is not shared.
+                drop(unsafe { Box::from_raw(new) });
+                first
+            }
+        };
+        // SAFETY: as above; another thread of this process stored it if it is not ours.
+        unsafe { &(*value).1 }
+    }
+}
+
+/// Forks of tests.
+#[cfg(test)]
+pub mod children {
+    /// The child of a fork.
+    pub struct Child(libc::pid_t);
+
+    /// Forks; `None` in the child, which has to [`exit`], and is killed if it hangs.
+    pub fn fork() -> Option<Child> {
+        // SAFETY: the child only uses its copies, and exits without unwinding into the harness.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: sets a timer of this process.
+            unsafe { libc::alarm(60) };
+            return None;
+        }
+        Some(Child(child))
+    }
+
+    /// Ends the child at once.
+    pub fn exit(passed: bool) -> ! {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!passed)) }
+    }
+
+    impl Child {
+        /// Waits for the child; false if it failed or hung.
+        pub fn passed(self) -> bool {
+            let mut status = 0;
+            // SAFETY: waits for our own child, and writes to a local variable.
+            assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
+            status == 0
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future as _;
@@ -40,6 +115,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
+    use super::children;
     use crate::inline::{self, Wait};
     use crate::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
@@ -51,8 +127,7 @@ mod tests {
         let ended = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let forked = crate::balance::BalanceError::Call(CallError::Forked).to_string();
         if !matches!(ended, Poll::Ready(Err(error)) if error.to_string() == forked) {
-            // SAFETY: ends the process at once.
-            unsafe { libc::_exit(2) };
+            children::exit(false);
         }
     }
 
@@ -71,9 +146,7 @@ mod tests {
             let target = "homa:///localhost:4000".parse().unwrap();
             crate::balance::Balancer::detached(target, crate::balance::Config::default()).unwrap()
         };
-        // SAFETY: the child only uses its copies and exits without unwinding into the test harness.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let Some(child) = children::fork() else {
             let options = CallOptions::default();
             let replied = request.reply("child");
             #[cfg(feature = "balance")]
@@ -88,13 +161,9 @@ mod tests {
                 && matches!(server.engine().serve_at(at), Err(OpenError::Forked))
                 && matches!(replied, Err(refused) if refused.error == ReplyError::Forked);
             drop((held, alone, server, client, shards, of_all, sharded));
-            // SAFETY: ends the process at once.
-            unsafe { libc::_exit(i32::from(!refused)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for our own child, and writes to a local variable.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child saw something else");
+            children::exit(refused);
+        };
+        assert!(child.passed(), "the child saw something else");
         // The parent's call and request were not affected.
         request.reply("done").unwrap();
         let mut held = pin!(held);
