@@ -1,7 +1,11 @@
 //! Functions shared by the integration tests.
 
+use std::future::Future;
 use std::net::SocketAddr;
-use std::thread;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 use homa::{Config, Engine, Server};
 
@@ -39,4 +43,25 @@ pub fn echo(server: Server) -> thread::JoinHandle<usize> {
         }
         served
     })
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest executor: a thread that belongs to no runtime, and parks between polls.
+#[allow(dead_code)] // Not every test file needs it.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

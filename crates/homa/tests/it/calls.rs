@@ -1,12 +1,9 @@
 //! Calls by many threads and tasks: completion, deadlines, cancellation, back-pressure and
 //! draining.
 
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,30 +12,10 @@ use homa::inline::{self, Completion, Wait};
 use homa::proto::Rate;
 use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, ReplyError, Server};
 
-use crate::common::{echo, engine, message};
+use crate::common::{block_on, echo, engine, message};
 
 fn pair() -> (Engine, Engine) {
     (engine("127.0.0.1", Config::default()), engine("127.0.0.1", Config::default()))
-}
-
-/// The smallest executor: it parks the thread between polls.
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// Waits until `condition` holds. A test that hangs is noticed, and a test that sleeps too briefly

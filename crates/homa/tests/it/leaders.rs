@@ -3,38 +3,17 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
 use homa::{CallError, CallOptions, Client, Config};
 
-use crate::common::{echo, engine, message};
+use crate::common::{block_on, echo, engine, message};
 
 /// How many rounds each thread makes.
 const ROUNDS: u64 = 150;
 const THREADS: u64 = 8;
-
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Awaits a response as a task.
-fn awaits(client: &Client, to: SocketAddr, request: Vec<u8>) -> Vec<u8> {
-    let mut call = pin!(client.call_async(to, request));
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match call.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(response) => return response.unwrap().into_vec(),
-            Poll::Pending => thread::park(),
-        }
-    }
-}
 
 /// Makes calls of every kind, some of which end early.
 fn calls(client: &Client, servers: [SocketAddr; 2], silent: SocketAddr, thread: u64) {
@@ -57,7 +36,9 @@ fn calls(client: &Client, servers: [SocketAddr; 2], silent: SocketAddr, thread: 
                     thread::yield_now();
                 }
             }
-            2 | 3 => assert!(awaits(client, to, request.clone()) == request),
+            2 | 3 => {
+                assert!(block_on(client.call_async(to, request.clone())).unwrap()[..] == request);
+            }
             _ => assert!(client.call(to, request.clone()).unwrap()[..] == request),
         }
     }

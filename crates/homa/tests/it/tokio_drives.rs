@@ -1,7 +1,6 @@
 //! Engines that a tokio runtime drives: every call ends, whatever happens to the runtime. If one
 //! does not, the test hangs.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +12,7 @@ use std::time::Duration;
 use homa::{CallError, CallOptions, Client, Config, Engine, OpenError, Server};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{echo, engine, message};
+use crate::common::{block_on, echo, engine, message};
 
 /// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -28,26 +27,6 @@ fn two_threads() -> Runtime {
 
 fn open() -> Engine {
     engine("127.0.0.1", Config::default())
-}
-
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Awaits a future in a thread that belongs to no runtime.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(result) => return result,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// Echoes in tasks of the runtime, until the server drains.
@@ -185,7 +164,7 @@ fn other_threads_get_their_responses_while_a_task_blocks() {
     let (ends, ended) = mpsc::channel();
     let foreign = thread::spawn(move || {
         starts.recv().unwrap();
-        assert_eq!(wait(outside.call_async(to, "from outside")).unwrap(), *b"from outside");
+        assert_eq!(block_on(outside.call_async(to, "from outside")).unwrap(), *b"from outside");
         ends.send(()).unwrap();
     });
     one_thread().block_on(async move {
@@ -249,7 +228,7 @@ fn survives(runtime: impl Fn() -> Runtime) {
     drop(first);
     let serving = echo(server);
     for (n, call) in left.drain(..).enumerate() {
-        assert_eq!(wait(call).unwrap()[..], (n as u32).to_be_bytes());
+        assert_eq!(block_on(call).unwrap()[..], (n as u32).to_be_bytes());
     }
     // Another runtime can drive it then.
     runtime().block_on(async {
@@ -317,7 +296,9 @@ fn threads_and_tasks_share_engines_that_a_runtime_drives() {
             scope.spawn(move || {
                 for round in 0..300 {
                     let request = message(1 + round as usize * 11, round);
-                    assert!(wait(awaiting.call_async(to, request.clone())).unwrap()[..] == request);
+                    assert!(
+                        block_on(awaiting.call_async(to, request.clone())).unwrap()[..] == request
+                    );
                 }
             });
             let handle = runtime.handle();

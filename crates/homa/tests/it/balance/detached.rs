@@ -1,37 +1,16 @@
 //! A balancer in a program that has no runtime of tokio.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 use homa::balance::{Balancer, Config, Target};
 use homa::{CallOptions, Client, Server};
 
 use super::{AddressFile, GIVE_UP};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(result) => return result,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
+use crate::common::block_on;
 
 /// Answers in another thread, as often as it is told to.
 fn serve(answers: usize) -> (SocketAddr, Arc<AtomicUsize>) {
