@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 use super::echo::time_exchanges;
 use super::homa_rows::GOODBYE;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
-use super::stats::{Tail, per_second};
-use super::tcp_batched::{CountedWindow, RateLoad, runtime};
+use super::stats::Tail;
+use super::tcp_batched::{RateLoad, rate_of_tasks, runtime};
 
 /// An engine that the runtime drives.
 fn engine(runtime: &Runtime, at: IpAddr, mtu: u16) -> io::Result<Engine> {
@@ -82,28 +82,10 @@ pub fn echo(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
 pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
     let load = load.clone();
     run(pair, move |runtime, client, address| {
-        let window = CountedWindow::starting_now(time);
-        let each = |_| {
-            let (client, request) = (client.clone(), vec![7; load.sizes[0] as usize]);
-            runtime.spawn(async move {
-                let mut completed = 0;
-                loop {
-                    let call = client.call_async(address, request.clone());
-                    call.await.map_err(io::Error::other)?;
-                    match window.look() {
-                        Some(counts) => completed += counts,
-                        None => return Ok::<_, io::Error>(completed),
-                    }
-                }
-            })
-        };
-        let tasks: Vec<_> = (0..load.outstanding).map(each).collect();
-        runtime.block_on(async {
-            let mut completed = 0;
-            for task in tasks {
-                completed += task.await??;
-            }
-            Ok(per_second(completed, window.length()))
+        let request = vec![7; load.sizes[0] as usize];
+        rate_of_tasks(runtime, &load, time, move || {
+            let call = client.call_async(address, request.clone());
+            async { call.await.map(drop).map_err(io::Error::other) }
         })
     })
 }

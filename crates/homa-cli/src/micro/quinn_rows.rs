@@ -15,8 +15,8 @@ use tokio::runtime::Runtime;
 
 use super::echo::time_exchanges;
 use super::pair::{CLIENT, Pair, SERVER, ServerSide};
-use super::stats::{Tail, per_second};
-use super::tcp_batched::{CountedWindow, RateLoad, runtime};
+use super::stats::Tail;
+use super::tcp_batched::{RateLoad, rate_of_tasks, runtime};
 
 /// The name in the server's certificate.
 const NAME: &str = "bench";
@@ -116,27 +116,10 @@ pub fn echo(pair: &Pair, bytes: usize, time: Duration) -> io::Result<Tail> {
 pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
     let load = load.clone();
     run(pair, move |runtime, connection| {
-        let window = CountedWindow::starting_now(time);
-        let each = |_| {
-            let (connection, request) = (connection.clone(), vec![7; load.sizes[0] as usize]);
-            runtime.spawn(async move {
-                let mut completed = 0;
-                loop {
-                    ask(&connection, &request).await?;
-                    match window.look() {
-                        Some(counts) => completed += counts,
-                        None => return Ok::<_, io::Error>(completed),
-                    }
-                }
-            })
-        };
-        let tasks: Vec<_> = (0..load.outstanding).map(each).collect();
-        runtime.block_on(async {
-            let mut completed = 0;
-            for task in tasks {
-                completed += task.await??;
-            }
-            Ok(per_second(completed, window.length()))
+        let request: Arc<[u8]> = vec![7; load.sizes[0] as usize].into();
+        rate_of_tasks(runtime, &load, time, move || {
+            let (connection, request) = (connection.clone(), request.clone());
+            async move { ask(&connection, &request).await }
         })
     })
 }

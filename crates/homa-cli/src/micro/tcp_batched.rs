@@ -49,7 +49,7 @@ impl CountedWindow {
 
     /// Looks at the clock when an RPC has completed: 1 if it counts, 0 if it does not, `None` if
     /// the round has ended.
-    pub fn look(&self) -> Option<u64> {
+    fn look(&self) -> Option<u64> {
         let now = Instant::now();
         (now < self.until).then(|| u64::from(now >= self.from))
     }
@@ -100,6 +100,38 @@ pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
             }
             Ok(per_second(completed, window.length()))
         })
+    })
+}
+
+/// RPCs per second of `load`, which is for one peer, made by tasks: each has one in progress, and
+/// begins the next when it ends.
+pub fn rate_of_tasks<F: Future<Output = io::Result<()>> + Send>(
+    runtime: &Runtime,
+    load: &RateLoad,
+    time: Duration,
+    ask: impl Fn() -> F + Clone + Send + 'static,
+) -> io::Result<f64> {
+    let window = CountedWindow::starting_now(time);
+    let task = |_| {
+        let ask = ask.clone();
+        runtime.spawn(async move {
+            let mut completed = 0;
+            loop {
+                ask().await?;
+                match window.look() {
+                    Some(counts) => completed += counts,
+                    None => return Ok::<_, io::Error>(completed),
+                }
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..load.outstanding).map(task).collect();
+    runtime.block_on(async {
+        let mut completed = 0;
+        for task in tasks {
+            completed += task.await??;
+        }
+        Ok(per_second(completed, window.length()))
     })
 }
 

@@ -25,8 +25,8 @@ use tonic::{Request, Response, Status};
 
 use super::echo::time_exchanges;
 use super::pair::{Pair, SERVER, ServerSide};
-use super::stats::{Tail, per_second};
-use super::tcp_batched::{CountedWindow, RateLoad, runtime};
+use super::stats::Tail;
+use super::tcp_batched::{RateLoad, rate_of_tasks, runtime};
 
 /// Messages of plain bytes.
 #[derive(Clone, Copy, Default)]
@@ -153,27 +153,9 @@ pub fn rate(pair: &Pair, load: &RateLoad, time: Duration) -> io::Result<f64> {
     let load = load.clone();
     run(pair, move |runtime, channel| {
         let request = Bytes::from(vec![7; load.sizes[0] as usize]);
-        let window = CountedWindow::starting_now(time);
-        let each = |_| {
+        rate_of_tasks(runtime, &load, time, move || {
             let (channel, request) = (channel.clone(), request.clone());
-            runtime.spawn(async move {
-                let mut completed = 0;
-                loop {
-                    ask(&channel, &request).await.map_err(io::Error::other)?;
-                    match window.look() {
-                        Some(counts) => completed += counts,
-                        None => return Ok::<_, io::Error>(completed),
-                    }
-                }
-            })
-        };
-        let tasks: Vec<_> = (0..load.outstanding).map(each).collect();
-        runtime.block_on(async {
-            let mut completed = 0;
-            for task in tasks {
-                completed += task.await??;
-            }
-            Ok(per_second(completed, window.length()))
+            async move { ask(&channel, &request).await.map_err(io::Error::other) }
         })
     })
 }
