@@ -86,7 +86,8 @@ int main(void)
     struct held_call call_held;
     int socks[3], client, i;
     pthread_t threads[2], caller;
-    char path[100], target[120];
+    char path[32], target[50];
+    FILE *addresses = nameless_file(path, sizeof path);
 
     for (i = 0; i < 3; i++)
         socks[i] = serve(&at[i], NULL);
@@ -96,14 +97,13 @@ int main(void)
     client = homa_socket(NULL, 0, NULL);
     CHECK(client >= 0);
 
-    snprintf(path, sizeof path, "/tmp/homa-balance-%d", (int) getpid());
-    snprintf(target, sizeof target, "homa+file://%s", path);
-    /* Nothing is known yet, because the file does not exist. */
-    balancer = homa_balancer_open(target, NULL);
+    /* Nothing is known, because the file does not exist. */
+    balancer = homa_balancer_open("homa+file:///nonexistent/homa", NULL);
     CHECK(balancer != NULL);
     FAILS(homa_balancer_call(balancer, client, "early", 5, &message, NULL), EHOSTUNREACH);
     homa_balancer_close(balancer);
 
+    snprintf(target, sizeof target, "homa+file://%s", path);
     write_addresses(path, at, 3);
     options.hedge_percent = 100;
     options.hedge_after_us = 5000;
@@ -141,7 +141,7 @@ int main(void)
     CHECK(pthread_join(caller, NULL) == 0);
     homa_balancer_close(balancer);
 
-    CHECK(unlink(path) == 0);
+    CHECK(fclose(addresses) == 0);
     for (i = 0; i < 2; i++) {
         CHECK(homa_close(socks[i]) == 0);
         CHECK(pthread_join(threads[i], NULL) == 0);

@@ -50,6 +50,15 @@ static int serve(struct sockaddr_in *address, const struct homa_options *options
     return sock;
 }
 
+/* Opens a file that no folder has, so that a test that fails leaves none, and writes its path. */
+static inline FILE *nameless_file(char *path, size_t length)
+{
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    snprintf(path, length, "/proc/self/fd/%d", fileno(file));
+    return file;
+}
+
 static int readable(int sock, int timeout_ms)
 {
     struct pollfd watched = { sock, POLLIN, 0 };
