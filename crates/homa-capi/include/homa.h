@@ -171,7 +171,8 @@ struct homa_options {
      Decides whether a verified peer may exchange packets with this socket: returns 0 to refuse
      it. The identity is what homa_peer_identity returns, and is valid during the call. Any
      thread may call it while the socket is open, also several at once. It must return at once,
-     and must not call functions of libhoma. Default: all verified peers.
+     and must not call functions of libhoma. It needs key_file or cert_file. Default: all
+     verified peers.
      */
     int (*admit)(const char *identity, void *user);
     /*

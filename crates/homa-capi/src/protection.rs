@@ -61,6 +61,11 @@ pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Conf
         }
         (None, None) => None,
     };
+    if keys.is_none() && given.admit.is_some() {
+        let text =
+            "`options->admit` needs `key_file` or `cert_file`: without them no peer is verified";
+        return Err(Error::invalid(text));
+    }
     if let (Some(of), Some(server)) = (&keys, server) {
         keys = Some(of.clone().server_name(server).map_err(Error::keys)?);
     }

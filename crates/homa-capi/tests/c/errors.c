@@ -113,6 +113,23 @@ static void growth(void)
     CHECK(homa_close(sock) == 0);
 }
 
+static int anybody(const char *identity, void *user)
+{
+    (void) identity;
+    return user == NULL;
+}
+
+/* A policy about verified peers is refused if no peer is verified. */
+static void policy(void)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    options.admit = anybody;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "admit") != NULL);
+    options.flags = HOMA_PLAINTEXT;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+}
+
 /* With the same key a call is answered; with no key it is refused, and not executed. */
 static void keys(int plain)
 {
@@ -287,6 +304,7 @@ int main(void)
     strangers();
     growth();
     keys(client);
+    policy();
     given(client);
     plaintext();
     calls_that_fail(client, to);
