@@ -13,7 +13,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use homa::balance::{BalanceError, Balancer, Config, Target};
-use homa::{CallOptions, Message};
+use homa::{CallError, CallOptions, Message};
 
 use crate::error::{Error, guard};
 use crate::options::read_sized;
@@ -50,10 +50,7 @@ pub struct homa_balance_options {
 
 /// A name that stands for several servers.
 #[allow(non_camel_case_types)]
-pub struct homa_balancer {
-    balancer: Balancer,
-    process: u32,
-}
+pub struct homa_balancer(Balancer);
 
 /// Looks up a name that stands for several servers, now and again until homa_balancer_close:
 /// "homa:///HOST:PORT" (all addresses of a host), "homa+file:///PATH" (a file with an address
@@ -80,8 +77,7 @@ pub unsafe extern "C" fn homa_balancer_open(
         // SAFETY: the caller guarantees the options.
         let config = unsafe { config(options)? };
         let balancer = Balancer::detached(target, config)?;
-        let process = std::process::id();
-        opened = Box::into_raw(Box::new(homa_balancer { balancer, process }));
+        opened = Box::into_raw(Box::new(homa_balancer(balancer)));
         Ok(0)
     });
     opened
@@ -154,10 +150,7 @@ pub unsafe extern "C" fn homa_balancer_call(
             return Err(Error::null("balancer"));
         }
         // SAFETY: not null, and the caller guarantees a balancer that was not closed.
-        let homa_balancer { balancer, process } = unsafe { &*balancer };
-        if *process != std::process::id() {
-            return Err(Error::new(libc::EBADF, "the balancer was opened before fork(): open one"));
-        }
+        let homa_balancer(balancer) = unsafe { &*balancer };
         let handle = table::get(sockfd)?;
         let mut call = CallOptions::deadline(handle.deadline);
         if !options.is_null() {
@@ -185,11 +178,7 @@ pub unsafe extern "C" fn homa_balancer_close(balancer: *mut homa_balancer) {
     guard(|| {
         if !balancer.is_null() {
             // SAFETY: `homa_balancer_open` made it from a box, and the caller closes it once.
-            let closed = unsafe { Box::from_raw(balancer) };
-            if closed.process != std::process::id() {
-                // The threads that could have held its locks do not exist here.
-                std::mem::forget(closed);
-            }
+            drop(unsafe { Box::from_raw(balancer) });
         }
         Ok(0)
     });
@@ -198,6 +187,9 @@ pub unsafe extern "C" fn homa_balancer_close(balancer: *mut homa_balancer) {
 impl From<BalanceError> for Error {
     fn from(error: BalanceError) -> Self {
         match error {
+            BalanceError::Call(CallError::Forked) => {
+                Self::new(libc::EBADF, "the balancer was opened before fork(): open one")
+            }
             BalanceError::Call(error) => error.into(),
             error @ BalanceError::Late => Self::new(libc::ETIMEDOUT, error.to_string()),
             error => Self::new(libc::EHOSTUNREACH, error.to_string()),

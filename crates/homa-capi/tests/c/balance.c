@@ -1,6 +1,7 @@
 /* Calls a name that stands for three servers: one answers, one is silent, and one is gone. */
 #include "check.h"
 #include <pthread.h>
+#include <sys/wait.h>
 
 static int asked, held_arrived;
 
@@ -76,6 +77,26 @@ static void mistakes(int client, struct homa_balancer *balancer)
     homa_balancer_close(NULL);
 }
 
+/* A child has its own balancers, and may close those of its parent. */
+static void in_child(struct homa_balancer *balancer)
+{
+    pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        int sock = homa_socket(NULL, 0, NULL);
+        struct homa_message message;
+        CHECK(sock >= 0);
+        FAILS(homa_balancer_call(balancer, sock, "a", 1, &message, NULL), EBADF);
+        homa_balancer_close(balancer);
+        balancer = homa_balancer_open("homa+file:///nonexistent/homa", NULL);
+        FAILS(homa_balancer_call(balancer, sock, "a", 1, &message, NULL), EHOSTUNREACH);
+        /* A memory checker would report the parent's memory as leaks of this process. */
+        execl("/bin/true", "true", (char *) NULL);
+        _exit(1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(void)
 {
     struct homa_balance_options options = HOMA_BALANCE_OPTIONS_INIT;
@@ -120,6 +141,7 @@ int main(void)
     /* Responses of a balancer are not received from the socket. */
     CHECK(!readable(client, 0));
     mistakes(client, balancer);
+    in_child(balancer);
     homa_balancer_close(balancer);
 
     /* A call that is not idempotent stays with its server until the deadline. */
