@@ -12,6 +12,9 @@ use super::target::{Target, TargetKind};
 /// How often a file is read.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
+/// A target is looked up again after this time at the latest if a part of its lookup failed.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+
 /// Longest file of addresses, bytes.
 const LONGEST_FILE: u64 = 1 << 20;
 
@@ -83,6 +86,8 @@ pub(super) struct Resolver {
     target: Target,
     /// When to look again if the source of the addresses does not say it.
     refresh: Duration,
+    /// The addresses that each name had last.
+    last: Vec<Vec<SocketAddr>>,
     #[cfg(feature = "srv")]
     dns: super::srv::Dns,
 }
@@ -94,6 +99,7 @@ impl Resolver {
         Self {
             target,
             refresh,
+            last: Vec::new(),
             #[cfg(feature = "srv")]
             dns,
         }
@@ -101,7 +107,11 @@ impl Resolver {
 
     pub(super) async fn resolve(&mut self) -> Result<Resolved, ResolveError> {
         let resolved = match self.target.kind() {
-            TargetKind::Names(names) => Resolved::equal(of_names(names).await?, self.refresh),
+            TargetKind::Names(names) => {
+                let (addresses, is_whole) = merge(of_names(names).await, &mut self.last)?;
+                let again = if is_whole { self.refresh } else { self.refresh.min(SOON) };
+                Resolved::equal(addresses, again)
+            }
             TargetKind::File(path) => Resolved::equal(of_file(path.clone()).await?, FILE_EVERY),
             #[cfg(feature = "srv")]
             TargetKind::Srv { nameserver, name } => self.dns.resolve(*nameserver, name).await?,
@@ -116,26 +126,44 @@ impl Resolver {
     }
 }
 
-/// All addresses of all names. A name that cannot be resolved is left out if another can.
-async fn of_names(names: &[(String, u16)]) -> Result<BTreeSet<SocketAddr>, ResolveError> {
-    let mut addresses = BTreeSet::new();
-    let mut failed = None;
+/// What the lookup of one name found.
+type Found = Result<Vec<SocketAddr>, ResolveError>;
+
+/// The addresses of each name.
+async fn of_names(names: &[(String, u16)]) -> Vec<Found> {
+    let mut found = Vec::new();
     for (host, port) in names {
         #[cfg(feature = "testing")]
         if let Some(ips) = crate::testing::lookup(host) {
-            addresses.extend(ips.into_iter().map(|ip| SocketAddr::new(ip, *port)));
+            found.push(Ok(ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect()));
             continue;
         }
-        match tokio::net::lookup_host((host.as_str(), *port)).await {
-            Ok(found) => addresses.extend(found),
-            Err(source) => {
-                failed = Some(ResolveError::Name { name: format!("{host}:{port}"), source });
-            }
+        let of_name = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let failed = |source| ResolveError::Name { name: format!("{host}:{port}"), source };
+        found.push(of_name.map(Iterator::collect).map_err(failed));
+    }
+    found
+}
+
+/// All addresses of all names, and whether all lookups succeeded. A name whose lookup failed has
+/// those that it had last, because the system does not say whether the name is gone or its name
+/// server is late. If all failed, or nothing was found, it is an error.
+fn merge(
+    found: Vec<Found>,
+    last: &mut Vec<Vec<SocketAddr>>,
+) -> Result<(BTreeSet<SocketAddr>, bool), ResolveError> {
+    last.resize(found.len(), Vec::new());
+    let (mut failures, mut failed) = (0, None);
+    for (last, found) in last.iter_mut().zip(found) {
+        match found {
+            Ok(addresses) => *last = addresses,
+            Err(error) => (failures, failed) = (failures + 1, Some(error)),
         }
     }
+    let addresses: BTreeSet<_> = last.iter().flatten().copied().collect();
     match failed {
-        Some(error) if addresses.is_empty() => Err(error),
-        _ => Ok(addresses),
+        Some(error) if failures == last.len() || addresses.is_empty() => Err(error),
+        failed => Ok((addresses, failed.is_none())),
     }
 }
 
@@ -169,6 +197,24 @@ fn addresses_in(text: &str, path: &Path) -> Result<BTreeSet<SocketAddr>, Resolve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_whose_lookup_fails_keeps_its_addresses() {
+        let at = |n: u8| SocketAddr::from(([10, 0, 0, n], 1));
+        let late = || {
+            let source = io::Error::other("the name server is late");
+            Err(ResolveError::Name { name: "late:1".into(), source })
+        };
+        let mut last = Vec::new();
+        let all = merge(vec![Ok(vec![at(1)]), Ok(vec![at(2), at(3)])], &mut last);
+        assert_eq!(all.unwrap(), ([1, 2, 3].map(at).into(), true));
+        let kept = merge(vec![Ok(vec![at(4)]), late()], &mut last);
+        assert_eq!(kept.unwrap(), ([2, 3, 4].map(at).into(), false));
+        assert!(merge(vec![late(), late()], &mut last).is_err());
+        let gone = merge(vec![Ok(vec![at(1)]), Ok(vec![])], &mut last);
+        assert_eq!(gone.unwrap(), ([at(1)].into(), true));
+        assert!(merge(vec![Ok(vec![]), late()], &mut last).is_err());
+    }
 
     #[test]
     fn a_file_has_an_address_a_line_and_comments() {

@@ -20,16 +20,13 @@ use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData};
 
 use super::choose::Rank;
-use super::resolve::{ResolveError, Resolved};
+use super::resolve::{ResolveError, Resolved, SOON};
 
 /// Records are not asked for more often than this, even if their time is zero.
 const OFTEN: Duration = Duration::from_secs(1);
 
 /// Records are asked for at least this often, even if their time is longer.
 const SELDOM: Duration = Duration::from_secs(300);
-
-/// Records are asked for again after this time if a name server had no answer about a host.
-const SOON: Duration = Duration::from_secs(5);
 
 /// What a weight of zero is beside others.
 const ZERO_WEIGHT: f64 = 1.0 / 256.0;
