@@ -1,5 +1,9 @@
 //! What scripts rely on: exit codes, streams, JSON shapes, and a hint at the end of every error.
 
+use std::process::Output;
+use std::sync::LazyLock;
+
+use crate::bench::alone;
 use crate::common::{code, document, homa, keys, stderr};
 
 fn assert_usage_error(arguments: &[&str]) {
@@ -142,11 +146,17 @@ fn a_table_of_ones_own_is_described_like_the_built_in_ones() {
     assert_eq!(document(&output)[0]["mean_bytes"], 1050.0);
 }
 
+/// What `homa doctor` prints about this machine and the way to itself. It tries a rack, which takes
+/// seconds and both cores, so that all tests read the same report.
+pub static DOCTOR: LazyLock<Output> = LazyLock::new(|| {
+    let _alone = alone();
+    homa(&["doctor", "--peer", "127.0.0.1", "--format", "json"])
+});
+
 #[test]
 fn doctor_says_for_each_probe_what_follows() {
-    let output = homa(&["doctor", "--format", "json"]);
-    assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
-    let report = document(&output);
+    assert!([0, 1].contains(&code(&DOCTOR)), "{}", stderr(&DOCTOR));
+    let report = document(&DOCTOR);
     assert_eq!(keys(&report), ["checks", "links"]);
     let checks = report["checks"].as_array().expect("an array");
     let names: Vec<_> = checks.iter().filter_map(|c| c["name"].as_str()).collect();
@@ -162,8 +172,7 @@ fn doctor_says_for_each_probe_what_follows() {
 
 #[test]
 fn doctor_names_the_link_to_a_peer_and_no_rate_of_loopback() {
-    let output = homa(&["doctor", "--peer", "127.0.0.1", "--format", "json"]);
-    let links = document(&output)["links"].clone();
+    let links = document(&DOCTOR)["links"].clone();
     if links.as_array().is_some_and(Vec::is_empty) {
         return skip::test("netlink");
     }

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::bench::alone;
+use crate::cli::DOCTOR;
 use crate::common::{code, document, homa, keys, program, stderr};
 use crate::operating::observed;
 use crate::page;
@@ -71,7 +72,7 @@ fn the_keys_of_lists_and_probes_are_those_of_the_reference() {
     check("## homa schemes", &[entries(&printed(&["schemes"])), vec![one]].concat());
     check("## homa pias-thresholds", &entries(&printed(&["pias-thresholds", "w4", "imc10"])));
     // A machine without any fault has no remedy to show.
-    let doctor = printed(&["doctor"]);
+    let doctor = document(&DOCTOR);
     let fine = json!({ "checks": [{ "remedy": "" }] });
     check("## homa doctor", &[doctor, fine]);
     let of_a_scheme = printed(&["swarm", "--scheme", "tcp", "--seeds", "20"]);
