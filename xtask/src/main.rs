@@ -31,6 +31,7 @@ const USAGE: &str =
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
                 crates, rust-version, advisories, wheels, manylinux, previous, packages,
+                boot (the unit in a booted Debian), container (the image in runc),
                 monitoring (the expressions of contrib/monitoring, on a Prometheus)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results

@@ -86,6 +86,12 @@ pub fn debian_for_tests(repository: &Path) -> io::Result<Vec<PathBuf>> {
     make(repository, &PackageRequest { debug: true, kinds: vec![Kind::Debian], named: true })
 }
 
+/// Makes an unoptimised container image; returns its path.
+pub fn container_for_tests(repository: &Path) -> io::Result<PathBuf> {
+    let request = PackageRequest { debug: true, kinds: vec![Kind::Container], named: true };
+    make(repository, &request)?.pop().ok_or_else(|| Error::other("no image was made"))
+}
+
 /// Makes the packages; returns their paths.
 fn make(repository: &Path, request: &PackageRequest) -> io::Result<Vec<PathBuf>> {
     let PackageRequest { debug, ref kinds, named } = *request;

@@ -3,6 +3,8 @@
 //!
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
+mod boot;
+mod container;
 mod crates;
 mod packages;
 mod previous;
@@ -25,7 +27,7 @@ enum Outcome {
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 10] = [
     ("crates", crates::publish),
     ("rust-version", crates::rust_version),
     ("advisories", crates::advisories),
@@ -33,6 +35,8 @@ const CHECKS: [Check; 8] = [
     ("manylinux", wheels::manylinux),
     ("previous", previous::calls),
     ("packages", packages::check),
+    ("boot", boot::check),
+    ("container", container::check),
     ("monitoring", prometheus::check),
 ];
 

@@ -1,0 +1,129 @@
+//! The Debian package in a Debian that is booted: the unit starts, restarts lose no call, and its
+//! watchdog ends a process that hangs (`boot.sh`).
+//!
+//! The system is the least that debootstrap makes of the stable release, booted by systemd-nspawn in
+//! namespaces. It is kept in `target/boot` for the next check. Left out: an upgrade from an earlier
+//! package, because there is none yet.
+
+use std::fs;
+use std::io::{self, Error};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::Outcome;
+use crate::package::debian_for_tests;
+use crate::process::{succeed, works};
+
+/// What runs inside, and the unit that runs it once the system is up, and ends the system.
+const SCRIPT: &str = include_str!("boot.sh");
+const UNIT: &str = "[Unit]
+After=multi-user.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /check.sh
+StandardOutput=append:/check.log
+StandardError=append:/check.log
+";
+
+/// The longest that the system may run. On a busy machine of two cores it takes half a minute.
+const SECONDS: &str = "300";
+
+pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
+    if let Some(why) = impossible() {
+        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+    }
+    let folder = crate::target(repository).join("boot");
+    let Some(base) = base(&folder)? else {
+        let why = "debootstrap could not fetch Debian (see above)";
+        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+    };
+    let packages = debian_for_tests(repository)?;
+    let package = packages.iter().find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("homa_"))
+    });
+    let package = package.ok_or_else(|| Error::other("there is no package of the program"))?;
+    let root = copy(&base, &folder.join("root"))?;
+    install(&root, package)?;
+    let log = boot(&root)?;
+    fs::remove_dir_all(&root)?;
+    match log.trim_end().ends_with("\nPASSED") {
+        true => Ok(vec![Outcome::Passed(
+            "in a booted Debian the unit starts, three restarts lose no call, and the watchdog ends \
+             a process that hangs"
+                .to_owned(),
+        )]),
+        false => Err(Error::other(format!("the check in the booted system failed:\n{log}"))),
+    }
+}
+
+/// Why no system can be booted here.
+fn impossible() -> Option<&'static str> {
+    if !works(Path::new("sh"), &["-c", "test \"$(id -u)\" = 0"]) {
+        return Some("because only root boots a system (run it with sudo)");
+    }
+    let programs = ["debootstrap", "systemd-nspawn"];
+    let missing = programs.iter().any(|program| !works(Path::new(program), &["--version"]));
+    missing.then_some(
+        "debootstrap or systemd-nspawn is missing (apt-get install debootstrap systemd-container)",
+    )
+}
+
+/// A Debian that has not been booted; `None` if it cannot be fetched.
+fn base(folder: &Path) -> io::Result<Option<PathBuf>> {
+    let base = folder.join("base");
+    // It is renamed when it is whole.
+    if !base.exists() {
+        let part = folder.join("part");
+        remove(&part)?;
+        fs::create_dir_all(folder)?;
+        let mut debootstrap = Command::new("debootstrap");
+        debootstrap.args(["--variant=minbase", "--include=systemd,systemd-sysv,dbus", "stable"]);
+        if succeed(debootstrap.arg(&part).stdout(Stdio::null())).is_err() {
+            return Ok(None);
+        }
+        fs::rename(part, &base)?;
+    }
+    Ok(Some(base))
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Copies a system with owners and devices.
+fn copy(base: &Path, root: &Path) -> io::Result<PathBuf> {
+    remove(root)?;
+    succeed(Command::new("cp").arg("--archive").arg(base).arg(root))?;
+    Ok(root.to_owned())
+}
+
+/// Lays the package and the check into the system.
+fn install(root: &Path, package: &Path) -> io::Result<()> {
+    fs::copy(package, root.join("homa.deb"))?;
+    fs::write(root.join("check.sh"), SCRIPT)?;
+    let units = root.join("etc/systemd/system");
+    fs::write(units.join("homa-check.service"), UNIT)?;
+    let wanted = units.join("graphical.target.wants");
+    fs::create_dir_all(&wanted)?;
+    std::os::unix::fs::symlink("../homa-check.service", wanted.join("homa-check.service"))
+}
+
+/// Boots it until it powers off; returns what the check printed.
+fn boot(root: &Path) -> io::Result<String> {
+    let mut nspawn = Command::new("timeout");
+    nspawn.args(["--kill-after=10", SECONDS, "systemd-nspawn", "--quiet", "--boot"]);
+    nspawn.args(["--register=no", "--keep-unit", "--directory"]).arg(root);
+    nspawn.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = nspawn.status()?;
+    let log = root.join("check.log");
+    fs::read_to_string(log).map_err(|_| {
+        Error::other(format!(
+            "the system did not boot as far as the check: systemd-nspawn {status}"
+        ))
+    })
+}

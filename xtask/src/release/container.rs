@@ -1,0 +1,82 @@
+//! The container image, as programs of others read and run it: umoci unpacks it, runc runs it as the
+//! user that the image names, and a call is answered inside.
+//!
+//! The container has a network with loopback alone. Left out: registries and clusters.
+
+use std::fs;
+use std::io::{self, Error};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Outcome;
+use super::server::Server;
+use crate::package::{VERSION, container_for_tests, folder};
+use crate::process::{output, succeed, works};
+
+pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
+    if !works(Path::new("sh"), &["-c", "test \"$(id -u)\" = 0"]) {
+        let why = "because only root runs it (run it with sudo)";
+        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+    }
+    if ["umoci", "runc"].iter().any(|program| !works(Path::new(program), &["--version"])) {
+        let why = "umoci or runc is missing (apt-get install umoci runc)";
+        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+    }
+    let image = container_for_tests(repository)?;
+    let work = folder(repository, true).join("container");
+    let bundle = unpack(&image, &work)?;
+    let container = Container(format!("homa-check-{}", std::process::id()));
+    container.call(&bundle)?;
+    drop(container);
+    fs::remove_dir_all(work)?;
+    Ok(vec![Outcome::Passed("umoci reads the image, and in runc a call is answered".to_owned())])
+}
+
+/// Unpacks an image for runc, with a server that needs no key in place of its own command.
+fn unpack(image: &Path, work: &Path) -> io::Result<PathBuf> {
+    match fs::remove_dir_all(work) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (layout, bundle) = (work.join("image"), work.join("bundle"));
+    fs::create_dir_all(&layout)?;
+    succeed(Command::new("tar").arg("--extract").arg("--file").arg(image).arg("-C").arg(&layout))?;
+    let tag = format!("{}:{VERSION}", layout.display());
+    let mut config = Command::new("umoci");
+    config.args(["config", "--image", &tag]);
+    for argument in ["serve", "--bind", "127.0.0.1:4000", "--echo"] {
+        config.arg(format!("--config.cmd={argument}"));
+    }
+    succeed(&mut config)?;
+    succeed(Command::new("umoci").args(["unpack", "--image", &tag]).arg(&bundle))?;
+    // It would need a terminal here.
+    let file = bundle.join("config.json");
+    let text = fs::read_to_string(&file)?.replace("\"terminal\": true", "\"terminal\": false");
+    fs::write(file, text)?;
+    Ok(bundle)
+}
+
+/// A container of runc, removed when it is dropped.
+struct Container(String);
+
+impl Container {
+    /// Runs the image's server, and calls it from inside.
+    fn call(&self, bundle: &Path) -> io::Result<()> {
+        let mut run = Command::new("runc");
+        let (_server, address) =
+            Server::start(run.arg("run").arg("--bundle").arg(bundle).arg(&self.0))?;
+        let user = output(Command::new("runc").args(["ps", &self.0]))?;
+        if user.contains("root") {
+            return Err(Error::other(format!("the server does not run as its own user:\n{user}")));
+        }
+        let mut call = Command::new("runc");
+        output(call.args(["exec", &self.0, "/homa", "call", &address])).map(drop)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = Command::new("runc").args(["delete", "--force", &self.0]).output();
+    }
+}
