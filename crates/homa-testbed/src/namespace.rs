@@ -20,7 +20,7 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// True if this needed a user namespace; the switch then gets no real-time priority.
+    /// True if this needed a user namespace; the switch then gets no better nice value.
     pub fn by_user_namespace(&self) -> bool {
         self.by_user_namespace
     }
