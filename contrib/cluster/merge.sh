@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts the folders of a sweep's shards together, from machines that share no file system.
+# Merges the folders of a sweep's shards, from machines that share no file system.
 #
 #   contrib/cluster/merge.sh PLAN.toml DIR SHARD_DIR...
 #
-# Copies their results into DIR and runs what is missing; tables and page are those of a sweep that
-# ran in one place. HOMA names the program.
+# Copies their results into DIR and runs the missing simulations. The tables and the page are the same
+# as if the sweep had run in one place. HOMA names the program.
 set -euo pipefail
 
 plan=${1:?give a plan: merge.sh PLAN.toml DIR SHARD_DIR...}
