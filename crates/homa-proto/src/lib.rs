@@ -2,21 +2,23 @@
 //! packets are values. The crate is `no_std`, so it cannot name a socket, a clock, a thread or a
 //! randomly seeded map.
 //!
-//! Homa: *A Receiver-Driven Low-Latency Transport Protocol Using Network Priorities* (Montazeri,
-//! Li, Alizadeh and Ousterhout, SIGCOMM 2018), and the Linux kernel module HomaModule, which is
-//! compatible on the wire.
+//! The sources are *Homa: A Receiver-Driven Low-Latency Transport Protocol Using Network
+//! Priorities* (Montazeri, Li, Alizadeh and Ousterhout, SIGCOMM 2018) and the Linux kernel module
+//! HomaModule, whose wire format this crate speaks.
 //!
 //! # Concepts
 //!
-//! * A **message** is a sequence of bytes of known length. Messages, not streams, are what is sent,
+//! * A **message** is a sequence of bytes of known length. Messages, not streams, are sent,
 //!   granted, given a priority and retransmitted.
 //! * An **RPC** is a request message from a client and the response message of its server. There
 //!   are no connections: state exists only while the RPC is in progress. It is identified by a
 //!   number that the client chooses.
 //! * A **peer** is a remote endpoint, for example an address and a UDP port. The environment
 //!   numbers peers and opens them with [`Endpoint::open_peer`].
-//! * **Unscheduled** bytes, the first RTTbytes of a message, are sent at once. The receiver allows
-//!   the **scheduled** rest by GRANTs, for a few messages at a time: **overcommitment**.
+//! * **RTTbytes** are the bytes that a link carries in one round trip. The first RTTbytes of a
+//!   message are **unscheduled**: they are sent at once. The rest is **scheduled**: the receiver
+//!   allows it by GRANTs. It grants a few messages at a time (**overcommitment**), so that the link
+//!   stays busy if one of their senders is busy elsewhere.
 //! * A **priority** is one of eight levels of the network's queues. The receiver chooses them, so
 //!   that short messages overtake long ones.
 //!
@@ -27,9 +29,9 @@
 //! | network | [`Endpoint::receive`] | [`Endpoint::transmit`] (the link pulls) |
 //! | clock | [`Endpoint::expire`] | [`Endpoint::deadline`] |
 //!
-//! After an input: drain `event`, re-read `deadline`, offer `transmit`. `now` never decreases. The
-//! bytes of messages stay with the environment: packets name a span of a message, and a receipt
-//! says to which place received bytes have to be copied.
+//! After every input, drain `event`, read `deadline` again, and offer `transmit`. `now` must never
+//! decrease. The bytes of messages stay with the environment: a packet names a span of a message,
+//! and a receipt says to which place received bytes have to be copied.
 //!
 //! # Two hosts
 //!

@@ -1,11 +1,11 @@
 //! A deterministic packet-level simulator that runs Homa's own protocol code.
 //!
-//! A scenario describes a run ([`scenario`]) and [`experiment`] executes it. Hosts run a transport
-//! ([`transport`]); the ports of switches have a queueing discipline ([`fabric::queue`]).
+//! A [`scenario`] describes a run, and [`experiment`] executes it. Hosts run a [`transport`], and
+//! each port of a switch has a queueing discipline ([`fabric::queue`]).
 //!
-//! Equal scenarios give equal results on any machine, because everything that a result depends on
-//! is an integer in this crate: picoseconds ([`SimTime`]), bytes and named random streams. For
-//! example, no result may depend on the wall clock or on the order of a hash map.
+//! Equal scenarios give equal results on any machine. Results depend only on integers: picoseconds
+//! ([`SimTime`]), bytes, and named streams of random numbers from the seed. They never depend on,
+//! for example, the wall clock or the order of a hash map.
 #![forbid(unsafe_code)]
 
 pub mod checker;

@@ -24,10 +24,10 @@
 //! # }
 //! ```
 //!
-//! A unary call is one Homa RPC: one request message and one response message. The other three
-//! kinds of calls take an RPC to open, one for each batch of messages that the client pushes, and
-//! one for each batch that it pulls, so that a slow reader delays the writer. The format of these
-//! messages is in `docs/wire-grpc.md`.
+//! A unary call is one Homa RPC: one request message and one response message. A streaming call
+//! takes one RPC to open, one for each batch of messages that the client pushes, and one for each
+//! batch that it pulls, so that a slow reader delays the writer. `docs/wire-grpc.md` specifies the
+//! format of these messages.
 //!
 //! An endpoint can name several servers: `homa:///search.internal:4000` balances calls between all
 //! addresses of the name ([`Endpoint`], [`Channel::balance_list`]).
@@ -44,9 +44,9 @@
 //! | `status` | errors of the transport as statuses of gRPC |
 //!
 //! Invariants: a call is executed at most once, whatever the network does, unless it is marked
-//! [`Idempotent`]; bodies are never copied; a peer can make neither side panic.
+//! [`Idempotent`]; bodies are never copied; nothing that a peer sends makes either side panic.
 //!
-//! Left out: HTTP/2, so nothing but this crate speaks the format; TLS.
+//! Left out: HTTP/2, so only this crate speaks the format; TLS, because engines have keys.
 //!
 //! [tonic]: https://docs.rs/tonic
 #![forbid(unsafe_code)]

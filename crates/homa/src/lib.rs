@@ -1,9 +1,9 @@
 //! Homa for everyone: RPCs with low tail latency, in user space, over UDP, without privileges.
 //!
-//! Homa delivers the shortest remaining message first (Homa §3). Receivers grant senders the bytes
-//! that they may send, senders send the shortest message next, and switches honour the priority of
-//! each packet. Short RPCs therefore stay fast while long messages fill the links. There are no
-//! connections: a client calls an address.
+//! Homa delivers the message with the fewest remaining bytes first (Homa §3). A receiver grants
+//! each sender the bytes of a long message that may leave next, senders send the shortest message
+//! first, and switches serve packets by priority. Short RPCs therefore stay fast while long
+//! messages fill the links. There are no connections: a client calls an address.
 //!
 //! A server in ten lines:
 //! ```no_run
@@ -36,8 +36,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Without keys, both stay on their host. Between hosts, give both ends keys, and every packet is
-//! encrypted; or choose plaintext ([`Config::plaintext`]):
+//! Without keys, clients and servers stay on their host. Between hosts, give both ends keys, which
+//! encrypt every packet, or choose plaintext ([`Config::plaintext`]):
 //! ```no_run
 //! use homa::{Client, Config, Engine, Keys};
 //!
@@ -49,15 +49,15 @@
 //! ```
 //!
 //! # Concepts
-//! * **Message**: a sequence of bytes, by default at most 16 MiB; it may be empty. It is sent as a
-//!   [`Payload`] and received as a [`Message`], in both cases without a copy if possible.
+//! * **Message**: a sequence of bytes, by default at most 16 MiB; it may be empty. An application
+//!   sends it as a [`Payload`] and receives it as a [`Message`], without a copy where possible.
 //! * **RPC**: a request message from a client and the response message of a server. RPCs are
 //!   independent: one that is lost or long does not delay the next.
-//! * **Peer**: an address and a UDP port, so each process of a host is one peer. There is no
-//!   set-up, because any peer can be called at any time.
+//! * **Peer**: an address and a UDP port, so each process of a host is one peer. A peer needs no
+//!   set-up: it can be called at any time.
 //! * **Priority**: the class in which a packet leaves. Applications do not set it: the protocol
-//!   derives it from the bytes that a message still has to send. [`PriorityMap`] chooses the DSCP
-//!   classes.
+//!   derives it from the length of a message, or from the bytes that are left to send.
+//!   [`PriorityMap`] chooses the DSCP classes.
 //! * **Engine**: the sockets, timers, and memory behind clients and servers. [`Client::new`] and
 //!   [`Server::bind`] open one; share it with [`Engine::client`] and [`Engine::serve`].
 //!
@@ -71,9 +71,9 @@
 //! | [`Socket`] | the blocking caller, otherwise a helper thread | sockets' style, poll loops, C |
 //!
 //! The first three can be mixed on one [`Engine`]. If one core is not enough, [`Engine::sharded`]
-//! opens one engine per core at one address. A long message can be read while it arrives, and one
-//! whose length is known can be sent while it is written: see [`Call::arrived`], [`Server::early`],
-//! [`inline::Engine::read`], [`Client::call_writer`], and [`Request::reply_writer`].
+//! opens one engine per core at one address. A long message can be read while it arrives
+//! ([`Call::arrived`], [`Server::early`], [`inline::Engine::read`]). A message whose length is
+//! known can be sent while it is written ([`Client::call_writer`], [`Request::reply_writer`]).
 //!
 //! A name can stand for several servers: see `homa::balance` (feature `balance`). Tests of an
 //! application can run in a network in memory with simulated time: see `homa::testing` (feature
@@ -96,18 +96,19 @@
 //!
 //! # Not guaranteed
 //! In plaintext ([`Config::plaintext`]), peers are not authenticated: an attacker who can read the
-//! packets can forge them, including responses. Over raw IP that is always so. Other attackers are
-//! limited: over UDP a client is validated before its first request is executed, which costs one
-//! round trip, and copies of requests are not executed, even after a restart (`docs/security.md`).
-//! Over raw IP, the protocol of the kernel module, neither holds. Only Linux on 64-bit machines is
-//! supported.
+//! packets can forge them, including responses. Raw IP, the protocol of the kernel module, is
+//! always plaintext. Other attackers are limited over UDP: the address of a client is validated
+//! before its first request is executed, which costs one round trip, and copies of requests are not
+//! executed, even after a restart (`docs/security.md`). Over raw IP neither holds. Only Linux on
+//! 64-bit machines is supported.
 //!
 //! # Observability
 //! [`Engine::metrics`] returns counters and latency histograms as values and as OpenMetrics text,
-//! which feature `metrics-http` serves over HTTP (`metrics::http`). Each call has a `tracing` span,
-//! `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the peer in
-//! the format of `homa pcap`, and the distributed trace if there is one ([`CallOptions::trace`]).
-//! With feature `opentelemetry` both have spans of OpenTelemetry, too, in one trace across hosts.
+//! which the feature `metrics-http` serves over HTTP (`metrics::http`). Each call has a `tracing`
+//! span, `homa_call`, and each request has one, `homa_request`. Both contain the RPC id and the
+//! peer in the format of `homa pcap`, and the distributed trace if there is one
+//! ([`CallOptions::trace`]). With the feature `opentelemetry`, calls and requests also have spans
+//! of OpenTelemetry, in one trace across hosts.
 
 mod arriving;
 #[cfg(feature = "balance")]
