@@ -4,6 +4,7 @@
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod boot;
+mod collector;
 mod container;
 mod crates;
 mod packages;
@@ -27,7 +28,7 @@ enum Outcome {
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     ("crates", crates::publish),
     ("rust-version", crates::rust_version),
     ("advisories", crates::advisories),
@@ -38,6 +39,7 @@ const CHECKS: [Check; 10] = [
     ("boot", boot::check),
     ("container", container::check),
     ("monitoring", prometheus::check),
+    ("collector", collector::check),
 ];
 
 /// Runs the checks of these names, or all, and says what they found.

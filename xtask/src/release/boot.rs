@@ -1,9 +1,9 @@
 //! The Debian package in a Debian that is booted: the unit starts, restarts lose no call, and its
 //! watchdog ends a process that hangs (`boot.sh`).
 //!
-//! The system is the least that debootstrap makes of the stable release, booted by systemd-nspawn in
-//! namespaces. It is kept in `target/boot` for the next check. Left out: an upgrade from an earlier
-//! package, because there is none yet.
+//! The system is the least that debootstrap makes of the stable release, booted by systemd-nspawn
+//! in namespaces. It is kept in `target/boot` for the next check. Left out: an upgrade from an
+//! earlier package, because there is none yet.
 
 use std::fs;
 use std::io::{self, Error};
@@ -50,8 +50,8 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     fs::remove_dir_all(&root)?;
     match log.trim_end().ends_with("\nPASSED") {
         true => Ok(vec![Outcome::Passed(
-            "in a booted Debian the unit starts, three restarts lose no call, and the watchdog ends \
-             a process that hangs"
+            "in a booted Debian the unit starts, three restarts lose no call, and the watchdog \
+             ends a process that hangs"
                 .to_owned(),
         )]),
         false => Err(Error::other(format!("the check in the booted system failed:\n{log}"))),

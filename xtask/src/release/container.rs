@@ -1,5 +1,5 @@
-//! The container image, as programs of others read and run it: umoci unpacks it, runc runs it as the
-//! user that the image names, and a call is answered inside.
+//! The container image, as programs of others read and run it: umoci unpacks it, runc runs it as
+//! the user that the image names, and a call is answered inside.
 //!
 //! The container has a network with loopback alone. Left out: registries and clusters.
 

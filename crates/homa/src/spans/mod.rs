@@ -111,7 +111,7 @@ impl RequestSpan {
     }
 
     /// Runs a part of the work for the request in its context.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    #[cfg(all(feature = "tower", feature = "tokio"))]
     pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         otel::within(&self.context, work)
     }

@@ -28,6 +28,7 @@ pub(super) fn request(_: SocketAddr, _: SocketAddr, _: Option<TraceContext>) -> 
 
 pub(super) fn request_ended(_: &Context, _: RequestEnd) {}
 
+#[cfg(all(feature = "tower", feature = "tokio"))]
 pub(super) fn within<T>(_: &Context, work: impl FnOnce() -> T) -> T {
     work()
 }

@@ -87,6 +87,7 @@ pub(super) fn request_ended(context: &Context, end: RequestEnd) {
     context.span().end();
 }
 
+#[cfg(all(feature = "tower", feature = "tokio"))]
 pub(super) fn within<T>(context: &Context, work: impl FnOnce() -> T) -> T {
     let _attached = context.clone().attach();
     work()
