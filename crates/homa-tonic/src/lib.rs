@@ -26,8 +26,7 @@
 //!
 //! A unary call is one Homa RPC: one request message and one response message. A streaming call
 //! takes one RPC to open, one for each batch of messages that the client pushes, and one for each
-//! batch that it pulls, so that a slow reader delays the writer. So does a unary call whose request
-//! has 4 MiB or more, or whose response has 64 KiB or more. `docs/wire-grpc.md` specifies the
+//! batch that it pulls, so that a slow reader delays the writer. `docs/wire-grpc.md` specifies the
 //! format of these messages.
 //!
 //! An endpoint can name several servers: `homa:///search.internal:4000` balances calls between all

@@ -51,25 +51,29 @@ async fn next(body: &mut Body) -> Result<(Vec<Bytes>, bool), Status> {
     .await
 }
 
-/// Adds to `part` what the body has, up to `most` bytes. Ready with true at its end.
+/// Adds to `part` what the body has, up to `most` bytes and a frame. Ready with true at its end.
 fn poll_part(
     body: &mut Body,
     context: &mut Context<'_>,
     part: &mut Vec<Bytes>,
     most: usize,
 ) -> Poll<Result<bool, Status>> {
-    let mut bytes = 0;
-    while bytes < most {
+    let (mut bytes, mut full) = (0, false);
+    loop {
         match std::task::ready!(Pin::new(&mut *body).poll_frame(context)) {
             // Clients have no trailers.
             Some(Ok(frame)) => {
-                part.extend(frame.into_data().ok().inspect(|data| bytes += data.len()))
+                part.extend(frame.into_data().ok().inspect(|data| bytes += data.len()));
+                if full {
+                    return Poll::Ready(Ok(false));
+                }
+                // One more frame is taken, because the end may follow at once.
+                full = bytes >= most;
             }
             Some(Err(status)) => return Poll::Ready(Err(status)),
             None => return Poll::Ready(Ok(true)),
         }
     }
-    Poll::Ready(Ok(false))
 }
 
 /// The task that pushes, until it has ended; dropping this ends it.

@@ -237,6 +237,8 @@ struct ServiceOutput {
     head_was_sent: bool,
     body: Vec<Bytes>,
     bytes: usize,
+    /// A message that was taken to see whether the response ends, for the next part.
+    ahead: Option<Bytes>,
     end: Option<HeaderMap>,
 }
 
@@ -249,7 +251,15 @@ enum Stage {
 impl ServiceOutput {
     fn new(responding: Responding) -> Self {
         let stage = Stage::Responding(responding);
-        Self { stage, head: None, head_was_sent: false, body: Vec::new(), bytes: 0, end: None }
+        Self {
+            stage,
+            head: None,
+            head_was_sent: false,
+            body: Vec::new(),
+            bytes: 0,
+            ahead: None,
+            end: None,
+        }
     }
 
     /// Waits until there is something, and takes it. Nothing is lost if the future is dropped.
@@ -270,6 +280,9 @@ impl ServiceOutput {
 
     /// Polls the service until it has nothing more at once, or the window is full.
     fn gather(&mut self, window: usize, context: &mut Context<'_>) {
+        if let Some(data) = self.ahead.take() {
+            self.add(data);
+        }
         loop {
             match &mut self.stage {
                 Stage::Responding(responding) => {
@@ -278,24 +291,32 @@ impl ServiceOutput {
                     self.head = Some((parts.status, parts.headers));
                     self.stage = Stage::Body(body);
                 }
-                // At least one frame leaves, even if the client says that it has no room.
-                Stage::Body(_) if self.bytes >= window.max(1) => return,
+                Stage::Body(_) if self.ahead.is_some() => return,
                 Stage::Body(body) => {
                     let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else { return };
-                    self.take(frame);
+                    self.take(frame, window);
                 }
                 Stage::Done => return,
             }
         }
     }
 
-    fn take(&mut self, frame: Option<Result<http_body::Frame<Bytes>, Status>>) {
+    fn add(&mut self, data: Bytes) {
+        self.bytes += data.len();
+        self.body.push(data);
+    }
+
+    fn take(&mut self, frame: Option<Result<http_body::Frame<Bytes>, Status>>, window: usize) {
         let trailers = match frame {
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => {
-                    self.bytes += data.len();
-                    return self.body.push(data);
+                // At least one frame leaves, even if the client says that it has no room. Behind a
+                // full window one more is taken, because the end of a unary response would
+                // otherwise need a PULL of its own.
+                Ok(data) if self.bytes >= window.max(1) => {
+                    self.ahead = Some(data);
+                    return;
                 }
+                Ok(data) => return self.add(data),
                 Err(frame) => frame.into_trailers().unwrap_or_default(),
             },
             Some(Err(status)) => {

@@ -1,9 +1,11 @@
 //! The eleven cases of gRPC's interoperability tests that a client of tonic can run.
 
+use homa_tonic::Endpoint;
 use tokio_stream::StreamExt;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request};
 
+use crate::generated::test_service_client::TestServiceClient;
 use crate::generated::unimplemented_service_client::UnimplementedServiceClient;
 use crate::generated::{
     EchoStatus, Empty, ResponseParameters, SimpleRequest, StreamingInputCallRequest,
@@ -44,6 +46,26 @@ async fn large_unary() {
     let running = serve().await;
     let response = client(&running).await.unary_call(large()).await.unwrap().into_inner();
     assert_eq!(response.payload, payload(LARGE_RESPONSE));
+}
+
+#[tokio::test]
+async fn a_long_unary_call_is_one_rpc() {
+    let running = serve().await;
+    let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), homa::Config::default());
+    let engine = engine.unwrap();
+    engine.drive_on_tokio().unwrap();
+    let endpoint = Endpoint::from_shared(format!("homa://{}", running.at)).unwrap();
+    let mut client =
+        TestServiceClient::new(endpoint.client(engine.client()).connect().await.unwrap())
+            .max_decoding_message_size(8 << 20);
+    let rpcs = || engine.metrics().latencies.iter().map(|of| of.times.count()).sum::<u64>();
+    for size in [LARGE_RESPONSE, 4 << 20] {
+        let before = rpcs();
+        let request = SimpleRequest { response_size: size as i32, ..large() };
+        let response = client.unary_call(request).await.unwrap().into_inner();
+        assert_eq!(response.payload, payload(size));
+        assert_eq!(rpcs() - before, 1, "{size} bytes");
+    }
 }
 
 #[tokio::test]
