@@ -126,6 +126,26 @@ def test_start_times_may_be_durations_and_times():
     assert starts(pandas.Series(stamps)) == starts(stamps) == [7, 0]
 
 
+def test_start_times_are_neither_cut_nor_guessed():
+    from datetime import datetime, timezone
+
+    numpy = pytest.importorskip("numpy")
+    pandas = pytest.importorskip("pandas")
+    frame = {"src": [0, 1], "dst": [1, 2], "bytes": [100, 200]}
+    assert homa.Flows({**frame, "start_ns": numpy.array([3000, 0], "m8[ps]")}).text.endswith(",0\n")
+    for start in (
+        # NumPy would make 1, 0 and a year of 365.2425 days of these.
+        numpy.array([0, 1500], "m8[ps]"),
+        numpy.array([0, 2**62], "m8[s]"),
+        [numpy.timedelta64(0, "s"), numpy.timedelta64(1, "Y")],
+        numpy.array(["2026", "9999"], "M8[Y]"),
+        pandas.Series(numpy.array(["2026-01-01", "9999-01-01"], "M8[s]")),
+        [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc)],
+    ):
+        with pytest.raises(homa.PlanError, match="`start_ns`, row 1 "):
+            homa.Flows({**frame, "start_ns": start})
+
+
 def test_sequences_of_any_library_are_taken(small):
     assert homa.Sizes(range(100, 103)).text == homa.Sizes([100, 101, 102]).text
     swept = homa.sweep({**small, "seeds": range(1, 3)})

@@ -21,6 +21,8 @@ At = tuple[str, str, int]
 #: NumPy's kinds of durations and of times.
 _DURATION, _TIME = "m", "M"
 
+_NANOSECONDS = "a time that is a whole number of nanoseconds, fewer than 2**63"
+
 
 def listed(values: Any, key: str) -> list[Any]:
     """The values of an array, a column or a sequence as a list."""
@@ -67,6 +69,7 @@ def nanoseconds(values: Any, at: tuple[str, str]) -> list[Any]:
         return listed(values, at[0])
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise PlanError(f"`{at[0]}`: a sequence of times, not {values!r:.60}", key=at[0])
+    values = list(values)
     found = [_nanoseconds(value, (*at, row)) for row, value in enumerate(values)]
     times = [plain for plain, is_time in found if is_time]
     if not times:
@@ -74,6 +77,11 @@ def nanoseconds(values: Any, at: tuple[str, str]) -> list[Any]:
     if len(times) < len(found):
         row = next(row for row, (_, is_time) in enumerate(found) if not is_time)
         raise _fault("a time, as in the other rows", found[row][0], (*at, row))
+    in_zones = [getattr(value, "tzinfo", None) is not None for value in values]
+    if len(set(in_zones)) > 1:
+        row = in_zones.index(not in_zones[0])
+        needed = "a time zone in all rows or in none"
+        raise _fault(needed, values[row], (*at, row))
     first = min(times)
     return [time - first for time in times]
 
@@ -89,9 +97,12 @@ def _nanoseconds(value: Any, at: At) -> tuple[Any, bool]:
     if value != value:
         raise _fault("a time", value, at)
     if kind is not None:
-        return int(value.astype(f"{kind}8[ns]").astype("int64")), is_time
+        return _exact(value, kind, at), is_time
     # Those of pandas have nanoseconds, which datetime has not.
-    plain = getattr(value, "value", None)
+    try:
+        plain = getattr(value, "value", None)
+    except (OverflowError, ValueError):
+        raise _fault(_NANOSECONDS, value, at) from None
     if isinstance(plain, int):
         return plain, is_time
     if is_time:
@@ -99,6 +110,16 @@ def _nanoseconds(value: Any, at: At) -> tuple[Any, bool]:
         value = value - datetime.datetime(1970, 1, 1, tzinfo=zone)
     micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
     return 1000 * micros, is_time
+
+
+def _exact(value: Any, kind: str, at: At) -> int:
+    """A duration or time of NumPy in nanoseconds. NumPy itself cuts, wraps, and guesses months."""
+    if kind == _DURATION and str(value.dtype).endswith(("[Y]", "[M]")):
+        raise _fault("a duration in weeks or shorter units", value, at)
+    plain = value.astype(f"{kind}8[ns]")
+    if plain.astype(value.dtype) != value:
+        raise _fault(_NANOSECONDS, value, at)
+    return int(plain.astype("int64"))
 
 
 def path_text(path: Any, key: str) -> str:
