@@ -70,6 +70,8 @@ pub enum Profile {
 /// | `priorities` | measured | given | given | given | measured |
 /// | `loss` | 2 ms | never | 2 ms | 5 ms | 5 ms and more |
 ///
+/// `linux_upstream` is `linux` with one level and without a limit on `unscheduled`.
+///
 /// `network_levels` below `levels` merges adjacent levels and leaves the degree of overcommitment
 /// alone (HomaP4, P2, P1 of Homa Figure 8).
 #[derive(Clone, Debug, PartialEq)]

@@ -144,7 +144,7 @@ impl Config {
         cutoffs[0] = NO_LIMIT;
         Self {
             profile: Profile::LinuxUpstream,
-            unscheduled: UnscheduledLimit::Fixed(1_000_000),
+            unscheduled: UnscheduledLimit::Fixed(NO_LIMIT),
             levels: 1,
             priorities: PriorityAllocation::Fixed { cutoffs },
             ..Self::linux()

@@ -71,14 +71,15 @@ fn check_rules(
     environment: &Environment<'_>,
     options: &SchemeOptions,
 ) -> Result<(), ScenarioError> {
-    let rules = [
-        (options.tail_boost == Some(true), "options.tail_boost", "a boost of the last bytes"),
-        (options.incast_control == Some(true), "options.incast_control", "incast control"),
-        (options.resend_after.is_some(), "options.resend_after", "RESENDs"),
-    ];
-    for (given, field, what) in rules {
+    // A rule that does not exist may be turned off.
+    let off = |field| match field {
+        "options.tail_boost" => options.tail_boost == Some(false),
+        "options.incast_control" => options.incast_control == Some(false),
+        _ => false,
+    };
+    for (field, what) in options.homas().filter(|&(field, _)| !off(field)) {
         let has = |row: &Scheme| row.is_homa() && row.host.has_rule(field, environment);
-        if given && !has(scheme) {
+        if !has(scheme) {
             return Err(only(scheme, (field, what), has));
         }
     }
@@ -151,6 +152,8 @@ mod tests {
             ("homa", |o| o.tail_boost = Some(true), "tail_boost", "`homa-sim` has a boost"),
             ("homa-sim", |o| o.resend_after = Some(Span(1)), "resend_after", "have RESENDs"),
             ("basic", |o| o.incast_control = Some(true), "incast_control", "have incast control"),
+            ("homa-linux", |o| o.rtt_bytes = Some(9_000), "rtt_bytes", "have RTTbytes"),
+            ("homa-linux-upstream", |o| o.levels = Some(8), "levels", "have priority levels"),
         ] {
             let said = refused(scheme, &with(change));
             assert!(said.starts_with(&format!("`options.{field}`: only ")), "{said}");

@@ -108,3 +108,33 @@ fn a_longer_resend_timer_avoids_duplicates_in_an_incast() {
     assert!(twice(None) > 0);
     assert_eq!(twice(Some(Span::millis(6))), 0);
 }
+
+/// 15 responses of 1 MB at a time. The kernel module has at most 40 kB of each unscheduled, and
+/// grants 400 kB for all together. The series for the upstream kernel grants nothing and sends
+/// everything, so nothing but the queue holds it, and priorities do not help.
+#[test]
+fn long_messages_of_the_upstream_kernel_fill_the_queue() {
+    let longest = |scheme: &str| {
+        let mut scenario = Scenario {
+            scheme: scheme.to_owned(),
+            slowdown: SlowdownBy::Idle,
+            fabric: Fabric { shape: Shape::SingleSwitch { hosts: 16 }, ..Fabric::default() },
+            traffic: Traffic::Incast {
+                servers: 15,
+                concurrent: 15,
+                request_bytes: 100,
+                response_bytes: 1_000_000,
+                together: true,
+            },
+            ..Scenario::default()
+        };
+        scenario.stop.messages = Some(45);
+        scenario.measures.queues = true;
+        let outcome = run(&scenario, &mut |_| ()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((outcome.messages, outcome.failed, outcome.undelivered), (45, 0, 0), "{scheme}");
+        outcome.queues.unwrap().tor_down.unwrap().max_bytes
+    };
+    let (module, upstream) = (longest("homa-linux"), longest("homa-linux-upstream"));
+    assert!(module < 15 * 40_000 + 500_000, "{module} bytes");
+    assert!(upstream > 14 * 900_000, "{upstream} bytes");
+}

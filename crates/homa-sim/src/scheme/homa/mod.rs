@@ -51,13 +51,7 @@ impl HostKind for HomaHosts {
     }
 
     fn has_rule(&self, field: &str, environment: &Environment<'_>) -> bool {
-        let (config, _) = (self.build)(environment);
-        match field {
-            "options.tail_boost" => config.tail_boost > 0,
-            "options.incast_control" => config.incast.is_some(),
-            "options.resend_after" => config.loss.resend_after != Duration::MAX,
-            _ => true,
-        }
+        has_rule(&(self.build)(environment).0, field)
     }
 
     fn configure(
@@ -191,6 +185,25 @@ pub fn default(environment: &Environment<'_>) -> (Config, Headers) {
     (large(config.rtt_bytes(environment.rtt_bytes), environment), Headers::Ip146)
 }
 
+/// The Linux kernel module (branch main). Its constants do not follow the network.
+pub fn linux(environment: &Environment<'_>) -> (Config, Headers) {
+    // The module has no messages beyond 1,000,000 bytes, its largest cutoff.
+    let cutoffs = [0, 0, 0, 0, NO_LIMIT, 15_000, 2_800, 200];
+    let config = Config::linux().priorities(PriorityAllocation::Fixed { cutoffs });
+    (longer(config, environment), Headers::Ip146)
+}
+
+/// The series of patches for the upstream Linux kernel.
+pub fn linux_upstream(environment: &Environment<'_>) -> (Config, Headers) {
+    (longer(Config::linux_upstream(), environment), Headers::Ip146)
+}
+
+/// Lets a kernel's profile take messages of any length, at the network's rate. Its memory for
+/// incoming messages stays limited.
+fn longer(config: Config, environment: &Environment<'_>) -> Config {
+    config.link_rate(environment.link).max_message(NO_LIMIT).max_rpcs(1 << 24)
+}
+
 /// [`paper`] on a network with `N` levels. Adjacent levels are merged, and the degree of
 /// overcommitment stays the same (HomaP4, HomaP2, HomaP1 of Homa Figure 8).
 pub fn merged<const N: u8>(environment: &Environment<'_>) -> (Config, Headers) {
@@ -262,6 +275,20 @@ fn large(config: Config, environment: &Environment<'_>) -> Config {
         .rtt_bytes_max(rtt_bytes_max)
 }
 
+/// Whether a profile has the rule that the option `field` changes.
+fn has_rule(config: &Config, field: &str) -> bool {
+    match field {
+        "options.tail_boost" => config.tail_boost > 0,
+        "options.incast_control" => config.incast.is_some(),
+        "options.resend_after" => config.loss.resend_after != Duration::MAX,
+        // The kernel module has constants instead.
+        "options.rtt_bytes" => !matches!(config.window, GrantWindow::Shared { .. }),
+        "options.framing" | "options.mtu" => true,
+        // There everything is sent unasked, at one level.
+        _ => config.profile != Profile::LinuxUpstream,
+    }
+}
+
 impl HomaConfig {
     /// A scheme's configuration with a scenario's changes.
     pub fn new(
@@ -319,11 +346,21 @@ impl HomaConfig {
             let allocated = table.iter().take(usize::from(config.levels)).rev();
             allocated.copied().take_while(|&cutoff| cutoff > 0 && cutoff < NO_LIMIT).collect()
         });
-        let resend_after = config.loss.resend_after;
-        SchemeOptions {
+        let has = |field| has_rule(config, field);
+        let resend_after = Span(config.loss.resend_after.0.saturating_mul(1_000));
+        let always = SchemeOptions {
             framing: Some(framing),
             mtu: Some(self.mtu),
-            rtt_bytes: Some(self.rtt_bytes()),
+            rtt_bytes: has("options.rtt_bytes").then(|| self.rtt_bytes()),
+            tail_boost: has("options.tail_boost").then_some(true).or(given.tail_boost),
+            incast_control: has("options.incast_control").then_some(true).or(given.incast_control),
+            resend_after: has("options.resend_after").then_some(resend_after),
+            ..given.clone()
+        };
+        if !has("options.levels") {
+            return always;
+        }
+        SchemeOptions {
             unscheduled_bytes: match config.unscheduled {
                 UnscheduledLimit::RttBytes => None,
                 UnscheduledLimit::Fixed(bytes) => Some(bytes),
@@ -336,11 +373,7 @@ impl HomaConfig {
             overcommitment: self.degree().and_then(|degree| u8::try_from(degree).ok()),
             cutoffs,
             cutoff_weight: None,
-            tail_boost: (config.tail_boost > 0).then_some(true).or(given.tail_boost),
-            incast_control: config.incast.map(|_| true).or(given.incast_control),
-            resend_after: (resend_after != Duration::MAX)
-                .then_some(Span(resend_after.0.saturating_mul(1_000))),
-            ..given.clone()
+            ..always
         }
     }
 
