@@ -60,6 +60,7 @@ impl From<CallError> for Error {
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
             CallError::DeadlineExceeded
             | CallError::SendRefused { .. }
+            | CallError::NewerPeer { .. }
             | CallError::RuntimeBlocked
             | CallError::Unreachable => libc::ETIMEDOUT,
             &CallError::NotSent { errno } => errno,

@@ -100,6 +100,16 @@ pub enum CallError {
         /// The last error number.
         errno: i32,
     },
+    /// No response arrived in time, and the server's host sent packets of a type that the profile
+    /// does not have (over raw IP). The call may have been executed.
+    #[error(
+        "no response in time, and the server's host sent packets of the unknown type {kind:#04x}: \
+         the peer speaks a newer Homa; use a version or a profile that speaks it"
+    )]
+    NewerPeer {
+        /// The type of the last such packet.
+        kind: u8,
+    },
     /// The system refused to send the request, and will refuse it again. The call was not executed.
     #[error(
         "the request was not sent, because the system refuses to send to this address: {}; check \

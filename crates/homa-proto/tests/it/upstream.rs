@@ -51,3 +51,21 @@ fn unasked_messages_take_no_more_memory_than_there_is() {
     assert_eq!(pair.seen[CLIENT].iter().filter(failed).count(), 0, "{:?}", pair.seen[CLIENT]);
     assert_eq!(pair.executions(), calls as usize);
 }
+
+/// A long message of the module waits for a GRANT, which the upstream series never sends, until
+/// RESEND asks for the rest. That is one RESEND; messages in the other direction need none.
+#[test]
+fn both_kernels_complete_each_others_long_messages() {
+    type Kernel = fn() -> Config;
+    let (module, upstream): (Kernel, Kernel) = (Config::linux, Config::linux_upstream);
+    for (client, server) in [(module, upstream), (upstream, module)] {
+        let mut pair = ClientAndServer::new(client(), server());
+        pair.reply = Some((LONGEST, Duration::micros(1)));
+        pair.call(LONGEST, 1);
+        pair.run_for(Duration::millis(20));
+        assert_eq!(pair.seen[CLIENT], [Observed::Response(1, LONGEST)], "{}", pair.transcript);
+        assert_eq!(pair.executions(), 1);
+        let asked = [CLIENT, SERVER].map(|end| pair.ends[end].counters().resends_sent);
+        assert_eq!(asked.iter().sum::<u64>(), 1, "{asked:?}");
+    }
+}

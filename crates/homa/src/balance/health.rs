@@ -40,9 +40,10 @@ pub(super) fn judge(error: &CallError, idempotent: bool) -> (AttemptEnd, bool) {
         | CallError::NotSent { .. } => (AttemptEnd::Absent, true),
         CallError::Overloaded => (AttemptEnd::Failed, true),
         CallError::Indeterminate | CallError::Unreachable => (AttemptEnd::Failed, idempotent),
-        CallError::DeadlineExceeded | CallError::RuntimeBlocked | CallError::SendRefused { .. } => {
-            (AttemptEnd::Failed, false)
-        }
+        CallError::DeadlineExceeded
+        | CallError::RuntimeBlocked
+        | CallError::SendRefused { .. }
+        | CallError::NewerPeer { .. } => (AttemptEnd::Failed, false),
         CallError::Abandoned
         | CallError::Status(_)
         | CallError::RequestTooLong { .. }

@@ -43,6 +43,7 @@ mod handover;
 mod healthy;
 mod hostile_raw;
 mod jumbo;
+mod kernel_dialects;
 mod leaders;
 mod link_flap;
 mod metrics;

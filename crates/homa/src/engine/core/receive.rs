@@ -15,6 +15,7 @@ use homa_proto::{
 };
 
 use super::context::RequestContext;
+use super::dialect::UnknownTypes;
 use super::event::{EngineEvent, Partial, QueuedRequest};
 use super::messages::Messages;
 use super::peers::Peers;
@@ -66,6 +67,8 @@ pub struct EngineState {
     pub too_long: HashMap<RpcHandle, (usize, u32)>,
     /// A server of this engine reads requests while they arrive.
     pub reads_early: bool,
+    /// Packets of unknown types that servers sent.
+    pub unknown_types: UnknownTypes,
     /// The reason why calls end now, if their packets were rejected.
     pub rejection: Option<Rejection>,
     /// The verified sender of the packets that are being received.
@@ -103,6 +106,7 @@ impl EngineState {
             latencies: Latencies::default(),
             too_long: HashMap::new(),
             reads_early: false,
+            unknown_types: UnknownTypes::default(),
             rejection: None,
             #[cfg(feature = "encryption")]
             sender_identity: None,
@@ -216,7 +220,7 @@ impl EngineState {
 
     /// Receives one packet that was the payload of an IP packet.
     fn receive_packet(&mut self, now: Time, train: &ReceivedTrain<'_>, bytes: &[u8], port: u16) {
-        let mut decoded = match self.decode_native(train, bytes) {
+        let mut decoded = match self.decode_native(now, train, bytes) {
             Ok(decoded) => decoded,
             Err(reason) => return self.endpoint.counters_mut().drop_packet(reason),
         };
@@ -323,11 +327,13 @@ impl EngineState {
                     let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
                     let ended = self.ended(rpc, outcome, 0);
                     let silent = timed_out || error == RpcError::PeerUnreachable;
-                    let refusal = ended.filter(|_| silent).and_then(|(began, peer)| {
-                        let errno = self.peers.refusal_since(began, peer)?;
-                        Some(CallError::SendRefused { errno })
+                    let reason = ended.filter(|_| silent).and_then(|(began, peer)| {
+                        let refused = self.peers.refusal_since(began, peer);
+                        let refused = refused.map(|errno| CallError::SendRefused { errno });
+                        let unread = self.unknown_types.since(began, peer);
+                        refused.or(unread.map(|kind| CallError::NewerPeer { kind }))
                     });
-                    let result = Err(refusal.unwrap_or_else(|| self.why(error)));
+                    let result = Err(reason.unwrap_or_else(|| self.why(error)));
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
