@@ -171,11 +171,32 @@ fn xdp_advice(source: &io::Error) -> &'static str {
 
 impl OpenError {
     /// The error for an address that the system refused to bind: [`Self::InUse`] if another socket
-    /// has it, otherwise [`Self::Bind`].
+    /// has it, [`Self::Resources`] if another address would be refused as well, otherwise
+    /// [`Self::Bind`].
     pub fn bind(at: SocketAddr, source: io::Error) -> Self {
+        let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::InUse { at },
+            _ if source.raw_os_error().is_some_and(|errno| short.contains(&errno)) => {
+                Self::Resources(source)
+            }
             _ => Self::Bind { at, source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_address_is_advised_that_would_help() {
+        let at = SocketAddr::from(([127, 0, 0, 1], 4000));
+        let said = |errno| OpenError::bind(at, io::Error::from_raw_os_error(errno)).to_string();
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS] {
+            assert!(said(errno).ends_with("check its limits (ulimit -n, -u)"), "{}", said(errno));
+        }
+        assert!(said(libc::EADDRNOTAVAIL).contains("choose another address"));
+        assert!(said(libc::EADDRINUSE).contains("127.0.0.1:4000 is in use"));
     }
 }
