@@ -185,6 +185,8 @@ async fn of_file(path: PathBuf) -> Result<BTreeSet<SocketAddr>, ResolveError> {
 
 /// The addresses in the text of a file.
 fn addresses_in(text: &str, path: &Path) -> Result<BTreeSet<SocketAddr>, ResolveError> {
+    // Some editors begin a file with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or(line).trim()));
     let addresses = lines.filter(|(_, text)| !text.is_empty()).map(|(line, text)| {
         let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
@@ -218,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_file_has_an_address_a_line_and_comments() {
-        let text = "# servers\n10.0.0.1:4000\n\n  [::1]:4000 # the old one\n10.0.0.1:4000\n";
+        let text =
+            "\u{feff}# servers\n10.0.0.1:4000\n\n  [::1]:4000 # the old one\n10.0.0.1:4000\n";
         let addresses = addresses_in(text, Path::new("f")).unwrap();
         let expected = ["10.0.0.1:4000", "[::1]:4000"].map(|text| text.parse().unwrap());
         assert_eq!(addresses, BTreeSet::from(expected));

@@ -20,6 +20,9 @@ const FORMAT: &str = "homa-key-v1";
 /// Most keys in a file: two during a rotation, and one that was forgotten.
 const KEYS_MAX: usize = 4;
 
+/// The byte order mark with which some editors begin a file.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Longest file, bytes.
 const LENGTH_MAX: u64 = 16_384;
 
@@ -49,15 +52,18 @@ pub(super) fn exposure(file: &File) -> io::Result<Option<u32>> {
     Ok((mode & EXPOSED != 0).then_some(mode))
 }
 
-/// The bytes of a file, at most `max`.
+/// The bytes of a text file, at most `max`, without a byte order mark.
 pub(super) fn read_whole(file: File, max: u64) -> io::Result<Vec<u8>> {
     // With this room, no shorter buffer leaves a copy of a secret behind.
     let mut bytes = Vec::with_capacity(file.metadata()?.len().min(max) as usize);
     file.take(max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max {
-        true => Err(io::Error::other(format!("it is longer than {max} bytes"))),
-        false => Ok(bytes),
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("it is longer than {max} bytes")));
     }
+    if bytes.starts_with(MARK) {
+        bytes.drain(..MARK.len());
+    }
+    Ok(bytes)
 }
 
 /// The keys of a file, at least one.

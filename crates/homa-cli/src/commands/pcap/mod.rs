@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> Outcome {
 fn key_log(path: &Path) -> Result<String, Failure> {
     const HINT: &str = "give a file that an engine with --keylog has written";
     let shown = path.display();
-    let text = std::fs::read_to_string(path);
+    let text = homa_workload::text::read(path);
     let text = text.map_err(|error| anyhow::anyhow!("{shown}: {error}")).hint(HINT)?;
     if RecordedSessions::new(&text).sessions() == 0 {
         return Err(Failure::new(anyhow::anyhow!("{shown}: no secrets of a session"), HINT));

@@ -61,6 +61,9 @@ fn a_bad_key_file_names_the_line_and_the_remedy() {
         assert!(error.contains(problem) && error.contains("homa key new"), "{error}");
         assert!(!error.contains(&secret), "an error contains a key");
     }
+    // As editors of another system save it.
+    write(&path, &[format!("\u{feff}{}\r", line(1))]);
+    assert!(agree(&Keys::from_file(&path).unwrap(), &cluster(1)));
     write(&path, &["# nothing".to_owned()]);
     assert!(Keys::from_file(&path).unwrap_err().to_string().contains("has no key"));
     write(&path, &["#".repeat(16_384), line(1)]);
