@@ -185,7 +185,7 @@ impl Endpoint {
         rpc.loss.heard(now);
         // The server may refuse the old id as executed.
         if !never_executed {
-            self.rpcs.renumber(handle);
+            self.rpcs.renumber(now, handle);
         }
         self.restart_request(handle);
     }

@@ -98,6 +98,7 @@ pub(crate) struct Rpc {
     /// A request that its application began to execute before it was whole.
     begun_early: bool,
     cookie: u64,
+    /// When the RPC began under its id.
     started: Time,
     deadline: Time,
     /// At the client: when the last byte of the request left; `Time::MAX` before.
@@ -232,6 +233,11 @@ impl Rpc {
 
     pub(crate) const fn started(&self) -> Time {
         self.started
+    }
+
+    /// The RPC has an id that was never sent before.
+    pub(super) fn start_again(&mut self, now: Time) {
+        self.started = now;
     }
 
     pub(crate) const fn deadline(&self) -> Time {

@@ -8,6 +8,7 @@ use super::id::RpcIds;
 use super::state::{EndedRpc, Rpc};
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
+use crate::units::Time;
 use crate::util::slab::{Keyed, Slab};
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -91,10 +92,11 @@ impl RpcTable {
         handle
     }
 
-    /// Gives a client's RPC another id: to its server it is another one from now on.
-    pub(super) fn renumber(&mut self, handle: RpcHandle) {
+    /// Gives a client's RPC another id: to its server it is another one, which begins now.
+    pub(super) fn renumber(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let old = core::mem::replace(&mut rpc.id, self.ids.next());
+        rpc.start_again(now);
         self.clients.rename(&self.rpcs, old, handle);
     }
 

@@ -441,6 +441,25 @@ fn idempotent_calls_find_a_server_within_30_ms_of_its_return() {
     }
 }
 
+/// Another process, which challenges the client: the call gets a new id, under which nothing was
+/// sent before the restart, so the client declares it as not executed.
+#[test]
+fn an_idempotent_call_finds_a_restarted_server_within_30_ms() {
+    let validating = || users().validate_addresses(true);
+    for gone in [10, 137, 1_003] {
+        let mut pair = ClientAndServer::new(validating(), validating());
+        pair.call(100, 0);
+        pair.run_for(Duration::millis(5));
+        pair.ends[SERVER].unlisten(PORTS[SERVER]);
+        pair.call_idempotent(100, 1);
+        pair.run_for(Duration::millis(gone));
+        pair.restart(SERVER, validating(), 9);
+        pair.run_for(Duration::millis(30));
+        let answered = [0, 1].map(|call| Observed::Response(call, 100));
+        assert_eq!(pair.seen[CLIENT], answered, "after {gone} ms");
+    }
+}
+
 /// A router has no way for a moment (RFC 1122 §4.2.3.9).
 #[test]
 fn an_unreachable_host_ends_no_call_that_it_has_answered() {
