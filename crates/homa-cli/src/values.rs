@@ -3,7 +3,7 @@
 //!
 //! An error says what to write and does not repeat the value, which clap names with the option.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use homa_workload::sizes::{SizeDistribution, Workload};
 use homa_workload::units::Quantity;
 
 use crate::reach;
+
+/// How long an address of several may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(1);
 
 fn read(quantity: Quantity, text: &str) -> Result<u64, String> {
     quantity.parse(text).map_err(|error| error.advice())
@@ -184,6 +187,19 @@ pub fn server(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// The TCP address of metrics; if a name has several addresses, one that accepts a connection.
+pub fn metrics(text: &str) -> Result<SocketAddr, String> {
+    let accepts = |at: &&SocketAddr| TcpStream::connect_timeout(at, CONNECT).is_ok();
+    match &addresses(text)?.0[..] {
+        [first, ..] if first.port() == 0 => {
+            Err("nothing listens at port 0: give the port that `homa serve --metrics` prints"
+                .into())
+        }
+        [one] => Ok(*one),
+        several => Ok(*several.iter().find(accepts).unwrap_or(&several[0])),
+    }
+}
+
 /// Load as a share of a link's capacity.
 pub fn load(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -232,6 +248,20 @@ mod tests {
         assert!([3, 4, 5].iter().all(|size| drawn.contains(size)) && drawn.iter().all(|s| *s < 6));
         assert_eq!(rate_of_calls("20k"), Ok(20_000.0));
         assert!(rate_of_calls("0").is_err() && rate_of_calls("fast").is_err());
+    }
+
+    #[test]
+    fn metrics_are_found_at_whichever_address_of_a_name() {
+        for listens in ["127.0.0.1:0", "[::1]:0"] {
+            // A host without IPv6 has one address less.
+            let Ok(listener) = std::net::TcpListener::bind(listens) else { continue };
+            let at = listener.local_addr().unwrap();
+            let all = addresses(&format!("localhost:{}", at.port())).unwrap().0;
+            if all.contains(&at) {
+                assert_eq!(metrics(&format!("localhost:{}", at.port())), Ok(at));
+            }
+        }
+        assert!(metrics("127.0.0.1:0").unwrap_err().contains("nothing listens at port 0"));
     }
 
     #[test]

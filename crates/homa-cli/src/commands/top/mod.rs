@@ -28,7 +28,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The metrics endpoint of the engine, such as 10.0.0.7:9464 (TCP).
-    #[arg(value_name = "ADDR", value_parser = values::address)]
+    #[arg(value_name = "ADDR", value_parser = values::metrics)]
     endpoint: SocketAddr,
     /// Time between two reports.
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = interval)]

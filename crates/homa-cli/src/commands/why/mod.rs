@@ -28,7 +28,7 @@ use split::{Cause, Evidence, Slow};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The metrics endpoint of the engine, such as 10.0.0.7:9464 (TCP).
-    #[arg(value_name = "ADDR", value_parser = values::address)]
+    #[arg(value_name = "ADDR", value_parser = values::metrics)]
     endpoint: SocketAddr,
     /// How long to watch.
     #[arg(long = "for", default_value = "30s", value_name = "TIME")]
@@ -36,7 +36,7 @@ pub struct Args {
     watched: Duration,
     /// The metrics endpoint of the server that the engine calls most: tells the server's time from
     /// that of the network.
-    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    #[arg(long, value_name = "ADDR", value_parser = values::metrics)]
     server: Option<SocketAddr>,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
