@@ -114,6 +114,7 @@ impl Endpoint {
         let boot = self.validation.clients.boot;
         let remembered = self.memory.covers(now);
         let fresh = self.validation.random.next() | 1;
+        let forgotten = self.validation.clients.forgotten();
         let Some(peer) = self.peer_mut(to) else { return };
         let validation = &mut peer.cold.validation;
         if validation.challenged.is_some_and(|at| now.since(at) < CHALLENGE_INTERVAL)
@@ -124,7 +125,7 @@ impl Endpoint {
         // A challenge keeps its id until it is answered, because answers may be slower than the
         // interval.
         if validation.challenge == 0 {
-            validation.challenge = fresh;
+            (validation.challenge, validation.challenged_after) = (fresh, forgotten);
         }
         validation.challenged = Some(now);
         let id = RpcId(validation.challenge);
@@ -152,9 +153,11 @@ impl Endpoint {
         if boot != self.validation.clients.boot {
             return;
         }
+        let forgotten = self.validation.clients.forgotten();
         if let Some(peer) = self.peer_mut(peer) {
             let validation = &mut peer.cold.validation;
             (validation.challenge, validation.challenged) = (id.server().0, Some(now));
+            validation.challenged_after = forgotten;
         }
     }
 

@@ -9,10 +9,14 @@ use crate::completion::replay_window::ClientEpoch;
 use crate::packet::PeerId;
 use crate::util::random::Random;
 use crate::util::slab::Keyed;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Most clients whose executions are remembered.
 pub(super) const MAX_CLIENTS: usize = 1 << 16;
+/// Forgotten clients whose names are kept. If more are forgotten between a challenge and its
+/// answer, the challenge is void.
+const FORGOTTEN_MAX: usize = 1024;
 /// The host of clients that were taken over and have not identified themselves here.
 const NOWHERE: u64 = 0;
 
@@ -64,6 +68,9 @@ pub(super) struct Clients {
     /// Free places in `all`.
     free: Vec<u32>,
     by_name: hashbrown::HashMap<(u64, u32), u32, Keyed>,
+    /// Token and epoch of the clients that were forgotten last, and how many were in all.
+    forgotten: VecDeque<(u64, u32)>,
+    forgotten_count: u64,
     pub(super) quotas: HostQuotas,
 }
 
@@ -73,7 +80,8 @@ impl Clients {
         let boot = random.next() | 1;
         let by_name = hashbrown::HashMap::with_hasher(hash);
         let quotas = HostQuotas::new(hash);
-        Self { random, boot, all: Vec::new(), free: Vec::new(), by_name, quotas }
+        let (all, free, forgotten, forgotten_count) = Default::default();
+        Self { random, boot, all, free, by_name, forgotten, forgotten_count, quotas }
     }
 
     pub(super) fn get(&self, client_ref: ClientRef) -> Option<&KnownClient> {
@@ -109,6 +117,21 @@ impl Clients {
         }
         self.by_name.insert(name, index);
         Registered { client: self.join(index), forgotten }
+    }
+
+    /// How many clients were forgotten to make room for others.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten_count
+    }
+
+    /// True if a client was, or may have been, forgotten after the first `count` others, and did
+    /// not identify itself since.
+    pub(super) fn is_forgotten_since(&self, count: u64, name: (u64, u32)) -> bool {
+        let since = self.forgotten_count - count;
+        let latest = self.forgotten.iter().rev().take(usize::try_from(since).unwrap_or(usize::MAX));
+        let may_have_been =
+            since > FORGOTTEN_MAX as u64 || latest.into_iter().any(|of| *of == name);
+        may_have_been && !self.by_name.contains_key(&name)
     }
 
     /// All clients: token, and what was executed.
@@ -176,6 +199,11 @@ impl Clients {
         let name = client.name();
         self.remove(name);
         self.boot = self.random.next() | 1;
+        if self.forgotten.len() == FORGOTTEN_MAX {
+            self.forgotten.pop_front();
+        }
+        self.forgotten.push_back(name);
+        self.forgotten_count += 1;
         Some(name)
     }
 

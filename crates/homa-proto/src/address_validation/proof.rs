@@ -23,7 +23,9 @@ impl Endpoint {
         packet: &Packet,
         proof: Option<Proof>,
     ) -> Result<(), DropReason> {
-        let peer = self.peer_mut(packet.peer).ok_or(DropReason::UnknownPeer)?;
+        let AddressValidation { clients, .. } = &self.validation;
+        let peer = self.peers.get_mut(packet.peer.0 as usize).and_then(Option::as_mut);
+        let peer = peer.ok_or(DropReason::UnknownPeer)?;
         let validation = &mut peer.cold.validation;
         let id = packet.id.server().0;
         // Not the answer to the pending challenge: a copy of the last answer, or a guess.
@@ -31,6 +33,16 @@ impl Endpoint {
             return if validation.answered == id { Ok(()) } else { Err(DropReason::UnknownRpc) };
         }
         (validation.challenge, validation.answered) = (0, id);
+        // The client answered for a server that remembered it: it has to know that this one does
+        // not, because requests in progress may have been executed.
+        let forgotten = |proof: Proof| {
+            let name = (proof.token, proof.epoch);
+            proof.token != 0 && clients.is_forgotten_since(validation.challenged_after, name)
+        };
+        if proof.is_some_and(forgotten) {
+            self.challenge(now, packet.peer, (packet.local_port, packet.remote_port));
+            return Ok(());
+        }
         validation.anonymous = proof.is_none_or(|proof| proof.token == 0);
         let held = core::mem::take(&mut validation.pending);
         peer.validation.note_answered();

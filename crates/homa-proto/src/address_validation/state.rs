@@ -101,6 +101,8 @@ pub(crate) struct Validation {
     /// The id of the challenge answered last, whose answer may come twice.
     pub(super) answered: u64,
     pub(super) challenged: Option<Time>,
+    /// How many clients had been forgotten when its id was drawn.
+    pub(super) challenged_after: u64,
     /// Bytes that may be sent to it before it answers.
     pub(super) send_allowance: u32,
     /// Its requests that wait, and some that no longer do.

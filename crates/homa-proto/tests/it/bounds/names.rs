@@ -62,3 +62,43 @@ fn a_lost_request_is_sent_again_if_others_are_forgotten() {
     let ran = Body::RpcUnknown { remembered: Some(Duration::ZERO), no_server: false, reason: None };
     assert_eq!(answer(&mut server, 5), Some(ran));
 }
+
+/// True if the application gets a request.
+fn delivered(server: &mut Endpoint) -> bool {
+    std::iter::from_fn(|| server.event()).any(|event| matches!(event, Event::Delivered(_)))
+}
+
+#[test]
+fn a_challenge_before_its_client_is_forgotten_is_void() {
+    let mut server = server();
+    calls(&mut server, START, (0, 7), 5);
+    // The client's response is lost, and its address changes: a copy of its request arrives.
+    let id = RpcId(7 << 32 | 5 << 1);
+    server.set_account(PeerId(2), 0, 0);
+    let moved = |packet| Packet { peer: PeerId(2), ..packet };
+    let ask = |server: &mut Endpoint, now: Time| {
+        let _ = server.receive(now, &moved(data(id, 0, 10)));
+        let sent: Vec<Packet> = std::iter::from_fn(|| server.transmit(now)).collect();
+        let challenge = |packet: &Packet| match packet.body {
+            Body::Challenge { boot, .. } => Some((packet.id, boot)),
+            _ => None,
+        };
+        sent.iter().find_map(challenge)
+    };
+    let (question, boot) = ask(&mut server, START).expect("a challenge");
+    let mut now = START;
+    for token in 1_000..1_000 + MANY {
+        now += Duration::nanos(1_000);
+        calls(&mut server, now, (0, token), 5);
+    }
+    // It answers by what it knew: its server has forgotten nothing.
+    let proof = Proof { token: 7, epoch: 7, first: 0, next: 6 };
+    let _ = server.receive(now, &moved(packet(question.client(), Body::Proof(proof))));
+    assert!(!delivered(&mut server), "the request ran a second time");
+    let (again, other) = ask(&mut server, now).expect("another challenge");
+    assert!(again != question && other != boot);
+    // Now it knows that the call may have run before.
+    let proof = Proof { first: 6, ..proof };
+    let _ = server.receive(now, &moved(packet(again.client(), Body::Proof(proof))));
+    assert!(!delivered(&mut server));
+}
