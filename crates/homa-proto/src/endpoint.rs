@@ -52,6 +52,8 @@ pub struct Endpoint {
     pub(crate) memory: ExecutionMemory,
     /// There is no room for another request.
     pub(crate) postpones_requests: bool,
+    /// The packet that is being received may be executed before its client has answered.
+    pub(crate) executes_unproven: bool,
     pub(crate) validation: AddressValidation,
 }
 
@@ -79,6 +81,7 @@ impl Endpoint {
             return_times: ReturnTimes::default(),
             memory: ExecutionMemory::default(),
             postpones_requests: false,
+            executes_unproven: false,
             validation: AddressValidation::new(random.next(), hash),
             levels,
             config,
@@ -139,6 +142,19 @@ impl Endpoint {
         if answered {
             self.next_resend(now, packet.peer);
         }
+        receipt
+    }
+
+    /// Network in: as [`Self::receive`], for a packet with a whole request that its client allows
+    /// to be executed more than once. It is executed even if its client has not shown yet that it
+    /// receives at its address. The environment vouches that the packet is no copy, and limits what
+    /// is sent to the address until the client has answered the challenge that the environment
+    /// sends ([`Self::note_challenged`]). The execution is not remembered. The request ends if the
+    /// client does not answer within a second.
+    pub fn receive_idempotent(&mut self, now: Time, packet: &Packet) -> Receipt {
+        self.executes_unproven = true;
+        let receipt = self.receive(now, packet);
+        self.executes_unproven = false;
         receipt
     }
 

@@ -161,6 +161,19 @@ impl Endpoint {
         }
     }
 
+    /// When a request ends that was executed before its client answered a challenge; never for
+    /// others, and after the answer.
+    pub(crate) fn proof_due(&self, handle: RpcHandle) -> Time {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.is_unproven()) else {
+            return Time::MAX;
+        };
+        let answered = self.peer(rpc.peer).and_then(|peer| peer.cold.validation.answered_at);
+        match answered.is_some_and(|at| at >= rpc.started()) {
+            true => Time::MAX,
+            false => rpc.started() + VALIDATION_TIMEOUT,
+        }
+    }
+
     /// Timer of a request that waits: one more challenge, then nothing. Returns when to check next.
     pub(crate) fn check_unvalidated(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get_mut(handle)?;

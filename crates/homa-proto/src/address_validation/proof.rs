@@ -43,6 +43,7 @@ impl Endpoint {
             self.challenge(now, packet.peer, (packet.local_port, packet.remote_port));
             return Ok(());
         }
+        validation.answered_at = Some(now);
         validation.anonymous = proof.is_none_or(|proof| proof.token == 0);
         let held = core::mem::take(&mut validation.pending);
         peer.validation.note_answered();

@@ -100,6 +100,8 @@ pub(crate) struct Validation {
     pub(super) challenge: u64,
     /// The id of the challenge answered last, whose answer may come twice.
     pub(super) answered: u64,
+    /// When it answered last.
+    pub(super) answered_at: Option<Time>,
     pub(super) challenged: Option<Time>,
     /// How many clients had been forgotten when its id was drawn.
     pub(super) challenged_after: u64,

@@ -56,6 +56,10 @@ impl Endpoint {
 
     /// Acts on everything that is due for one RPC.
     pub(crate) fn check(&mut self, now: Time, handle: RpcHandle) {
+        let until = self.proof_due(handle);
+        if now >= until {
+            return self.end_server_rpc(handle);
+        }
         let Some(state) = self.rpcs.get(handle).map(|rpc| rpc.state) else { return };
         let next = match state {
             RpcState::ClientOutgoing | RpcState::ClientIncoming => self.check_client(now, handle),
@@ -68,7 +72,7 @@ impl Endpoint {
             RpcState::OneWayOutgoing => None,
         };
         if let Some(next) = next {
-            self.arm(now, next, handle);
+            self.arm(now, next.min(until), handle);
         }
     }
 

@@ -64,7 +64,9 @@ impl Endpoint {
         }
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
-        self.remember_executed(now, ended.peer, ended.id);
+        if !ended.unproven {
+            self.remember_executed(now, ended.peer, ended.id);
+        }
         if let Some(peer) = self.peer_mut(ended.peer) {
             peer.cold.executed.refuse(ended.id, RefusalRecord::NoServer);
         }
@@ -84,7 +86,9 @@ impl Endpoint {
         if !self.config.policy().completion.tells_given_up {
             return;
         }
-        self.remember_executed(self.now, ended.peer, ended.id);
+        if !ended.unproven {
+            self.remember_executed(self.now, ended.peer, ended.id);
+        }
         if let Some(reason) = reason
             && let Some(peer) = self.peer_mut(ended.peer)
         {

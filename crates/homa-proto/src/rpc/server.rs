@@ -37,7 +37,9 @@ impl Endpoint {
         if known == Execution::Executed {
             return Err(DropReason::AlreadyExecuted);
         }
-        let unvalidated = known == Execution::Unvalidated;
+        let stranger = known == Execution::Unvalidated;
+        let unproven = stranger && self.executes_unproven && data.span.len == data.message_length;
+        let unvalidated = stranger && !unproven;
         if unvalidated && !self.postpones_requests {
             self.evict_unvalidated();
         }
@@ -56,7 +58,10 @@ impl Endpoint {
         let state = if one_way { RpcState::OneWayIncoming } else { RpcState::ServerIncoming };
         let ports = (packet.local_port, packet.remote_port);
         let limit = data.incast.filter(|_| self.config.policy().wire.response_limits);
-        let rpc = Rpc::new(now, state, packet.id.client(), packet.peer, ports);
+        let mut rpc = Rpc::new(now, state, packet.id.client(), packet.peer, ports);
+        if unproven {
+            rpc.set_unproven();
+        }
         let handle = self.rpcs.insert_server(rpc.with_request(limit, unvalidated));
         self.return_times.note_room();
         if let Some(peer) = self.peer_mut(packet.peer) {
@@ -83,7 +88,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = RpcState::ServerInService;
         rpc.loss.restart(now);
-        let (peer, id, begun) = (rpc.peer, rpc.id, rpc.is_begun_early());
+        let (peer, id, begun) = (rpc.peer, rpc.id, rpc.is_begun_early() || rpc.is_unproven());
         self.counters.requests_delivered += 1;
         if !begun {
             self.remember_executed(now, peer, id);

@@ -95,6 +95,8 @@ pub(crate) struct Rpc {
     seen_by_peer: bool,
     /// A request whose client has not answered a challenge yet.
     unvalidated: bool,
+    /// A request that is executed although its client has not answered a challenge yet.
+    unproven: bool,
     /// A request that its application began to execute before it was whole.
     begun_early: bool,
     cookie: u64,
@@ -114,6 +116,8 @@ pub(crate) struct EndedRpc {
     /// Local and remote.
     pub(crate) ports: (u16, u16),
     pub(crate) cookie: u64,
+    /// See [`Rpc::is_unproven`].
+    pub(crate) unproven: bool,
 }
 
 /// What a call asks for beyond its message.
@@ -160,6 +164,7 @@ impl Rpc {
             restarted: false,
             seen_by_peer: false,
             unvalidated: false,
+            unproven: false,
             begun_early: false,
             cookie: 0,
             started: now,
@@ -209,8 +214,8 @@ impl Rpc {
 
     /// What remains when it ends.
     pub(super) const fn ended(&self) -> EndedRpc {
-        let ports = self.ports();
-        EndedRpc { state: self.state, id: self.id, peer: self.peer, ports, cookie: self.cookie }
+        let (ports, &Self { state, id, peer, cookie, unproven, .. }) = (self.ports(), self);
+        EndedRpc { state, id, peer, ports, cookie, unproven }
     }
 
     /// Bytes of the message that it receives were agreed to and are not here.
@@ -278,6 +283,17 @@ impl Rpc {
     /// The client answered its challenge.
     pub(crate) fn set_validated(&mut self) {
         self.unvalidated = false;
+    }
+
+    /// True for a request that was executed although its client had not answered a challenge. It
+    /// is not remembered as executed: it may be executed again.
+    pub(crate) const fn is_unproven(&self) -> bool {
+        self.unproven
+    }
+
+    /// The request is executed at once.
+    pub(super) fn set_unproven(&mut self) {
+        self.unproven = true;
     }
 
     pub(crate) const fn is_begun_early(&self) -> bool {

@@ -8,7 +8,7 @@
 //! | 44..46 | piggybacked acknowledgement: the server's port |
 //! | 46..48 | version of the receiver's cutoffs that the sender used |
 //! | 48 | 1 if retransmitted |
-//! | 49 | bit 0: incast flag (Homa §3.6), bit 1: empty message (ours, in a pad byte of theirs) |
+//! | 49 | ours, in a pad byte of theirs: bit 0 incast (Homa §3.6), 1 empty, 2 idempotent |
 //! | 50..52 | with the incast flag: most unscheduled bytes of the response (ours, as above) |
 //! | 52..56 | segment offset: place of the payload in the message |
 //! | 56.. | payload |
@@ -43,6 +43,7 @@ const SEGMENT_OFFSET: Be32<52> = Be32;
 const IN_SEQUENCE: u32 = u32::MAX;
 const INCAST: u8 = 1;
 const EMPTY: u8 = 2;
+const IDEMPOTENT: u8 = 4;
 
 /// True if the beginning of a DATA packet of ours shows that it has the first byte of its message.
 pub(super) fn begins_message(bytes: &[u8]) -> bool {
@@ -110,7 +111,22 @@ pub(super) fn mark_empty(out: &mut [u8; DATA_LEN]) {
 /// True for DATA that is marked so.
 #[inline(always)]
 pub(super) fn is_marked_empty(bytes: &[u8]) -> bool {
-    bytes.first_chunk::<DATA_LEN>().is_some_and(|packet| FLAGS.get(packet) & EMPTY != 0)
+    is_marked(bytes, EMPTY)
+}
+
+pub(super) fn mark_idempotent(out: &mut [u8; DATA_LEN]) {
+    FLAGS.set(out, FLAGS.get(out) | IDEMPOTENT);
+}
+
+/// True for DATA that is marked so.
+#[inline(always)]
+pub(super) fn is_marked_idempotent(bytes: &[u8]) -> bool {
+    is_marked(bytes, IDEMPOTENT)
+}
+
+#[inline(always)]
+fn is_marked(bytes: &[u8], flag: u8) -> bool {
+    bytes.first_chunk::<DATA_LEN>().is_some_and(|packet| FLAGS.get(packet) & flag != 0)
 }
 
 impl AckEntry {

@@ -49,12 +49,21 @@ pub struct Decoded<'a> {
     pub payload: &'a [u8],
     /// The message of a DATA packet has no bytes: its one byte is padding.
     pub empty: bool,
+    /// The packet begins a request that its client allows to be executed more than once, and says
+    /// so ([`datagram::RequestExtensions::idempotent`]).
+    pub idempotent: bool,
 }
 
 /// Marks a DATA packet that holds the only byte of its message: the message has no bytes. `header`
 /// is the packet as [`encode`] wrote it.
 pub fn mark_empty(header: &mut [u8]) -> Result<(), EncodeError> {
     data::mark_empty(room(header)?);
+    Ok(())
+}
+
+/// Marks a DATA packet that begins a request: it may be executed more than once.
+fn mark_idempotent(header: &mut [u8]) -> Result<(), EncodeError> {
+    data::mark_idempotent(room(header)?);
     Ok(())
 }
 
@@ -154,7 +163,7 @@ fn read<'a>(
     let head: &[u8; HEADER_LEN] = fixed(bytes)?;
     if header::KIND.get(head) != kind::DATA {
         let packet = header::read(head, peer, priority, control(head, bytes, extensions)?);
-        return Ok(Decoded { packet, payload: &[], empty: false });
+        return Ok(Decoded { packet, payload: &[], empty: false, idempotent: false });
     }
     // Port 0 marks one-way messages inside the endpoint, so no packet from a network may have it.
     if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 {
@@ -162,7 +171,9 @@ fn read<'a>(
     }
     let (data, payload) = data::decode(bytes)?;
     let empty = data.message_length == 1 && data::is_marked_empty(bytes);
-    Ok(Decoded { packet: header::read(head, peer, priority, Body::Data(data)), payload, empty })
+    let packet = header::read(head, peer, priority, Body::Data(data));
+    let idempotent = data::is_marked_idempotent(bytes) && packet.begins_request();
+    Ok(Decoded { packet, payload, empty, idempotent })
 }
 
 /// Reads the body of a packet that is not DATA.

@@ -68,6 +68,7 @@ pub fn decode_from(
             packet: header::read(head, peer, priority, body),
             payload: &[],
             empty: false,
+            idempotent: false,
         });
     }
     if kind == header::kind::DATA && speaks && start_msg.layout == DataLayout::Removed {
@@ -80,7 +81,7 @@ pub fn decode_from(
         }
         let (data, payload) = data::decode_parts(&full, &bytes[SHORT_LEN..])?;
         let packet = header::read(head, peer, priority, Body::Data(data));
-        return Ok(Decoded { packet, payload, empty: false });
+        return Ok(Decoded { packet, payload, empty: false, idempotent: false });
     }
     decode(bytes, peer, priority)
 }

@@ -28,7 +28,7 @@ fn request(id: u64, left: homa::proto::Duration) -> Vec<u8> {
     let (local_port, remote_port) = (1, 2);
     let (peer, priority, id, body) = (PeerId(0), 0, RpcId(id), Body::Data(data));
     let packet = Packet { peer, priority, local_port, remote_port, id, body };
-    let told = RequestExtensions { left: Some(left), trace: None };
+    let told = RequestExtensions { left: Some(left), ..RequestExtensions::NONE };
     let mut bytes = vec![7; 300];
     let len = datagram::encode_request(&packet, &told, 1, &mut bytes).unwrap();
     bytes.truncate(len + 100);

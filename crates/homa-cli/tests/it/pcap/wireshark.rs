@@ -215,7 +215,11 @@ fn requests() -> Vec<u8> {
         let (local_port, remote_port, body) = (40_000, 4_000, data(0..5, 5, 5));
         let packet = Packet { peer, priority, local_port, remote_port, id, body };
         let trace = TraceContext::new(u128::from(n) << 100, 7, n);
-        let told = RequestExtensions { left: Some(Duration(u64::from(n) * 1_000_000)), trace };
+        let told = RequestExtensions {
+            left: Some(Duration(u64::from(n) * 1_000_000)),
+            trace,
+            ..RequestExtensions::NONE
+        };
         writer.push_request(&packet, &told).expect("room").fill(n);
     }
     let length = writer.len();

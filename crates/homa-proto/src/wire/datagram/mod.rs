@@ -115,6 +115,9 @@ pub fn encode_request(
         set_extension_length(out, length)?;
     }
     super::encode(packet, &mut out[at..])?;
+    if request_extensions.idempotent {
+        super::mark_idempotent(&mut out[at..])?;
+    }
     Ok(needed)
 }
 

@@ -30,6 +30,9 @@ pub struct RequestExtensions {
     pub left: Option<Duration>,
     /// The distributed trace that it belongs to.
     pub trace: Option<TraceContext>,
+    /// Its client allows that it is executed more than once. That is a bit of its packet, and is
+    /// read from [`Decoded`](crate::wire::Decoded).
+    pub idempotent: bool,
 }
 
 /// Which of the extensions are present.
@@ -57,7 +60,7 @@ impl ExtensionSet {
 
 impl RequestExtensions {
     /// Nothing.
-    pub const NONE: Self = Self { left: None, trace: None };
+    pub const NONE: Self = Self { left: None, trace: None, idempotent: false };
     /// Most bytes that they take in a datagram of one request.
     pub const MAX_LEN: usize = ExtensionSet { left: true, trace: true }.lists_len(1);
 
@@ -74,7 +77,7 @@ impl RequestExtensions {
     /// Writes the lists for one request; returns their length. There must be room.
     #[inline]
     pub(super) fn write(&self, out: &mut [u8]) -> usize {
-        if let Self { left: Some(left), trace: None } = *self
+        if let Self { left: Some(left), trace: None, .. } = *self
             && let Some(list) = out.first_chunk_mut::<{ HEAD_LEN + DEADLINE_LEN }>()
         {
             let head = (kind::DEADLINE as u64) << 48 | (DEADLINE_LEN as u64) << 32;
@@ -123,6 +126,9 @@ impl fmt::Display for RequestExtensions {
         }
         if let Some(trace) = self.trace {
             write!(f, " trace {trace}")?;
+        }
+        if self.idempotent {
+            f.write_str(" idempotent")?;
         }
         Ok(())
     }
@@ -194,6 +200,7 @@ impl EncodedExtensions<'_> {
         RequestExtensions {
             left: left.map(|micros| Duration::micros(micros.into())),
             trace: self.trace.and_then(TraceContext::from_bytes),
+            idempotent: false,
         }
     }
 }

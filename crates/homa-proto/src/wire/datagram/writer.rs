@@ -141,6 +141,9 @@ impl Draft {
             self.end += LENGTH_LEN;
         }
         let payload_at = self.end + wire::encode(packet, &mut out[self.end..])?;
+        if begins && request_extensions.idempotent {
+            wire::mark_idempotent(&mut out[self.end..])?;
+        }
         self.end += length;
         self.count += 1;
         self.types |= extensible(&packet.body);

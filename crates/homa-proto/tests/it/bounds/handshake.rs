@@ -110,3 +110,59 @@ fn a_request_that_is_lost_after_its_proof_is_sent_again() {
     request(&mut server);
     assert_eq!(executed(&server), 1);
 }
+
+/// The events of the server about requests: true for one that is delivered.
+fn events(server: &mut Endpoint) -> Vec<bool> {
+    let event = |event| match event {
+        Event::Delivered(_) => Some(true),
+        Event::Cancelled { .. } => Some(false),
+        _ => None,
+    };
+    std::iter::from_fn(|| server.event()).filter_map(event).collect()
+}
+
+#[test]
+fn an_idempotent_request_needs_no_proof_and_proves_nothing() {
+    let (mut server, boot) = server();
+    let _ = server.receive_idempotent(START, &data(ID, 0, 1_000));
+    assert_eq!((events(&mut server), challenges(&mut server)), (vec![true], 0));
+    // The next one is not said to be idempotent, and is of the same client.
+    let next = RpcId(ID.0 + 2);
+    let _ = server.receive(START, &data(next, 0, 1_000));
+    assert_eq!(events(&mut server), [], "its client has not answered");
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    let proof = Proof { token: 3, epoch: EPOCH, first: 4, next: 6 };
+    let _ = server.receive(START, &packet(CHALLENGE.client(), Body::Proof(proof)));
+    assert_eq!(events(&mut server), [true]);
+    // Both are in progress, and their clients send them again.
+    for id in [ID, next] {
+        let _ = server.receive(START, &data(id, 0, 1_000));
+    }
+    let later = START + Duration::millis(1_500);
+    server.expire(later);
+    assert_eq!(events(&mut server), [], "neither runs again or ends");
+}
+
+#[test]
+fn an_idempotent_request_ends_if_its_client_proves_nothing() {
+    let (mut server, boot) = server();
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    let receipt = server.receive_idempotent(START, &data(ID, 0, 1_000));
+    assert!(matches!(receipt, Receipt::Place(_)));
+    assert_eq!(events(&mut server), [true]);
+    while let Some(at) = server.deadline().filter(|at| *at <= START + Duration::secs(1)) {
+        server.expire(at);
+    }
+    assert_eq!(events(&mut server), [false]);
+    // It was not remembered: the client proves itself and sends it again.
+    proof(&mut server, CHALLENGE);
+    request(&mut server);
+    assert_eq!(events(&mut server), [true]);
+}
+
+#[test]
+fn a_part_of_an_idempotent_request_waits_for_the_proof() {
+    let (mut server, _) = server();
+    let _ = server.receive_idempotent(START, &data(ID, 0, 3_000));
+    assert_eq!((events(&mut server), challenges(&mut server)), (vec![], 1));
+}

@@ -106,15 +106,23 @@ fn refusals() -> [(&'static str, Body); 5] {
 }
 
 /// Datagrams with request extensions, for a request like this one.
-fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, RequestExtensions)>); 2] {
+fn told_examples(request: Packet) -> [(&'static str, Vec<(Packet, RequestExtensions)>); 3] {
     let next = Packet { id: RpcId(0x1236), ..request };
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok();
-    let told = |millis, trace| RequestExtensions { left: Some(Duration::millis(millis)), trace };
+    let told = |millis, trace| RequestExtensions {
+        left: Some(Duration::millis(millis)),
+        trace,
+        ..RequestExtensions::NONE
+    };
     [
         ("A request of a trace, whose client waits for 2.5 s", vec![(request, told(2_500, trace))]),
         (
             "Two, whose clients wait for 10 s and 1 ms",
             vec![(request, told(10_000, None)), (next, told(1, None))],
+        ),
+        (
+            "A request that may be executed more than once",
+            vec![(request, RequestExtensions { idempotent: true, ..RequestExtensions::NONE })],
         ),
     ]
 }
@@ -176,16 +184,14 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         let (mut all, mut read) = (datagram.packets(PEER, 5), Vec::new());
         while let Some(next) = all.next() {
             let next: Decoded<'_> = next.unwrap();
-            read.push(format!(
-                "{}{}",
-                wire::pretty::received(&next.packet),
-                all.request_extensions()
-            ));
+            let idempotent = next.idempotent;
+            let told = RequestExtensions { idempotent, ..all.request_extensions() };
+            read.push(format!("{}{told}", wire::pretty::received(&next.packet)));
         }
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());
         packets += read.len();
     }
-    assert_eq!(packets, 17);
+    assert_eq!(packets, 18);
 }
 
 #[test]

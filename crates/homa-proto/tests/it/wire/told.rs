@@ -15,7 +15,11 @@ fn told(u: &mut Unstructured<'_>) -> Result<RequestExtensions> {
         false => Some(Duration::micros(u.int_in_range(0..=u64::from(u32::MAX) - 1)?)),
     };
     let trace = TraceContext::new(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
-    Ok(RequestExtensions { left, trace: if u.ratio(1, 2)? { trace } else { None } })
+    Ok(RequestExtensions {
+        left,
+        trace: if u.ratio(1, 2)? { trace } else { None },
+        idempotent: u.arbitrary()?,
+    })
 }
 
 #[test]
@@ -67,7 +71,9 @@ fn each_request_of_a_datagram_keeps_its_extensions() {
             && let Some(decoded) = packets.next()
         {
             let decoded = decoded.unwrap();
-            read.push((decoded.packet.id, decoded.payload.to_vec(), packets.request_extensions()));
+            let mut told = packets.request_extensions();
+            told.idempotent = decoded.idempotent;
+            read.push((decoded.packet.id, decoded.payload.to_vec(), told));
         }
         assert_eq!(read, accepted);
         Ok(())

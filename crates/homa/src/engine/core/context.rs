@@ -16,6 +16,8 @@ pub struct RequestContext {
     pub until: Time,
     /// The distributed trace that the request belongs to.
     pub trace: Option<Box<TraceContext>>,
+    /// Its packet says that it may be executed more than once.
+    pub idempotent: bool,
     /// Who the client has proved to be, if this engine has keys.
     #[cfg(feature = "encryption")]
     pub identity: Option<Arc<PeerIdentity>>,
@@ -30,6 +32,7 @@ impl RequestContext {
         Self {
             until,
             trace,
+            idempotent: false,
             #[cfg(feature = "encryption")]
             identity: None,
         }
@@ -38,7 +41,8 @@ impl RequestContext {
     /// As extensions of a datagram that leaves at `now`.
     pub fn to_extensions(&self, now: Time) -> RequestExtensions {
         let left = (self.until != Time::MAX).then(|| self.until.since(now));
-        RequestExtensions { left, trace: self.trace.as_deref().copied() }
+        let (trace, idempotent) = (self.trace.as_deref().copied(), self.idempotent);
+        RequestExtensions { left, trace, idempotent }
     }
 
     /// From the extensions of a datagram that arrived at `now`.
