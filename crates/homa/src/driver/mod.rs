@@ -332,6 +332,12 @@ pub trait Driver: Send {
         None
     }
 
+    /// Whether the `index`th train is early data: requests of a client that has proved with a
+    /// ticket who it is, but not that it receives at its address. The driver limits what it gets.
+    fn is_early_data(&self, _index: usize) -> bool {
+        false
+    }
+
     /// The next report of an unreachable address.
     fn unreachable(&mut self) -> Option<UnreachableReport>;
 

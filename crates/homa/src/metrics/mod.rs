@@ -173,6 +173,13 @@ counters! {
         pub handshakes_completed: u64,
         /// Handshakes completed with a ticket of an earlier one, which is cheaper.
         pub handshakes_resumed: u64,
+        /// Handshakes whose server accepted early data.
+        pub handshakes_early: u64,
+        /// Datagrams of early data that were opened and passed on.
+        pub early_datagrams_opened: u64,
+        /// Datagrams of early data that were opened and dropped, because they contain more than
+        /// requests that may be executed twice.
+        pub early_datagrams_refused: u64,
         /// Handshakes that failed because one end does not accept the keys or the identity of the
         /// other, or has no keys.
         pub handshakes_refused: u64,

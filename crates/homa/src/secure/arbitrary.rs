@@ -4,7 +4,8 @@
 //! The attacker drops, repeats, reorders, cuts and changes fragments, sends them back, and makes up
 //! others. Claims: nothing panics; no fragment makes a server send more than its flight; if both
 //! ends have a session, they understand each other, and the client got no challenge but the
-//! server's; and if only sealed fragments were forged, the handshake still completes.
+//! server's; if only sealed fragments were forged, the handshake still completes; and the server
+//! opens early data of the client only, each datagram once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -29,6 +30,8 @@ struct ArbitraryNetwork<'a> {
     choices: &'a [u8],
     ends: [Handshake; 2],
     travelling: Vec<Travelling>,
+    /// Datagrams of early data that were sealed and not opened.
+    early: Vec<Vec<u8>>,
     /// Plaintext was forged, so that the handshake may fail.
     tainted: bool,
 }
@@ -36,14 +39,12 @@ struct ArbitraryNetwork<'a> {
 /// One run with an input.
 pub fn handshake(input: &[u8]) {
     // New ones in each run, so that no ticket of an earlier run changes this one.
-    let keys = Keys::cluster([7; 32]).expect("a constant key");
-    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 7));
-    let client = Handshake::client(&keys, at, 1).expect("good keys");
-    let mut server = Handshake::server(&keys, 2).expect("good keys");
-    server.set_challenge(CHALLENGE.to_vec());
-    let ends = [client, server];
-    let mut network =
-        ArbitraryNetwork { choices: input, ends, travelling: Vec::new(), tainted: false };
+    let mut keys = Keys::cluster([7; 32]).expect("a constant key");
+    if input.first().is_some_and(|choice| choice & 8 != 0) {
+        keys = keys.early_data();
+        ArbitraryNetwork::new(&keys, &[]).finish();
+    }
+    let mut network = ArbitraryNetwork::new(&keys, input);
     for _ in 0..STEPS {
         let Some(choice) = network.choice() else { break };
         network.step(choice);
@@ -51,7 +52,16 @@ pub fn handshake(input: &[u8]) {
     network.finish();
 }
 
-impl ArbitraryNetwork<'_> {
+impl<'a> ArbitraryNetwork<'a> {
+    fn new(keys: &Keys, choices: &'a [u8]) -> Self {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 7));
+        let client = Handshake::client(keys, at, 1).expect("good keys");
+        let mut server = Handshake::server(keys, 2).expect("good keys");
+        server.set_challenge(CHALLENGE.to_vec());
+        let (ends, tainted) = ([client, server], false);
+        Self { choices, ends, travelling: Vec::new(), early: Vec::new(), tainted }
+    }
+
     fn choice(&mut self) -> Option<u8> {
         let (&choice, rest) = self.choices.split_first()?;
         self.choices = rest;
@@ -83,7 +93,12 @@ impl ArbitraryNetwork<'_> {
 
     /// The client's timer fires.
     fn timer(&mut self, room: usize) {
-        let flight = self.ends[0].flight(room);
+        let mut flight = self.ends[0].flight(room);
+        if self.ends[0].may_send_early() {
+            let datagram = format!("datagram {}", self.early.len()).into_bytes();
+            flight.extend(self.ends[0].seal_early(&datagram));
+            self.early.push(datagram);
+        }
         self.send(true, flight);
     }
 
@@ -115,6 +130,10 @@ impl ArbitraryNetwork<'_> {
             }
             Err(error) => assert!(!error.is_final() || self.tainted, "{error}"),
         }
+        for opened in self.ends[1].take_early_data() {
+            let known = self.early.iter_mut().find(|datagram| **datagram == opened);
+            known.expect("it was sealed, and not opened before").clear();
+        }
     }
 
     /// Changes a fragment: a bit, its offset, its level, its end, or its receiver.
@@ -138,7 +157,11 @@ impl ArbitraryNetwork<'_> {
     /// A fragment of the attacker's.
     fn invent(&mut self) {
         let how = self.number();
-        let level = if how & 1 == 0 { Level::Initial } else { Level::Handshake };
+        let level = match how & 65 {
+            0 | 64 => Level::Initial,
+            1 => Level::Handshake,
+            _ => Level::Early,
+        };
         let offset = match how >> 1 & 3 {
             0 => 0,
             1 => self.number() as u32,
@@ -166,7 +189,8 @@ impl ArbitraryNetwork<'_> {
         let [client, server] = &mut self.ends;
         let challenge = client.take_challenge();
         assert!(challenge.is_none_or(|bytes| bytes == CHALLENGE));
-        let sessions = (client.session(), server.session());
+        let early = server.early_session().map(|(session, _)| session);
+        let sessions = (client.session(), early.or_else(|| server.session()));
         assert!(self.tainted || client.is_confirmed() && server.is_confirmed());
         if let (Some(mut client), Some(mut server)) = sessions {
             let keys = self.ends.each_ref().map(Handshake::peer_key);

@@ -10,6 +10,8 @@
 //! from the authenticated transport parameters. A client gives out a challenge only of a server
 //! that it has verified. Memory is bounded (`stream.rs`).
 //!
+//! Early data (`early_data.rs`) are datagrams in fragments of a level of their own.
+//!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 
 use std::net::SocketAddr;
@@ -19,9 +21,10 @@ use rustls::quic::{
 };
 use rustls::{AlertDescription, Error, HandshakeKind, PeerMisbehaved};
 
+use super::early_data::EarlyData;
 use super::keys::{Credentials, Keys};
 use super::seal::{OVERHEAD, Seal};
-use super::stream::{HandshakeStream, LENGTH_MAX};
+use super::stream::HandshakeStream;
 use super::{ALPN, HandshakeError, PeerIdentity, SecureSession};
 
 /// The offset of a fragment that holds an alert, one byte, instead of a part of the stream.
@@ -39,9 +42,6 @@ const TICKET: u32 = u32::MAX - 3;
 /// Least room for a fragment, so that a flight has a bounded number of them.
 const ROOM_MIN: usize = 64;
 
-/// Most sealed fragments that are kept until the keys to open them exist.
-const EARLY_MAX: usize = 16;
-
 /// The keys that protect handshake bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -49,6 +49,8 @@ pub(crate) enum Level {
     Initial,
     /// The handshake keys.
     Handshake,
+    /// The client's keys for early data: the bytes are a datagram, not a part of a stream.
+    Early,
 }
 
 /// A part of the peer's handshake bytes, as it travels.
@@ -58,7 +60,7 @@ pub(crate) struct Fragment<'a> {
     pub level: Level,
     /// Where its bytes begin in the stream of its level; the last values have other meanings.
     pub offset: u32,
-    /// Its bytes; with [`Level::Handshake`] a number and sealed bytes.
+    /// Its bytes; sealed ones are preceded by a number.
     pub bytes: &'a [u8],
 }
 
@@ -73,7 +75,7 @@ pub(crate) enum Next {
 
 /// One handshake with one peer.
 pub(crate) struct Handshake {
-    tls: Box<Connection>,
+    pub(super) tls: Box<Connection>,
     cluster: bool,
     /// The peer's bytes by level.
     incoming: [HandshakeStream; 2],
@@ -81,9 +83,10 @@ pub(crate) struct Handshake {
     outgoing: [Vec<u8>; 2],
     /// The level whose bytes TLS reads; none when the handshake is complete.
     reading: Option<Level>,
-    seal: Option<Box<Seal>>,
+    pub(super) seal: Option<Box<Seal>>,
     /// Sealed fragments that arrived before the keys, as offset and bytes.
-    early: Vec<(u32, Vec<u8>)>,
+    pub(super) before_keys: Vec<(u32, Vec<u8>)>,
+    pub(super) early: EarlyData,
     /// The keys of the session, until it is taken.
     traffic: Option<(PacketKeySet, Secrets)>,
     /// The reason why the handshake is over.
@@ -123,6 +126,7 @@ impl Handshake {
         let tls = ClientConnection::new(client, Version::V1, name, parameters(ours));
         let mut handshake = Self::new(tls.map(Connection::Client), &credentials)?;
         handshake.produce();
+        handshake.offer_early_data();
         Ok(handshake)
     }
 
@@ -133,7 +137,11 @@ impl Handshake {
     pub(crate) fn server(keys: &Keys, ours: u32) -> Result<Self, HandshakeError> {
         let credentials = keys.credentials();
         let tls = ServerConnection::new(credentials.server.clone(), Version::V1, parameters(ours));
-        Self::new(tls.map(Connection::Server), &credentials)
+        let mut handshake = Self::new(tls.map(Connection::Server), &credentials)?;
+        if credentials.server.max_early_data_size > 0 {
+            handshake.await_early_data();
+        }
+        Ok(handshake)
     }
 
     fn new(tls: Result<Connection, Error>, with: &Credentials) -> Result<Self, HandshakeError> {
@@ -144,7 +152,8 @@ impl Handshake {
             outgoing: Default::default(),
             reading: Some(Level::Initial),
             seal: None,
-            early: Vec::new(),
+            before_keys: Vec::new(),
+            early: EarlyData::default(),
             traffic: None,
             failed: None,
             alert: None,
@@ -186,6 +195,7 @@ impl Handshake {
         match fragment.level {
             Level::Initial => self.receive_plain(fragment.offset, fragment.bytes),
             Level::Handshake => self.receive_sealed(fragment.offset, fragment.bytes),
+            Level::Early => self.receive_early(fragment.offset, fragment.bytes),
         }
     }
 
@@ -207,16 +217,13 @@ impl Handshake {
 
     fn receive_sealed(&mut self, offset: u32, bytes: &[u8]) -> Result<Next, HandshakeError> {
         let Some(seal) = &mut self.seal else {
-            // A client seals nothing before it has our ServerHello.
-            let kept: usize = self.early.iter().map(|(_, bytes)| bytes.len()).sum();
-            let full = self.early.len() == EARLY_MAX || kept + bytes.len() > LENGTH_MAX as usize;
-            if full || matches!(*self.tls, Connection::Server(_)) {
-                return Err(HandshakeError::Dropped("it arrived before the keys"));
-            }
-            self.early.push((offset, bytes.to_vec()));
-            return Ok(Next::Wait);
+            // A client seals nothing at this level before it has our ServerHello.
+            return match self.is_server() {
+                true => Err(HandshakeError::Dropped("it arrived before the keys")),
+                false => self.keep_for_keys(offset, bytes),
+            };
         };
-        let opened = seal.open(offset, bytes).map_err(HandshakeError::Dropped)?;
+        let opened = seal.opener.open(offset, bytes).map_err(HandshakeError::Dropped)?;
         self.proven = true;
         match offset {
             ALERT => Err(self.refused(&opened)),
@@ -274,7 +281,10 @@ impl Handshake {
                 next = Next::Send;
             }
             if level == Level::Initial && self.reading == Some(Level::Handshake) {
-                self.open_early()?;
+                match self.is_server() {
+                    true => self.accept_early_data(),
+                    false => self.open_kept()?,
+                }
             }
             if !self.tls.is_handshaking() {
                 self.theirs = self.tls.quic_transport_parameters().and_then(key_id);
@@ -290,10 +300,10 @@ impl Handshake {
     }
 
     /// Fragments that were waiting for the keys. Forged ones among them are dropped.
-    fn open_early(&mut self) -> Result<(), HandshakeError> {
-        for (offset, bytes) in std::mem::take(&mut self.early) {
+    fn open_kept(&mut self) -> Result<(), HandshakeError> {
+        for (offset, bytes) in std::mem::take(&mut self.before_keys) {
             let Some(seal) = &mut self.seal else { break };
-            let Ok(opened) = seal.open(offset, &bytes) else { continue };
+            let Ok(opened) = seal.opener.open(offset, &bytes) else { continue };
             self.proven = true;
             match offset {
                 ALERT => return Err(self.refused(&opened)),
@@ -391,7 +401,7 @@ impl Handshake {
     ) {
         match &mut self.seal {
             Some(seal) => {
-                let sealed = seal.seal(offset, bytes);
+                let sealed = seal.sealer.seal(offset, bytes);
                 flight.extend(sealed.map(|sealed| (Level::Handshake, offset, sealed)));
             }
             None => flight.push((Level::Initial, offset, bytes.to_vec())),
@@ -404,6 +414,12 @@ impl Handshake {
         {
             return None;
         }
+        self.take_session()
+    }
+
+    /// The session, once, as soon as its keys exist: a server may seal by it before it has
+    /// verified the client, but must not open.
+    pub(super) fn take_session(&mut self) -> Option<SecureSession> {
         let (keys, secrets) = self.traffic.take()?;
         let identity = match self.tls.peer_certificates().and_then(<[_]>::first) {
             _ if self.cluster => PeerIdentity::Cluster,
@@ -436,7 +452,7 @@ impl Handshake {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    fn is_server(&self) -> bool {
+    pub(super) fn is_server(&self) -> bool {
         matches!(*self.tls, Connection::Server(_))
     }
 
@@ -476,7 +492,7 @@ fn parameters(key: u32) -> Vec<u8> {
 }
 
 /// The key id in transport parameters. 0 means plaintext, so it is none.
-fn key_id(parameters: &[u8]) -> Option<u32> {
+pub(super) fn key_id(parameters: &[u8]) -> Option<u32> {
     let key = u32::from_be_bytes(parameters.try_into().ok()?);
     (key != 0).then_some(key)
 }

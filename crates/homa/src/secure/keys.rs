@@ -5,11 +5,13 @@
 //! next handshake begins, which costs one look at their metadata. A reload that fails leaves the
 //! old credentials in place. Tickets belong to the credentials of cluster keys, and end with them.
 //! Certificates have none, because a verifier of the caller's has to see every handshake. Only TLS
-//! 1.3 with ALPN `homa/1` is spoken, without early data.
+//! 1.3 with ALPN `homa/1` is spoken. Early data are off unless the caller allows them; then a
+//! server keeps its tickets in memory, and accepts each once.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -17,7 +19,7 @@ use aws_lc_rs::rand;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::ServerName;
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
 use rustls::{ClientConfig, ServerConfig};
 
 use super::expiry::Expiry;
@@ -52,8 +54,11 @@ struct Current {
     /// The version of the files that was read last, or could not be read.
     version: Mutex<Option<[Option<Version>; 3]>>,
     log: Arc<SecretLog>,
+    early_data: AtomicBool,
 }
 
+/// Most tickets that a server keeps which accepts early data; some 400 bytes each.
+const ISSUED_MAX: usize = 16_384;
 /// Most servers whose tickets a client keeps.
 const TICKETS_MAX: usize = 1024;
 
@@ -88,7 +93,7 @@ impl Credentials {
         server.send_tls13_tickets = usize::from(cluster);
         server.ticketer = match cluster {
             true => Ticketer::new().map_err(KeysError::tls)?,
-            false => Arc::new(NoTickets),
+            false => Arc::new(NoTickets { stateful: false }),
         };
         server.max_early_data_size = 0;
         server.key_log = Arc::new(BothLogs(Arc::clone(log), server.key_log));
@@ -96,6 +101,20 @@ impl Credentials {
         let (client, server) = (Arc::new(client), Arc::new(server));
         let tickets = cluster.then(|| Tickets::new(TICKETS_MAX));
         Ok(Self { client, server, cluster, tickets, server_name: None, expiry })
+    }
+
+    /// Offers and accepts early data from now on; certificates have none.
+    fn allow_early_data(&mut self) {
+        if !self.cluster {
+            return;
+        }
+        let (mut client, mut server) = ((*self.client).clone(), (*self.server).clone());
+        client.enable_early_data = true;
+        // rustls accepts early data only for tickets that it takes out of a storage.
+        server.ticketer = Arc::new(NoTickets { stateful: true });
+        server.session_storage = ServerSessionMemoryCache::new(ISSUED_MAX);
+        server.max_early_data_size = u32::MAX;
+        (self.client, self.server) = (Arc::new(client), Arc::new(server));
     }
 
     /// The configuration of a client, with a ticket of the server if there is one.
@@ -203,7 +222,8 @@ impl Keys {
     ) -> Self {
         let (files, version) = files.unzip();
         let version = Mutex::new(version.flatten());
-        Self(Arc::new(Current { files, current: RwLock::new(current), version, log }))
+        let (current, early_data) = (RwLock::new(current), AtomicBool::new(false));
+        Self(Arc::new(Current { files, current, version, log, early_data }))
     }
 
     /// The name that every server has to prove with its certificate, instead of the address that is
@@ -216,6 +236,25 @@ impl Keys {
         let parsed = parsed.map_err(|_| KeysError::ServerName { name: name.to_owned() })?;
         self.0.current.write().unwrap_or_else(PoisonError::into_inner).server_name = Some(parsed);
         Ok(self)
+    }
+
+    /// Allows early data (0-RTT, RFC 8446 §2.3) with cluster keys: a client that connects again
+    /// sends requests beside the handshake, so that a call takes one round trip instead of two.
+    /// Only calls that are marked [idempotent](crate::CallOptions::idempotent) and whose request
+    /// has at most about 1,000 bytes are sent so, because an attacker on the path can have such a
+    /// request executed twice. It can also be read in a recording if the secret of its ticket
+    /// becomes known. Both ends have to allow it, before their engines open. With certificates it
+    /// has no effect. See `docs/encryption.md`, "Early data".
+    #[must_use]
+    pub fn early_data(self) -> Self {
+        self.0.early_data.store(true, Ordering::Relaxed);
+        self.0.current.write().unwrap_or_else(PoisonError::into_inner).allow_early_data();
+        self
+    }
+
+    /// Whether early data are allowed.
+    pub(crate) fn allows_early_data(&self) -> bool {
+        self.0.early_data.load(Ordering::Relaxed)
     }
 
     /// Appends the secrets of new sessions to a file, in the format of SSLKEYLOGFILE. A reader of
@@ -240,6 +279,9 @@ impl Keys {
         *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = files.version();
         let (client, server) = files.read()?;
         let mut read = Credentials::new(client, server, files.is_cluster(), &self.0.log)?;
+        if self.allows_early_data() {
+            read.allow_early_data();
+        }
         let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         read.server_name = current.server_name.take();
         *current = read;

@@ -17,6 +17,7 @@
 #[cfg(any(test, feature = "fuzz"))]
 pub mod arbitrary;
 mod cookie;
+mod early_data;
 mod error;
 mod expiry;
 mod files;
@@ -35,6 +36,7 @@ mod tickets;
 mod window;
 
 pub(crate) use cookie::{COOKIE, Cookies};
+pub(crate) use early_data::{EARLY_MAX, EARLY_OVERHEAD};
 pub use error::KeysError;
 pub(crate) use error::{HandshakeError, SealError, UnsealError};
 pub(crate) use handshake::{Fragment, Handshake, Level, Next};

@@ -1,4 +1,4 @@
-//! The keys of the level Handshake: each fragment is sealed under another number, and opened once.
+//! Keys for fragments: each fragment is sealed under another number, and opened once.
 
 use rustls::quic::{Keys, PacketKey};
 
@@ -11,21 +11,29 @@ const NUMBER: usize = 4;
 /// Bytes that sealing adds to a fragment.
 pub(super) const OVERHEAD: usize = NUMBER + TAG;
 
-/// The keys of both directions.
+/// The keys of the level Handshake.
 pub(super) struct Seal {
-    local: Box<dyn PacketKey>,
-    remote: Box<dyn PacketKey>,
-    /// The number of the next fragment.
-    number: u32,
-    /// Numbers of the peer that were opened.
-    window: NumberWindow,
+    pub(super) sealer: Sealer,
+    pub(super) opener: Opener,
 }
 
 impl Seal {
     /// New keys.
     pub(super) fn new(keys: Keys) -> Self {
-        let (local, remote) = (keys.local.packet, keys.remote.packet);
-        Self { local, remote, number: 0, window: NumberWindow::new() }
+        Self { sealer: Sealer::new(keys.local.packet), opener: Opener::new(keys.remote.packet) }
+    }
+}
+
+/// The key of the direction to the peer.
+pub(super) struct Sealer {
+    key: Box<dyn PacketKey>,
+    /// The number of the next fragment.
+    number: u32,
+}
+
+impl Sealer {
+    pub(super) fn new(key: Box<dyn PacketKey>) -> Self {
+        Self { key, number: 0 }
     }
 
     /// A fragment as it travels: its number, the sealed bytes, and the tag. `None` after 2^32.
@@ -36,9 +44,22 @@ impl Seal {
         sealed.extend_from_slice(bytes);
         let header = offset.to_be_bytes();
         let body = &mut sealed[NUMBER..];
-        let tag = self.local.encrypt_in_place(number.into(), &header, body).ok()?;
+        let tag = self.key.encrypt_in_place(number.into(), &header, body).ok()?;
         sealed.extend_from_slice(tag.as_ref());
         Some(sealed)
+    }
+}
+
+/// The key of the direction from the peer.
+pub(super) struct Opener {
+    key: Box<dyn PacketKey>,
+    /// Numbers of the peer that were opened.
+    window: NumberWindow,
+}
+
+impl Opener {
+    pub(super) fn new(key: Box<dyn PacketKey>) -> Self {
+        Self { key, window: NumberWindow::new() }
     }
 
     /// The bytes of a fragment, or why it was dropped.
@@ -48,7 +69,7 @@ impl Seal {
         self.window.check(number).map_err(|_| "it was repeated")?;
         let mut sealed = sealed.to_vec();
         let header = offset.to_be_bytes();
-        let opened = self.remote.decrypt_in_place(number, &header, &mut sealed);
+        let opened = self.key.decrypt_in_place(number, &header, &mut sealed);
         let length = opened.map_err(|_| "it is forged or damaged")?.len();
         self.window.insert(number);
         sealed.truncate(length);

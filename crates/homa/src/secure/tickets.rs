@@ -5,8 +5,6 @@
 //! for each server, and the oldest is forgotten for a new one. Both ends forget all tickets with
 //! the credentials that they belong to. Only cluster keys have tickets: a certificate may expire or
 //! be revoked, which the caller's verifier has to see in every handshake.
-//!
-//! Left out: early data, because it can be replayed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -90,14 +88,17 @@ impl fmt::Debug for TicketsOfServer {
     }
 }
 
-/// A server that issues no tickets, and accepts none, for example of another service that has the
-/// same configuration.
+/// A server that encrypts no tickets, and accepts none of those, for example of another service
+/// that has the same configuration.
 #[derive(Debug)]
-pub(super) struct NoTickets;
+pub(super) struct NoTickets {
+    /// It issues the names of sessions that it keeps in memory instead.
+    pub(super) stateful: bool,
+}
 
 impl ProducesTickets for NoTickets {
     fn enabled(&self) -> bool {
-        true
+        !self.stateful
     }
 
     fn lifetime(&self) -> u32 {

@@ -2,6 +2,8 @@
 //! delays, reorders and repeats each of them, during the session and after it. Nothing that it
 //! sends may count, no request may be executed twice, and every call succeeds that it lets pass.
 
+mod early;
+
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

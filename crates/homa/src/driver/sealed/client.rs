@@ -9,11 +9,12 @@ use homa_proto::{Duration, LinkId, Quoted};
 
 use super::frame::{FRONT, FULL, SMALL};
 use super::{
-    COOLING, Gather, HandshakeDatagram, Outbox, Rejection, Sealed, Timer, Train, Way, code,
+    COOLING, Gather, HandshakeDatagram, Outbox, Rejection, Sealed, Timer, Train, Unfinished, Way,
+    code,
 };
 use crate::config::random;
 use crate::error::HandshakeRefusal;
-use crate::secure::{COOKIE, Handshake, HandshakeError, Next};
+use crate::secure::{COOKIE, Fragment, Handshake, HandshakeError, Level, Next};
 
 /// Most handshakes that we have begun.
 const OPENING_MAX: usize = 4096;
@@ -32,19 +33,21 @@ const SENT_MAX: usize = 256;
 /// A session that we are opening.
 pub struct Opening {
     /// `None` between two tries.
-    attempt: Option<Attempt>,
-    link: LinkId,
+    pub(super) attempt: Option<Attempt>,
+    pub(super) link: LinkId,
     failures: u32,
     /// Packets that were sent by the session before the server confirmed it.
     sent: Vec<Quoted>,
 }
 
 /// One handshake.
-struct Attempt {
-    id: u64,
-    handshake: Handshake,
-    ours: u32,
+pub(super) struct Attempt {
+    pub(super) id: u64,
+    pub(super) handshake: Handshake,
+    pub(super) ours: u32,
     complete: bool,
+    /// The early data that were sent, as they travel.
+    pub(super) early: Vec<(Level, u32, Vec<u8>)>,
     /// The cookie of the server, which our flight repeats.
     cookie: Option<[u8; COOKIE]>,
 }
@@ -64,7 +67,10 @@ impl Sealed {
         self.counts.datagrams_without_session += self.waiting.push(way, train, from, messages);
         match self.cooling.get(&way) {
             Some(Some(why)) => self.reject(way, why.clone(), Vec::new()),
-            _ => self.connect(way, train.link),
+            _ => {
+                self.connect(way, train.link);
+                self.send_early(way);
+            }
         }
     }
 
@@ -90,7 +96,8 @@ impl Sealed {
         match Handshake::client(&self.keys, way.to, ours) {
             Ok(handshake) => {
                 let id = random();
-                let attempt = Attempt { id, handshake, ours, complete: false, cookie: None };
+                let (early, cookie) = (Vec::new(), None);
+                let attempt = Attempt { id, handshake, ours, complete: false, early, cookie };
                 opening.attempt = Some(attempt);
                 self.by_id.insert(id, way);
                 self.send_flight(way, FULL);
@@ -111,9 +118,10 @@ impl Sealed {
         for part in attempt.handshake.flight(full - FRONT - cookie.len()) {
             let frame = HandshakeDatagram::flight(true, id, ours, &part).with_cookie(cookie);
             // The server may send three times as much before the address has answered.
-            let first = matches!(frame, HandshakeDatagram::Flight { handshake_level: false, .. });
+            let first = part.0 == Level::Initial;
             self.push_frame(way, link, &frame, if first { full } else { 0 });
         }
+        self.repeat_early(way);
     }
 
     /// Repeats the flight of a handshake that was sent `times` times.
@@ -139,21 +147,21 @@ impl Sealed {
 
     /// A part of a server's flight arrived.
     pub(super) fn answered(&mut self, from: Way, frame: &HandshakeDatagram<'_>) {
-        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, .. } = frame else {
+        let &HandshakeDatagram::Flight { id, level, offset, bytes, .. } = frame else {
             return;
         };
         let Some((way, attempt)) = self.attempt(from, id) else {
             self.counts.handshake_fragments_dropped += 1;
             return;
         };
-        let received =
-            attempt.handshake.receive(HandshakeDatagram::fragment(handshake_level, offset, bytes));
+        let received = attempt.handshake.receive(Fragment { level, offset, bytes });
         let confirmed = attempt.handshake.is_confirmed();
         let keys = (attempt.ours, attempt.handshake.peer_key().unwrap_or(0));
         let session = if attempt.complete { None } else { attempt.handshake.session() };
         attempt.complete |= session.is_some();
         let challenge = attempt.handshake.take_challenge();
         let resumed = session.is_some() && attempt.handshake.is_resumed();
+        let early = session.is_some() && attempt.handshake.is_early_data_accepted();
         match received {
             Ok(Next::Send) => self.send_flight(way, FULL),
             Ok(Next::Wait) => {}
@@ -163,12 +171,15 @@ impl Sealed {
             }
             Err(_) => self.counts.handshake_fragments_dropped += 1,
         }
-        if let Some(session) = session
-            && !self.complete(way, keys, session, Some(id))
-        {
-            return self.give_up(way, HandshakeRefusal::NotAdmitted);
+        if let Some(session) = session {
+            self.settle_early(&way, early);
+            let unfinished = if early { Unfinished::Complete(id) } else { Unfinished::Confirm(id) };
+            if !self.complete(way, keys, session, Some(unfinished)) {
+                return self.give_up(way, HandshakeRefusal::NotAdmitted);
+            }
         }
         self.counts.handshakes_resumed += u64::from(resumed);
+        self.counts.handshakes_early += u64::from(early);
         if let Some(challenge) = challenge {
             self.deliver_challenge(way, &challenge);
         }
@@ -251,7 +262,9 @@ impl Sealed {
         let Some(attempt) = opening.and_then(|opening| opening.attempt.take()) else { return };
         self.by_id.remove(&attempt.id);
         self.sessions.release(attempt.ours);
-        self.sessions.end(&way, |entry| entry.unconfirmed == Some(attempt.id));
+        let ours = |of: Unfinished| of.is_ours(attempt.id);
+        self.sessions.end(&way, |entry| entry.unfinished.is_some_and(ours));
+        self.settle_early(&way, false);
     }
 
     /// No session can be made.
@@ -285,7 +298,7 @@ impl Sealed {
         self.rejections.extend(quoted.map(reject));
     }
 
-    fn drop_waiting(&mut self, way: Way) {
+    pub(super) fn drop_waiting(&mut self, way: Way) {
         let dropped = self.waiting.take(&way);
         let datagrams = dropped.iter().map(|waiting| waiting.train.datagrams() as u64);
         self.counts.datagrams_without_session += datagrams.sum::<u64>();

@@ -3,7 +3,7 @@
 //! Behind the datagram header they look like a Homa packet of an unknown type, so builds without
 //! encryption drop and count them, and an ICMP report that quotes one names its id.
 
-use crate::secure::{COOKIE, Fragment, Level};
+use crate::secure::{COOKIE, Level};
 
 /// Bytes of the datagram header.
 pub const HEADER: usize = 16;
@@ -41,8 +41,8 @@ pub enum HandshakeDatagram<'a> {
         id: u64,
         /// The key id under which its sender wants to receive.
         key: u32,
-        /// The TLS level.
-        handshake_level: bool,
+        /// The level of its bytes.
+        level: Level,
         /// Its place in the level's stream.
         offset: u32,
         /// Its bytes.
@@ -86,24 +86,16 @@ pub mod code {
 impl<'a> HandshakeDatagram<'a> {
     /// The frame of a fragment of a flight.
     pub fn flight(from_client: bool, id: u64, key: u32, of: &'a (Level, u32, Vec<u8>)) -> Self {
-        let (level, offset, bytes) = of;
-        let handshake_level = *level == Level::Handshake;
-        let (offset, cookie) = (*offset, &[][..]);
-        Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie }
+        let &(level, offset, ref bytes) = of;
+        Self::Flight { from_client, id, key, level, offset, bytes, cookie: &[] }
     }
 
     /// The frame with a cookie, if it is one of a client's first flight.
     pub fn with_cookie(mut self, of_server: &'a [u8]) -> Self {
-        if let Self::Flight { from_client: true, handshake_level: false, cookie, .. } = &mut self {
+        if let Self::Flight { from_client: true, level: Level::Initial, cookie, .. } = &mut self {
             *cookie = of_server;
         }
         self
-    }
-
-    /// The fragment of a flight.
-    pub fn fragment(handshake_level: bool, offset: u32, bytes: &'a [u8]) -> Fragment<'a> {
-        let level = if handshake_level { Level::Handshake } else { Level::Initial };
-        Fragment { level, offset, bytes }
     }
 
     /// Appends the datagram, with zeros up to `least` bytes.
@@ -115,14 +107,14 @@ impl<'a> HandshakeDatagram<'a> {
         out.extend_from_slice(&[KIND, 0x50, 6, 0, 0, 0, 0, 0xb9, 0x7d]);
         let mut behind: &[u8] = &[];
         let (id, kind, what, key, offset, bytes): (u64, u8, u8, u32, u32, &[u8]) = match *self {
-            Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie } => {
+            Self::Flight { from_client, id, key, level, offset, bytes, cookie } => {
                 behind = cookie;
                 let kind = match (from_client, cookie.is_empty()) {
                     (true, true) => FLIGHT_OF_CLIENT,
                     (true, false) => FLIGHT_WITH_COOKIE,
                     (false, _) => FLIGHT_OF_SERVER,
                 };
-                (id, kind, u8::from(handshake_level), key, offset, bytes)
+                (id, kind, level as u8, key, offset, bytes)
             }
             Self::Retry { id, cookie } => (id, RETRY, 0, 0, 0, cookie),
             Self::UnknownKey { key, number } => (number, UNKNOWN_KEY, 0, key, 0, &[]),
@@ -155,14 +147,16 @@ impl<'a> HandshakeDatagram<'a> {
         }
         let len = usize::from(u16::from_be_bytes([front[30], front[31]]));
         Some(match (front[28], front[29]) {
-            (
-                kind @ (FLIGHT_OF_CLIENT | FLIGHT_OF_SERVER | FLIGHT_WITH_COOKIE),
-                level @ (0 | 1),
-            ) => {
-                let (from_client, handshake_level) = (kind != FLIGHT_OF_SERVER, level == 1);
+            (kind @ (FLIGHT_OF_CLIENT | FLIGHT_OF_SERVER | FLIGHT_WITH_COOKIE), level @ 0..=2) => {
+                let from_client = kind != FLIGHT_OF_SERVER;
+                let level = match level {
+                    0 => Level::Initial,
+                    1 => Level::Handshake,
+                    _ => Level::Early,
+                };
                 let (bytes, behind) = rest.split_at_checked(len)?;
                 let cookie = behind.get(..if kind == FLIGHT_WITH_COOKIE { COOKIE } else { 0 })?;
-                Self::Flight { from_client, id, key, handshake_level, offset, bytes, cookie }
+                Self::Flight { from_client, id, key, level, offset, bytes, cookie }
             }
             (RETRY, _) if len == COOKIE => Self::Retry { id, cookie: rest.get(..len)? },
             (UNKNOWN_KEY, _) => Self::UnknownKey { key, number: id },
@@ -179,20 +173,21 @@ mod tests {
 
     use super::*;
 
-    fn frames() -> [HandshakeDatagram<'static>; 6] {
-        let flight = |from_client, handshake_level| HandshakeDatagram::Flight {
+    fn frames() -> [HandshakeDatagram<'static>; 7] {
+        let flight = |from_client, level| HandshakeDatagram::Flight {
             from_client,
             id: 0x1122_3344_5566_7788,
             key: 7,
-            handshake_level,
+            level,
             offset: 1144,
             bytes: b"flight",
             cookie: &[],
         };
         [
-            flight(true, false),
-            flight(false, true),
-            flight(true, false).with_cookie(&[7; COOKIE]),
+            flight(true, Level::Initial),
+            flight(false, Level::Handshake),
+            flight(true, Level::Early),
+            flight(true, Level::Initial).with_cookie(&[7; COOKIE]),
             HandshakeDatagram::Retry { id: 5, cookie: &[8; COOKIE] },
             HandshakeDatagram::UnknownKey { key: 9, number: 1 << 40 },
             HandshakeDatagram::Refused { id: 3, code: code::NO_KEYS },

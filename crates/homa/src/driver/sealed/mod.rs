@@ -16,6 +16,7 @@
 
 mod challenge;
 mod client;
+mod early;
 mod frame;
 mod packets;
 mod recorded;
@@ -52,7 +53,7 @@ pub use recorded::RecordedSessions;
 use reports::SentDatagrams;
 use retry::Retry;
 use server::Accepting;
-use sessions::{Entry, Sessions, Way};
+use sessions::{Entry, Sessions, Unfinished, Way};
 use timers::Timers;
 use waiting::{Waiting, pieces};
 
@@ -76,6 +77,8 @@ enum Timer {
     Repeat(u64, u32),
     /// Another handshake begins, because one failed.
     Begin(Way),
+    /// A client with early data had its time to complete its handshake.
+    EndEarly(Way, u64),
     /// A peer may be asked again.
     Cool(Way),
     /// What unknown senders may cause is renewed.
@@ -122,6 +125,8 @@ pub struct Sealed {
     /// Handshakes that others began, and their order.
     accepting: HashMap<(Way, u64), Accepting>,
     accepted_first: VecDeque<(Way, u64)>,
+    /// Number of those with early data whose client is not verified.
+    unproven: usize,
     /// Those whose flight waits for the engine's challenge.
     unchallenged: Vec<(Way, u64)>,
     /// Boot id and remembered time of the engine's challenges, at the last look.
@@ -167,6 +172,7 @@ impl Sealed {
             by_id: HashMap::new(),
             accepting: HashMap::new(),
             accepted_first: VecDeque::new(),
+            unproven: 0,
             unchallenged: Vec::new(),
             challenge: None,
             challenged: VecDeque::new(),
@@ -218,34 +224,46 @@ impl Sealed {
         }
     }
 
-    /// Adds a session if its peer is admitted, and sends what waits for it. `id` is our handshake,
-    /// if the peer has yet to confirm it.
+    /// Adds a session if its peer is admitted, and sends what waits for it.
     fn complete(
         &mut self,
         way: Way,
         keys: (u32, u32),
         session: SecureSession,
-        id: Option<u64>,
+        unfinished: Option<Unfinished>,
     ) -> bool {
-        if self.admission.as_ref().is_some_and(|admits| !admits(session.identity())) {
+        if !self.admits(session.identity()) {
             return false;
         }
-        self.counts.handshakes_completed += 1;
         let mut entry = Entry::new(session, keys, way);
-        entry.unconfirmed = id;
+        entry.unfinished = unfinished;
         self.sessions.add(entry);
+        self.established(way);
+        true
+    }
+
+    /// Whether a verified peer may use this engine.
+    fn admits(&self, peer: &PeerIdentity) -> bool {
+        self.admission.as_ref().is_none_or(|admits| admits(peer))
+    }
+
+    /// There is a session with a verified peer: sends what waits for it.
+    fn established(&mut self, way: Way) {
+        self.counts.handshakes_completed += 1;
         // Another handshake may begin at once if it is not the peer that asks for it.
         if let Some(Some(_)) = self.cooling.get(&way) {
             self.cooling.remove(&way);
         }
         for waiting in self.waiting.take(&way) {
             self.note_unconfirmed(&way, waiting.quoted());
+            if waiting.early {
+                continue;
+            }
             let Some(entry) = self.sessions.to(&way) else { break };
             let bytes = [&waiting.bytes[..]].into_iter();
             let into = (&mut self.out, &mut self.sent);
             self.counts.datagrams_sealed += seal_train(entry, &waiting.train, bytes, into);
         }
-        true
     }
 
     /// Sends the batch.
@@ -268,6 +286,7 @@ impl Sealed {
         match timer {
             Timer::Repeat(id, times) => self.repeat(id, times),
             Timer::Begin(way) => self.begin(way),
+            Timer::EndEarly(way, id) => self.end_early((way, id)),
             Timer::Cool(way) => self.cool(way),
             Timer::Rotate => self.rotate(),
             Timer::Renewal => {
@@ -361,6 +380,10 @@ impl Driver for Sealed {
 
     fn identity(&self, index: usize) -> Option<&Arc<PeerIdentity>> {
         Some(self.arrivals[index].identity())
+    }
+
+    fn is_early_data(&self, index: usize) -> bool {
+        self.arrivals[index].is_early()
     }
 
     fn unreachable(&mut self) -> Option<UnreachableReport> {

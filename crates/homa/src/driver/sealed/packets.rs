@@ -10,7 +10,8 @@ use homa_proto::wire::datagram;
 use super::frame::PHASE;
 use super::reports::SentDatagrams;
 use super::{
-    Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Train, TrainPiece, Way, code, pieces,
+    Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Train, TrainPiece, Unfinished, Way,
+    code, pieces,
 };
 use crate::driver::ReceivedTrain;
 use crate::secure::{PeerIdentity, SealError, UnsealError};
@@ -36,12 +37,23 @@ pub struct Arrival {
     datagram: usize,
     start: usize,
     end: usize,
+    early: bool,
 }
 
 impl Arrival {
     /// A train of one datagram.
     pub fn new(way: Way, identity: Arc<PeerIdentity>, Range { start, end }: Range<usize>) -> Self {
-        Self { way, identity, datagram: (end - start).max(1), start, end }
+        Self { way, identity, datagram: (end - start).max(1), start, end, early: false }
+    }
+
+    /// The same as early data.
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
+    }
+
+    /// It came as early data.
+    pub fn is_early(&self) -> bool {
+        self.early
     }
 
     /// Its sender, as verified.
@@ -158,7 +170,10 @@ impl Sealed {
         let Some(entry) = self.sessions.to(&way) else {
             return self.hold(way, train, outbox, messages);
         };
-        let unconfirmed = entry.unconfirmed.is_some();
+        let unfinished = entry.unfinished;
+        if let Some(Unfinished::Prove(id)) = unfinished {
+            return self.answer_early((way, id), train, outbox, messages);
+        }
         let pieces = pieces(train, outbox, messages);
         let sealed = seal_train(entry, train, pieces, (&mut self.out, &mut self.sent));
         self.counts.datagrams_sealed += sealed;
@@ -167,7 +182,7 @@ impl Sealed {
             self.sessions.end(&way, |entry| entry.ours == used_up);
             return self.hold(way, train, outbox, messages);
         }
-        if unconfirmed {
+        if unfinished.is_some() {
             let pieces = super::pieces(train, outbox, messages);
             let bytes: Vec<u8> = pieces.flatten().copied().collect();
             let quoted = bytes.chunks(train.datagram).filter_map(datagram::quoted);
@@ -250,7 +265,10 @@ impl Sealed {
                     self.counts.datagrams_opened += 1;
                     entry.heard = true;
                     sender = Some(entry.identity.clone());
-                    strays.confirmed.extend(entry.unconfirmed.take());
+                    if let Some(Unfinished::Confirm(id)) = entry.unfinished {
+                        entry.unfinished = None;
+                        strays.confirmed.push(id);
+                    }
                 }
                 Err(UnsealError::Replayed | UnsealError::TooOld) => {
                     self.counts.datagrams_replayed += 1;
@@ -269,7 +287,7 @@ impl Sealed {
         if end > start
             && let Some(identity) = sender
         {
-            self.arrivals.push(Arrival { way, identity, datagram, start, end });
+            self.arrivals.push(Arrival { way, identity, datagram, start, end, early: false });
         }
     }
 

@@ -12,7 +12,7 @@ use homa_proto::wire::datagram;
 
 use super::HandshakeDatagram;
 use super::frame::PHASE;
-use crate::secure::{RecordedKeys, TAG};
+use crate::secure::{Level, RecordedKeys, TAG};
 
 /// Bytes of the datagram header.
 const HEADER: usize = datagram::HEADER_LEN;
@@ -106,7 +106,7 @@ impl RecordedSessions {
             from_client,
             id,
             key,
-            handshake_level: false,
+            level: Level::Initial,
             offset: 0,
             bytes,
             ..
@@ -184,7 +184,7 @@ impl fmt::Debug for RecordedSessions {
 mod tests {
     use super::*;
     use crate::driver::sealed::frame::{FRONT, FULL};
-    use crate::secure::{Handshake, Keys, Next, SecureSession};
+    use crate::secure::{Fragment, Handshake, Keys, Next, SecureSession};
 
     const CLIENT_KEY: u32 = 0x0c11_e417;
     const SERVER_KEY: u32 = 0x5e47_0e40;
@@ -208,11 +208,7 @@ mod tests {
                 let mut payload = Vec::new();
                 HandshakeDatagram::flight(from_client, 77, key, part).write(0, &mut payload);
                 payloads.push((from_client, payload));
-                let fragment = HandshakeDatagram::fragment(
-                    part.0 == crate::secure::Level::Handshake,
-                    part.1,
-                    &part.2,
-                );
+                let fragment = Fragment { level: part.0, offset: part.1, bytes: &part.2 };
                 if ends[usize::from(!from_client)].receive(fragment) == Ok(Next::Send) {
                     next = Next::Send;
                 }

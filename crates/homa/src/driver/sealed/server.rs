@@ -6,12 +6,14 @@
 //! Before the address has answered, it gets at most three times the bytes that it sent, with
 //! headers. Handshakes in progress are bounded, and the oldest ends for a new one.
 
+use std::sync::Arc;
+
 use homa_proto::LinkId;
 
 use super::challenge::{Challenging, SentChallenge};
 use super::frame::{FRONT, FULL};
 use super::{HandshakeDatagram, HandshakeRefusal, Sealed, Way, code};
-use crate::secure::{Handshake, HandshakeError, Next};
+use crate::secure::{Fragment, Handshake, HandshakeError, Level, Next, PeerIdentity};
 
 /// Most handshakes of others that are kept.
 const ACCEPTING_MAX: usize = 1024;
@@ -22,37 +24,61 @@ const AMPLIFICATION: usize = 3;
 
 /// A handshake of a client.
 pub struct Accepting {
-    handshake: Handshake,
-    ours: u32,
+    pub(super) handshake: Handshake,
+    pub(super) ours: u32,
+    /// The client of early data that were accepted, as its ticket names it.
+    pub(super) early: Option<Arc<PeerIdentity>>,
+    /// It was verified since.
+    pub(super) proven: bool,
     /// Bytes from the address and to it, with headers.
     received: usize,
     sent: usize,
     /// It is over, and only tells the client why.
     failed: bool,
-    challenging: Challenging,
+    pub(super) challenging: Challenging,
+}
+
+impl Accepting {
+    /// Bytes that the address may get, with headers.
+    fn most(&self) -> usize {
+        match self.handshake.is_address_proven() {
+            true => usize::MAX,
+            false => AMPLIFICATION * self.received,
+        }
+    }
+
+    /// Early data of a client that is not verified were accepted.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.early.is_some() && !self.proven
+    }
+
+    /// Takes room for datagrams of `len` bytes in all; false if the address may not get them.
+    pub(super) fn take_room(&mut self, datagrams: usize, len: usize) -> bool {
+        let sent = self.sent + len + datagrams * HEADERS;
+        let fits = sent <= self.most();
+        self.sent = if fits { sent } else { self.sent };
+        fits
+    }
 }
 
 impl Sealed {
     /// A part of a client's flight arrived.
     pub(super) fn accept(&mut self, way: Way, len: usize, frame: &HandshakeDatagram<'_>) {
-        let &HandshakeDatagram::Flight { id, handshake_level, offset, bytes, cookie, .. } = frame
-        else {
+        let &HandshakeDatagram::Flight { id, level, offset, bytes, cookie, .. } = frame else {
             return;
         };
         let name = (way, id);
         if !self.accepting.contains_key(&name)
-            && (handshake_level || !self.may_begin(name, cookie, len) || !self.admit(name))
+            && (level != Level::Initial || !self.may_begin(name, cookie, len) || !self.admit(name))
         {
             self.counts.handshake_fragments_dropped += 1;
             return;
         }
         let Some(accepting) = self.accepting.get_mut(&name) else { return };
         accepting.received += len + HEADERS;
-        let received = accepting.handshake.receive(HandshakeDatagram::fragment(
-            handshake_level,
-            offset,
-            bytes,
-        ));
+        let received = accepting.handshake.receive(Fragment { level, offset, bytes });
+        self.accept_early(name);
+        let Some(accepting) = self.accepting.get_mut(&name) else { return };
         let session = accepting.handshake.session();
         let keys = (accepting.ours, accepting.handshake.peer_key().unwrap_or(0));
         let resumed = session.is_some() && accepting.handshake.is_resumed();
@@ -89,19 +115,27 @@ impl Sealed {
     /// Begins to accept a handshake; false if that is impossible.
     fn admit(&mut self, name: (Way, u64)) -> bool {
         let ours = self.sessions.reserve();
-        let Ok(handshake) = Handshake::server(&self.keys, ours) else {
+        let Ok(mut handshake) = Handshake::server(&self.keys, ours) else {
             self.sessions.release(ours);
             return false;
         };
+        if !self.takes_early_data() {
+            handshake.reject_early_data();
+        }
         // It also holds the names of handshakes that have ended.
         while self.accepted_first.len() >= ACCEPTING_MAX
             && let Some(oldest) = self.accepted_first.pop_front()
         {
-            self.end_accepting(oldest);
+            // Those with early data end by their timer.
+            if !self.accepting.get(&oldest).is_some_and(Accepting::is_unproven) {
+                self.end_accepting(oldest);
+            }
         }
         let accepting = Accepting {
             handshake,
             ours,
+            early: None,
+            proven: false,
             received: 0,
             sent: 0,
             failed: false,
@@ -143,11 +177,7 @@ impl Sealed {
         let (way, id) = name;
         let Some(accepting) = self.accepting.get_mut(&name) else { return };
         let parts = accepting.handshake.flight(FULL - FRONT);
-        let (ours, mut sent) = (accepting.ours, accepting.sent);
-        let most = match accepting.handshake.is_address_proven() {
-            true => usize::MAX,
-            false => AMPLIFICATION * accepting.received,
-        };
+        let (ours, mut sent, most) = (accepting.ours, accepting.sent, accepting.most());
         for part in &parts {
             if sent + FRONT + part.2.len() + HEADERS > most {
                 break;
@@ -167,7 +197,7 @@ impl Sealed {
         }
     }
 
-    fn end_accepting(&mut self, name: (Way, u64)) {
+    pub(super) fn end_accepting(&mut self, name: (Way, u64)) {
         if let Some(accepting) = self.accepting.remove(&name) {
             self.sessions.release(accepting.ours);
         }

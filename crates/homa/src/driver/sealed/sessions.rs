@@ -27,6 +27,26 @@ pub struct Way {
     pub source: Option<IpAddr>,
 }
 
+/// What the peer of a session has yet to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It has not confirmed our handshake with this id.
+    Confirm(u64),
+    /// The same, and it may have answered early data without having verified us: only its
+    /// confirmation counts.
+    Complete(u64),
+    /// It has not shown that it receives at its address, in its handshake with this id. Nothing is
+    /// received by the session.
+    Prove(u64),
+}
+
+impl Unfinished {
+    /// True if it has not confirmed our handshake with this id.
+    pub fn is_ours(self, id: u64) -> bool {
+        [Self::Confirm(id), Self::Complete(id)].contains(&self)
+    }
+}
+
 /// A session and how it is used.
 pub struct Entry {
     /// The keys.
@@ -39,8 +59,8 @@ pub struct Entry {
     pub way: Way,
     /// The peer, as verified.
     pub identity: Arc<PeerIdentity>,
-    /// Our handshake, if the peer has not confirmed it.
-    pub unconfirmed: Option<u64>,
+    /// What the peer has yet to do.
+    pub unfinished: Option<Unfinished>,
     /// A datagram was opened since the peer was last in doubt.
     pub heard: bool,
     /// Used since the clock hand last passed.
@@ -51,7 +71,11 @@ impl Entry {
     /// A session that was not used.
     pub fn new(session: SecureSession, (ours, theirs): (u32, u32), way: Way) -> Self {
         let identity = Arc::new(session.identity().clone());
-        Self { session, ours, theirs, way, identity, unconfirmed: None, heard: false, used: true }
+        Self { session, ours, theirs, way, identity, unfinished: None, heard: false, used: true }
+    }
+
+    fn is_unproven(&self) -> bool {
+        matches!(self.unfinished, Some(Unfinished::Prove(_)))
     }
 }
 
@@ -124,13 +148,15 @@ impl Sessions {
             self.evict();
         }
         self.last_way = None;
-        let (key, way) = (entry.ours, entry.way);
+        let (key, way, unproven) = (entry.ours, entry.way, entry.is_unproven());
         let index = self.free.pop().unwrap_or(self.entries.len());
         match self.entries.get_mut(index) {
             Some(free) => *free = Some(entry),
             None => self.entries.push(Some(entry)),
         }
-        self.by_key.insert(key, KeyUse::Session(index));
+        if !unproven {
+            self.by_key.insert(key, KeyUse::Session(index));
+        }
         let of_peer = self.by_way.entry(way).or_default();
         of_peer.push(index);
         let oldest = (of_peer.len() > OF_PEER).then(|| of_peer[0]);
@@ -173,7 +199,20 @@ impl Sessions {
     pub fn confirmed(&mut self, way: &Way, id: u64) {
         for index in self.by_way.get(way).into_iter().flatten() {
             let entry = self.entries[*index].as_mut();
-            entry.into_iter().for_each(|entry| _ = entry.unconfirmed.take_if(|of| *of == id));
+            let ours = |of: &mut Unfinished| of.is_ours(id);
+            entry.into_iter().for_each(|entry| _ = entry.unfinished.take_if(ours));
+        }
+    }
+
+    /// The client of a handshake was verified: datagrams are received by its session from now on.
+    pub fn proven(&mut self, way: &Way, id: u64) {
+        for &index in self.by_way.get(way).into_iter().flatten() {
+            if let Some(entry) = &mut self.entries[index]
+                && entry.unfinished == Some(Unfinished::Prove(id))
+            {
+                entry.unfinished = None;
+                self.by_key.insert(entry.ours, KeyUse::Session(index));
+            }
         }
     }
 
@@ -213,6 +252,7 @@ impl Sessions {
         for _ in 0..=2 * self.entries.len() {
             self.hand = (self.hand + 1) % self.entries.len();
             match &mut self.entries[self.hand] {
+                Some(entry) if entry.is_unproven() => {}
                 Some(entry) if entry.used => entry.used = false,
                 Some(_) => return self.remove(self.hand),
                 None => {}

@@ -280,3 +280,97 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
     }
     assert!(got > sent / 2, "the server answers: {got} for {sent} bytes");
 }
+
+/// A client with the key sends as early data what it must not.
+#[test]
+fn early_data_that_may_not_run_twice_are_dropped() {
+    use homa_proto::wire::datagram::RequestExtensions;
+    use homa_proto::{Data, MessageId};
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
+    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
+    let of_client = keys();
+    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
+    client.send(&train(server.local()[0], 1, 100), &Nothing);
+    run(&mut client, &mut server, |_, trains| trains > 0);
+    client.receive(true);
+    let request = |idempotent: bool, length: u32| {
+        let span = Span { message: MessageId(0), offset: 0, len: 5 };
+        let (incoming, ack, incast) = (length, None, None);
+        let body = Body::Data(Data {
+            span,
+            message_length: length,
+            incoming,
+            ack,
+            cutoff_version: 0,
+            retransmit: false,
+            incast,
+        });
+        let (local_port, remote_port) = (1, 2);
+        let packet =
+            Packet { peer: PeerId(0), priority: 0, local_port, remote_port, id: RpcId(2), body };
+        let extensions = RequestExtensions { idempotent, ..RequestExtensions::NONE };
+        let mut bytes = vec![0; 200];
+        let mut writer = datagram::Writer::new(&mut bytes, 1).unwrap();
+        writer.push_request(&packet, &extensions).unwrap();
+        let len = writer.len();
+        bytes.truncate(len);
+        bytes
+    };
+    let control = train(server.local()[0], 1, 100).bytes;
+    let way = Way { to: "10.0.0.3:3".parse().unwrap(), socket: 0, source: None };
+    let mut attacker = Handshake::client(&of_client, server.local()[0], 7).unwrap();
+    let mut parts = attacker.flight(FULL - frame::FRONT);
+    let refused = [request(false, 5), request(true, 6), control, vec![1; 60], vec![]];
+    for bytes in refused.iter().chain([&request(true, 5)]) {
+        parts.push(attacker.seal_early(bytes).unwrap());
+    }
+    for part in &parts {
+        server.accept(way, FULL, &HandshakeDatagram::flight(true, 9, 7, part));
+    }
+    assert_eq!(server.counts.early_datagrams_refused, refused.len() as u64);
+    assert_eq!((server.counts.early_datagrams_opened, server.counts.handshakes_early), (1, 1));
+    assert!(server.is_early_data(server.arrivals.len() - 1));
+}
+
+/// Whatever the engine sends to a client with early data that never proves its address.
+#[test]
+fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
+    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
+    let of_client = keys();
+    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
+    client.send(&train(server.local()[0], 1, 100), &Nothing);
+    run(&mut client, &mut server, |_, trains| trains > 0);
+    client.receive(true);
+    let to: SocketAddr = "10.0.0.3:3".parse().unwrap();
+    let mut victim = network.driver(to).unwrap();
+    let way = Way { to, socket: 0, source: None };
+    let mut hello = Handshake::client(&of_client, server.local()[0], 7).unwrap();
+    let (mut sent, mut got) = (0, 0);
+    for part in &hello.flight(FULL - frame::FRONT) {
+        server.accept(way, FULL, &HandshakeDatagram::flight(true, 9, 7, part));
+        sent += FULL + 28;
+    }
+    assert_eq!((server.unproven, server.sessions.len()), (1, 2));
+    let mut now = Time::ZERO + Duration::secs(1);
+    for _ in 0..60 {
+        now += Duration::millis(100);
+        server.expire(now);
+        if now < Time::ZERO + Duration::secs(5) {
+            server.send(&train(to, 3, 300), &Nothing);
+        }
+        for index in 0..victim.receive(true) {
+            let train = victim.received(index);
+            got += train.bytes.len() + 28 * train.bytes.len().div_ceil(train.datagram);
+        }
+        assert!(got <= 3 * sent, "{got} for {sent}");
+    }
+    assert!(2 * got > sent, "it is answered: {got} for {sent}");
+    assert_eq!((server.unproven, server.sessions.len()), (0, 1));
+    assert!(!server.accepting.contains_key(&(way, 9)));
+    assert!(server.opening.is_empty(), "nothing more is sent to it");
+}

@@ -21,6 +21,8 @@ pub struct WaitingTrain {
     pub train: Train,
     /// Its bytes.
     pub bytes: Vec<u8>,
+    /// It was sent as early data, and waits for whether the server accepts them.
+    pub early: bool,
 }
 
 impl WaitingTrain {
@@ -58,7 +60,7 @@ impl Waiting {
             dropped += oldest.train.datagrams() as u64;
         }
         self.bytes += bytes.len();
-        queue.push_back(WaitingTrain { train: train.clone(), bytes });
+        queue.push_back(WaitingTrain { train: train.clone(), bytes, early: false });
         dropped
     }
 
@@ -67,6 +69,11 @@ impl Waiting {
         let queue = self.by_way.remove(way).unwrap_or_default();
         self.bytes -= queue.iter().map(|waiting| waiting.bytes.len()).sum::<usize>();
         queue
+    }
+
+    /// The trains that wait for a way.
+    pub fn trains(&mut self, way: &Way) -> impl Iterator<Item = &mut WaitingTrain> {
+        self.by_way.get_mut(way).into_iter().flatten()
     }
 
     /// What the datagrams that wait for a way are about.

@@ -89,7 +89,8 @@ impl Core {
         let peer = state.server(now, to);
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let until = now + clock::proto(options.deadline);
-        let context = RequestContext::new(until, options.trace.map(Box::new));
+        let mut context = RequestContext::new(until, options.trace.map(Box::new));
+        context.idempotent = options.idempotent && self.marks_idempotent;
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),

@@ -100,6 +100,8 @@ pub struct Core {
     served: bool,
     /// Which hosts it may exchange packets with.
     reach: Reach,
+    /// Requests that may be executed more than once say so in their packets.
+    marks_idempotent: bool,
 }
 
 /// An engine acknowledges and answers before it closes. Otherwise a kernel server would send
@@ -137,6 +139,7 @@ impl Core {
             handover.check(at)?;
         }
         let reach = Reach::of(&*driver, &config)?;
+        let marks_idempotent = protection::allows_early_data(&config);
         let driver = protected(driver, &config)?;
         let encapsulation = driver.encapsulation();
         let mut endpoint = Endpoint::new(config.complete(driver.receive_buffer(), encapsulation)?);
@@ -180,6 +183,7 @@ impl Core {
             ended: None,
             served: false,
             reach,
+            marks_idempotent,
         })
     }
 

@@ -79,6 +79,17 @@ pub(super) fn padding(config: &Config) -> Padding {
     Padding::None
 }
 
+/// Whether requests may leave as early data.
+pub(super) fn allows_early_data(config: &Config) -> bool {
+    #[cfg(feature = "encryption")]
+    return config.keys.as_ref().is_some_and(crate::Keys::allows_early_data);
+    #[cfg(not(feature = "encryption"))]
+    {
+        let _ = config;
+        false
+    }
+}
+
 /// When the certificate of an engine expires, if it has one.
 pub(super) fn certificate_expiry(config: &Config) -> Option<SystemTime> {
     #[cfg(feature = "encryption")]

@@ -74,6 +74,9 @@ pub struct EngineState {
     /// The verified sender of the packets that are being received.
     #[cfg(feature = "encryption")]
     pub sender_identity: Option<Arc<PeerIdentity>>,
+    /// The packets that are being received are early data: whole requests that may be executed more
+    /// than once.
+    pub is_early_data: bool,
     /// Handshakes of peers that encrypt, although we have no keys.
     #[cfg(feature = "encryption")]
     pub strangers: Strangers,
@@ -110,6 +113,7 @@ impl EngineState {
             rejection: None,
             #[cfg(feature = "encryption")]
             sender_identity: None,
+            is_early_data: false,
             #[cfg(feature = "encryption")]
             strangers: Strangers::default(),
         }
@@ -198,7 +202,11 @@ impl EngineState {
             decoded.packet.local_port = port;
             decoded.packet.remote_port = train.from.port();
             self.notice(now, &decoded.packet);
-            match self.endpoint.receive(now, &decoded.packet) {
+            let receipt = match self.is_early_data && decoded.idempotent {
+                true => self.endpoint.receive_idempotent(now, &decoded.packet),
+                false => self.endpoint.receive(now, &decoded.packet),
+            };
+            match receipt {
                 Receipt::Place(place) => {
                     self.latencies.stages.arrived(now, place.message, &decoded.packet);
                     self.messages.place(place, decoded.payload);

@@ -193,6 +193,7 @@ impl Core {
             if self.state.config.keys.is_some() {
                 let identity = self.driver.identity(self.arrivals.next);
                 self.state.sender_identity = identity.cloned();
+                self.state.is_early_data = self.driver.is_early_data(self.arrivals.next);
             }
             let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
             for bytes in datagrams {

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod credentials;
+mod early_data;
 mod handshake;
 mod session;
 mod tickets;

@@ -132,6 +132,33 @@ fn recorded() -> String {
     text
 }
 
+/// A request as early data of the next handshake, and the secret of its key.
+fn early_data() -> String {
+    let name =
+        format!("homa-vectors-early-{}-{:?}", std::process::id(), std::thread::current().id());
+    let log = std::env::temp_dir().join(name);
+    let keys = || Keys::cluster(secret()).unwrap().early_data();
+    let (client, server) = (keys().key_log(&log).unwrap(), keys());
+    Pair::new(&client, &server).sessions();
+    let mut pair = Pair::new(&client, &server);
+    let hello: Vec<u8> = pair.client.flight(ROOM).into_iter().flat_map(|(.., part)| part).collect();
+    let datagram = [header(0, 1, false), b"a request".to_vec()].concat();
+    let (_, _, fragment) = pair.client.seal_early(&datagram).unwrap();
+    let read = fs::read_to_string(&log).unwrap();
+    let _ = fs::remove_file(&log);
+    let line = read.lines().find_map(|line| line.strip_prefix("CLIENT_EARLY_TRAFFIC_SECRET "));
+    let (random, secret) = line.unwrap().split_once(' ').unwrap();
+    assert_eq!(random, hex(&hello[6..38]));
+    let suite = if Keys::preferred_cipher() == "AES-128-GCM" { "1301" } else { "1303" };
+    format!(
+        "\n[early_data]\ncipher_suite {suite}\nclient_hello {}\nsecret {secret}\nfragment {}\n\
+         plaintext {}\n",
+        hex(&hello),
+        hex(&fragment),
+        hex(&datagram)
+    )
+}
+
 /// The values of a name in a section.
 fn all<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
@@ -177,7 +204,7 @@ fn repository() -> PathBuf {
 fn page() -> String {
     let path = repository().join(PAGE);
     if std::env::var_os("HOMA_WRITE_VECTORS").is_some() {
-        fs::write(&path, [HEAD, &computed(), &recorded()].concat()).unwrap();
+        fs::write(&path, [HEAD, &computed(), &recorded(), &early_data()].concat()).unwrap();
     }
     fs::read_to_string(path).unwrap()
 }
@@ -193,8 +220,20 @@ fn the_vectors_are_what_the_code_computes() {
     // RFC 9001 §A.1 derives the same key and IV.
     assert!(fixed.contains("\nkey 1f369613dd76d5467730efcbe3b1a22d\n"));
     assert!(fixed.contains("\niv fa044b2f42a3fd3b46fb255c\n"));
+    let (handshake, early) = handshake.split_once("\n[early_data]").unwrap();
     read(handshake);
     read(&recorded());
+    open_early(early);
+    open_early(&early_data());
+}
+
+/// Opens early data with our reader of key logs.
+fn open_early(text: &str) {
+    let value = |name| bytes(all(text, name)[0]);
+    let suite = u16::from_be_bytes(value("cipher_suite").try_into().unwrap());
+    let keys = RecordedKeys::new(suite, &value("secret")).unwrap();
+    assert_eq!(keys.open_fragment(0, &value("fragment")), Some(value("plaintext")));
+    assert_eq!(keys.open_fragment(1, &value("fragment")), None);
 }
 
 /// Python with `cryptography`, if there is one.
@@ -212,7 +251,7 @@ fn python() -> Option<OsString> {
 fn python_verifies_the_vectors_and_a_handshake_of_today() {
     let Some(python) = python() else { return };
     let today = std::env::temp_dir().join(format!("homa-vectors-today-{}", std::process::id()));
-    fs::write(&today, [HEAD, &computed(), &recorded()].concat()).unwrap();
+    fs::write(&today, [HEAD, &computed(), &recorded(), &early_data()].concat()).unwrap();
     for path in [&repository().join(PAGE), &today] {
         let mut verify = Command::new(&python);
         verify.args(["-c", include_str!("verify.py")]).arg(path);

@@ -148,7 +148,7 @@ def main(path):
             sections.append((line[0], []))
         elif line:
             sections[-1][1].append(line)
-    packets, datagrams = 0, 0
+    packets, datagrams, early = 0, 0, 0
     for name, lines in sections:
         if name == "[handshake]":
             datagrams += Handshake(lines).verify()
@@ -158,6 +158,13 @@ def main(path):
             key = identity(values["cluster_secret"])
             assert key.private_bytes_raw() == values["seed"]
             assert key.public_key().public_bytes_raw() == values["public_key"]
+        elif name == "[early_data]":
+            hello, fragment = values["client_hello"], values["fragment"]
+            assert b"\0\x2a\0\0" in hello, "no early data are offered"
+            keys = Keys(values["cipher_suite"].hex(), values["secret"])
+            number = int.from_bytes(fragment[:4], "big")
+            assert keys.open(number, bytes(4), fragment[4:]) == values["plaintext"]
+            early += 1
         else:
             keys, header = Keys(values["cipher_suite"].hex(), values["secret"]), values["header"]
             assert (keys.key, keys.iv) == (values["key"], values["iv"])
@@ -165,7 +172,7 @@ def main(path):
             opened = keys.open(int.from_bytes(header[8:16], "big"), header, values["sealed"])
             assert opened == values["plaintext"]
             packets += 1
-    assert datagrams > 0
+    assert datagrams > 0 and early == 1
     print(f"verified: {packets} packets, {datagrams} datagrams of a handshake")
 
 
