@@ -61,7 +61,7 @@ impl Endpoint {
     /// An endpoint without peers.
     pub fn new(config: ValidConfig) -> Self {
         let mut random = Random::new(config.seed);
-        let hash = Keyed::new(random.next() | 1);
+        let hash = Keyed::new(random.next());
         let levels = Levels::new(&config);
         Self {
             now: Time::ZERO,

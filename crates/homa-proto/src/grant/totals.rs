@@ -4,9 +4,9 @@
 
 use super::hosts::Hosts;
 use super::memory_queue::MemoryQueue;
-use super::scheduler::{Scheduler, UNLIMITED};
+use super::scheduler::Scheduler;
 use super::state::GrantState;
-use crate::config::{Config, Overcommitment};
+use crate::config::Config;
 use crate::event::RpcHandle;
 use crate::peer::Peer;
 use crate::receive::message::IncomingMessage;
@@ -59,13 +59,8 @@ pub(crate) struct Grants {
 
 impl Grants {
     pub(crate) fn new(config: &Config, degree: usize) -> Self {
-        let unlimited = config.overcommitment == Overcommitment::Unlimited;
-        let mut scheduler = Scheduler::new(
-            if unlimited { UNLIMITED } else { 1 },
-            config.one_message_per_sender,
-            config.fifo_permille > 0,
-        );
-        scheduler.set_degree(degree);
+        let scheduler =
+            Scheduler::new(degree, config.one_message_per_sender, config.fifo_permille > 0);
         // Unscheduled bytes may arrive before the packet that announces them, or that packet was
         // retransmitted and announced only itself; and the grant may end inside a packet.
         let packet = config.profile.policy().grants.packet;

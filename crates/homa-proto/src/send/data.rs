@@ -111,7 +111,7 @@ fn level(
     }
     // Scheduled: the level of the GRANT that allowed this byte.
     if start >= out.unscheduled {
-        return out.levels.at(start).min(levels.top());
+        return out.levels.at(start);
     }
     // Unscheduled: by the receiver's cutoffs.
     let length = match rule {
