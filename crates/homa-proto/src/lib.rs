@@ -85,20 +85,23 @@
 //!
 //! # Where the paper's rules are
 //!
-//! | section | rule | file |
+//! | section | rule | file (function) |
 //! |---|---|---|
 //! | §3.1 | RPCs, not connections | `rpc/` |
 //! | §3.2 | unscheduled bytes = RTTbytes | `send/unscheduled.rs`; measured in `receive/rtt.rs` |
-//! | §3.2 | SRPT at the sender | `send/srpt.rs`; one queue per link in `send/queues.rs` |
-//! | §3.2 | control packets before DATA | `send/control.rs` |
-//! | §3.3 | a GRANT per DATA packet keeps RTTbytes outstanding | `grant/decide.rs` |
-//! | §3.3 | packets in any order | `receive/reassembly.rs` |
+//! | §3.2 | SRPT at the sender | `send/srpt.rs` (`SrptEntry`); `send/queues.rs` (`pick`) |
+//! | §3.2 | control packets before DATA | `endpoint.rs` (`next_packet`); `send/control.rs` |
+//! | §3.3 | a GRANT per DATA packet keeps RTTbytes outstanding | `grant/decide.rs` (`decide`) |
+//! | §3.3 | packets in any order | `receive/reassembly.rs` (`insert`) |
 //! | §3.4 | level of scheduled bytes by rank, lowest first (Figure 5) | `priority/scheduled.rs` |
-//! | §3.4 | cutoffs for unscheduled bytes | `priority/unscheduled.rs`, `priority/estimator.rs` |
-//! | §3.5 | degree of overcommitment; one active message per host | `grant/scheduler.rs` |
+//! | §3.4 | cutoffs, chosen by the receiver (Figure 4) | `priority/estimator.rs` (`allocate`) |
+//! | §3.4 | cutoffs, applied by the sender | `send/data.rs` (`level`), `priority/unscheduled.rs` |
+//! | §3.5 | degree of overcommitment = scheduled levels | `grant/scheduler.rs` (`degree`) |
+//! | §3.5 | one active message per host | `grant/scheduler.rs` (`best_waiting`) |
 //! | §3.6 | incast flag | `incast.rs` |
-//! | §3.7 | RESEND after a timeout | `loss/due.rs` |
-//! | §3.7 | BUSY; retransmission (Figure 3) | `loss/busy.rs`; ranges in `send/retransmit.rs` |
+//! | §3.7 | RESEND after a timeout | `loss/due.rs` (`resend_due`) |
+//! | §3.7 | BUSY (Figure 3) | `loss/busy.rs` (`on_resend`) |
+//! | §3.7 | retransmission | `send/retransmit.rs` |
 //! | §3.7 | an unknown RPC | `loss/unknown.rs` |
 //! | §3.8 | at least once; ACKs and at most once (beyond the paper) | `completion/` |
 //! | – | requests begun before they are whole (beyond the paper) | `receive/early.rs` |

@@ -3,7 +3,8 @@
 //!
 //! The paper sends a GRANT for each DATA packet, which keeps RTTbytes outstanding. Two rules of
 //! profile `default` are added: a GRANT waits until it is worth its packet, and a bound over all
-//! messages limits what the window would allow. The function is pure.
+//! messages limits what the window would allow. `active` calls it when DATA arrives. The function
+//! is pure.
 
 use crate::config::Granting;
 
@@ -50,15 +51,18 @@ pub(super) fn decide(
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
-    // The paper grants as far as the window allows. The transport Basic of Homa Figure 8 grants
-    // some packets further, and profile `default` several packets at a time.
+    // The paper (`PerMessage` with 1 packet) grants as far as the window allows. The transport
+    // Basic of Homa Figure 8 grants some packets further, and profile `default` several packets at
+    // a time.
     let (ahead, least) = match granting {
         Granting::Ahead { packets } => (u32::from(packets) * window.packet, 0),
         Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * window.packet),
+        // Only the message over budget comes here, because timers grant the others.
         Granting::PerSender => (0, 0),
     };
     // Homa §3.3: extend the grant until a whole window is outstanding, or the message is granted.
     let left = message.length - message.granted;
+    // If the window is full, not even the packets ahead of it are granted.
     let wanted = if window.free == 0 { 0 } else { window.free.saturating_add(ahead).min(left) };
     // More than half of the window is outstanding, so the sender has enough to do.
     let can_wait = wanted < left.min(least) && window.free < window.size - window.size / 2;

@@ -43,9 +43,11 @@ impl Endpoint {
     ) {
         self.counters.resends_received += 1;
         let Some(rpc) = self.rpcs.get(handle) else { return };
+        // The address may be spoofed, so a challenge and one RESEND are all that it is sent.
         if rpc.is_unvalidated() {
             return self.on_resend_of_unvalidated(now, handle);
         }
+        // Homa §3.7: the server still works on the request, which BUSY tells its client.
         if !rpc.out.exists() {
             return self.on_resend_before_response(now, handle);
         }
@@ -63,9 +65,11 @@ impl Endpoint {
         let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
             return;
         };
+        // Bytes that are sent again may have left in packets of another size.
         let sizes = PacketSizes::again(&self.config, peer);
         let out = &mut rpc.out;
         let (start, end) = match range {
+            // The receiver has nothing of the message, so it cannot name an end.
             (offset, ResendLength::All) => (offset, out.sent),
             (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
         };
@@ -79,8 +83,8 @@ impl Endpoint {
         }
         let link = Links::only(out.link);
         self.send_queue.wake(handle, out);
-        // Retransmissions may queue behind shorter messages: tell the receiver, so that it does not
-        // time out. The kernel module does so only if there is nothing to retransmit.
+        // Homa Figure 3: BUSY keeps the receiver from timing out while retransmissions wait behind
+        // shorter messages. The kernel module sends it only if there is nothing to retransmit.
         let waits = self.config.policy().loss.busy_while_waiting
             && self.send_queue.shortest(&self.rpcs, link).is_some_and(|first| first != handle);
         if !retransmits || waits {
@@ -105,6 +109,7 @@ impl Endpoint {
     fn on_resend_before_response(&mut self, now: Time, handle: RpcHandle) {
         let waits_for_memory = self.waits_for_memory(handle);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        // Our memory is missing, not the client's bytes, and that is no silence.
         if waits_for_memory {
             rpc.loss.heard(now);
         }
@@ -162,6 +167,7 @@ impl Endpoint {
     }
 
     fn send_busy(&mut self, handle: RpcHandle, come_back: Option<Duration>) {
+        // A peer that asks faster than our link answers must cost no memory.
         if !self.may_answer() {
             return;
         }
@@ -174,7 +180,9 @@ impl Endpoint {
     pub(crate) fn on_busy(&mut self, now: Time, handle: RpcHandle, come_back: Option<Duration>) {
         self.counters.busys_received += 1;
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
+        // Homa Figure 3: the sender is alive, so the timeout starts anew.
         rpc.loss.heard(now);
+        // An answer shows that a server is there.
         rpc.loss.set_server_absent(false);
         // At a server, a client's BUSY says nothing about what the server announced.
         if !rpc.state.is_client() {
@@ -183,6 +191,7 @@ impl Endpoint {
         // Once the response has begun, silence is a loss.
         let waits = rpc.state == RpcState::ClientOutgoing;
         let time = come_back.filter(|_| waits).unwrap_or_default();
+        // A wrong answer silences the client for no longer than the longest honest one.
         rpc.loss.rest_until(now + time.min(MOST));
     }
 }

@@ -85,6 +85,7 @@ impl Estimator {
 
     /// The cutoffs for `levels` levels from the recorded traffic. Begins another period.
     pub(crate) fn allocate(&mut self, levels: u8) -> [u32; LEVELS] {
+        // Homa §3.4: levels are divided in proportion to the bytes of both kinds.
         let unscheduled = self.unscheduled_levels(levels);
         self.split = unscheduled;
         let in_messages: u64 = self.unscheduled.iter().sum();

@@ -3,6 +3,12 @@
 //!
 //! Levels run from 0 (lowest) to `levels - 1`; control packets use the highest. The highest levels
 //! carry unscheduled bytes, the lower ones scheduled bytes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `scheduled` | the level of scheduled bytes, by the rank of their message |
+//! | `unscheduled` | the level of unscheduled bytes, by cutoffs on the message length |
+//! | `estimator` | the split of levels and the cutoffs, from measured traffic |
 
 mod estimator;
 mod scheduled;
@@ -43,6 +49,7 @@ impl Levels {
         let announces_cutoffs = config.profile.policy().wire.cutoffs;
         let version = u16::from(announces_cutoffs || estimator.is_none());
         let merged = config.network_levels.min(config.levels);
+        // Homa Figure 8 (HomaP4, P2, P1): neighbouring levels share one of the network.
         let in_network = core::array::from_fn(|level| level as u8 * merged / config.levels);
         let mut levels = Self {
             levels: config.levels,
@@ -104,6 +111,7 @@ impl Levels {
         }
         self.cutoffs = next;
         self.count_scheduled();
+        // Version 0 stands for no CUTOFFS at all, so the count skips it.
         self.version = self.version.checked_add(1).unwrap_or(1);
         true
     }

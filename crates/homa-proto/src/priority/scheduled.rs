@@ -13,12 +13,15 @@ impl Levels {
     /// Derives that number from new cutoffs.
     pub(super) fn count_scheduled(&mut self) {
         let free = self.cutoffs.iter().take(usize::from(self.levels)).take_while(|&&c| c == 0);
+        // If there is one level only, both kinds of bytes share it.
         self.scheduled = (free.count() as u8).max(1);
     }
 
     /// The level of the message at `rank` (0 is the first) of `active` messages. If there are more
     /// messages than levels, the last ones share the lowest.
     pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
+        // Homa §3.4: of the levels for scheduled bytes the lowest are used, the first message
+        // highest.
         let used = active.min(usize::from(self.scheduled_levels()));
         used.saturating_sub(1 + rank) as u8
     }

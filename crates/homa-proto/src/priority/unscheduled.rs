@@ -40,6 +40,7 @@ impl Levels {
         let Some(cutoffs) = cutoffs else {
             return if top >= 2 { top - 1 } else { top };
         };
+        // Homa §3.4: the shortest messages use the highest level.
         (1..=top).rev().find(|&level| cutoffs[usize::from(level)] >= length).unwrap_or(0)
     }
 }

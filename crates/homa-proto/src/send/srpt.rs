@@ -16,6 +16,7 @@ const BUCKETS: u32 = 128;
 const SHORT: u32 = STEP * BUCKETS;
 
 /// A message that may send, with the bytes remaining when it was queued.
+// The order of the fields is the order of messages (Homa §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SrptEntry {
     pub(crate) remaining: u32,
@@ -34,6 +35,7 @@ pub(crate) struct SrptQueue {
 impl SrptQueue {
     pub(crate) fn push(&mut self, entry: SrptEntry) {
         if entry.remaining >= SHORT {
+            // Long messages are few, so that the cost of exact order does not matter.
             self.heap.push(Reverse(entry));
             return;
         }
@@ -47,6 +49,7 @@ impl SrptQueue {
 
     /// The bucket to serve first, unless the heap has a shorter message.
     fn bucket(&self) -> Option<usize> {
+        // The lowest bucket that is not empty has the fewest bytes left.
         let at = self.occupied.trailing_zeros();
         if at == BUCKETS {
             return None;
@@ -95,6 +98,7 @@ impl SrptQueue {
     pub(crate) fn lower_first(&mut self, remaining: u32) {
         match self.bucket() {
             Some(_) => {
+                // In buckets the key decides the place, so the entry has to move.
                 let entry = self.peek().copied();
                 self.pop();
                 if let Some(entry) = entry {
