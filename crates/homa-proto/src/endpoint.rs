@@ -134,11 +134,13 @@ impl Endpoint {
             return self.dropped(DropReason::UnknownPeer);
         };
         let answered = peer.loss.heard(now);
+        // RFC 9000 §8.1: until then, it is sent at most three times what it sent.
         if !peer.validation.is_validated() {
             self.grow_send_allowance(packet);
         }
         let receipt = self.dispatch(now, packet);
         self.resume_granting();
+        // Its answer shows that it is alive, so another RPC may ask.
         if answered {
             self.next_resend(now, packet.peer);
         }
@@ -162,6 +164,7 @@ impl Endpoint {
         let outcome = match &packet.body {
             Body::Data(data) => {
                 let handle = self.find(packet);
+                // Packets of one request mostly come in a row, so the next needs no search.
                 if let (Some(recent), false) = (handle, packet.id.from_server())
                     && let Some(peer) = self.peer_mut(packet.peer)
                 {
@@ -182,6 +185,7 @@ impl Endpoint {
     }
 
     fn on_control(&mut self, now: Time, packet: &Packet) -> Result<(), DropReason> {
+        // Homa §3.4: control packets take a part of the highest level.
         self.levels.record_control();
         let handle = self.find(packet);
         self.cover(handle, EndpointInput::of(&packet.body));
@@ -190,6 +194,7 @@ impl Endpoint {
         }
         let known = || handle.ok_or_else(|| self.unknown_or_foreign(packet));
         match packet.body {
+            // FREEZE stops the kernel module's tracing, and we have none.
             Body::Data(_) | Body::Freeze => {}
             Body::StartMsg { length } => self.on_start_msg(now, packet, handle, length)?,
             Body::Grant { offset, priority } => {
@@ -206,6 +211,7 @@ impl Endpoint {
                 if packet.id.from_server() {
                     self.on_unknown_at_client(now, handle, (remembered, no_server), reason);
                 } else {
+                    // The request ends, because its client does not know the RPC any more.
                     self.end_server_rpc(handle);
                 }
             }
@@ -229,6 +235,7 @@ impl Endpoint {
             Body::Challenge { boot, remembered } if packet.id.from_server() => {
                 self.on_challenge(now, packet, (boot, remembered));
             }
+            // Only servers ask for an ACK.
             Body::NeedAck | Body::Challenge { .. } => return Err(DropReason::WrongState),
             Body::Ack(acks) if !packet.id.from_server() => {
                 self.on_ack(packet.peer, packet.id, &acks);
@@ -238,6 +245,7 @@ impl Endpoint {
             Body::Proof(proof) if !packet.id.from_server() => {
                 self.on_proof(now, packet, Some(proof))?;
             }
+            // Only clients acknowledge.
             Body::Ack(_) | Body::Proof(_) => return Err(DropReason::WrongState),
         }
         Ok(())
@@ -268,10 +276,12 @@ impl Endpoint {
     }
 
     pub(crate) fn next_packet(&mut self, now: Time, links: Links) -> Option<Packet> {
+        // Homa §3.2: control packets leave before all DATA.
         while let Some(control) = self.control.pop() {
             let packet = match control {
                 Control::Packet(packet) => self.may_send_to(&packet).then_some(packet),
                 Control::Grant(handle) => self.grant_packet(now, handle),
+                // A marker without a packet: RESENDs of this RPC may be queued again.
                 Control::Resends(handle) => {
                     if let Some(rpc) = self.rpcs.get_mut(handle) {
                         rpc.loss.resends_left();
@@ -381,11 +391,13 @@ impl Endpoint {
     pub(crate) fn begin(&mut self, now: Time) {
         self.detect_stall(now);
         self.now = now;
+        // Nothing can be said about the time before the first input.
         if self.memory.start(now) {
             for peer in self.peers.iter_mut().flatten() {
                 peer.cold.executed.restart(now);
             }
         }
+        // Slots wait for the events to be read, because those still name their RPCs.
         if self.events.is_empty() {
             self.rpcs.reclaim();
         }

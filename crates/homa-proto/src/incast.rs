@@ -22,6 +22,7 @@ pub(crate) fn response_limit(
         return None;
     }
     let share = config.budget as usize / outstanding.max(1);
+    // At least a byte, because the client learns about the response from it.
     Some(share.clamp(1, usize::from(config.max_unscheduled)) as u16)
 }
 

@@ -178,6 +178,7 @@ impl Peer {
 
     /// Sets how many message bytes fit in a packet to the peer.
     pub(crate) fn set_max_payload(&mut self, max_payload: u32) {
+        // Only messages in progress can have packets of the old size.
         self.cold.payload_changed |= self.rpcs > 0;
         self.info.max_payload = max_payload.max(1);
         self.cold.least_payload = self.cold.least_payload.min(self.info.max_payload);
@@ -261,6 +262,7 @@ impl Peer {
     /// An ACK to piggyback on DATA: the `newest`, or the oldest.
     #[inline]
     pub(crate) fn pop_ack(&mut self, newest: bool) -> Option<AckEntry> {
+        // Nearly always, and then the rest of the peer is not read.
         if !self.has_acks {
             return None;
         }

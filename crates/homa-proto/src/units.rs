@@ -107,6 +107,7 @@ impl Rate {
 
     /// How long `bytes` take to serialise, rounded up.
     pub const fn time_for(self, bytes: u64) -> Duration {
+        // The product exceeds 64 bits from 2.3 GB on.
         let bits = bytes as u128 * 8 * 1_000_000_000;
         Duration(bits.div_ceil(self.0 as u128) as u64)
     }

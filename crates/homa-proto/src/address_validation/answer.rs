@@ -23,6 +23,7 @@ impl Endpoint {
             return;
         }
         let (epoch, next) = self.rpcs.upcoming_id();
+        // Zero stands for no token.
         let fresh = self.validation.random.next() | 1;
         let names_itself = self.config.policy().wire.challenges;
         let Some(peer) = self.peer(packet.peer) else { return };
@@ -65,6 +66,7 @@ impl Endpoint {
                 validation.token = fresh;
             }
             let (of, first) = split(RpcId(first));
+            // If its oldest call has an id of an earlier epoch, any of this one may be in progress.
             let first = if of == epoch { first } else { 0 };
             proof = Proof { token: validation.token, epoch, first, next };
         }
@@ -103,6 +105,7 @@ impl Endpoint {
         }
         if let Some(peer) = self.peer_mut(to) {
             peer.validation.note_called();
+            // Without other calls to this server, this is its first.
             if peer.rpcs() == peer.served() {
                 peer.cold.validation.first = id.0;
                 peer.cold.validation.restarted = false;

@@ -42,6 +42,7 @@ impl Endpoint {
         if let Some(peer) = self.peer_mut(packet.peer) {
             let allowance = &mut peer.cold.validation.send_allowance;
             *allowance =
+                // No packet is longer than a datagram, whatever its header says.
                 allowance.saturating_add(AMPLIFICATION * received_bytes(packet).min(1 << 16));
         }
     }
@@ -113,6 +114,7 @@ impl Endpoint {
         }
         let boot = self.validation.clients.boot;
         let remembered = self.memory.covers(now);
+        // Zero stands for no challenge.
         let fresh = self.validation.random.next() | 1;
         let forgotten = self.validation.clients.forgotten();
         let Some(peer) = self.peer_mut(to) else { return };

@@ -183,6 +183,7 @@ impl Clients {
     /// A client with this many entries no longer counts for a host.
     fn leave(&mut self, index: u32, host: u64, entries: usize) {
         let client = &mut self.all[index as usize];
+        // Entries for this stay are left in the host's list, and become invalid.
         client.stay = client.stay.wrapping_add(1);
         self.quotas.charge(host, -(entries as isize));
         self.quotas.remove(host, |stay| is_current(&self.all, stay));
@@ -198,6 +199,7 @@ impl Clients {
         let client = &self.all[evicted?.client as usize];
         let name = client.name();
         self.remove(name);
+        // Clients that are challenged from now on declare only requests that began since.
         self.boot = self.random.next() | 1;
         if self.forgotten.len() == FORGOTTEN_MAX {
             self.forgotten.pop_front();

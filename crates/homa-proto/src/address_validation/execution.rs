@@ -44,6 +44,7 @@ impl Endpoint {
                 self.validation.clients.get(handle).map(|client| client.epoch.execution(counter));
             return match known.flatten() {
                 Some(true) => Execution::Executed,
+                // A refused request must not be executed from a later copy.
                 _ if peer.cold.executed.refusal(packet.id).is_some() => Execution::Executed,
                 Some(false) => Execution::Fresh,
                 None => Execution::Unvalidated,

@@ -64,7 +64,9 @@ impl Executions {
         let mut left = Bytes(bytes);
         let (boot, covers) = (left.u64()?, Duration(left.u64()?));
         let count = left.u32()? as usize;
+        // Bounds the memory that a wrong file can take.
         let mut entries_left = MAX_ENTRIES;
+        // No endpoint has boot id 0.
         if count > MAX_CLIENTS || boot == 0 {
             return None;
         }
@@ -109,6 +111,7 @@ impl Endpoint {
         let mut clients: Vec<(u64, ClientEpoch)> =
             self.validation.clients.all().map(|(token, epoch)| (token, epoch.clone())).collect();
         clients.sort_unstable_by_key(|(token, epoch)| (*token, epoch.number()));
+        // Reasons are not handed over, so a refused request counts as executed.
         for peer in self.peers.iter().flatten() {
             for id in peer.cold.executed.refused() {
                 let (epoch, counter) = split(id);
@@ -124,6 +127,7 @@ impl Endpoint {
                 }
             }
         }
+        // Records by address are not handed over, and the next endpoint has to admit that.
         let (boot, covers) = match anonymous {
             true => (self.validation.random.next() | 1, Duration::ZERO),
             false => (self.validation.clients.boot, self.memory.covers(now)),

@@ -114,7 +114,9 @@ impl Endpoint {
         let (epoch, counter) = split(rpc.id);
         let (peer, id) = (rpc.peer, rpc.id);
         let (admitted, identified) = match proof {
+            // A peer without the extension: it receives at its address, and that is all we know.
             None => (true, false),
+            // The client named itself, but the request is of another one.
             Some(proof) if proof.token == 0 || proof.epoch != epoch => (false, false),
             Some(proof) => {
                 let client = self.peer(peer).and_then(|peer| peer.cold.validation.client(epoch));

@@ -151,6 +151,7 @@ impl HostQuotas {
     #[inline]
     pub(super) fn has_its_share(&self, host: u64) -> bool {
         let left = MAX_ENTRIES.saturating_sub(self.entries);
+        // While half of the entries are free, no other host lacks any.
         left < MAX_ENTRIES / 2 && self.all.get(&host).is_some_and(|quota| quota.entries > left)
     }
 

@@ -61,6 +61,7 @@ impl PendingAcks {
 
     /// True if more wait than a packet holds, and that is new.
     pub(crate) fn is_newly_late(&mut self) -> bool {
+        // A peer is in the list of late ones once.
         self.exceed_a_packet() && !core::mem::replace(&mut self.late, true)
     }
 
@@ -91,6 +92,7 @@ impl AckTimer {
 
     pub(super) fn add(&mut self, now: Time, peer: PeerId) {
         self.late.push(peer);
+        // ACKs for peers that become late after the first one leave together with its ACKs.
         self.due = self.due.min(now + ACK_DELAY);
     }
 
@@ -122,6 +124,7 @@ pub(crate) struct NeedAckBudget {
 impl NeedAckBudget {
     /// Takes one; false if there is none left in this tick.
     pub(super) fn take(&mut self, tick: u64) -> bool {
+        // Another millisecond has begun, and with it another budget.
         if self.tick != tick {
             *self = Self { tick, sent: 0 };
         }
@@ -145,12 +148,14 @@ impl RecentAcks {
         let past = |&&(at, ..): &&(Time, PeerId, RpcId)| now.since(at) >= QUIET_AFTER_ACK;
         let over = self.acked.iter().take_while(past).count();
         let most = MAX_RECENT - 1;
+        // Entries that are too old, and the oldest if there are too many.
         self.acked.drain(..over.max(self.acked.len().saturating_sub(most)));
         self.acked.push_back((now, peer, id));
     }
 
     /// True if an RPC was acknowledged within [`QUIET_AFTER_ACK`].
     fn contains(&self, now: Time, peer: PeerId, id: RpcId) -> bool {
+        // The newest are last, so the search ends at the first that is too old.
         let recent = self.acked.iter().rev();
         let mut recent = recent.take_while(|(at, ..)| now.since(*at) < QUIET_AFTER_ACK);
         recent.any(|&(_, of, acked)| (of, acked) == (peer, id))
@@ -188,6 +193,7 @@ impl ExecutionMemory {
 
     /// Something that was executed is forgotten.
     pub(crate) fn note_forgotten(&mut self, now: Time) {
+        // What an earlier endpoint vouched for is not complete any more either.
         (self.since, self.before) = (Some(now), Duration::ZERO);
     }
 

@@ -53,6 +53,7 @@ impl Endpoint {
         }
         let policy = self.config.policy();
         let steady = policy.completion.steady;
+        // The kernel module asks at a constant interval (`steady`); others back off at once.
         let interval = |asked: u16| match asked {
             0 => need_ack_after,
             _ => Duration(need_ack_interval.0 << asked.saturating_sub(steady).min(MAX_BACKOFF)),
@@ -75,6 +76,7 @@ impl Endpoint {
     pub(crate) fn queue_need_ack(&mut self, handle: RpcHandle) -> bool {
         let (may, tick) = (self.control.may_resend(), self.now.0 / TICK.0);
         let rpc = self.rpcs.get_mut(handle);
+        // A question that waits for the link needs no second one.
         let Some(rpc) = rpc.filter(|rpc| may && !rpc.loss.has_queued_resends()) else {
             return false;
         };

@@ -185,11 +185,13 @@ impl ClientEpoch {
             self.entries.insert(at, WordRange { start: word, end: word + 1, bits: 1 << bit });
         } else if !self.entries[at].is_full() {
             self.entries[at].bits |= 1 << bit;
+            // Full words join, so that a client without gaps takes one entry.
             if self.entries[at].is_full() {
                 self.join(at + 1);
                 self.join(at);
             }
         }
+        // The first run may have reached the watermark.
         self.raise(self.base);
     }
 
@@ -317,6 +319,7 @@ impl ReplayWindow {
         // The client restarted often, or several clients share an address.
         if self.epochs.len() == EPOCHS {
             forgotten = self.epochs.remove(0).entries.len();
+            // Answers to RESENDs admit it: a late copy of its requests would be executed.
             self.since = now;
         }
         // Requests that were overtaken by this one are still accepted.

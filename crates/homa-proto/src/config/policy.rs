@@ -192,6 +192,7 @@ static PAPER: Policy = Policy {
     loss: LossPolicy {
         adaptive_timeout: false,
         defers_on_full_link: false,
+        // Homa §3.7: RESEND names the first range of missing bytes.
         ranges: 1,
         without_drift: false,
         suspends: true,
@@ -303,6 +304,7 @@ static USERS: Policy = Policy {
         partial: false,
         fifo: FifoShare::Bytes,
         whole_packets: true,
+        // The client of a request is sent away with a time to come back instead (`rpc/room`).
         waits_for_memory: false,
     },
     loss: LossPolicy {

@@ -22,6 +22,7 @@ impl Config {
             measure_rtt_bytes: false,
             fifo_permille: 0,
             loss: LossConfig {
+                // Homa §3.7: a few milliseconds.
                 resend_after: Duration::millis(2),
                 scale_with_bytes: false,
                 one_resend_per_peer: false,
@@ -187,6 +188,7 @@ impl Config {
                 unknown: UnknownRpcReply::RpcUnknown,
             },
             completion: Completion::Acked {
+                // By then nearly every ACK has found a DATA packet to ride on.
                 need_ack_after: Duration::millis(25),
                 need_ack_interval: Duration::millis(25),
                 give_up: Duration::secs(2),

@@ -212,7 +212,9 @@ impl Config {
             Overcommitment::ScheduledLevels | Overcommitment::Unlimited => true,
         };
         let per_sender = self.granting == Granting::PerSender;
+        // Both derive times from how long the link needs for a packet.
         let by_time = per_sender || self.profile.policy().grants.fifo == FifoShare::Time;
+        // The authors' simulator has one timer per sender, and so one active message.
         let one_each =
             self.one_message_per_sender && self.overcommitment != Overcommitment::Unlimited;
         let unscheduled = match self.unscheduled {

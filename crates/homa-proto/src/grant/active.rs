@@ -19,7 +19,8 @@ use crate::units::Time;
 use crate::util::frame::wire_bytes_of_all;
 use alloc::vec::Vec;
 
-/// Most active messages of any configuration.
+/// Most active messages of any configuration: there are eight levels, and `Config::validate`
+/// refuses a larger degree.
 pub(super) const MAX_ACTIVE: usize = 8;
 /// Most hosts found at once to have their share of the memory: the next ones with the next input.
 const MAX_WITHHELD: usize = 64;
@@ -40,6 +41,7 @@ impl Endpoint {
         inc: &IncomingMessage,
     ) -> SrptKey {
         let remaining = Self::remaining(policy, inc);
+        // The module orders by bytes left and age alone (Linux §2.4), so no length may decide.
         let length = if policy.older_first { 0 } else { inc.bytes.length() };
         SrptKey { remaining, length, age: inc.grant.age, handle }
     }
@@ -59,11 +61,14 @@ impl Endpoint {
     /// Gives every grant that may be given now. `arrived` is the message that received DATA, or
     /// that was completed by it, and its sender.
     pub(crate) fn grant(&mut self, arrived: Option<(RpcHandle, PeerId)>) {
+        // The authors' simulator grants senders, not messages, and paces each by a timer.
         if self.config.granting == Granting::PerSender {
             let host = arrived.map(|(_, peer)| Self::host_of(&self.peers, peer));
             return self.grant_senders(host);
         }
         self.grant_active(arrived);
+        // The kernel module's share is a part of the link's time, so it is due whatever was
+        // granted.
         if self.config.policy().grants.fifo == FifoShare::Time {
             self.fifo_grant_by_time();
         }
@@ -84,18 +89,21 @@ impl Endpoint {
             if let Some((handle, _)) = arrived {
                 self.grant_message(handle);
             }
+            // Its last grant frees its place, so another message may have become active.
             if !self.grants.scheduler.take_changed() {
                 return;
             }
         }
         let most = self.grants.hosts.withheld() + MAX_WITHHELD;
         loop {
+            // Set again below if a message still lacks window or memory.
             self.grants.starved = false;
             if self.grants.scheduler.is_unlimited() {
                 // Every message is active already, so no grant makes another one active.
                 let all: Vec<RpcHandle> = self.grants.scheduler.by_age().collect();
                 return all.into_iter().for_each(|handle| self.grant_message(handle));
             }
+            // A copy, because each grant changes the scheduler's list.
             let mut active = [None; MAX_ACTIVE];
             active.iter_mut().zip(self.grants.scheduler.active()).for_each(|(a, r)| *a = Some(r));
             active.into_iter().flatten().for_each(|handle| self.grant_message(handle));
@@ -111,10 +119,12 @@ impl Endpoint {
     /// Extends the grant of an active message as far as its window allows.
     fn grant_message(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
+        // A message that is granted whole needs no more, and a suspended one gets none.
         let Some(inc) = rpc.inc.as_ref().filter(|inc| inc.grant.scheduled) else { return };
         let scheduler = &self.grants.scheduler;
         let rank = match scheduler.rank(handle) {
             Some(rank) => rank,
+            // No ranks are kept, because every message is active at the lowest level.
             None if scheduler.is_unlimited() => 0,
             // It may exceed the budget because others wait for its memory, so it is granted
             // although it is not active: at the level of the last that are.
@@ -138,10 +148,12 @@ impl Endpoint {
         let decision = decide(&message, &window, self.config.granting, bound);
         let Decision::Grant { bytes, starved } = decision else { return };
         let level = self.scheduled_level(rank, length - granted, packet);
+        // Then the next DATA of any message has all active messages tried again.
         self.grants.starved |= starved;
         if self.extend_grant(handle, bytes, level) > 0 {
             self.queue_grant(handle);
         }
+        // This share is a part of the granted bytes, of which there are more now.
         if policy.fifo == FifoShare::Bytes {
             self.fifo_grant();
         }
@@ -152,6 +164,7 @@ impl Endpoint {
     pub(super) fn scheduled_level(&self, rank: usize, left: u32, packet: u32) -> u8 {
         let active = self.grants.scheduler.active_len();
         let level = self.levels.scheduled_priority(rank, active);
+        // The last bytes of a long message leave as those of a short one would.
         if wire_bytes_of_all(left, packet) < self.config.tail_boost {
             level.max(self.levels.own_unscheduled_priority(left))
         } else {
@@ -187,6 +200,7 @@ impl Endpoint {
             if first && may_exceed && inc.window == 0 {
                 self.grants.over_budget_message.get_or_insert(handle);
             }
+            // Only this message gets all of its window, so that at least one can become whole.
             if self.grants.over_budget_message == Some(handle) {
                 extra
             } else {
@@ -282,9 +296,12 @@ impl Endpoint {
                 return Err(DropReason::WrongState);
             }
         }
+        // Homa §3.7: the receiver is alive and wants more, so silence starts now.
         rpc.loss.progressed(now);
         let out = &mut rpc.out;
+        // A peer with more levels may name one that we do not have.
         out.grant(offset, priority.min(self.levels.top()), self.config.granted_level);
+        // Without granted bytes it was not in the SRPT queue.
         self.send_queue.wake(handle, out);
         self.counters.grants_received += 1;
         self.sample_rtt_as_sender(now, handle);

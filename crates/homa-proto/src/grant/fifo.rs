@@ -19,6 +19,7 @@ impl Endpoint {
         // A share of the link by time needs the rate of the link.
         let Some(rate) = self.config.link_rate else { return };
         let share = Rate((rate.0 / 1000 * permille).max(1));
+        // The increment may leave once in the time that the share of the link needs for it.
         let interval = share.time_for(increment.into());
         let most = |inc: &IncomingMessage, window: u32| {
             inc.outstanding() < window.saturating_add(increment.saturating_mul(2))
@@ -33,6 +34,7 @@ impl Endpoint {
         let Some(inc) = self.rpcs.get(handle).and_then(|rpc| rpc.inc.as_ref()) else { return };
         let extra = increment.min(inc.limit() - inc.grant.granted);
         self.counters.fifo_grants += 1;
+        // The module's level for these grants is the second highest (Linux §2.4).
         if self.extend_grant(handle, extra, self.levels.top().saturating_sub(1)) > 0 {
             self.queue_grant(handle);
         }

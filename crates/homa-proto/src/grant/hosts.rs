@@ -102,6 +102,7 @@ impl Hosts {
             None => &mut peer.cold.grants.wasted_grants,
         };
         let before = core::mem::replace(wasted, bytes);
+        // This count spares packets of honest hosts a look at their account (`repay`).
         self.wasting += u32::from(bytes > 0);
         self.wasting -= u32::from(before > 0);
     }
@@ -147,6 +148,7 @@ impl Hosts {
     /// Requests of a host may be granted more.
     pub(super) fn resume_host(&mut self, host: u32, scheduler: &mut Scheduler) {
         if let Some(account) = self.withheld.remove(&host) {
+            // It still comes after the others if it has grants to repay.
             scheduler.set_deprioritized(host, self.all[account as usize].wasted_grants > 0);
         }
     }

@@ -25,6 +25,7 @@ impl Endpoint {
         };
         let payload = Self::payload_of(&self.peers, peer);
         let length = data.message_length;
+        // A packet more, because a sender may fill the packet in which its limit lies.
         let most = most_unscheduled(&self.config) + payload;
         let unscheduled = data.incoming.min(length).min(most);
         let mut grant = GrantState::new(self.now, unscheduled, age);
@@ -60,6 +61,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let Some(inc) = &mut rpc.inc else { return };
         if let GrantWindow::WireBytes(_) = self.config.window {
+            // Scheduled packets of the authors' simulator hold more message bytes.
             let extra = if data.is_unscheduled() { 0 } else { self.config.scheduled_extra };
             let payload = Self::payload_of(&self.peers, rpc.peer) + extra;
             let wire = wire_bytes(data.span.len, payload);
@@ -101,6 +103,7 @@ impl Endpoint {
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
         inc.taken += more;
+        // A suspended message is resumed by its sender's bytes, not by its reader.
         let idle = !inc.grant.scheduled && !inc.grant.suspended;
         let opens = idle && inc.grant.granted < inc.limit();
         if opens && inc.grant.window_counted {
@@ -109,6 +112,7 @@ impl Endpoint {
             inc.grant.scheduled = true;
             let key = Self::srpt_key(&self.config.policy().grants, handle, inc);
             self.enlist(key, peer);
+        // It had no grant so far, so that it begins as any other message.
         } else if opens {
             self.schedule(handle);
         }
@@ -124,6 +128,7 @@ impl Endpoint {
         from: (PeerId, bool),
         inc: Box<IncomingMessage>,
     ) {
+        // A suspended message was taken out of the totals when its sender fell silent.
         if !inc.grant.suspended {
             let outstanding = u64::from(inc.outstanding());
             self.grants.expected -= outstanding;
@@ -133,7 +138,9 @@ impl Endpoint {
             let key = Self::srpt_key(&self.config.policy().grants, handle, &inc);
             self.grants.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
+        // The memory of bytes that a reader took was released then (`move_window`).
         release(&mut self.grants, &mut self.peers, from, inc.grant.reserved - inc.taken);
+        // From now on another message may exceed the budget.
         if self.grants.over_budget_message == Some(handle) {
             self.grants.over_budget_message = None;
         }

@@ -10,7 +10,8 @@ use crate::peer::Peer;
 use crate::rpc::{Rpc, RpcState};
 use crate::units::Time;
 
-/// Most hosts checked each time memory becomes free.
+/// Most hosts checked each time memory becomes free, because each packet that frees some pays for
+/// the search.
 const MAX_HOSTS_CHECKED: usize = 16;
 
 /// Counts memory for a message of a peer, and for its host unless the peer is not validated: the
@@ -61,6 +62,7 @@ impl Grants {
     /// More than half of the memory is held, and `held` of it, by one host, is more than is left
     /// for all others.
     const fn is_a_share(&self, held: u64) -> bool {
+        // While half of the memory is free, no other host lacks any.
         self.left() < self.budget / 2 && held > self.left()
     }
 
@@ -162,6 +164,7 @@ impl Endpoint {
 
     fn memory_became_free(&mut self) {
         self.wake_memory_queue();
+        // A grant was withheld, perhaps for want of this memory.
         if self.grants.starved {
             self.grant(None);
         }
@@ -195,6 +198,7 @@ impl Endpoint {
         more: u32,
     ) -> Result<(), DropReason> {
         let rpc = self.rpcs.get(handle).ok_or(DropReason::UnknownRpc)?;
+        // The addresses of these senders may be spoofed, so all of them share a small part.
         if rpc.is_unvalidated() && self.validation.is_short(more, self.config.memory_budget) {
             return Err(DropReason::NoMemory);
         }
@@ -214,6 +218,7 @@ impl Endpoint {
             if let Some(rpc) = self.rpcs.get_mut(handle) {
                 rpc.loss.heard(now);
             }
+            // Granting the one message that may exceed the budget frees memory soonest.
             self.grant_over_budget_message();
             return Err(DropReason::NoMemory);
         }
@@ -225,7 +230,9 @@ impl Endpoint {
     /// begin. The RPC is not lost, because its client asks for everything again.
     pub(crate) fn make_room(&mut self, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get(handle) else { return };
+        // The RESEND that leaves next counts, too, because this runs just before it.
         let resends = rpc.loss.resends().saturating_add(1);
+        // While our RESENDs wait for the link, the peer was not asked, so it is not silent.
         let silent =
             resends >= SUSPEND_AFTER && rpc.awaits_bytes() && !rpc.loss.has_queued_resends();
         let forgets = self.config.completion == Completion::AtLeastOnce;

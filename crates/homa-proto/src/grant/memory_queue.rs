@@ -11,7 +11,8 @@ use crate::event::RpcHandle;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
-/// Most waiting messages checked when memory becomes free.
+/// Most waiting messages checked when memory becomes free, because each packet that frees some pays
+/// for the search.
 const MAX_WAITING_CHECKED: usize = 16;
 
 /// A message that waits: the bytes that it needs to begin, and its RPC.
@@ -36,6 +37,7 @@ impl MemoryQueue {
     }
 
     pub(super) fn insert(&mut self, handle: RpcHandle, need: u32) {
+        // Its need may have changed since it was queued.
         self.remove(handle);
         self.needs.insert(handle, need);
         self.order.insert((need, handle));
@@ -56,6 +58,7 @@ impl MemoryQueue {
     ) -> (Option<Waiting>, Option<Waiting>) {
         let after = self.cursor.map_or(Unbounded, Excluded);
         let fitting = self.order.range((after, Unbounded));
+        // The order is by need: behind the first that does not fit, none does.
         let fitting = fitting.take_while(|(need, _)| u64::from(*need) <= room);
         let (mut checked, mut last) = (0, None);
         let mut check = |waiting: &&Waiting| {
@@ -63,6 +66,7 @@ impl MemoryQueue {
             may_begin(waiting.1)
         };
         let found = fitting.take(MAX_WAITING_CHECKED).find(&mut check).copied();
+        // Only a search that was cut short continues behind its last entry.
         (found, last.filter(|_| checked == MAX_WAITING_CHECKED))
     }
 

@@ -110,6 +110,7 @@ impl Scheduler {
             hosts: BTreeMap::new(),
             best_by_host: BTreeSet::new(),
             ages: BTreeMap::new(),
+            // If all messages are active, the ages are the only list of them.
             keeps_ages: keeps_ages || degree == UNLIMITED,
             changed: false,
         }
@@ -176,6 +177,7 @@ impl Scheduler {
         if self.hosts.get(&host).is_none_or(|h| h.deprioritized == deprioritized) {
             return;
         }
+        // Its active messages wait again, because their order among the others has changed.
         for at in (0..self.active.len()).rev() {
             if self.active[at].host == host {
                 self.demote(at);
@@ -197,6 +199,7 @@ impl Scheduler {
                 let ActiveMessage { timer, .. } = self.active.remove(at);
                 self.change_host(host, |h| {
                     h.active -= 1;
+                    // The pace is the sender's, so it outlives the message.
                     h.timer = timer;
                 });
             }
@@ -216,6 +219,7 @@ impl Scheduler {
         match self.active.iter().position(|a| a.key.handle == old.handle) {
             Some(mut at) => {
                 self.active[at].key = new;
+                // At most eight messages are active, so that neighbours are swapped.
                 while at > 0 && self.active[at - 1].order() > self.active[at].order() {
                     self.active.swap(at - 1, at);
                     at -= 1;
@@ -248,6 +252,7 @@ impl Scheduler {
 
     /// Changes a host's record and keeps `best_by_host` in step.
     fn change_host(&mut self, host: u32, change: impl FnOnce(&mut HostMessages)) {
+        // It is filed under the old values, which the change may replace.
         if let Some(best_waiting) = self.best_waiting(host) {
             self.best_by_host.remove(&best_waiting);
         }
@@ -298,6 +303,7 @@ impl Scheduler {
                 continue;
             }
             let worst = self.active.iter().enumerate().map(|(at, a)| {
+                // The message itself does not count, because a waiting one is not counted either.
                 let others = self.hosts.get(&a.host).map_or(0, |h| h.active - 1);
                 ((a.deprioritized, others, a.key), at)
             });

@@ -47,6 +47,7 @@ impl Endpoint {
     /// share of the window, and the memory for bytes that did not come. Otherwise a dead host would
     /// hold what it was granted until its RPC ends, and an abandoned message what it announced.
     pub(crate) fn suspend(&mut self, handle: RpcHandle) {
+        // A request whose client is not validated starts suspended, and has no grants.
         let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| !rpc.is_unvalidated()) else {
             return;
         };
@@ -72,12 +73,14 @@ impl Endpoint {
     /// announced bytes: an announcement must not decide how long others wait.
     pub(crate) fn suspend_if_stalled(&mut self, now: Time, handle: RpcHandle) -> Time {
         let loss = &self.config.loss;
-        // In the other profiles only RESENDs without an answer suspend a message.
+        // In the other profiles only RESENDs without an answer suspend a message. With one RESEND
+        // per peer, a message of a silent peer seldom asks, so the time decides.
         let Some(rpc) = self.rpcs.get(handle).filter(|_| loss.one_resend_per_peer) else {
             return Time::MAX;
         };
         let owed = rpc.inc.as_ref().filter(|inc| !inc.grant.suspended && inc.outstanding() > 0);
         let Some(inc) = owed else { return Time::MAX };
+        // Bounded, because others wait for the place of a sender that is always slow.
         let usual = self.peer(rpc.peer).map(|peer| peer.cold.timing.usual_gap().min(MAX_LEARNED));
         let silence = Duration(loss.resend_after.0.saturating_mul(STALL));
         let silence = silence.max(usual.unwrap_or_default());
@@ -87,6 +90,7 @@ impl Endpoint {
             return at;
         }
         let (peer, wasted) = (rpc.peer, inc.outstanding());
+        // Homa §3.5 gives the place to others; the host repays what its silence cost them.
         if let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) {
             self.grants.hosts.record_waste(peer, &mut self.grants.scheduler, wasted);
         }

@@ -34,6 +34,7 @@ impl Endpoint {
         if let Some(host) = host {
             self.grant_sender(host);
         }
+        // The grants above may have made messages of other senders active.
         while let Some(host) = self.grants.scheduler.take_newly_active() {
             self.grant_sender(host);
         }
@@ -64,6 +65,7 @@ impl Endpoint {
             return;
         }
         self.send_grant(handle, next.wire_bytes);
+        // The last grant of a message makes the sender's next one the best.
         let more = self.grants.scheduler.best_of(host).is_some_and(|best| self.has_window(best));
         // The next packet may be granted when this one has left, if there is anything to grant.
         let until = match self.config.link_rate {

@@ -37,6 +37,7 @@ impl Endpoint {
         };
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Ok(()) };
         if matches!(rpc.state, RpcState::ServerIncoming | RpcState::ClientOutgoing) {
+            // The sender is alive: what is missing is our memory.
             rpc.loss.heard(now);
             self.grants.memory_queue.insert(handle, need);
         }
@@ -48,6 +49,7 @@ impl Endpoint {
     /// them.
     fn next_waiting(&mut self, room: u64) -> Option<(u32, RpcHandle)> {
         let may_begin =
+            // An RPC that ended leaves the queue when it is found.
             |handle| self.rpcs.get(handle).is_none_or(|rpc| !self.has_its_share(rpc.peer));
         let (found, cursor) = self.grants.memory_queue.search(room, may_begin);
         if found.is_none() {
@@ -65,6 +67,7 @@ impl Endpoint {
             let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
             rpc.loss.heard(now);
             let priority = level.saturating_sub(1);
+            // Nothing of it was kept, so not even its length is known.
             let body = Body::Resend { offset: 0, length: ResendLength::All, priority };
             self.control.push(rpc.control(level, body));
             self.counters.resends_sent += 1;

@@ -70,12 +70,14 @@ impl Endpoint {
         let has_waste =
             self.peer(peer).is_some_and(|peer| self.grants.hosts.has_wasted_grants(peer));
         let window = self.window(peer);
+        // Two packets are what one GRANT of profile `default` allows at least.
         if has_waste { window.min(2 * packet) } else { window }
     }
 
     /// How much of a window is free.
     pub(super) fn window_free(&self, inc: &IncomingMessage, window: u32) -> u32 {
         match self.config.window {
+            // The authors' simulator counts outstanding bytes with their headers.
             GrantWindow::WireBytes(_) => window.saturating_sub(inc.grant.wire_outstanding),
             _ => inc.bytes.received().saturating_add(window).saturating_sub(inc.grant.granted),
         }
@@ -88,6 +90,7 @@ impl Endpoint {
     pub(super) fn window_left(&self, rank: usize, window: u32, packet: u32) -> u64 {
         let shared_by = u64::from(self.links.sibling_shards.granting_with_us());
         match self.config.window {
+            // Homa §3.3 bounds each message and §3.5 their number; there is no bound over all.
             GrantWindow::RttBytes | GrantWindow::WireBytes(_) => u64::MAX,
             GrantWindow::Shared { max_incoming } => {
                 (u64::from(max_incoming) / shared_by).saturating_sub(self.grants.granted)
@@ -104,6 +107,7 @@ impl Endpoint {
     /// Outstanding granted bytes of the active messages up to `rank` and of those that need no more
     /// grants; of all messages if all are active.
     fn granted_to(&self, rank: usize) -> u64 {
+        // There are no ranks: every message is active, so all of them count.
         if self.grants.scheduler.is_unlimited() {
             return self.grants.granted;
         }

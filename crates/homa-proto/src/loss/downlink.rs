@@ -55,6 +55,7 @@ impl Downlink {
 
     /// A window of a link of unknown rate ends.
     fn measure(&mut self, now: Time, passed: Duration) {
+        // Without a rate, a full link cannot be told from a slow sender.
         self.full = false;
         let seen = u128::from(self.bytes) * 8_000_000_000 / u128::from(passed.0.max(1));
         let seen = u64::try_from(seen).unwrap_or(u64::MAX);
@@ -62,6 +63,7 @@ impl Downlink {
         if self.idle && seen <= self.rate().0 {
             return;
         }
+        // The faster of two epochs counts, so one slow moment does not make a path slow.
         if now.since(self.epoch) >= EPOCH {
             self.fastest = [0, self.fastest[0]];
             self.epoch = now;
@@ -84,6 +86,7 @@ impl Downlink {
     /// True if nine tenths of the link were used in the last whole window; never if its rate is not
     /// known.
     pub(crate) fn is_full(&self, now: Time) -> bool {
+        // An older window says nothing, because no DATA has arrived since.
         self.full && now.since(self.since) <= WINDOW + WINDOW
     }
 }

@@ -30,6 +30,7 @@ impl Endpoint {
     fn owed(&self, rpc: &Rpc) -> Owed {
         let peer = self.peer(rpc.peer);
         let usual = match rpc.state {
+            // Before a response begins, the server may compute; later only pauses are usual.
             RpcState::ClientOutgoing => peer.map(|p| p.cold.timing.usual_response_time()),
             _ => peer.map(|p| p.cold.timing.usual_gap()),
         };
@@ -61,6 +62,7 @@ impl Endpoint {
         let link = self.link_of(peer);
         match link.info.rate {
             Some(rate) => rate.time_for(bytes),
+            // A measured rate may be far below the true one, so it delays a RESEND only this much.
             None => link.downlink.time_for(bytes).min(MAX_LEARNED),
         }
     }
@@ -85,6 +87,7 @@ impl Endpoint {
         let due = due_at(&silence, &owed, &self.config.loss, policy);
         self.request_missing(now, handle);
         let rpc = self.rpcs.get_mut(handle)?;
+        // Nothing may have been asked, because nothing was missing.
         if policy.without_drift && rpc.loss.last_resend() == now {
             rpc.loss.resent_at(without_drift(due, now));
         }
@@ -118,6 +121,7 @@ impl Endpoint {
             self.counters.resends_sent += 1;
         };
         if let Some(mut inc) = rpc.inc.take() {
+            // Homa §3.7 asks for the first missing range; other profiles ask for several.
             for (start, end) in inc.missing().take(ranges) {
                 ask(rpc, start, ResendLength::Bytes(end - start));
             }
@@ -135,9 +139,11 @@ impl Endpoint {
             return;
         }
         rpc.loss.asked(now);
+        // Homa §3.5: a sender that does not answer leaves its place to others.
         let suspend = rpc.loss.resends() >= SUSPEND_AFTER && policy.suspends;
         let peer = self.peers.get_mut(rpc.peer.0 as usize).and_then(Option::as_mut);
         if let Some(peer) = peer {
+            // RFC 8085 §3.1.1: the longer the peer is silent, the longer it is not asked again.
             let unanswered = peer.cold.timing.count_round(now, peer.loss.last_heard());
             peer.loss.resent(now + outstanding_for(unanswered, &self.config.loss, policy));
         }
@@ -162,9 +168,11 @@ impl Endpoint {
     pub(crate) fn await_server(&mut self, now: Time, handle: RpcHandle) {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.loss.set_server_absent(true);
+        // A time that the server named while it was there no longer counts.
         rpc.loss.rest_until(Time::ZERO);
         let peer = rpc.peer;
         if let Some(peer) = self.peer_mut(peer) {
+            // Its host answered, which ends the silence of the peer.
             peer.loss.heard(now);
             // Not from now on, because any number of reports may arrive.
             peer.loss.resent(peer.cold.timing.last_round() + ABSENT_RETRY);

@@ -38,8 +38,10 @@ impl Endpoint {
             let Some(rpc) = self.rpcs.get_mut(handle) else { continue };
             rpc.loss.leave_resend_queue();
             let rpc = self.rpcs.get(handle).filter(|rpc| rpc.state.sends_resends());
+            // Its bytes may have arrived while it waited for its turn.
             if rpc.is_some_and(|rpc| now >= self.resend_at(rpc)) {
                 self.check(now, handle);
+                // It has asked: the others wait until the peer is heard again.
                 if self.peer(peer).is_none_or(|peer| peer.loss.resend_outstanding()) {
                     return;
                 }

@@ -10,7 +10,8 @@ use crate::util::timer::Wheel;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// A client doubts the answers to at most this many of its questions about an RPC.
+/// A client doubts the answers to at most this many of its questions about an RPC, because a server
+/// that restarted gives such answers for ever.
 const DOUBTS_MAX: u8 = 2;
 
 /// What loss detection keeps of one RPC. `repr(C)`: what each DATA packet writes comes first, so
@@ -67,6 +68,7 @@ impl RpcLoss {
         self.last_heard = now;
         self.resend_count = 0;
         self.server_absent = false;
+        // The peer sends again, so what it asked for before that is over.
         self.rest_until = Time::ZERO;
     }
 
@@ -83,6 +85,7 @@ impl RpcLoss {
     /// Doubts an answer of the server; false if it was doubted often enough. Several delayed
     /// answers to one question are doubted once.
     pub(crate) fn doubts_answer(&mut self) -> bool {
+        // These answers are to the question whose answer was doubted last.
         if self.doubts > 0 && self.doubted_at == self.resend_count {
             return true;
         }
@@ -120,6 +123,7 @@ impl RpcLoss {
 
     /// The host did not run for `time` until `now`: that was no silence of the peer.
     pub(super) fn shift(&mut self, time: Duration, now: Time) {
+        // No later than now, because silence cannot begin in the future.
         self.last_heard = (self.last_heard + time).min(now);
         self.last_resend = (self.last_resend + time).min(now);
     }
@@ -195,6 +199,7 @@ impl PeerLoss {
     #[inline]
     pub(crate) fn heard(&mut self, now: Time) -> bool {
         self.last_heard = now;
+        // Any packet of the peer shows that it is alive, so another RESEND may leave.
         core::mem::take(&mut self.resend_until) != Time::ZERO
     }
 
@@ -216,6 +221,7 @@ impl PeerLoss {
     }
 
     pub(super) fn shift(&mut self, time: Duration) {
+        // Zero means that none is outstanding, and has to stay zero.
         if self.resend_outstanding() {
             self.resend_until += time;
         }
@@ -245,6 +251,7 @@ impl PeerTiming {
     /// A round of RESENDs is sent to a peer that was last heard at `last_heard`; returns how many
     /// before it nothing was heard after.
     pub(super) fn count_round(&mut self, now: Time, last_heard: Time) -> u8 {
+        // A peer that was heard since the last round starts the backoff anew.
         let unanswered = if last_heard > self.last_round { 0 } else { self.rounds };
         (self.last_round, self.rounds) = (now, unanswered.saturating_add(1));
         unanswered

@@ -99,6 +99,7 @@ impl Endpoint {
             rpc.loss.heard(now);
         }
         let silent = now.since(rpc.loss.last_heard());
+        // In profile `default` there is none, because each call has a deadline.
         if self.config.loss.timeout.is_some_and(|limit| silent >= limit) {
             self.fail(handle, RpcError::PeerUnreachable);
             return None;
@@ -108,9 +109,11 @@ impl Endpoint {
 
     fn check_receiving(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get(handle)?;
+        // No RESENDs go to an address that may be spoofed: it is challenged once more.
         if rpc.is_unvalidated() {
             return self.check_unvalidated(now, handle);
         }
+        // Otherwise a client that died would hold its place and its memory for ever.
         if now.since(rpc.loss.last_heard()) >= self.config.loss.server_silence {
             self.counters.server_cancels += 1;
             self.end_server_rpc(handle);
@@ -141,6 +144,7 @@ impl Endpoint {
         if now < due {
             return Some(due);
         }
+        // A limit was reached, which shows nothing about the client.
         if !self.queue_need_ack(handle) {
             return Some(now + IDLE_CHECK);
         }
@@ -150,6 +154,7 @@ impl Endpoint {
 
     fn check_responding(&mut self, now: Time, handle: RpcHandle) -> Option<Time> {
         let rpc = self.rpcs.get_mut(handle)?;
+        // The client owes nothing yet, because the next bytes wait for our link.
         if rpc.out.has_bytes_to_send() {
             rpc.loss.heard(now);
         } else if now.since(rpc.loss.last_heard()) >= RESPONSE_SILENCE {

@@ -18,6 +18,7 @@ impl Endpoint {
         }
         let for_server = !packet.id.from_server();
         match self.config.loss.unknown {
+            // Homa §3.7: the whole request was lost, so the server asks for its first RTTbytes.
             UnknownRpcReply::ResendRequest if for_server => {
                 self.counters.resends_sent += 1;
                 let length = ResendLength::Bytes(self.config.rtt_bytes);
@@ -25,6 +26,7 @@ impl Endpoint {
                 let body = Body::Resend { offset: 0, length, priority };
                 self.answer(packet, body);
             }
+            // A client without the RPC has its response or gave the call up.
             UnknownRpcReply::ResendRequest => {}
             // The RESEND was on its way when the client's ACK arrived.
             UnknownRpcReply::RpcUnknown if self.was_just_acked(now, packet) => {}
@@ -44,11 +46,13 @@ impl Endpoint {
     }
 
     fn answer_unknown(&mut self, now: Time, packet: &Packet) {
+        // Every question about a refused request gets the same answer.
         if let Some(RefusalRecord::Reason(reason)) = self.refusal(packet) {
             self.counters.unknowns_sent += 1;
             return self.answer(packet, reason.answer());
         }
         let closed = !self.rpcs.is_listening(packet.local_port);
+        // A client that moved to another endpoint must not be judged by its old record.
         self.forget_departed_clients();
         // A client whose address changed must identify itself before it can be told that nothing
         // was executed.
@@ -83,6 +87,7 @@ impl Endpoint {
     fn refuse(&mut self, now: Time, packet: &Packet) {
         // An executed request must not be reported as refused.
         if self.execution(packet) != Execution::Executed {
+            // With validation, its refusal alone marks it as executed (see `execution`).
             if !self.validates_addresses() {
                 self.remember_executed(now, packet.peer, packet.id);
             }
@@ -101,6 +106,7 @@ impl Endpoint {
         }
         let executed = &self.peer(packet.peer)?.cold.executed;
         let refused = closed && executed.refusal(packet.id) == Some(RefusalRecord::NoServer);
+        // The client would repeat a call that it takes for not executed.
         if self.execution(packet) == Execution::Executed && !refused {
             return Some(Duration::ZERO);
         }

@@ -33,6 +33,7 @@ impl Endpoint {
         if !self.rpcs.reads_early() {
             return;
         }
+        // Only requests are read early: the application waits for responses.
         let early = |rpc: &&Rpc| rpc.state == RpcState::ServerIncoming;
         let port = self.rpcs.get(handle).filter(early).map(|rpc| rpc.ports().0);
         let window = port.map_or(0, |port| self.rpcs.early_window(port));
@@ -68,6 +69,7 @@ impl Endpoint {
     pub fn begin_arriving(&mut self, now: Time, rpc: RpcHandle) -> Result<(), SubmitError> {
         self.begin(now);
         let Delivered { peer, id, .. } = self.arriving(rpc).ok_or(SubmitError::UnknownRpc)?;
+        // The client may have moved while it arrived, and sent the request from there again.
         if self.ran_elsewhere(peer, id) {
             self.counters.server_cancels += 1;
             self.end_server_rpc(rpc);
@@ -88,6 +90,7 @@ impl Endpoint {
             return;
         };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window > 0) else { return };
+        // The application cannot have taken bytes that are not here.
         let offset = offset.min(inc.bytes.contiguous());
         let more = offset.saturating_sub(inc.taken);
         let peer = rpc.peer;

@@ -59,6 +59,7 @@ impl IncomingMessage {
     /// Bytes agreed to (granted or unscheduled) and not here yet.
     #[inline]
     pub(crate) const fn outstanding(&self) -> u32 {
+        // Bytes may arrive ahead of their grant, so more may be here than was agreed to.
         self.grant.granted().saturating_sub(self.bytes.received())
     }
 
@@ -68,6 +69,7 @@ impl IncomingMessage {
         let length = self.bytes.length();
         match self.window {
             0 => length,
+            // A grant is never withdrawn, even if the window is smaller.
             window => length.min(self.taken.saturating_add(window)).max(self.grant.granted()),
         }
     }

@@ -245,9 +245,11 @@ impl Endpoint {
             return Err(DropReason::TooLong);
         }
         let (peer, sent, waits) = (rpc.peer, rpc.request_sent(), rpc.is_unvalidated());
+        // The sender may hold grants from before we dropped its bytes, and use them.
         if !rpc.state.is_client() {
             rpc.set_restarted(data.retransmit || data.span.offset > 0);
         }
+        // Homa §3.6: the bytes of this response are no longer a mere possibility.
         if rpc.state == RpcState::ClientOutgoing {
             rpc.state = RpcState::ClientIncoming;
             let pending = rpc.take_pending_unscheduled();
@@ -260,6 +262,7 @@ impl Endpoint {
             }
         }
         self.measure_message(peer, length, data.incoming);
+        // It is delivered at once, unless its client has to answer a challenge first.
         if data.span.len == length && !waits {
             return Ok(());
         }
@@ -327,6 +330,7 @@ impl Endpoint {
         match kind {
             MessageKind::Response => self.complete_client(handle),
             MessageKind::Request => {
+                // The bytes that a reader took are the application's already.
                 if !begun {
                     self.charge_unaccepted(peer, length);
                 }

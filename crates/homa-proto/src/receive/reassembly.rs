@@ -84,11 +84,13 @@ impl Reassembly {
 
     fn fill(&mut self, start: u32, end: u32) -> Result<(), DropReason> {
         let full = self.gaps.len() >= MAX_GAPS;
+        // Gaps are in order, so the first that ends beyond the packet's start may hold it.
         let at = self.gaps.partition_point(|g| g.1 <= start);
         let Some(gap) = self.gaps.get_mut(at).filter(|g| g.0 < end) else {
             let known = end <= self.end;
             return Err(if known { DropReason::Duplicate } else { DropReason::Overlap });
         };
+        // Linux §2.3: a packet that overlaps received bytes is dropped whole.
         if start < gap.0 || end > gap.1 {
             return Err(DropReason::Overlap);
         }

@@ -64,6 +64,7 @@ impl BehindUnknown {
         Self { least_full: Duration::MAX, base: [Duration::MAX; 2], epoch: Time::ZERO };
 
     fn sample(&mut self, now: Time, delay: Duration, full: bool) {
+        // The base of the last epoch still counts, so that it never lapses at once.
         if now.since(self.epoch) >= EPOCH {
             self.base = [Duration::MAX, self.base[0]];
             self.epoch = now;
@@ -111,6 +112,7 @@ impl RttBytes {
         }
         if delay < self.least {
             self.least = delay;
+            // The bytes ahead of it took as long, so the delay shows them and not the path.
             self.explained = delay <= rate.time_for(ahead + 2 * u64::from(FULL_FRAME));
         }
         if !self.ends_period(now) {
@@ -163,6 +165,7 @@ impl RttBytes {
 
     /// The first packet of a message that needs grants leaves. One message at a time is measured.
     pub(crate) fn begin(&mut self, now: Time, age: u64) {
+        // A message whose GRANT does not come must not stop the measurement for ever.
         if self.begun.is_none_or(|(_, at)| now.since(at) >= PERIOD) {
             self.begun = Some((age, now));
         }
@@ -189,6 +192,7 @@ impl SmoothedTime {
             *self = Self { mean: time.0, deviation: time.0 / 2 };
             return;
         }
+        // RFC 6298 §2.3, with its gains of 1/4 and 1/8.
         let error = self.mean.abs_diff(time.0);
         self.deviation = self.deviation - self.deviation / 4 + error / 4;
         self.mean = self.mean - self.mean / 8 + time.0 / 8;
@@ -196,6 +200,7 @@ impl SmoothedTime {
 
     /// Longer than nearly every sample.
     pub(crate) fn usual(&self) -> Duration {
+        // RFC 6298 §2.2 and §2.3: the mean and four deviations.
         Duration(self.mean.saturating_add(self.deviation.saturating_mul(4)))
     }
 }

@@ -42,6 +42,7 @@ impl ClientRpcs {
         if Self::is(rpcs, handle, id) {
             return Some(handle);
         }
+        // Nearly always empty, so that no hash is needed.
         if self.long_lived.is_empty() { None } else { self.long_lived.get(&id.0).copied() }
     }
 
@@ -101,6 +102,7 @@ impl ClientRpcs {
         let size = self.ring.len() * 2;
         let old = core::mem::replace(&mut self.ring, alloc::vec![RpcHandle::NONE; size]);
         for handle in old {
+            // Entries of RPCs that ended are left behind.
             if let Some(rpc) = rpcs.get(handle).filter(|rpc| rpc.state.is_client()) {
                 self.ring[Self::place(rpc.id, size)] = handle;
             }

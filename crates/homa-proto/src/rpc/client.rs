@@ -45,10 +45,12 @@ impl Endpoint {
         let own = self.response_burst(request.peer);
         let already = self.grants.pending_unscheduled();
         let response_limit = incast::response_limit(incast, outstanding, already, own);
+        // Homa §3.6: with the flag, the response brings no more than its limit.
         let pending_unscheduled = response_limit.map_or(own, |limit| own.min(limit.into()));
         self.grants.expect_response(pending_unscheduled);
         self.counters.incast_requests += u64::from(response_limit.is_some());
         self.counters.requests_sent += 1;
+        // ACK packets that no DATA carries leave from the same port.
         self.acks.note_local_port(request.local_port);
         let ports = (request.local_port, request.remote_port);
         let (id, peer) = (self.rpcs.next_id(), request.peer);
@@ -66,6 +68,7 @@ impl Endpoint {
         // The deadline may be sooner than the first RESEND.
         let first_check = (now + self.config.loss.resend_after).min(request.deadline);
         let started = self.start(rpc.with_options(options).with_message(out));
+        // With START_MSG, a long request sends nothing else before its first GRANT.
         self.announce(started.rpc);
         self.arm(now, first_check, started.rpc);
         Ok(started)
@@ -132,6 +135,7 @@ impl Endpoint {
             }
             // The response has begun, so the server has the request. This is a late copy.
             _ if self.rpcs.get(handle).is_none_or(|rpc| rpc.state != RpcState::ClientOutgoing) => {}
+            // If nothing was granted, only the announcement can be repeated.
             UnknownReaction::Retransmit if self.announce(handle) => {}
             UnknownReaction::Retransmit => self.retransmit_all(handle),
             UnknownReaction::Restart => self.restart_request(handle),
@@ -210,6 +214,7 @@ impl Endpoint {
             rpc.note_seen_by_peer();
             self.events.push_back(Event::Release { message: incoming_message(handle) });
             self.end_incoming(handle, (peer, false), inc);
+            // Its place and its part of the window are free for others.
             self.grant(None);
         }
     }

@@ -33,6 +33,7 @@ impl Endpoint {
         if let Some(inc) = inc {
             self.events.push_back(Event::Release { message: incoming_message(handle) });
             self.end_incoming(handle, (ended.peer, unvalidated), inc);
+            // Homa §3.5: another message takes its place among the active ones.
             self.grant(None);
         }
         Some(ended)

@@ -42,6 +42,7 @@ impl RpcIds {
 
     pub(crate) fn next(&mut self) -> RpcId {
         self.counter += 1;
+        // All ids of the epoch are used: another epoch begins, as after a restart.
         if self.counter >= COUNTERS {
             self.epoch = Self::draw(&mut self.random);
             self.counter = self.start() + 1;

@@ -14,6 +14,7 @@ impl Endpoint {
             self.peers.resize_with(index + 1, || None);
         }
         if self.peers[index].is_none() {
+            // Lengths are divided by it.
             let info = PeerInfo { max_payload: info.max_payload.max(1), ..info };
             let version = self.levels.assumed_version();
             let since = self.memory.of_new_peer();
@@ -31,6 +32,7 @@ impl Endpoint {
         let Some(peer) = self.peers.get_mut(peer.0 as usize).and_then(Option::as_mut) else {
             return;
         };
+        // RPCs in progress, and their memory, were counted without an account.
         if let Some(peer) = Some(peer).filter(free) {
             peer.cold.validation.set_host_key(host_key);
             self.grants.open_account(peer, account);
@@ -47,6 +49,7 @@ impl Endpoint {
         };
         self.grants.close_account(&mut closed);
         self.forget_executed(now, &closed);
+        // The number of the peer may be used again for another one.
         self.control.drop_packets(|packet| packet.peer == peer);
         true
     }

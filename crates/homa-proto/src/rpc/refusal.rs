@@ -94,6 +94,7 @@ impl Endpoint {
         {
             peer.cold.executed.refuse(ended.id, RefusalRecord::Reason(reason));
         }
+        // The client's RESEND will get the same answer.
         if !self.may_answer() {
             return;
         }

@@ -38,6 +38,7 @@ impl ReturnTimes {
     /// How long the next client that is sent away should wait.
     fn next(&mut self, now: Time) -> Duration {
         let full = now.since(*self.full_since.get_or_insert(now));
+        // A server that was full for long is asked more rarely.
         let least = LEAST.max(Duration(full.0 / 4).min(LEAST_WHILE_FULL));
         let at = self.next.max(now + least).min(now + MOST);
         self.next = at + SPACING;
@@ -49,6 +50,7 @@ impl Endpoint {
     /// DATA of a request was dropped because there is no room for it.
     pub(crate) fn send_away(&mut self, now: Time, packet: &Packet, data: &Data) {
         let tells = self.config.policy().wire.come_back;
+        // One answer for each request is enough, so only its first packet gets one.
         if !tells || data.span.offset > 0 || packet.id.from_server() || !self.may_answer() {
             return;
         }

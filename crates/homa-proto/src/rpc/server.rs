@@ -90,6 +90,7 @@ impl Endpoint {
         rpc.loss.restart(now);
         let (peer, id, begun) = (rpc.peer, rpc.id, rpc.is_begun_early() || rpc.is_unproven());
         self.counters.requests_delivered += 1;
+        // A request that is read early counts as executed from its beginning on.
         if !begun {
             self.remember_executed(now, peer, id);
         }
@@ -107,6 +108,7 @@ impl Endpoint {
         };
         let rpc = self.rpcs.get(handle).filter(serves);
         let rpc = rpc.ok_or(SubmitError::UnknownRpc)?;
+        // At least a byte, because the client learns about the response from it.
         let limit = rpc.response_limit().map_or(u32::MAX, |l| u32::from(l.max(1)));
         let unscheduled = self.check_length(rpc.peer, length)?;
         let peer = rpc.peer;

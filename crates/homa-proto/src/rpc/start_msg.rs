@@ -75,6 +75,7 @@ impl Endpoint {
         if let Some(rpc) = self.rpcs.get_mut(handle) {
             rpc.loss.progressed(now);
         }
+        // Homa §3.3: for a message without unscheduled bytes, this takes the place of DATA.
         self.grant(Some((handle, packet.peer)));
         Ok(())
     }

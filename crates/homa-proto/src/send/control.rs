@@ -96,6 +96,7 @@ impl ControlQueue {
 
     /// Drops the packets that match.
     pub(crate) fn drop_packets(&mut self, drops: impl Fn(&Packet) -> bool) {
+        // Entries that name an RPC find none when they leave.
         self.queue.retain(|control| !matches!(control, Control::Packet(packet) if drops(packet)));
     }
 }

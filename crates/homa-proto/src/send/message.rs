@@ -111,6 +111,8 @@ impl OutgoingMessage {
     pub(crate) fn with_head(self, head: u8) -> Self {
         // A message that is unscheduled as a whole stays so.
         let unscheduled = match self.unscheduled < self.length {
+            // At least one byte is unscheduled, because the receiver learns about the message from
+            // it.
             true if head > 0 => self.unscheduled.saturating_sub(head.into()).max(1),
             _ => self.unscheduled,
         };
@@ -148,6 +150,7 @@ impl OutgoingMessage {
 
     /// Only the first `bytes` bytes exist so far. A packet leaves when all its bytes exist.
     pub(super) fn set_written(&mut self, sizes: PacketSizes, bytes: u32) {
+        // If packets have grown since, the boundary may lie before bytes that have left.
         let whole = |bytes| self.packet_at(sizes, bytes).0.max(self.sent);
         self.ready = if bytes < self.length { whole(bytes) } else { self.length };
     }
@@ -165,6 +168,7 @@ impl OutgoingMessage {
 
     /// Bytes up to `offset` are granted, at `level`.
     pub(crate) fn grant(&mut self, offset: u32, level: u8, rule: GrantedLevel) {
+        // A peer may name any offset, and no byte beyond the end exists.
         let offset = offset.min(self.length);
         match rule {
             // The kernel module: a GRANT sets the level of all bytes that have not left.
@@ -175,6 +179,7 @@ impl OutgoingMessage {
             // A GRANT that a later one overtook allows nothing new.
             GrantedLevel::OwnBytes => {}
         }
+        // GRANTs may overtake each other, and a grant is never withdrawn.
         self.granted = self.granted.max(offset);
     }
 
@@ -193,6 +198,7 @@ impl OutgoingMessage {
     pub(super) fn packet_at(&self, sizes: PacketSizes, offset: u32) -> (u32, u32) {
         let (base, limit, payload) = self.part_at(sizes, offset);
         // As if the head were the message's first bytes.
+        // The head leaves a byte free, because each packet has to carry some of the message.
         let head = if base == 0 { u32::from(self.head).min(payload - 1) } else { 0 };
         let start = base + (offset - base + head) / payload * payload;
         (start.saturating_sub(head), start.saturating_add(payload - head).min(limit))

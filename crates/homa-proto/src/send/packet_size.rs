@@ -30,6 +30,7 @@ impl Endpoint {
         // A peer without RPCs costs no search: `take` ends it at once.
         let of_peer = self.rpcs.iter().filter(|(_, rpc)| rpc.peer == peer).take(count);
         let unanswered = |rpc: &Rpc| {
+            // A message that fits in one shorter packet lost nothing to its size.
             let sent = rpc.out.length > payload && rpc.out.sent > 0;
             rpc.state == RpcState::ClientOutgoing && !rpc.is_seen_by_peer() && sent
         };

@@ -67,6 +67,7 @@ impl LinkQueue {
             // The age tells the message from the next one in the same slot.
             match out.filter(|out| out.age == age && out.link == link) {
                 Some(out) if out.is_queued() => return Some((age, handle)),
+                // It has nothing to send now, so `wake` has to queue it again.
                 Some(out) => out.in_fifo = false,
                 None => {}
             }
@@ -220,6 +221,7 @@ impl SendQueue {
     pub(super) fn settle(&mut self, handle: RpcHandle, out: &mut OutgoingMessage) {
         // Short messages take nothing from the oldest one, so they earn it no share.
         if out.length > FIFO_LENGTH {
+            // At most two packets are owed, because an unused share must not become a burst.
             self.fifo_credit = (self.fifo_credit + self.fifo_share).min(2000);
         }
         let next = out.has_bytes_to_send().then(|| out.remaining());

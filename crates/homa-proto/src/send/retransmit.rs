@@ -35,6 +35,7 @@ impl OutgoingMessage {
         }
         let (first, last) = match sizes.changed() {
             true => (start, end),
+            // Receivers drop packets that partly overlap, so whole packets are repeated.
             false => {
                 (self.packet_at(sizes, start).0, self.packet_at(sizes, end - 1).1.min(self.sent))
             }

@@ -27,6 +27,7 @@ impl Endpoint {
                 self.send_queue.reroute(handle, &mut rpc.out, link);
             }
         }
+        // Each message left an entry behind in the queue of its old link.
         self.send_queue.sweep(&self.rpcs);
     }
 

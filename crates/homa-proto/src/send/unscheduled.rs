@@ -19,6 +19,7 @@ pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     // The receiver may have less buffer than RTTbytes from each sender.
     let limit = limit.min(peer.unscheduled_cap());
     match config.profile.policy().grants.whole_packets {
+        // Part of a packet would cost the headers of a full one.
         true => (limit / peer.info.max_payload).max(1) * peer.info.max_payload,
         false => limit.max(1),
     }

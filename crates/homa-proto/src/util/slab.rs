@@ -61,6 +61,7 @@ impl<T> Slab<T> {
         });
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
+        // The next user of the slot must not be found by this handle.
         slot.generation = next_generation(generation);
         self.retired.push(index);
         RpcHandle { index, generation }

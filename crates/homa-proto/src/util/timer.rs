@@ -58,6 +58,7 @@ impl Wheel {
     fn search(&self) -> u64 {
         let start = self.next % SLOTS;
         let found = (0..=4).find_map(|i| {
+            // Four words, and the first one again for the slots before `start`.
             let word = ((start / 64 + i) % 4) as usize;
             let mask = match i {
                 0 => u64::MAX << (start % 64),
@@ -84,6 +85,7 @@ impl Wheel {
         }
         let slot = (tick % SLOTS) as usize;
         self.occupied[slot / 64] &= !(1 << (slot % 64));
+        // Entries that are armed while these are handled belong to a later tick.
         self.next = tick + 1;
         self.first = self.search();
         due.clear();

@@ -39,6 +39,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Body, DropReason> {
     let packet: &[u8; ACK_LEN] = fixed(bytes)?;
     let mut acks = Acks::default();
     let entries = packet[ENTRIES].as_chunks::<ENTRY_LEN>().0;
+    // A packet has five entries, whatever it says.
     for entry in entries.iter().take(COUNT.get(packet).into()) {
         let [id @ .., port_high, port_low] = *entry;
         let port = u16::from_be_bytes([port_high, port_low]);

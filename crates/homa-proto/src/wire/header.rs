@@ -76,6 +76,7 @@ pub(super) fn write<const N: usize>(out: &mut [u8; N], packet: &Packet, kind: u8
     SOURCE.set(out, packet.local_port);
     DESTINATION.set(out, packet.remote_port);
     KIND.set(out, kind);
+    // In words of four bytes: a TCP header without options, as the module writes it.
     DATA_OFFSET.set(out, 5 << 4);
     FLAGS.set(out, SYN_RST);
     URGENT.set(out, HOMA_URGENT);
@@ -87,5 +88,6 @@ pub(super) fn write<const N: usize>(out: &mut [u8; N], packet: &Packet, kind: u8
 pub(super) fn write_data<const N: usize>(out: &mut [u8; N], packet: &Packet, offset: u32) {
     write(out, packet, kind::DATA);
     SEQUENCE.set(out, offset);
+    // All bytes before the payload: a card that segments repeats them in each packet.
     DATA_OFFSET.set(out, 14 << 4);
 }

@@ -135,10 +135,12 @@ pub fn encode(packet: &Packet, out: &mut [u8]) -> Result<usize, EncodeError> {
             cutoffs::encode(packet, cutoffs, *version, room(out)?);
         }
         Body::Freeze => header::write(room::<HEADER_LEN>(out)?, packet, kind::FREEZE),
+        // A challenge is a NEED_ACK with an extension, so that any peer can answer it.
         Body::NeedAck | Body::Challenge { .. } => {
             header::write(room::<HEADER_LEN>(out)?, packet, kind::NEED_ACK);
         }
         Body::Ack(acks) => ack::encode(packet, acks, room(out)?),
+        // A proof without its extension: the ACK of the challenge, which validates the address.
         Body::Proof(_) => ack::encode(packet, &Acks::default(), room(out)?),
     }
     Ok(encoded_len(&packet.body))

@@ -53,6 +53,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Body, DropReason> {
     };
     let priority = match bytes.first_chunk::<RESEND_LEN>() {
         Some(packet) => level(PRIORITY.get(packet)),
+        // The variant for the upstream kernel has no levels.
         None => LEVELS as u8 - 1,
     };
     Ok(Body::Resend { offset: OFFSET.get(packet), length, priority })

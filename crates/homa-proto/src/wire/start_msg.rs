@@ -76,6 +76,7 @@ pub fn decode_from(
         let mut full = [0; DATA_LEN];
         full[..INCOMING.start].copy_from_slice(&short[..INCOMING.start]);
         full[INCOMING.end..].copy_from_slice(&short[INCOMING.start..]);
+        // Port 0 marks one-way messages inside the endpoint (see `read`).
         if header::DESTINATION.get(head) == 0 || header::SOURCE.get(head) == 0 {
             return Err(DropReason::NoServer);
         }

@@ -97,6 +97,7 @@ fn read_reason(value: &[u8]) -> Result<Option<RefusalReason>, DropReason> {
             Some(RefusalReason::ResponseTooLong { length, max })
         }
         DEADLINE_PASSED => Some(RefusalReason::DeadlinePassed),
+        // A reason of a later version: `remembered` still says whether it was executed.
         _ => None,
     })
 }
@@ -244,6 +245,7 @@ impl Extensions {
             match KIND.get(head) {
                 kind::LIMITS => {
                     let (max_message, max_unscheduled) = halves(u64::from_be_bytes(*fixed(value)?));
+                    // If a type occurs twice, the first counts.
                     found.limits.get_or_insert(Limits { max_message, max_unscheduled });
                 }
                 kind::REMEMBERED => {

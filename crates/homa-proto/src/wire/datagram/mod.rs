@@ -101,6 +101,7 @@ pub fn encode_request(
     out: &mut [u8],
 ) -> Result<usize, EncodeError> {
     let extensions = Extensions::of(&packet.body);
+    // A request's extensions are those of its first packet only.
     let request_extensions =
         if packet.begins_request() { request_extensions } else { &RequestExtensions::NONE };
     let at = HEADER_LEN + extensions.encoded_len() + request_extensions.encoded_len();
@@ -182,6 +183,7 @@ pub fn decode(bytes: &[u8]) -> Result<DecodedDatagram<'_>, DropReason> {
     if length > 0 {
         let (extensions, packets) =
             datagram.packets.split_at_checked(length.into()).ok_or(DropReason::Truncated)?;
+        // Nearly all datagrams with extensions have deadlines alone.
         match Lists::only_deadlines(extensions) {
             Some(lists) => datagram.lists = lists,
             None => {
@@ -297,6 +299,7 @@ impl<'a> Iterator for Packets<'a> {
         };
         let decoded = super::read(bytes, self.peer, self.priority, self.datagram.extensions);
         let lists = &mut self.datagram.lists;
+        // The lists have an entry for each packet that begins a request.
         let begins = || decoded.as_ref().is_ok_and(|decoded| decoded.packet.begins_request());
         self.extensions =
             if !lists.are_empty() && begins() { lists.next() } else { EncodedExtensions::NONE };

@@ -77,6 +77,7 @@ impl RequestExtensions {
     /// Writes the lists for one request; returns their length. There must be room.
     #[inline]
     pub(super) fn write(&self, out: &mut [u8]) -> usize {
+        // Nearly always: a deadline and no trace, written as one integer.
         if let Self { left: Some(left), trace: None, .. } = *self
             && let Some(list) = out.first_chunk_mut::<{ HEAD_LEN + DEADLINE_LEN }>()
         {
@@ -211,6 +212,7 @@ fn read<'a, const N: usize>(list: &mut &'a [[u8; N]], value: &'a [u8]) -> Result
     if entries.is_empty() {
         return Err(DropReason::Truncated);
     }
+    // If a type occurs twice, the first counts.
     if list.is_empty() {
         *list = entries;
     }

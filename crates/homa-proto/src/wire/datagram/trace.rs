@@ -101,6 +101,7 @@ impl FromStr for TraceContext {
         let mut parts = text.split('-');
         let mut part = |digits: usize| {
             let part = parts.next().filter(|part| part.len() == digits).ok_or(TraceParseError)?;
+            // W3C Trace Context: the digits are in lower case.
             let lower = part.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
             u128::from_str_radix(part, 16).ok().filter(|_| lower).ok_or(TraceParseError)
         };
@@ -108,6 +109,7 @@ impl FromStr for TraceContext {
         let (trace_id, parent_id, flags) = (part(32)?, part(16)? as u64, part(2)? as u8);
         let more = parts.next().is_some();
         let mut context = Self::new(trace_id, parent_id, flags).ok_or(TraceParseError)?;
+        // Only later versions may append fields.
         if version == INVALID || version == 0 && more {
             return Err(TraceParseError);
         }

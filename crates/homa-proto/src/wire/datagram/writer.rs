@@ -197,6 +197,7 @@ impl Draft {
     /// that can carry it, so two of them may not differ, and all of them or none must have it.
     #[inline]
     fn extensions_for(&self, out: &[u8], body: &Body) -> Result<Option<Extensions>, EncodeError> {
+        // Nearly always DATA, which can have none of these.
         match extensible(body) {
             0 => Ok(None),
             one if self.types & one == 0 => Ok(Some(Extensions::of(body))),
