@@ -75,6 +75,7 @@ impl Clock {
     /// Converts a time to the system's clock; `None` for [`Time::MAX`] and beyond the system's
     /// range.
     pub fn instant(&self, time: Time) -> Option<Instant> {
+        // No timer is set, and the sum below could overflow.
         if time == Time::MAX {
             return None;
         }

@@ -234,15 +234,18 @@ impl Engine {
 
     /// Queues the requests that the application did not take.
     fn set_aside(&mut self) {
+        // An outer event loop must not watch numbers that may be files by now.
         if self.core.ended().is_some() {
             self.handles.clear();
         }
         while self.core.has_ready()
+            // Events beyond that stay in the core, which stops reading until they are taken.
             && self.left.len() < MAX_LEFT
             && let Some(EngineEvent::Request { rpc, from, port, bytes, context, .. }) =
                 self.core.next_request()
         {
             let now = self.core.time();
+            // Refused now, while its client can still do something else.
             match self.left.admits(now, from, context.until) {
                 true => self.left.push(now, LeftRequest { rpc, from, port, bytes, context }),
                 false => self.core.shed(rpc, bytes),
@@ -258,6 +261,7 @@ impl Engine {
         }
         self.set_aside();
         self.core.spin();
+        // One turn without sleeping comes first, because it mostly finds something.
         if self.has_ready() || how_long == Wait::No {
             return self.ready();
         }
@@ -274,12 +278,14 @@ impl Engine {
             let timeout = [self.core.idle(), left].into_iter().flatten().min();
             let sleeps = timeout.is_none_or(|timeout| !timeout.is_zero());
             let full = self.core.full_socket();
+            // If something is due, the turn must not wait, and looks for arrivals itself.
             let arrived = match sleeps {
                 true => wait_or_writable(&self.handles, full, None, timeout),
                 false => Ok(true),
             };
             match arrived {
                 Ok(arrived) => self.core.turn(arrived),
+                // The application closed a descriptor of this engine by mistake.
                 Err(error) if error.raw_os_error() == Some(libc::EBADF) => {
                     self.core.fail(libc::EBADF);
                 }
@@ -300,8 +306,10 @@ impl Engine {
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let Some(ready) = self.core.next() else {
+                // The clock is read only if requests wait.
                 let now = if self.left.is_empty() { None } else { Some(self.core.time()) }?;
                 let request = self.left.pop(now)?;
+                // Its client has given up, so the work would be wasted.
                 if self.core.is_late(&request.context) {
                     self.core.expire(request.rpc, request.bytes);
                     continue;
@@ -315,6 +323,7 @@ impl Engine {
                 }
                 EngineEvent::Request { rpc, from, port, bytes, context, .. } => {
                     let request = LeftRequest { rpc, from, port, bytes, context };
+                    // It takes its place behind earlier requests, in the turns of hosts.
                     if !self.left.is_empty() {
                         self.left.push(self.core.time(), request);
                         continue;

@@ -70,6 +70,7 @@ impl Owner {
     ) -> Result<Self, OpenError> {
         let (local, spin) = (driver.local()[0], config.spin);
         let mut core = Core::new(driver, config, shard_group)?;
+        // Before the first packet is read, so that no request is refused.
         if listening.is_some() {
             core.listen(local.port())?;
         }
@@ -314,6 +315,7 @@ impl Engine {
         let at = self.local_addr();
         let access = self.open_for_servers()?;
         access.core.may_serve(at)?;
+        // A port has one server, whose queue its requests join.
         match access.waiters.has_queue(at.port()) {
             true => Err(OpenError::InUse { at }),
             false => Ok(access),
@@ -380,6 +382,7 @@ impl Engine {
         let Some(mut access) = self.here() else { return (0, 0) };
         loop {
             let (calls, requests) = access.core.rpcs();
+            // Without further calls no DATA carries the ACKs, so they are sent now.
             if calls == 0 {
                 access.core.flush_acks();
                 access.submitted();
@@ -388,6 +391,7 @@ impl Engine {
             if (calls, requests) == (0, 0) || until.is_some_and(|until| now >= until) {
                 return (calls, requests);
             }
+            // Requests end without an event for this thread, so it looks again now and then.
             let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
             access.block(Some(step), |state| (state.core.rpcs() == (0, 0)).then_some(()));
         }

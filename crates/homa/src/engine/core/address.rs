@@ -11,6 +11,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     match (ip, address) {
+        // A scope belongs to a link-local address, but a flow label only to one packet.
         (IpAddr::V6(ip), SocketAddr::V6(v6)) => {
             SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into()
         }

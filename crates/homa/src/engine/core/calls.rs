@@ -19,6 +19,7 @@ impl Core {
     /// # Errors
     /// As [`Self::may_serve`].
     pub fn listen(&mut self, port: u16) -> Result<(), OpenError> {
+        // Every address with this port must be allowed, because the protocol listens by port.
         let mut at = self.driver.local().iter().filter(|at| at.port() == port);
         at.try_for_each(|&at| self.may_serve(at))?;
         self.served = true;
@@ -40,6 +41,8 @@ impl Core {
         options: &CallOptions,
         cookie: u64,
     ) -> Result<RpcHandle, CallError> {
+        // A child of `fork` shares the sockets with its parent, whose ids and numbers it would
+        // repeat.
         if !self.is_here() {
             return Err(CallError::Forked);
         }
@@ -68,6 +71,7 @@ impl Core {
     ) -> Result<RpcHandle, CallError> {
         let local = self.driver.local()[socket];
         let to = canonical(to);
+        // An IPv4 socket cannot send to IPv6, which the system would report only later.
         if !self.driver.reaches(socket, to.ip()) {
             return Err(CallError::AddressFamily { to, local });
         }
@@ -75,6 +79,7 @@ impl Core {
             return Err(CallError::Destination { to });
         }
         self.reach.call(to)?;
+        // The answer would reach another engine of the group, which knows no such call.
         if !self.driver.hears(socket, to) {
             return Err(CallError::OtherShard { to });
         }
@@ -108,6 +113,7 @@ impl Core {
         if let Some(message) = submitted.message
             && let Some(request) = request.take()
         {
+            // The protocol queued all of it; it may send only what exists.
             if request.is_to_be_written() {
                 let _ = state.endpoint.written(now, submitted.rpc, 0);
             }
@@ -149,6 +155,7 @@ impl Core {
             Ok(()) => {}
             Err(Refusal::Ever { max }) => {
                 let length = response.len();
+                // If the application gives up now, its client learns why (`abandon`).
                 self.state.too_long.insert(rpc, (length, max));
                 return Err((ReplyError::MessageTooLong { length, max }, response));
             }
@@ -181,6 +188,7 @@ impl Core {
             None => self.state.messages.discard(response),
         }
         self.state.submitted(now, peer, length);
+        // A response that is written while it is sent ends with its last byte (`written`).
         if is_whole {
             self.state.ended(rpc, RpcOutcome::Ok, length);
         }
@@ -242,6 +250,7 @@ impl Core {
     /// Refuses a request that the application did not take, because it could not be answered in
     /// time.
     pub fn shed(&mut self, rpc: RpcHandle, request: QueuedRequest) {
+        // Its memory counted for its host until now.
         self.accept_request(request);
         self.state.counters.requests_shed += 1;
         self.give_up(Submit::Refuse { rpc, reason: RefusalReason::Overloaded }, rpc);
@@ -260,6 +269,7 @@ impl Core {
     /// The application took a request.
     #[inline]
     pub fn note_taken(&mut self, rpc: RpcHandle) {
+        // The clock is read only for the few RPCs that are followed.
         let (clock, now) = (&self.clock, self.now);
         self.state.latencies.stages.taken(rpc, || clock.now().max(now));
     }

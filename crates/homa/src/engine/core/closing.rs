@@ -24,13 +24,16 @@ impl Core {
     /// Answers the requests that lie in the sockets of a server that ends: they are not executed.
     /// Those that come later are answered by the system, with ICMP.
     pub(super) fn answer_the_last(&mut self) {
+        // A client's engine has no requests in its sockets.
         if !self.served {
             return;
         }
         let ports: Vec<u16> = self.driver.local().iter().map(SocketAddr::port).collect();
         ports.into_iter().for_each(|port| self.unlisten(port));
         self.driver.refuse_arrivals();
+        // A bound, so that packets that keep coming cannot delay the end for ever.
         for _ in 0..LAST_BATCHES {
+            // Two causes end it: nothing is left of the last batch, and the sockets are empty.
             if !self.arrivals.are_left() && !self.receive_batch() {
                 break;
             }
@@ -64,6 +67,7 @@ impl Core {
         self.may_serve(at)?;
         let wanted = SocketAddr::new(at.ip().to_canonical(), at.port());
         let local = self.driver.local();
+        // It still waits for its last RPC, so the socket is open.
         if let Some(found) = self.closing.iter().position(|c| local[c.socket] == wanted) {
             return Ok(local[self.closing.swap_remove(found).socket]);
         }
@@ -76,6 +80,7 @@ impl Core {
     pub fn close(&mut self, at: SocketAddr) {
         let socket = self.driver.local().iter().position(|local| *local == at);
         let closing = |socket| Closing { socket, needed_by: None };
+        // The first socket is the engine's own: calls leave from it.
         self.closing.extend(socket.filter(|&socket| socket > 0).map(closing));
     }
 

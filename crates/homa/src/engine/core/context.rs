@@ -40,6 +40,7 @@ impl RequestContext {
 
     /// As extensions of a datagram that leaves at `now`.
     pub fn to_extensions(&self, now: Time) -> RequestExtensions {
+        // Clocks differ between hosts, so the time left is sent and not the deadline.
         let left = (self.until != Time::MAX).then(|| self.until.since(now));
         let (trace, idempotent) = (self.trace.as_deref().copied(), self.idempotent);
         RequestExtensions { left, trace, idempotent }

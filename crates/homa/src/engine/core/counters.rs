@@ -68,6 +68,7 @@ impl EngineState {
     ) -> Option<(Time, PeerId)> {
         let now = self.endpoint.now();
         let (peer, direction, nanos) = self.latencies.end(now, rpc, outcome, length)?;
+        // Counted with the peer's address, and dropped with it.
         self.peers.ended(peer, direction).add(now, nanos, outcome);
         Some((Time(now.0.saturating_sub(nanos)), peer))
     }

@@ -62,6 +62,7 @@ impl EngineState {
                 wire::decode_from(bytes, PeerId(0), UNASKED, start_msg, speaks)
             }
         };
+        // Nothing of such a peer can be read, which looks like loss, so the log names the reason.
         if let (Err(DropReason::UnknownType), Some(&kind)) = (&decoded, bytes.get(TYPE)) {
             self.note_unknown_type(now, train, kind);
         }

@@ -26,6 +26,7 @@ impl Core {
         let Delivered { message, length, .. } = self.state.endpoint.arriving(rpc)?;
         let begun = self.state.endpoint.begin_arriving(now, rpc);
         if begun.is_ok() {
+            // From now on its bytes are taken in pieces, so no memory is reserved for all of it.
             self.state.messages.set_early(message, EarlyRequest::Begun);
         }
         self.state.drain_events();
@@ -47,6 +48,7 @@ impl Core {
 impl EngineState {
     /// Tells the application of a request whose first bytes are readable; false if it was told.
     pub(super) fn announce_request(&mut self, partial: &Partial) -> bool {
+        // The application was told of it before, or it is a response.
         if partial.kind != MessageKind::Request
             || self.messages.early(partial.message) != EarlyRequest::No
         {

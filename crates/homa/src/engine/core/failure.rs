@@ -68,6 +68,7 @@ impl DerefMut for OwnedDriver {
 impl Core {
     /// Ends the engine: every call fails, and every request of others is cancelled.
     pub fn fail(&mut self, errno: i32) {
+        // The first reason is the one that counts.
         if self.ended.is_some() {
             return;
         }
@@ -79,6 +80,7 @@ impl Core {
     /// Ends the engine for another one, which takes over which requests were executed. Calls in
     /// progress fail as [`CallError::Indeterminate`]. Also returns the time on the machine's clock.
     pub fn hand_over(&mut self) -> (Executions, Duration) {
+        // Servers then forget the calls that are done, because the next engine knows none of them.
         self.flush_acks();
         self.transmit();
         let now = self.tick();
@@ -90,6 +92,7 @@ impl Core {
     fn end(&mut self, end: EngineEnd, error: RpcError) {
         self.tick();
         self.ended = Some(end);
+        // The rest of the last batch is in buffers of the driver, which is not used any more.
         self.arrivals = Arrivals::default();
         self.state.endpoint.fail_all(error);
         self.state.drain_events();

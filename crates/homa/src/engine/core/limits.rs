@@ -66,6 +66,7 @@ impl Core {
         let held = self.state.messages.outgoing_bytes();
         match u64::from(length) {
             length if length > max => Err(Refusal::Ever { max: max as u32 }),
+            // A message without bytes takes no memory, so it is never refused for want of it.
             length if length > 0 && held + length > config.send_memory => {
                 Err(Refusal::Now { held })
             }
@@ -100,6 +101,7 @@ impl Core {
             CapacityWaiter::Reply { bytes, .. } if !fits(bytes) => Capacity::None,
             CapacityWaiter::Reply { rpc, bytes } => {
                 let account = self.state.account_of(rpc);
+                // If the request has ended, the waiter should find that out at once.
                 let has_share = account.is_none_or(|a| self.has_share(bytes, a).is_ok());
                 if has_share { Capacity::Enough } else { Capacity::OnlyForOthers }
             }
@@ -118,6 +120,7 @@ impl EngineState {
     /// In a shared engine, they count as taken once they are in the slots of their calls.
     pub fn limit_memory(&mut self, now: Time) {
         let budget = self.config.protocol.memory_budget;
+        // Small changes are not passed on, because each wakes messages that wait for memory.
         if self.waiting.abs_diff(self.limited_at) > budget / 16 {
             self.limited_at = self.waiting;
             self.endpoint.limit_memory(now, budget.saturating_sub(self.waiting));

@@ -111,7 +111,9 @@ pub struct Core {
 impl Drop for Core {
     fn drop(&mut self) {
         match self.ended {
+            // The numbers of its descriptors may belong to files of the application by now.
             Some(EngineEnd::Failed(_)) => self.leak_descriptors(),
+            // In a child of `fork` the sockets are still the parent's.
             None if self.is_here() => {
                 self.flush_acks();
                 self.transmit();
@@ -135,6 +137,7 @@ impl Core {
         shard_group: Option<ShardGroup>,
     ) -> Result<Self, OpenError> {
         let (alone_since, local) = (driver.alone_since(), driver.local().first().copied());
+        // The record says nothing about requests that were sent to another address.
         if let Some((handover, at)) = config.handover.as_ref().zip(local) {
             handover.check(at)?;
         }
@@ -146,6 +149,7 @@ impl Core {
         driver.names().into_iter().for_each(|names| endpoint.share_client_directory(names));
         // From this time on, the endpoint's memory of executed requests is complete.
         endpoint.expire(Time::ZERO);
+        // Engines of a group compare times, so they need one clock.
         let clock = shard_group.as_ref().map_or_else(Clock::start, ShardGroup::clock);
         match (&config.handover, alone_since) {
             (Some(handover), _) => {
@@ -200,6 +204,7 @@ impl Core {
     /// The time of this batch; reads the clock if that has not been done since the last turn.
     fn tick(&mut self) -> Time {
         if !self.fresh {
+            // The protocol's time never decreases.
             self.now = self.clock.now().max(self.now);
             self.fresh = true;
             self.arrivals.exhausted = false;

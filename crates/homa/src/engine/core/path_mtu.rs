@@ -15,6 +15,7 @@ impl Core {
     pub(super) fn note_too_big(&mut self) {
         while let Some(report) = self.driver.too_big() {
             let TooBig { to, mtu, quoted, .. } = report;
+            // Without a packet of ours in it, the report may be forged.
             let Some(quoted) = quoted else {
                 self.state.counters.icmp_reports_ignored += 1;
                 continue;
@@ -30,6 +31,7 @@ impl Core {
             for peer in known {
                 let known = state.endpoint.is_in_progress(peer, quoted.id);
                 let Some(info) = state.peers.path(peer) else { continue };
+                // A forged report cannot name an RPC in progress.
                 if !known && !state.paths.is_probe(peer, quoted.id) {
                     continue;
                 }
@@ -42,6 +44,7 @@ impl Core {
     pub(super) fn note_resends(&mut self, now: Time) {
         let state = &mut self.state;
         for peer in self.packer.take_resend_peers() {
+            // Probes are large, so that a spoofed address must not cause any.
             if let Some(info) = state.peers.path(peer)
                 && state.endpoint.is_validated(peer)
                 && state.peers.fills_packets(peer)
@@ -70,6 +73,7 @@ impl Core {
         for (peer, (probe, (local_port, remote_port))) in probes {
             let packet = |id| Packet {
                 peer,
+                // The highest level, because the answer is awaited for a few milliseconds only.
                 priority: 7,
                 local_port,
                 remote_port,
@@ -91,6 +95,7 @@ impl Core {
         let heard = state.endpoint.last_heard(peer);
         let ports = || state.endpoint.ports_to(peer);
         let path = state.paths.attend(now, peer, address, heard, ports)?;
+        // Packets of the old size were lost, and so perhaps was the whole request.
         if state.peers.set_mtu(peer, path.mtu, &mut state.endpoint) {
             state.endpoint.restart_unanswered(now, peer);
         }

@@ -29,6 +29,7 @@ impl Reach {
         let encrypted = config.keys.is_some();
         #[cfg(not(feature = "encryption"))]
         let encrypted = false;
+        // Keys, a driver that needs none (for example in memory), or the user's choice.
         if encrypted || !driver.needs_keys() || config.without_keys == WithoutKeys::Plaintext {
             return Ok(Self::All);
         }
@@ -56,6 +57,7 @@ impl Reach {
 }
 
 fn is_loopback(address: SocketAddr) -> bool {
+    // An IPv4 loopback address may be written as one of IPv6.
     address.ip().to_canonical().is_loopback()
 }
 
@@ -108,6 +110,7 @@ pub(super) fn protected(
     config: &Config,
 ) -> Result<Box<dyn Driver>, OpenError> {
     let Some(keys) = config.keys.clone() else { return Ok(driver) };
+    // Raw IP is for peers with the kernel module, which does not encrypt.
     if driver.encapsulation() == crate::driver::Encapsulation::Ip {
         return Err(OpenError::KeysOverIp);
     }

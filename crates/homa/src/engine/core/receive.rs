@@ -124,6 +124,7 @@ impl EngineState {
     pub fn server(&mut self, now: Time, address: SocketAddr) -> Option<PeerId> {
         let endpoint = &mut self.endpoint;
         let mut found = self.peers.find(now, address, None, endpoint);
+        // A call may search the whole table, because its caller waits for it.
         if found.is_none() {
             self.peers.make_room(now, endpoint);
             found = self.peers.find(now, address, None, endpoint);
@@ -148,6 +149,7 @@ impl EngineState {
     /// A message of `length` bytes to a peer was submitted. If larger packets are possible, they
     /// are probed.
     pub fn submitted(&mut self, now: Time, peer: PeerId, length: u32) {
+        // `fills_packets` stays true, so that nothing has to be computed again.
         if !self.peers.fills_packets(peer) {
             let in_progress = self.endpoint.rpcs_with(peer);
             self.peers.note_submitted(peer, length, in_progress);
@@ -191,6 +193,7 @@ impl EngineState {
             // Only a well-formed packet may add a peer. A server is one peer, no matter which of
             // our addresses it answers.
             let from_server = decoded.packet.id.from_server();
+            // A datagram may hold packets of both roles, which are two peers.
             let peer = &mut peers[usize::from(from_server)];
             if peer.is_none() {
                 let source = if from_server { None } else { train.to };
@@ -297,6 +300,7 @@ impl EngineState {
     pub fn note_challenged(&mut self, now: Time, client: &ChallengedClient) {
         let &ChallengedClient { from, to, id, boot } = client;
         let known = self.peers.of(from, to);
+        // It is verified, so it may become a peer before its first packet.
         let peer = known.or_else(|| self.peers.find_unvalidated(now, from, to, &mut self.endpoint));
         if let Some(peer) = peer {
             self.endpoint.note_challenged(now, peer, (id, boot));
@@ -306,11 +310,13 @@ impl EngineState {
     /// Packets show that the peer is alive, and control packets also whether the path works.
     fn notice(&mut self, now: Time, packet: &Packet) {
         self.paths.heard(packet.peer);
+        // DATA has arrived, so it shows nothing more about the path.
         if matches!(packet.body, Body::Data(_)) {
             return;
         }
         probes::control(packet);
         self.latencies.stages.control(now, packet);
+        // Loss has nothing to do with size if all packets were short; an ACK may answer a probe.
         if let Some(path) = self.peers.path(packet.peer)
             && (self.peers.fills_packets(packet.peer) || matches!(packet.body, Body::Ack(_)))
         {
@@ -326,6 +332,7 @@ impl EngineState {
                 Event::Readable { rpc, message, kind, offset, cookie } => {
                     self.announce(Partial { rpc, message, kind, cookie, offset });
                 }
+                // The application was told of it with its first bytes.
                 Event::Delivered(delivered) if self.is_announced(&delivered) => {
                     self.complete(&delivered);
                 }
@@ -334,6 +341,7 @@ impl EngineState {
                     let timed_out = error == RpcError::DeadlineExceeded;
                     let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
                     let ended = self.ended(rpc, outcome, 0);
+                    // Without an answer, a refusal of our own system is the better explanation.
                     let silent = timed_out || error == RpcError::PeerUnreachable;
                     let reason = ended.filter(|_| silent).and_then(|(began, peer)| {
                         let refused = self.peers.refusal_since(began, peer);
@@ -345,6 +353,7 @@ impl EngineState {
                     self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent: 0 });
                 }
                 Event::Cancelled { rpc } => {
+                    // No reply to it will be tried again.
                     self.too_long.remove(&rpc);
                     self.ended(rpc, RpcOutcome::Cancelled, 0);
                     self.ready.push_back(EngineEvent::Cancelled { rpc });
@@ -364,6 +373,7 @@ impl EngineState {
         if self.reads_early && self.announce_request(&partial) {
             return;
         }
+        // The application sees only the latest prefix, so events do not pile up.
         if let Some(EngineEvent::Readable(last)) = self.ready.back_mut()
             && last.rpc == partial.rpc
         {
@@ -383,6 +393,7 @@ impl EngineState {
                 let now = self.endpoint.now();
                 self.begin_request(now, delivered);
                 let account = self.peers.account(delivered.peer);
+                // Its memory counts for its host until it is accepted.
                 self.accept(QueuedRequest { bytes, early: false, account });
                 self.expire(rpc);
             }
@@ -398,6 +409,7 @@ impl EngineState {
                 probes::response_delivered(delivered);
                 let cookie = delivered.cookie;
                 self.ended(rpc, RpcOutcome::Ok, delivered.length);
+                // A response counts as memory until the application takes it.
                 self.waiting += bytes.len() as u64;
                 let result = Ok(bytes);
                 self.ready.push_back(EngineEvent::Response { rpc, cookie, result, lent });
@@ -420,6 +432,7 @@ impl EngineState {
         self.prepare(now, peer);
         let Some(known) = self.peers.get(peer) else { return };
         let mut from = known.address;
+        // Over raw IP a peer is a host, so the port is that of the request.
         from.set_port(delivered.remote_port);
         self.begin_request(now, delivered);
         self.ready.push_back(EngineEvent::Request { rpc, from, port, bytes, id, context });

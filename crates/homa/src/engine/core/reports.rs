@@ -19,6 +19,7 @@ impl Core {
         self.note_too_big();
         self.attend_paths();
         while let Some(report) = self.driver.unreachable() {
+            // Without a packet of ours in it, the report may be forged.
             if report.quoted.is_none() {
                 self.state.counters.icmp_reports_ignored += 1;
                 continue;
@@ -44,6 +45,7 @@ impl Core {
         let now = self.tick();
         let quoted = Some(rejection.quoted);
         let known: Vec<PeerId> = self.state.peers.known(rejection.to).collect();
+        // `why` names it in the errors of the calls that end meanwhile.
         self.state.rejection = Some(rejection);
         for peer in known {
             let what = Unreachable::Refused { errno: libc::EKEYREJECTED };
@@ -58,6 +60,7 @@ impl Core {
     fn handle_refusal(&mut self, SystemRefusal { packet, errno }: SystemRefusal) {
         let now = self.tick();
         let meaning = refusal::meaning(errno);
+        // The refusal is about receiving, so it concerns all peers.
         let Some((to, quoted)) = packet else {
             match meaning {
                 ErrnoMeaning::Closed | ErrnoMeaning::Lasting => return self.fail(errno),
@@ -65,12 +68,14 @@ impl Core {
             }
             return thread::sleep(PAUSE);
         };
+        // The descriptor is gone for every peer.
         if meaning == ErrnoMeaning::Closed {
             return self.fail(errno);
         }
         let known: Vec<PeerId> = self.state.peers.known(to).collect();
         for peer in known {
             self.state.peers.note_refusal(now, Some(peer), errno);
+            // If it may pass, the call continues, and the error at its deadline names it.
             if meaning == ErrnoMeaning::Lasting && quoted.is_some() {
                 let what = Unreachable::Refused { errno };
                 self.state.endpoint.unreachable(now, peer, what, quoted);

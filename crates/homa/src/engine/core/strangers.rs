@@ -60,6 +60,7 @@ impl EngineState {
     pub fn drop_unread(&mut self, train: &ReceivedTrain<'_>, bytes: &[u8], reason: DropReason) {
         self.endpoint.counters_mut().drop_packet(reason);
         #[cfg(feature = "encryption")]
+        // A handshake has the type of no packet.
         if reason == DropReason::UnknownType && HandshakeDatagram::is_in(bytes) {
             self.strangers.note(train, bytes);
         }
@@ -73,6 +74,7 @@ impl Strangers {
     fn note(&mut self, train: &ReceivedTrain<'_>, bytes: &[u8]) {
         match HandshakeDatagram::read(bytes) {
             Some(HandshakeDatagram::Flight { from_client: true, id, .. })
+                // Bounded, because any host can send handshakes.
                 if self.answers.trains.len() < ANSWERS_MAX =>
             {
                 self.answer(train, &HandshakeDatagram::Refused { id, code: code::NO_KEYS });
@@ -80,6 +82,7 @@ impl Strangers {
             Some(HandshakeDatagram::Refused { id, code: code::KEYS_REQUIRED })
                 if self.rejections.len() < ANSWERS_MAX =>
             {
+                // The id names a call of ours, as a quoted packet would.
                 let quoted = homa_proto::Quoted { id: homa_proto::RpcId(id), begins: true };
                 let why = HandshakeRefusal::KeysRequired;
                 let keys = "no keys".into();

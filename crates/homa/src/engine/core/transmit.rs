@@ -15,6 +15,7 @@ impl Core {
     pub fn turn(&mut self, arrived: bool) {
         self.fresh = false;
         self.tick();
+        // This turn may be due because poll found a full socket writable.
         self.backlog.retry_full_sockets(self.driver.backlog());
         self.exchange(if arrived { PollEffort::Thorough } else { PollEffort::None });
         self.transmit();
@@ -45,6 +46,7 @@ impl Core {
 
     /// Sends what may leave now.
     pub fn transmit(&mut self) {
+        // The descriptors may be files of the application by now.
         if self.ended.is_some() {
             return;
         }
@@ -54,10 +56,12 @@ impl Core {
         }
         let now = self.tick();
         let mut turn = 0;
+        // Bounded, so that arrivals do not wait behind all that we may send.
         while turn < TURN_MAX {
             let backlogged = self.backlog.links();
             let state = &mut self.state;
             let queued = |link| self.driver.queued(link);
+            // Homa §4: the queue of the link stays short, so the order is decided late (SRPT).
             let Some(budget) = state.links.send_budget(now, &state.endpoint, backlogged, queued)
             else {
                 probes::queued(state.messages.outgoing_bytes());
@@ -74,6 +78,7 @@ impl Core {
             let wire = self.packer.pack(now, budget.bytes, rise, &mut sources);
             if wire == 0 {
                 // A message just ended; others may wait for other links.
+                // If packets are left, this stops: nothing was packed, so it would loop.
                 if state.endpoint.has_packet_for(budget.links) {
                     break;
                 }
@@ -91,6 +96,7 @@ impl Core {
         let waiting = self.driver.backlog();
         let left = match waiting.is_empty() {
             true => 0,
+            // Bytes that wait in the backlog are charged to the link when they leave.
             false => self.backlog.note(now, self.packer.outbox(), wire, waiting),
         };
         self.state.links.sent(now, link, wire - left, |link| self.driver.queued(link));
@@ -121,6 +127,7 @@ impl Core {
             return None;
         }
         let state = &self.state;
+        // Too many control packets wait, so that reading more would only add answers.
         let stopped = self.arrivals.are_left() && self.has_control_backlog();
         if self.arrivals.are_left() && !stopped {
             return Some(Time::ZERO);
@@ -143,6 +150,7 @@ impl Core {
     /// How long a thread may sleep if nothing arrives: zero if there is work now.
     pub fn idle(&mut self) -> Option<std::time::Duration> {
         let wake = self.wake_at()?;
+        // The clock is read only if that can shorten the sleep.
         if wake > self.now {
             self.now = self.clock.now().max(self.now);
         }

@@ -101,9 +101,11 @@ impl Core {
             // measured.
             self.fresh = false;
             self.tick();
+            // The siblings' grants must be known before more is granted here.
             self.state.links.refresh_siblings(&mut self.state.endpoint);
             self.receive();
             self.receive_more();
+            // Otherwise packets wait, because the application's answers may share their datagrams.
             if self.state.ready.is_empty() {
                 self.transmit();
             }
@@ -114,7 +116,9 @@ impl Core {
         self.expire_driver();
         self.handle_reports();
         let due = match arrived {
+            // The timers are checked if the clock was just read, and now and then.
             false => self.fresh || self.idle_turns.is_multiple_of(TURNS_PER_TICK),
+            // Packets that keep coming must not delay timers for long.
             true => self.state.endpoint.deadline().is_some_and(|at| at + LATE <= self.now),
         };
         if due {
@@ -122,6 +126,7 @@ impl Core {
             self.state.links.refresh_siblings(&mut self.state.endpoint);
             self.run_timers();
         }
+        // Nothing has changed otherwise.
         if arrived || due {
             self.state.links.publish(&self.state.endpoint);
         }
@@ -147,9 +152,11 @@ impl Core {
             self.state.note_challenged(now, &client);
         }
         let overflows = self.driver.counters().receive_overflows;
+        // The kernel dropped packets, because senders sent more unasked than we can take.
         if std::mem::replace(&mut self.overflows, overflows) != overflows {
             self.state.endpoint.overflowed(self.now);
         }
+        // Timers wait for these bytes to be read.
         if let Some(overdue) = &mut self.overdue {
             let lengths = (0..trains).map(|index| self.driver.received(index).bytes.len());
             let read: u64 = lengths.map(|length| (length + TRAIN_OVERHEAD) as u64).sum();
@@ -190,6 +197,7 @@ impl Core {
             let train = self.driver.received(self.arrivals.next);
             let port = self.driver.local()[train.socket].port();
             #[cfg(feature = "encryption")]
+            // All datagrams of a train were sealed by one peer.
             if self.state.config.keys.is_some() {
                 let identity = self.driver.identity(self.arrivals.next);
                 self.state.sender_identity = identity.cloned();
@@ -197,6 +205,7 @@ impl Core {
             }
             let datagrams = train.bytes[self.arrivals.offset..].chunks(train.datagram);
             for bytes in datagrams {
+                // The rest of the train is processed in the next turn, from this offset on.
                 if self.state.ready.len() >= enough || self.has_control_backlog() {
                     return self.state.limit_memory(self.now);
                 }
@@ -227,6 +236,7 @@ impl Core {
     /// Reads the packets that were in the sockets when a timer was found due; false if another turn
     /// is needed for this.
     fn has_read_all(&mut self) -> bool {
+        // What lay in the sockets by now arrived before the timer was found due.
         if self.overdue.is_none() && !self.arrivals.exhausted {
             self.overdue = Some(Overdue { since: self.now, unread: self.driver.unread() });
         }
@@ -239,6 +249,7 @@ impl Core {
                 return true;
             }
         }
+        // If the application is slow for that long, timers no longer wait for it.
         let since = self.overdue.map_or(self.now, |overdue| overdue.since);
         self.arrivals.are_left() && self.now.since(since) >= WAIT_MAX
     }

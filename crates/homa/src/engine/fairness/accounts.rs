@@ -32,6 +32,7 @@ struct Account {
 pub fn host_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
+        // One machine may have all addresses of its network's 64 bits.
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
     }
 }
@@ -78,6 +79,7 @@ impl Accounts {
     pub fn close(&mut self, id: AccountId) {
         let account = &mut self.all[id as usize];
         account.peers -= 1;
+        // Its number is free for another host.
         if account.peers == 0 {
             self.by_host.remove(&account.host);
             self.free.push(id);
@@ -89,6 +91,7 @@ impl Accounts {
 /// all replies hold `held` of at most `most` bytes. A host gets no more than is left for all
 /// others, so it never has more than half. Long replies leave a reserve for short ones.
 pub fn has_capacity(length: u64, of_host: u64, held: u64, most: u64) -> bool {
+    // If nothing is held, a long reply may have everything: no short one waits.
     let reserve = if length > SHORT && held > 0 { most / RESERVE } else { 0 };
     let left = most.saturating_sub(held + reserve);
     length <= left && (of_host == 0 || of_host + length <= most.saturating_sub(held))

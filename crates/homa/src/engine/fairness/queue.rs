@@ -66,12 +66,14 @@ impl<T> FairQueue<T> {
         let ip = host_of(from.ip());
         let new = HostQueue { last: self.now, waiting: 0, since: at, empty: at };
         let host = self.hosts.entry(ip).or_insert(new);
+        // A host's requests get consecutive turns, so hosts with few requests come in between.
         if host.waiting > 0 {
             host.last += 1;
         } else {
             self.turns += 1;
             // It owes nothing for turns that it did not use.
             host.last = host.last.max(self.now);
+            // Refusals empty a queue for a moment, too, so that a short pause does not count.
             if at.since(host.empty) > pause {
                 host.since = at;
             }
@@ -88,6 +90,7 @@ impl<T> FairQueue<T> {
         let host = self.hosts.get(&host_of(from.ip())).filter(|host| host.waiting > 0);
         let own = host.map_or(0, |host| host.waiting as usize);
         let hosts = self.turns;
+        // Each of its requests waits for one of every other host.
         let ahead = own.saturating_mul(hosts).saturating_add(hosts).min(self.requests.len());
         RequestBacklog { ahead, hosts, since: host.map(|host| host.since) }
     }
@@ -112,6 +115,7 @@ impl<T> FairQueue<T> {
     /// Takes the next request at `at`.
     pub fn pop(&mut self, at: Time) -> Option<T> {
         let ((tag, _), (host, _, request)) = self.requests.pop_first()?;
+        // Hosts that come back begin at the present turn, not at an old one.
         self.now = tag;
         self.left(at, host);
         Some(request)
@@ -142,6 +146,7 @@ impl<T> FairQueue<T> {
         }
         of_host.empty = at;
         self.turns -= 1;
+        // Forgotten together, so that the search is paid for by as many requests.
         if self.hosts.len() > self.turns.max(EMPTY_MAX) * 2 {
             self.hosts.retain(|_, host| host.waiting > 0);
         }

@@ -63,6 +63,7 @@ impl Shedder {
                 let sample = now.since(last);
                 self.pace = match self.samples {
                     0 => sample,
+                    // One long pause of the application is not its pace.
                     _ => average(self.pace, sample.min(self.pace + self.pace + SLACK)),
                 };
                 self.samples = self.samples.saturating_add(1);
@@ -75,6 +76,7 @@ impl Shedder {
 
     /// The application answered a request this long after it took it.
     pub fn answered(&mut self, after: Duration) {
+        // The first answer is the average so far.
         self.service = match self.service {
             Duration::ZERO => after,
             before => average(before, after),
@@ -90,11 +92,13 @@ impl Shedder {
             self.last = None;
             return true;
         }
+        // A request without a deadline is never too late, and few samples show no pace.
         if until == Time::MAX || self.samples < SAMPLES_MIN {
             return true;
         }
         let wait = self.pace.0.saturating_mul(backlog.ahead as u64);
         let time = until.since(now);
+        // Behind a queue that does not end, requests have to be begun soon (CoDel).
         match stands(now, time, backlog) {
             true => wait <= self.soon(time, backlog.hosts),
             false => wait.saturating_add(self.service.0) <= time.0 / 4 * 3,
@@ -111,6 +115,7 @@ impl Shedder {
         (arrived, until): (Time, Time),
         backlog: &RequestBacklog,
     ) -> bool {
+        // The only request that waits is always begun: nothing better could be done.
         if left == 0 || until == Time::MAX || self.samples < SAMPLES_MIN {
             return true;
         }
@@ -126,6 +131,8 @@ impl Shedder {
 
     /// How long a request that may take `time` waits behind a standing queue, ns.
     fn soon(&self, time: Duration, hosts: usize) -> u64 {
+        // Two turns of its host in any case: long work for few clients always has a request
+        // waiting.
         let turns = self.pace.0.saturating_mul(TURNS).saturating_mul(hosts as u64);
         turns.max(time.0 / SOON)
     }

@@ -58,6 +58,7 @@ impl Backlog {
                 self.retries.len() - 1
             });
             let retry = &mut self.retries[at];
+            // Wire bytes are charged by the share of the batch's bytes that waits.
             let more = share(wire, waiting.bytes.saturating_sub(retry.bytes), all);
             retry.wire += more;
             retry.bytes = waiting.bytes;
@@ -74,6 +75,7 @@ impl Backlog {
         driver: &mut dyn Driver,
         mut sent: impl FnMut(&dyn Driver, LinkId, u32),
     ) {
+        // Backwards, because an entry may be removed.
         for at in (0..self.retries.len()).rev() {
             let retry = self.retries[at];
             if now < retry.due {
@@ -84,6 +86,7 @@ impl Backlog {
             let bytes = waiting.map_or(0, |waiting| waiting.bytes);
             let left = share(retry.wire, bytes, retry.bytes);
             sent(driver, retry.link, retry.wire - left);
+            // The queue is still full, so the next attempt comes later.
             let pause = match bytes == retry.bytes {
                 true => Duration((2 * retry.pause.0).min(PAUSE_MAX.0)),
                 false => PAUSE_MIN,
@@ -101,6 +104,7 @@ impl Backlog {
     /// Makes the attempts for full sockets due, because poll may have reported that one is
     /// writable.
     pub fn retry_full_sockets(&mut self, waiting: &[LinkBacklog]) {
+        // Other backlogs wait for the queue of a device, which poll does not report.
         for waiting in waiting.iter().filter(|waiting| waiting.socket.is_some()) {
             let mut retries = self.retries.iter_mut();
             if let Some(retry) = retries.find(|retry| retry.link == waiting.link) {

@@ -83,6 +83,7 @@ impl ShardGroup {
             links.push((interface, usage.clone()));
             usage
         });
+        // Bytes that the others received before do not count as new.
         let mut share = LinkShare { usage, number: self.number, ours: received, others: 0 };
         share.others = share.received_by_others();
         share
@@ -91,6 +92,7 @@ impl ShardGroup {
     /// Publishes the bytes that this engine expects.
     pub fn publish(&self, endpoint: &Endpoint) {
         let ours = &self.group.expected[self.number];
+        // Relaxed, because each word is a hint that may be as old as a turn.
         ours.granted.store(endpoint.granted_outstanding(), Relaxed);
         ours.owed.store(endpoint.outstanding(), Relaxed);
     }
@@ -134,6 +136,7 @@ impl LinkShare {
     /// Number of engines that send by the link, including this one.
     pub fn senders(&self, now: Time) -> u32 {
         let busy = |other: &&LinkUsage| other.until.load(Relaxed) > now.0;
+        // This engine counts even if it has not published yet.
         1 + others(&self.usage, self.number).filter(busy).count() as u32
     }
 

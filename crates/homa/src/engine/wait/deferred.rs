@@ -30,9 +30,11 @@ impl Deferred {
     pub fn of(waiters: &mut Waiters, core: &mut Core) -> Option<Self> {
         let (wakes, wakers_to_drop) = waiters.deferred();
         let payloads_to_drop = core.payloads_to_drop();
+        // Nearly always: nothing is taken, and no other lock is needed.
         if wakes.is_empty() && wakers_to_drop.is_empty() && payloads_to_drop.is_empty() {
             return None;
         }
+        // A thread that is ending has lost its vectors, and gets new ones.
         let mut deferred = DEFERRED.try_with(Cell::take).unwrap_or_default();
         mem::swap(wakes, &mut deferred.wakes);
         mem::swap(wakers_to_drop, &mut deferred.wakers_to_drop);
@@ -58,6 +60,7 @@ impl Deferred {
         self.payloads_to_drop.clear();
         // A thread that is ending cannot keep the vectors.
         let _ = DEFERRED.try_with(|deferred| deferred.set(self));
+        // A second panic while the thread unwinds would end the process.
         if let Some(panic) = panicked.filter(|_| !thread::panicking()) {
             panic::resume_unwind(panic);
         }

@@ -119,6 +119,7 @@ impl Mailbox {
     /// Updates the descriptor; call it before the lock is released.
     pub fn signal(&mut self) {
         let signalled = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
+        // The descriptor costs a system call, so it changes only if the answer does.
         if signalled != std::mem::replace(&mut self.signalled, signalled) {
             if signalled { self.event_counter.wake() } else { self.event_counter.reset() }
         }
@@ -142,6 +143,7 @@ impl Mailbox {
     /// A call is no longer in progress.
     fn stopped(&mut self, private: bool, wakes: &mut Vec<WakeTarget>) {
         self.running -= usize::from(!private);
+        // The last completion has come, so threads must not wait for another.
         if self.phase == MailboxPhase::Draining && self.running == 0 {
             self.wake_all(wakes);
         }
@@ -160,15 +162,18 @@ impl Mailbox {
     pub fn post(&mut self, core: &mut Core, ready: EngineEvent, wakes: &mut Vec<WakeTarget>) {
         match ready {
             EngineEvent::Response { rpc, result, .. } => {
+                // It was aborted or forgotten, so no thread will take its response.
                 if self.calls.get(&rpc).is_some_and(|call| call.result.is_none()) {
                     self.end(rpc, result.map_err(CallFailure::Call), wakes);
                 } else {
                     core.accepted(result.map_or(0, |bytes| bytes.len()));
                 }
             }
+            // A socket that drains accepts nothing: clients are told that nothing was executed.
             EngineEvent::Request { rpc, bytes, .. } if self.phase != MailboxPhase::Open => {
                 core.turn_away(rpc, bytes);
             }
+            // Refused at once if it could not be answered by its deadline.
             EngineEvent::Request { rpc, from, bytes, context, .. } => {
                 let now = core.time();
                 if !self.shedder.admits(now, context.until, &self.requests.before(from)) {
@@ -197,6 +202,7 @@ impl Mailbox {
             EngineEvent::Cancelled { rpc } => {
                 let Some(open) = self.open.get_mut(&rpc) else { return };
                 open.cancelled = true;
+                // No thread has seen it, so none has to be told.
                 if let Some(request) = self.requests.remove(core.time(), open.place) {
                     core.accept_request(request.bytes);
                     self.open.remove(&rpc);
@@ -220,9 +226,11 @@ impl Mailbox {
         call.order = order;
         let private = call.private;
         if !private {
+            // A private completion is only taken by the id of its call.
             self.ended.insert(order, rpc);
         }
         self.stopped(private, wakes);
+        // A thread that waits for this call comes before those that take any.
         let named = self.wake_one(wakes, |wanted| wanted.call == Some(rpc));
         if !named && !private {
             self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
@@ -257,6 +265,7 @@ impl Mailbox {
         self.drop_late(core);
         let request = self.requests.first().filter(|_| wanted.requests);
         match (ended, request.map(|request| request.order)) {
+            // The older of the two, so that neither kind of message starves.
             (Some((at, rpc)), request) if request.is_none_or(|request| at < request) => {
                 self.take_call(rpc, core, wakes)
             }
@@ -280,6 +289,7 @@ impl Mailbox {
     ) -> MailboxItem {
         let Some(call) = self.calls.remove(&rpc) else { return MailboxItem::Unknown };
         self.ended.remove(&call.order);
+        // It is forgotten before it has ended.
         if call.result.is_none() {
             self.stopped(call.private, wakes);
         }
@@ -297,6 +307,7 @@ impl Mailbox {
             let Some((arrived, backlog)) = self.requests.before_first() else { return };
             let until = self.requests.first().map_or(Time::MAX, |first| first.context.until);
             let late = until <= now && until != Time::MAX;
+            // The head is in time, and those behind it will be judged at their turn.
             if !late && self.shedder.begins(now, left, (arrived, until), &backlog) {
                 return;
             }
@@ -335,6 +346,7 @@ impl Mailbox {
     /// A message was taken, perhaps not by the thread that was woken for it. Wakes the threads that
     /// wait for the same message or for others that are left.
     fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        // Several threads may wait for the same call.
         while self.wake_one(wakes, |wanted| wanted.call == Some(taken)) {}
         if !self.ended.is_empty() {
             self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
@@ -366,9 +378,11 @@ impl Mailbox {
         core: &mut Core,
     ) -> Result<(), ReplyError> {
         let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
+        // A request that was not received, or of another client, cannot be answered.
         if self.requests.contains(open.place) || to.is_some_and(|to| to != open.from) {
             return Err(ReplyError::Gone);
         }
+        // The client does not wait any more, which is no error of the server.
         if !open.cancelled
             && let Some(bytes) = response.take()
             && let Err((error, refused)) = core.reply(rpc, bytes)
@@ -435,6 +449,7 @@ impl Mailbox {
     pub fn running(&self) -> Vec<RpcHandle> {
         let running = self.calls.iter().filter(|(_, call)| call.result.is_none());
         let mut running: Vec<_> = running.map(|(&rpc, _)| rpc).collect();
+        // A table has no order, and callers may depend on one.
         running.sort_unstable_by_key(|rpc| (rpc.generation, rpc.index));
         running
     }

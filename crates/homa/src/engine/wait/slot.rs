@@ -35,6 +35,7 @@ impl CallSlot {
     /// Takes the result if the call has ended.
     pub fn take(&self) -> Option<Result<Message, CallError>> {
         let CallOutcome { mut result, lent } = self.lock().take()?;
+        // A reader had the first bytes, so the response is put together here.
         if let (Ok(rest), Some(lent)) = (&mut result, lent) {
             let mut whole = Arc::unwrap_or_clone(lent);
             whole.extend_from_slice(rest);

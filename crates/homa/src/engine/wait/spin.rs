@@ -35,6 +35,7 @@ impl SpinPolicy {
 
     /// How long to spin before the next sleep.
     pub fn next(&mut self) -> Duration {
+        // Without credit it tries now and then, because peers may have become faster.
         if self.credit > 0 || self.pause == 0 {
             self.pause = Self::PAUSE;
             return self.time;
@@ -46,6 +47,7 @@ impl SpinPolicy {
     /// How long to spin if the link takes a packet after `wait`: all of it if it is short,
     /// otherwise not at all. If nothing arrives in this time, that says nothing about later waits.
     pub fn until_budget(&self, wait: Duration) -> Duration {
+        // A user who set no spinning does not want it here either.
         let spins = !self.time.is_zero() && wait <= Self::PACED_MAX;
         if spins { wait } else { Duration::ZERO }
     }
@@ -54,6 +56,7 @@ impl SpinPolicy {
     pub fn learn(&mut self, success: bool) {
         self.credit = match success {
             true => (self.credit + 1).min(Self::CREDIT_MAX),
+            // Two failures in a row end the spinning.
             false => self.credit.saturating_sub(Self::FAILURE),
         };
     }

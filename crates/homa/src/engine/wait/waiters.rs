@@ -128,6 +128,7 @@ impl Waiters {
 
     fn entry(&mut self, cookie: u64) -> Option<&mut CallEntry> {
         let entry = self.calls.get_mut(cookie as u32 as usize)?;
+        // The entry may serve another call by now.
         (u64::from(entry.generation) == cookie >> 32).then_some(entry)
     }
 
@@ -174,6 +175,7 @@ impl Waiters {
 
     /// Registers the waiter for a call's result; false if the result is in its slot.
     pub fn wait(&mut self, key: CallKey, waiting: WakeTarget) -> bool {
+        // It has ended, so its result is in the slot.
         let Some(call) = self.call(key.0) else { return false };
         call.progress = false;
         let before = call.waiting.replace(waiting);
@@ -285,6 +287,7 @@ impl Waiters {
             }
         }
         self.offer_capacity(core);
+        // The engine made a turn for these deadlines.
         if let Some(now) = core.alarmed() {
             self.watch.passed(now, &mut self.to_wake);
             core.set_alarm(self.watch.next());

@@ -50,6 +50,7 @@ impl RequestWatch {
             self.watchers.remove(&rpc);
         }
         self.due.remove(&(until, ticket));
+        // A task's waker is dropped by the caller, after the lock is released.
         match waiting {
             WakeTarget::Task(waker) => {
                 self.tasks -= 1;
@@ -72,6 +73,7 @@ impl RequestWatch {
 
     /// Wakes the waiters whose deadline has passed.
     pub fn passed(&mut self, now: Time, wakes: &mut Vec<WakeTarget>) {
+        // A deadline ends all waits for its request, because each waits for the same end.
         while let Some((&(until, _), &rpc)) = self.due.first_key_value()
             && until <= now
         {
@@ -82,6 +84,7 @@ impl RequestWatch {
     /// The earliest deadline.
     pub fn next(&self) -> Option<Time> {
         let first = self.due.first_key_value().map(|((until, _), _)| *until);
+        // `Time::MAX` stands for no deadline, and needs no alarm.
         first.filter(|&until| until != Time::MAX)
     }
 }

@@ -77,6 +77,7 @@ impl IncomingMessage {
     /// Makes room for `end` bytes of `total`, and for all of them if `addresses` are enough.
     /// Returns the address space that it took.
     pub(super) fn make_room(&mut self, end: usize, total: usize, addresses: u64) -> usize {
+        // Nearly always.
         if end <= self.bytes.capacity() {
             return 0;
         }
@@ -87,6 +88,8 @@ impl IncomingMessage {
             self.bytes.reserve_exact(most.max(end) - len);
             return 0;
         }
+        // Its sender has shown that it means the length, and address space costs nothing until
+        // used.
         if self.arrived >= CERTAIN
             && self.reserved == 0
             && total as u64 <= addresses
@@ -120,10 +123,12 @@ impl IncomingMessage {
     #[inline]
     pub(super) fn copy(&mut self, offset: usize, payload: &[u8]) {
         let bytes = &mut self.bytes;
+        // Bytes that overtook others: the gap is filled with zeros until they come.
         if offset > bytes.len() {
             bytes.resize(offset, 0);
         }
         let known = payload.len().min(bytes.len() - offset);
+        // Only the part beyond the end is appended, so that bytes in order are never zeroed.
         bytes[offset..offset + known].copy_from_slice(&payload[..known]);
         bytes.extend_from_slice(&payload[known..]);
     }

@@ -84,6 +84,7 @@ impl Messages {
 
     fn slot(&mut self, id: MessageId) -> &mut MessageSlot {
         let index = id.0 as usize;
+        // The protocol's numbers are small and dense, so they are indexes.
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, MessageSlot::default);
         }
@@ -134,6 +135,7 @@ impl Messages {
     #[inline]
     pub fn sends_empty(&self, packet: &Packet) -> bool {
         let Body::Data(data) = &packet.body else { return false };
+        // Only one byte can be padding, and most messages have more.
         data.message_length == 1
             && matches!(
                 self.slots.get(data.span.message.0 as usize),
@@ -215,6 +217,7 @@ impl Messages {
 
     /// Copies received bytes, which had not arrived before, to their position.
     pub fn place(&mut self, place: Placement, payload: &[u8]) {
+        // The first bytes of a message begin its memory, in a buffer of one that has ended.
         if !matches!(self.slot(place.message), MessageSlot::Incoming(_)) {
             let bytes = self.spare.pop().unwrap_or_default();
             *self.slot(place.message) =
@@ -228,6 +231,7 @@ impl Messages {
         let payload = &payload[..payload.len().min(place.len as usize)];
         let end = offset + payload.len();
         incoming.arrived += payload.len();
+        // A few bytes far ahead must not make us allocate and zero all memory before them.
         if end > incoming.reach() {
             incoming.ahead.insert(offset, payload.to_vec());
         } else {
@@ -248,6 +252,7 @@ impl Messages {
     /// The readable prefix of an incoming message; `None` after it was delivered or given up.
     pub fn prefix(&self, id: MessageId, rpc: RpcHandle) -> Option<&[u8]> {
         match self.slots.get(id.0 as usize) {
+            // If a prefix is lent, the bytes here begin behind it.
             Some(MessageSlot::Incoming(IncomingMessage {
                 bytes,
                 lent: 0,
@@ -264,6 +269,7 @@ impl Messages {
         let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };
         let (_, readable) = incoming.readable.filter(|(of, _)| *of == rpc)?;
         let readable = readable as usize;
+        // One loan at a time: the rest of the bytes is stored behind the lent ones.
         if incoming.lent > 0 || readable > incoming.bytes.len() {
             return None;
         }
@@ -312,6 +318,7 @@ impl Messages {
     pub fn give_back(&mut self, id: MessageId, rpc: RpcHandle, lent: Vec<u8>) -> Option<Vec<u8>> {
         match self.slots.get_mut(id.0 as usize) {
             Some(MessageSlot::Incoming(incoming))
+                // The slot may belong to another message by now.
                 if incoming.lent == lent.len()
                     && incoming.readable.is_some_and(|(of, _)| of == rpc) =>
             {
@@ -331,6 +338,7 @@ impl Messages {
         match mem::take(self.slot(id)) {
             MessageSlot::Incoming(incoming) => {
                 self.addresses += incoming.reserved as u64;
+                // The one byte that arrived was padding.
                 if incoming.empty {
                     return (Vec::new(), 0, incoming.context);
                 }
@@ -365,11 +373,13 @@ impl Messages {
     #[inline]
     pub fn discard(&mut self, payload: Payload) {
         match payload.into_memory() {
+            // Large buffers are freed, because a burst should not keep its memory.
             Ok(mut memory) if memory.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE => {
                 memory.clear();
                 self.spare.push(memory);
             }
             Ok(_) => {}
+            // An owner's destructor may call back, which would wait for the lock that we hold.
             Err(payload) if self.defers_drops => self.payloads_to_drop.push(payload),
             Err(_) => {}
         }

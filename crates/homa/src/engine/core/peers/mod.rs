@@ -37,7 +37,7 @@ const HEADER_V6: u16 = 40;
 const HEADER_UDP: u16 = 8;
 /// Smallest MTU of a link: every IPv4 host must take packets of this size.
 const MTU_MIN: u16 = 576;
-/// Entries that are examined to find a peer to forget.
+/// Entries that are examined to find a peer to forget: few, because a packet pays for it.
 const EXAMINED: usize = 64;
 /// Unvalidated senders may use one entry in this many.
 const UNVALIDATED: usize = 16;
@@ -202,6 +202,7 @@ impl Peers {
     /// The peer at an address, if it is in the table.
     pub fn of(&mut self, address: SocketAddr, source: Option<IpAddr>) -> Option<PeerId> {
         let key = (self.of_peer(address), source);
+        // Packets of one peer mostly come in a row.
         if let Some((last, index)) = self.last
             && last == key
         {
@@ -247,6 +248,7 @@ impl Peers {
     fn drop_unvalidated(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some((key, index)) = self.unvalidated.pop_front() else { return };
         let id = PeerId(index);
+        // Its place was given to another peer, or it has proved its address since.
         if self.by_address.get(&key) != Some(&index) || endpoint.is_validated(id) {
             return;
         }
@@ -380,7 +382,7 @@ impl Peers {
 
     /// Bytes in a datagram to a peer for an MTU, and the part of them before the message's bytes.
     fn datagram_to(&self, address: SocketAddr, mtu: u16) -> (usize, usize) {
-        let header = if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 } + self.overhead;
+        let header = self.overhead + if address.is_ipv4() { HEADER_V4 } else { HEADER_V6 };
         match self.encapsulation {
             Encapsulation::Datagram => (usize::from(mtu - header - HEADER_UDP), DATA_OVERHEAD),
             Encapsulation::Ip => (usize::from(mtu - header), DATA_LEN),

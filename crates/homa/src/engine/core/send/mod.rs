@@ -98,6 +98,7 @@ struct Route {
 impl Route {
     /// True if a packet may join the datagram; with `rise`, also a packet of a lower priority.
     fn takes(&self, packet: &Packet, rise: bool) -> bool {
+        // A datagram has one priority, so a packet of a lower one rises and never the reverse.
         (self.id, self.local_port) == (packet.peer, packet.local_port)
             && (self.priority == packet.priority || (rise && self.priority > packet.priority))
     }
@@ -160,6 +161,7 @@ impl Packer {
 
     /// The peers of RESENDs packed since the last call.
     pub fn take_resend_peers(&mut self) -> impl Iterator<Item = PeerId> {
+        // Several RESENDs to one peer mostly leave together.
         self.resend_peers.dedup();
         self.resend_peers.drain(..)
     }
@@ -192,6 +194,7 @@ impl Packer {
                 Body::Data(data) if self.is_long(now, &packet, data, from) => {
                     self.pack_long(now, &packet, data, from)
                 }
+                // A RESEND of ours may mean that the peer's large packets do not pass.
                 Body::Resend { .. } => {
                     self.resend_peers.push(packet.peer);
                     self.pack_short(now, &packet, rise, from)
@@ -216,6 +219,7 @@ impl Packer {
         self.used = 0;
         let mut wire = 0;
         for (packet, size) in packets {
+            // The peer may have been forgotten since the probe was due.
             let Some(route) = self.route(packet, peers) else { continue };
             let padded = peers.datagram_at(&route.peer, *size);
             let (start, number, encapsulation) = (self.used, self.next_number, self.encapsulation);
@@ -244,6 +248,7 @@ impl Packer {
     /// Whether the payload of a packet stays in its message. It is copied if padding may follow it.
     #[inline]
     fn is_long(&self, now: Time, packet: &Packet, data: &Data, from: &Sources<'_>) -> bool {
+        // Padding follows the payload in the same buffer, so a padded payload has to be copied.
         data.span.len > SHORT
             && (self.pads.padding == Padding::None || !trains::has_room(now, packet, data, from))
     }
@@ -262,6 +267,7 @@ impl Packer {
     /// Reserves `len` bytes for a datagram.
     fn reserve(&mut self, len: usize) -> &mut [u8] {
         let end = self.used + len;
+        // Twice as much, so that the buffer seldom grows.
         if self.outbox.bytes.len() < end {
             self.outbox.bytes.resize(2 * end, 0);
         }
@@ -320,6 +326,7 @@ impl Packer {
             self.slices.truncate(first);
             return None;
         }
+        // The kernel's list of pieces is short, so long lists are copied.
         if self.slices.len() - first <= SLICES_MAX {
             return Some(DatagramContent::Long(span));
         }
@@ -372,6 +379,7 @@ impl Packer {
             && datagram.route.id == packet.peer
             && let DatagramContent::Short(draft) = &mut datagram.content
         {
+            // It joins a datagram that its peer gets anyway, which saves a header.
             if datagram.route.takes(packet, rise) {
                 let room = datagram.route.peer.datagram;
                 let buffer = &mut self.outbox.bytes[datagram.start..datagram.start + room];
@@ -403,6 +411,7 @@ impl Packer {
         }
         let (len, padded) = (draft.len(), self.pads.len(&draft, room));
         self.next_number += 1;
+        // The whole size is reserved, because more packets may join it.
         self.used = start + room;
         self.latest[packet.peer.0 as usize] = self.datagrams.len() as u32;
         self.datagrams.push(PackedDatagram {
@@ -433,6 +442,7 @@ fn push(
         false => draft.push(buffer, packet, &none),
     };
     let Ok(place) = pushed else { return false };
+    // Nearly always contiguous: a message in one piece.
     match messages.get(data.span) {
         Some(payload) if place.len() == payload.len() => place.copy_from_slice(payload),
         _ => {
@@ -449,6 +459,7 @@ fn push(
 /// Wire bytes of an IP payload.
 fn wire_bytes(len: usize, v4: bool) -> u32 {
     let headers = if v4 { 20 } else { 40 };
+    // Short frames are padded by the network card.
     (len as u32 + headers + ETHERNET).max(FRAME_MIN)
 }
 

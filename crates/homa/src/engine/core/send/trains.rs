@@ -43,6 +43,7 @@ impl Packer {
     pub(super) fn complete(&mut self, index: usize) {
         let pads = self.pads;
         let Some(datagram) = self.datagrams.get_mut(index) else { return };
+        // Datagrams of other kinds hold one packet and have no room.
         let DatagramContent::Short(draft) = &mut datagram.content else { return };
         let Route {
             id: peer,
@@ -65,10 +66,12 @@ impl Packer {
 
     /// Joins adjacent datagrams of the batch into trains.
     pub(super) fn form_trains(&mut self) {
+        // Padding is the last packet of a datagram: no more may join it.
         if self.pads.padding != Padding::None {
             (0..self.datagrams.len()).for_each(|index| self.complete(index));
         }
         let Outbox { pieces, trains, .. } = &mut self.outbox;
+        // Room is left, because the driver makes each datagram longer.
         let train_max = TRAIN_MAX - DATAGRAMS_MAX * self.pads.overhead;
         let mut last: Option<&Route> = None;
         let mut sliced = 0;
@@ -79,6 +82,8 @@ impl Packer {
                 DatagramContent::Short(_) | DatagramContent::Alone => (*buffered, train_max),
                 DatagramContent::Long(span) => (buffered + span.len as usize, LONG_TRAIN),
             };
+            // A shorter datagram ends its train, because the kernel cuts all but the last to one
+            // size.
             let train = trains.last_mut().filter(|train: &&mut Train| {
                 last.is_some_and(|last| last.same_way(route))
                     && train.len.is_multiple_of(train.datagram)
@@ -86,6 +91,7 @@ impl Packer {
                     && train.len + len <= limit
                     && train.len < DATAGRAMS_MAX * train.datagram
             });
+            // Datagrams that follow each other in the buffer are one piece.
             match (train.is_some(), pieces.last_mut()) {
                 (true, Some(TrainPiece::Buffered(before))) if before.end == buffer.start => {
                     before.end = buffer.end;
@@ -93,6 +99,7 @@ impl Packer {
                 _ => pieces.push(TrainPiece::Buffered(buffer)),
             }
             let first = pieces.len() - 1;
+            // Its payload is in the message, in one slice or in several.
             if let DatagramContent::Long(span) = content {
                 let of_this = self.slices[sliced..].iter().take_while(|(of, _)| *of == index);
                 pieces.extend(of_this.map(|(_, slice)| TrainPiece::Message(*slice)));

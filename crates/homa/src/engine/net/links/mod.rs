@@ -92,6 +92,7 @@ impl LinkBudgets {
         let configured = config.link_rate;
         let protocol = endpoint.config().link_rate;
         let sharing = u64::from(config.protocol.sharing.max(1));
+        // A rate that the user configured replaces all that the kernel could say.
         let kernel = match routed && configured.is_none() {
             true => Kernel::open().inspect_err(|error| {
                 tracing::info!(%error, "netlink is refused: rates of links are unknown");
@@ -118,6 +119,7 @@ impl LinkBudgets {
             sharing,
             shard_group,
         };
+        // A driver without routes has no link below it that could be slow.
         let alone = if routed { None } else { Some(LOOPBACK) };
         links.set_link(FIRST, protocol.or(alone), endpoint);
         links.list();
@@ -136,6 +138,7 @@ impl LinkBudgets {
 
     /// Checks, at most once a second, whether links or routes changed.
     pub fn refresh(&mut self, now: Time, endpoint: &mut Endpoint) {
+        // At most once a second, because it takes a system call.
         let Some(kernel) = self.kernel.as_mut().filter(|_| now >= self.checked + CHECK) else {
             return;
         };
@@ -185,6 +188,7 @@ impl LinkBudgets {
         };
         let from = from.or(self.bound);
         let mut route = kernel.route(to.ip(), scope, from);
+        // The kernel may have no route from that address, but one to the peer.
         if route.is_none() && from.is_some() {
             route = kernel.route(to.ip(), scope, None);
         }
@@ -197,6 +201,7 @@ impl LinkBudgets {
     /// The number of an interface, which is new if necessary; the first link if there are too many.
     fn link_of(&mut self, egress: Egress, endpoint: &mut Endpoint) -> LinkId {
         let found = self.links.iter().position(|link| link.index() == Some(egress.index));
+        // The interface of such a link is gone, so its number can be used again.
         let free = |link: &LinkBudget| link.index().is_none_or(|at| !self.interfaces.contains(at));
         let at = match found.or_else(|| self.links.iter().position(free)) {
             Some(at) => at,
@@ -210,6 +215,7 @@ impl LinkBudgets {
             }
             None => return FIRST,
         };
+        // Another interface begins with nothing queued.
         if self.links[at].index() != Some(egress.index) {
             let before = std::mem::replace(&mut self.links[at].pacer, LinkPacer::new(None));
             self.waits += before.waits();
@@ -257,6 +263,7 @@ impl LinkBudgets {
         queued: impl Fn(LinkId) -> Option<u32>,
     ) -> Option<SendBudget> {
         let mut full = None;
+        // Links take turns, so that a busy one does not hold up the others.
         for _ in 0..self.links.len() {
             let at = self.next % self.links.len();
             self.next = at + 1;
@@ -278,6 +285,7 @@ impl LinkBudgets {
                 return Some(SendBudget { link, bytes: budget, links: Links::only(link) });
             }
         }
+        // Homa §3.2: control packets do not wait behind DATA.
         let link = full.filter(|_| endpoint.waiting_control() > 0)?;
         Some(SendBudget { link, bytes: CONTROL, links: Links::NONE })
     }
@@ -330,6 +338,7 @@ impl LinkBudgets {
     /// When a link that has something to send will have a budget, except those in `backlogged`. In
     /// the past if something may leave now; `None` if there is nothing to send.
     pub fn wake(&self, endpoint: &Endpoint, backlogged: Links) -> Option<Time> {
+        // Control packets do not wait for a link.
         if endpoint.waiting_control() > 0 {
             return Some(Time::ZERO);
         }

@@ -76,6 +76,7 @@ impl PathTable {
     /// The path to a peer, which becomes due.
     fn entry(&mut self, now: Time, peer: PeerId, info: PathInfo) -> &mut TrackedPath {
         let PathInfo { address, mtu, max } = info;
+        // The number of the peer has another address by now.
         if self.entries.get(&peer).is_none_or(|entry| entry.address != address) {
             self.remove(peer);
             let path = Path::new(now, address.is_ipv4(), mtu, max);
@@ -108,12 +109,14 @@ impl PathTable {
     /// Files a path again after it was attended to, or removes it if it is settled.
     fn put_back(&mut self, now: Time, peer: PeerId) {
         let Some(entry) = self.entries.get_mut(&peer) else { return };
+        // Most paths need no entry, so memory does not grow with peers.
         if entry.path.is_settled(now) {
             return self.remove(peer);
         }
         let probe = entry.path.probe().map(|probe| key(probe.id));
         let before = std::mem::replace(&mut entry.probe, probe);
         let due = entry.path.due();
+        // Any packet of the peer makes it due (`heard`).
         if entry.path.awaits_peer() {
             self.silent.insert(peer);
         }
@@ -158,6 +161,7 @@ impl PathTable {
     /// endpoint receives the packet.
     pub fn notice(&mut self, now: Time, packet: &Packet, info: PathInfo, endpoint: &Endpoint) {
         match packet.body {
+            // Only such a packet about an RPC in progress shows loss: others may be forged.
             Body::Resend { .. } | Body::RpcUnknown { .. }
                 if endpoint.is_validated(packet.peer)
                     && endpoint.is_in_progress(packet.peer, packet.id) =>
@@ -176,6 +180,7 @@ impl PathTable {
         if !matches!(packet.body, Body::Ack(_)) {
             return;
         }
+        // The answer has to come from the address that the probe was sent to.
         let entry = self.entries.get_mut(&peer).filter(|entry| entry.address == address);
         if entry.is_some_and(|entry| entry.path.answered(now, id, &mut self.changes)) {
             self.look(peer, Time::ZERO);

@@ -45,6 +45,7 @@ impl SharedState {
     /// True if no request will come at a port any more, and none waits there.
     pub fn ends(&self, port: u16) -> bool {
         let over = self.core.ended().is_some();
+        // While it hands over, requests that were begun may still be accepted.
         let ends = self.draining && (over || !self.handing_over) || self.waiters.is_draining(port);
         let waits = self.waiters.has_requests(port) && !over;
         ends && !waits
@@ -52,6 +53,7 @@ impl SharedState {
 
     /// If the engine has ended, nothing will come: waiters return.
     pub(super) fn end_if_over(&mut self) {
+        // Its descriptors are not to be watched again.
         if self.core.ended().is_some() && !self.handles.is_empty() {
             self.draining = true;
             self.handles = Arc::new([]);
@@ -95,11 +97,13 @@ impl Shared {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // A thread that holds the lock works with the engine.
             Err(TryLockError::WouldBlock) => return PendingWork::Some,
         };
         if state.core.ended().is_some() {
             return PendingWork::Ended;
         }
+        // A look must not wait for a thread that is blocked, so the lock is given back first.
         let due = state.core.idle().is_some_and(|left| left.is_zero());
         let handles = state.handles.clone();
         drop(state);
@@ -123,6 +127,7 @@ impl Access<'_> {
     /// nothing was executed.
     pub fn hand_over(&mut self) -> (Executions, Duration) {
         let state = &mut **self;
+        // Each look frees room for the rest of the batch that was received.
         for _ in 0..LAST_LOOKS {
             let is_more_left = state.core.settle();
             state.waiters.dispatch(&mut state.core);

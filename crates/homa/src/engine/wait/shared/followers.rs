@@ -73,6 +73,7 @@ impl Ticket {
 impl Followers {
     /// Registers this thread, which is about to park.
     pub fn join(&mut self) -> Ticket {
+        // The search is paid for by as many threads that joined.
         if self.queue.len() >= self.most {
             self.queue.retain(|ticket| !ticket.is_used());
             self.most = FEW.max(2 * self.queue.len());
@@ -103,9 +104,11 @@ impl Access<'_> {
         left: Option<Duration>,
         unlocked: Option<&dyn Fn() -> Option<T>>,
     ) -> Option<T> {
+        // Deferred work may have ended what this thread waits for.
         if self.run_deferred() {
             return None;
         }
+        // Waking tasks runs code of the application, which must come before the ticket.
         if self.waiters.wakes_tasks() {
             self.unlocked(|| ());
             return None;
@@ -117,12 +120,14 @@ impl Access<'_> {
                 Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
+            // Without a slot, only the lock shows whether the wait is over.
             let Some(unlocked) = unlocked else { break None };
             let value = unlocked();
             if value.is_some() || ticket.is_used() {
                 break value;
             }
         };
+        // It was woken for the lead, or its time has passed.
         if value.is_none() {
             self.guard = Some(self.shared.lock_state());
         }

@@ -22,6 +22,7 @@ impl Shared {
         let shared = Arc::new(Self::new(core, spin, waiters)?);
         let for_helper = shared.clone();
         let builder = thread::Builder::new().name("homa".into());
+        // Signals are for threads of the application.
         let helper = signals::blocked(|| builder.spawn(move || for_helper.keep_helping()))
             .map_err(OpenError::Resources)?;
         shared.access().helper = Some(helper.thread().clone());
@@ -33,8 +34,10 @@ impl Shared {
     pub(super) fn keep_helping(&self) {
         while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
             let mut access = self.access();
+            // It does not sleep any more, whatever it did when it panicked.
             (access.helper_polls, access.helper_watches) = (false, false);
             if access.lead == Lead::Helper {
+                // Otherwise each thread would wait for a leader that is gone.
                 access.lead = Lead::Vacant;
                 access.asleep_until = None;
             }
@@ -52,6 +55,7 @@ impl Shared {
             }
             let called = self.helper_signals.helper_called.swap(false, Ordering::AcqRel);
             if access.core.ended().is_some() {
+                // No thread waits for it to lead any more.
                 if access.lead == Lead::Helper {
                     access.lead = Lead::Vacant;
                 }
@@ -60,6 +64,7 @@ impl Shared {
                 thread::park();
                 continue;
             }
+            // It only watches as long as the event loop does its work.
             if access.lead == Lead::EventLoop {
                 if !is_starved {
                     is_starved = self.watch(access);
@@ -68,6 +73,7 @@ impl Shared {
                 access.starved();
             }
             is_starved = false;
+            // Tasks cannot lead, so it leads for them at once; otherwise if nothing else does.
             if access.lead == Lead::Helper
                 || access.lead == Lead::Vacant && (access.waiters.tasks() > 0 || !called)
             {
@@ -94,6 +100,7 @@ impl Shared {
     /// Waits until called, or until nothing happened between two looks.
     fn stand_by(&self, rests: bool) {
         let called = || self.helper_signals.helper_called.load(Ordering::Acquire);
+        // A lead that lasts calls it when it ends, so that it need not look.
         while rests && !called() {
             thread::park();
         }
@@ -103,6 +110,7 @@ impl Shared {
                 return;
             }
             thread::park_timeout(STANDBY);
+            // Nothing happened between two looks: the lead is vacant.
             if called() || self.helper_signals.activity.load(Ordering::Relaxed) == before {
                 return;
             }

@@ -118,6 +118,7 @@ impl Shared {
             watched: false,
             starved: false,
         });
+        // The helper wakes up and finds that it does not lead any more.
         if access.lead == Lead::Helper {
             access.kick(Lead::Helper);
             access.lead = Lead::Vacant;
@@ -147,6 +148,7 @@ impl Shared {
         {
             std::mem::swap(&mut event_loop.flush, &mut flush);
         }
+        // The old waker is dropped without the lock, because a task may end with it.
         drop(access);
         drop(flush);
     }
@@ -167,6 +169,7 @@ impl Shared {
         state.core.turn(true);
         state.waiters.dispatch(&mut state.core);
         state.end_if_over();
+        // While the helper still sleeps on a socket, it must not be closed.
         if !state.helper_polls {
             access.finish_closing();
         }
@@ -189,6 +192,7 @@ impl Shared {
             state.core.flush();
             state.waiters.dispatch(&mut state.core);
             match access.lead {
+                // The timer follows what the messages made due.
                 Lead::EventLoop => drop(access.give_to_event_loop()),
                 _ => access.hurry(),
             }
@@ -212,6 +216,7 @@ impl Shared {
             }
             access.helper_watches = true;
             let handle = [link.poller.as_raw_fd()];
+            // If nothing is due, it sleeps until the descriptor of the loop is readable.
             let (handles, patience) =
                 if due { (&[][..], Some(PATIENCE)) } else { (&handle[..], None) };
             let waits = || wait_or_writable(handles, None, Some(&self.helper_waker), patience);
@@ -225,7 +230,9 @@ impl Shared {
                 return false;
             }
             let after = self.helper_signals.activity.load(Ordering::Relaxed);
+            // Messages may wait to be flushed although nothing is readable.
             let undone = link.unsent.load(Ordering::Relaxed) || link.poller.is_readable();
+            // The loop has done nothing between two looks although it had work.
             if due && undone && after == before {
                 return true;
             }
@@ -266,11 +273,13 @@ impl Access<'_> {
     /// Leaves the lead to the event loop until it is due; false if there is none that drives.
     pub(super) fn give_to_event_loop(&mut self) -> bool {
         let SharedState { event_loop, core, handles, lead, asleep_until, .. } = &mut **self;
+        // A loop that left work undone has to drive again before it is trusted.
         let Some(event_loop) = event_loop.as_mut().filter(|event_loop| !event_loop.starved) else {
             return false;
         };
         event_loop.set_timer(core);
         let full = core.full_socket();
+        // Room in another socket is awaited than before.
         if full != event_loop.full {
             let poller = &event_loop.link.poller;
             let change = |fd: Option<RawFd>, wanted| {
@@ -310,15 +319,19 @@ impl Access<'_> {
         }
         let (calls, requests) = self.core.rpcs();
         let SharedState { event_loop, waiters, .. } = &mut **self;
+        // If no helper looks after it, a message could wait for ever.
         let Some(event_loop) = event_loop.as_ref().filter(|event_loop| event_loop.watched) else {
             return false;
         };
+        // With few RPCs there is nothing to share a datagram with.
         let Some(flush) = event_loop.flush.as_ref().filter(|_| calls + requests > FEW_RPCS) else {
             return false;
         };
+        // Another thread does not return to the loop, so its messages leave now.
         if !(flush.is_here)() {
             return false;
         }
+        // The loop is asked once for all messages that wait.
         if !event_loop.link.unsent.swap(true, Ordering::Relaxed) {
             waiters.wake_later(WakeTarget::Task(flush.waker.clone()));
         }
@@ -338,6 +351,7 @@ impl Access<'_> {
     /// The event loop does not lead any more, and learns it when it drives.
     pub(super) fn end_event_loop(&mut self) {
         let SharedState { event_loop, waiters, .. } = &mut **self;
+        // Its task is woken once more, so that it finds out.
         if let Some(EventLoop { link, flush, .. }) = event_loop.take() {
             link.ended.store(true, Ordering::Release);
             let waker = flush.map(|flush| WakeTarget::Task(flush.waker));

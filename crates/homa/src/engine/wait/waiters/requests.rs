@@ -152,6 +152,7 @@ impl Waiters {
 
     /// A request arrived.
     pub(super) fn arrived(&mut self, port: u16, request: UnacceptedRequest, core: &mut Core) {
+        // The server has closed its queue, and the request was not begun.
         let Some(queue) = self.queues.get_mut(&port) else {
             return core.turn_away(request.rpc, request.bytes);
         };
@@ -180,11 +181,13 @@ impl Waiters {
             if !queue.has_next() {
                 return None;
             }
+            // What it waited for is read before it leaves the queue.
             let (arrived, backlog) = queue.requests.before_first()?;
             let now = core.time();
             let request = queue.requests.pop(now)?;
             let left = queue.requests.len();
             let until = request.context.until;
+            // The client has given up, so that its work would be wasted.
             if until <= now && until != Time::MAX {
                 self.open.remove(&request.rpc);
                 core.expire(request.rpc, request.bytes);
@@ -193,6 +196,7 @@ impl Waiters {
                 core.shed(request.rpc, request.bytes);
             } else {
                 let arriving = match request.bytes.early.then(|| core.begin_early(request.rpc)) {
+                    // It ended, or was executed for its client at another address.
                     Some(None) => {
                         self.open.remove(&request.rpc);
                         continue;
@@ -228,6 +232,7 @@ impl Waiters {
 
     /// A request that was announced with its first bytes is whole.
     pub(super) fn whole(&mut self, rpc: RpcHandle, bytes: QueuedRequest, core: &mut Core) {
+        // It was refused while it arrived.
         let Some(open) = self.open.get_mut(&rpc) else {
             return drop(core.accept_request(bytes));
         };
@@ -235,6 +240,7 @@ impl Waiters {
             open.rest = Some(core.accept_request(bytes));
             return self.watch.ended(rpc, &mut self.to_wake);
         }
+        // It was not accepted yet, and is whole when it will be.
         let queue = self.queues.get_mut(&open.port);
         if let Some(request) = queue.and_then(|queue| queue.requests.get_mut(open.place)) {
             request.bytes = bytes;
@@ -311,6 +317,7 @@ impl Waiters {
             queue.shedder.answered(now.since(at));
             // The queue may be that of another server, opened at the same port since.
             queue.in_service = queue.in_service.saturating_sub(1);
+            // One more may be accepted.
             if queue.concurrency != usize::MAX {
                 self.nudge(port);
             }

@@ -25,7 +25,7 @@ const BASE: u16 = 1200;
 /// must carry packets of 1280 (RFC 8200 §5).
 const FLOOR_V4: u16 = 576;
 const FLOOR_V6: u16 = 1280;
-/// MAX_PROBES.
+/// MAX_PROBES (RFC 8899 §5.1.2: by default 3, so that a lost packet is not taken for a size).
 const ATTEMPTS: u8 = 3;
 /// Time for the answer to the first attempt; it doubles with each attempt.
 const ANSWER: Duration = Duration::millis(5);
@@ -112,7 +112,7 @@ impl Path {
     pub fn new(now: Time, v4: bool, mtu: u16, max: u16) -> Self {
         // Keeps `max + 1` in range.
         let max = max.max(mtu).min(u16::MAX - 1);
-        let floor = if v4 { FLOOR_V4 } else { FLOOR_V6 }.min(max);
+        let floor = max.min(if v4 { FLOOR_V4 } else { FLOOR_V6 });
         Self {
             mtu,
             floor,
@@ -144,6 +144,7 @@ impl Path {
 
     /// True if the path needs no entry in the table.
     pub fn is_settled(&self, now: Time) -> bool {
+        // The entry keeps the time of the last check for as long as that suppresses another one.
         let quiet = self.phase == SearchPhase::Complete && now >= self.confirmed + CONFIRMED;
         quiet && self.mtu >= self.max
     }
@@ -151,6 +152,7 @@ impl Path {
     /// When [`Self::poll`] is due.
     pub fn due(&self) -> Time {
         match (self.probe, self.mtu < self.max) {
+            // A probe to a silent peer would show nothing about sizes.
             (Some(_), _) if self.awaits_peer() => Time::MAX,
             (Some(probe), _) => probe.due,
             (None, true) if self.dormant => Time::MAX,
@@ -165,6 +167,7 @@ impl Path {
         let max = max.max(self.mtu).min(u16::MAX - 1);
         if max != self.max {
             self.max = max;
+            // A size that failed may pass on the new route.
             self.too_big = max + 1;
         }
         self.wanted = true;
@@ -183,6 +186,7 @@ impl Path {
 
     /// A packet that we sent was lost.
     pub fn lost(&mut self, now: Time) {
+        // Loss has many causes, so the size is checked now and then and not for each.
         if now >= self.confirmed + CONFIRMED {
             self.confirm(now);
         }
@@ -190,6 +194,7 @@ impl Path {
 
     /// Begins to check that the size in use passes.
     fn confirm(&mut self, now: Time) {
+        // Nothing smaller is ever used, so there is nothing to check.
         if self.phase == SearchPhase::Complete && self.mtu > self.floor {
             self.phase = SearchPhase::Confirming;
             self.begin(now, self.mtu);
@@ -198,6 +203,7 @@ impl Path {
 
     /// The network reports that packets larger than `mtu` do not pass; 0 if it reports no MTU.
     pub fn too_big(&mut self, now: Time, mtu: u16, changes: &mut PathChanges) {
+        // RFC 8899 §4.6.1: such a report is not believed, but the size is checked.
         if mtu < self.floor {
             return self.confirm(now);
         }
@@ -222,12 +228,14 @@ impl Path {
     pub fn answered(&mut self, now: Time, id: u64, changes: &mut PathChanges) -> bool {
         let Some(probe) = &mut self.probe else { return false };
         probe.alive |= probe.small_id() == id;
+        // The short packet alone says that the peer is there, and nothing about the size.
         if probe.id != id {
             return probe.small_id() == id;
         }
         self.confirmed = now;
         if self.phase == SearchPhase::Searching {
             changes.raised += 1;
+            // RFC 8899 §5.3: a probe of this size passed, so packets may have it.
             self.mtu = probe.size;
             self.search(now);
         } else if std::mem::take(&mut self.fell) {
@@ -241,6 +249,7 @@ impl Path {
     /// Acts on timers; returns a probe to be sent. Larger sizes are searched while messages would
     /// profit (`busy`), or as soon as one would again ([`Self::wanted`]).
     pub fn poll(&mut self, now: Time, busy: bool, changes: &mut PathChanges) -> Option<PathProbe> {
+        // RFC 8899 §5.1.2: one lost probe says nothing, so each size is tried several times.
         if let Some(probe) = self.probe
             && now >= probe.due
             && probe.attempts >= ATTEMPTS
@@ -261,6 +270,7 @@ impl Path {
 
     fn raise(&mut self, now: Time, busy: bool) {
         self.dormant = !(busy && self.wanted);
+        // Larger packets would be used by no message now.
         if self.dormant {
             return;
         }
@@ -283,6 +293,7 @@ impl Path {
                 self.too_big = self.mtu;
                 self.mtu = self.next_lower();
                 self.try_larger_soon(now);
+                // The smaller size is confirmed as well, and then larger ones are searched.
                 self.fell = true;
                 self.begin(now, self.mtu);
             }
@@ -315,10 +326,12 @@ impl Path {
     /// Tries the largest size, or one half-way to a size that fails.
     fn search(&mut self, now: Time) {
         self.phase = SearchPhase::Searching;
+        // The largest size first, then by halves (RFC 8899 §5.3.2).
         let size = match self.too_big > self.max {
             true => self.max,
             false => self.mtu + (self.too_big - self.mtu) / 2,
         };
+        // Sixteen bytes more would not be worth further probes.
         let known = self.too_big <= self.max && self.too_big - self.mtu <= STEP;
         if known || size <= self.mtu {
             return self.finish(now);
