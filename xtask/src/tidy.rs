@@ -6,6 +6,7 @@
 //!
 //! Left out: everything a compiler, rustfmt or clippy reports.
 
+mod comments;
 mod crates;
 mod names;
 mod source;
@@ -63,16 +64,19 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     let paths = files(root)?;
     let mut findings = Vec::new();
     let (mut counts, mut definitions) = (words::Counts::default(), names::Definitions::default());
+    let mut shares = comments::Shares::default();
     for path in &paths {
         let content = std::fs::read(root.join(path))?;
         findings.extend(check_file(path, &content));
         if let Ok(text) = std::str::from_utf8(&content) {
             counts.add(&words::prose(path, text));
             definitions.add(path, text);
+            shares.add(path, text);
         }
     }
     findings.extend(counts.check());
     findings.extend(definitions.check());
+    findings.extend(shares.check());
     match words::check_subjects(root) {
         Some(wrong) => findings.extend(wrong),
         None => println!("tidy: subjects of commits are not checked: there is no git history"),
