@@ -199,7 +199,8 @@ mod tests {
         assert!(assignment("=3").is_err());
     }
 
-    /// Every key that holds a rate, a time, bytes or a count, and the kinds of table it is in.
+    /// Every key that holds a rate, a time, bytes or a count, and the kinds of table it is in. The
+    /// files of `scenario/options/` in the simulator test theirs.
     const QUANTITIES: [(&str, &[&str]); 4] = [
         ("rate", &["fabric.host_link", "fabric.fabric_link", "fabric.core_link"]),
         (
@@ -255,7 +256,6 @@ mod tests {
                 "options.nic.send_queue",
                 "options.nic.merge",
                 "options.pfabric.mtu",
-                "options.phost.mtu",
                 "options.ndp.mtu",
                 "options.switch.pause",
                 "options.switch.unpause",

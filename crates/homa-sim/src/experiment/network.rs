@@ -184,17 +184,7 @@ impl ScenarioNetwork {
 
 /// Wire bytes of the largest frame that hosts may send.
 fn largest_frame(scenario: &Scenario) -> u32 {
-    let of = |options: &SchemeOptions| {
-        let SchemeOptions { mtu, pfabric, phost, ndp, tcp, .. } = options;
-        let mtus = [
-            *mtu,
-            pfabric.and_then(|pfabric| pfabric.mtu),
-            phost.and_then(|phost| phost.mtu),
-            ndp.and_then(|ndp| ndp.mtu),
-            tcp.as_ref().and_then(|tcp| tcp.mtu),
-        ];
-        mtus.into_iter().flatten().max().unwrap_or(Headers::MTU)
-    };
+    let of = |options: &SchemeOptions| options.largest_mtu().unwrap_or(Headers::MTU);
     let second = scenario.beside.as_ref().map_or(0, |beside| of(&beside.options));
     of(&scenario.options).max(second).max(Headers::MTU).saturating_add(ETHERNET as u32)
 }

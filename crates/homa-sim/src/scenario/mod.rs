@@ -31,15 +31,10 @@ pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
 pub use nic::{CpuOptions, InterruptsName, NicOptions};
-pub use options::{
-    AlgorithmName, EcnConfig, EcnScopeName, FramingName, Groups, Measures, PickName, SchemeOptions,
-    SlowdownBy, TcpOptions,
-};
+pub use options::*;
 pub use outcome::{ScenarioOutcome, SizeTable};
 pub use queue_bytes::QueueBytes;
-pub use transports::{
-    NdpOptions, PFabricOptions, PHostFirst, PHostOptions, SwitchKind, SwitchOptions,
-};
+pub use transports::{NdpOptions, PFabricOptions, SwitchKind, SwitchOptions};
 pub use units::{Bandwidth, Span, UnitError};
 pub use workflows::{Burst, WorkflowClass, WorkflowTraffic};
 

@@ -1,12 +1,16 @@
 //! Parameters of schemes, the divisors of latencies, and the measures.
 
+mod phost;
+
 use serde::{Deserialize, Serialize};
 
 use super::hull::{PacerOptions, PhantomOptions};
 use super::nic::NicOptions;
 use super::queue_bytes::QueueBytes;
-use super::transports::{NdpOptions, PFabricOptions, PHostOptions, SwitchOptions};
+use super::transports::{NdpOptions, PFabricOptions, SwitchOptions};
 use super::units::{self, Span};
+
+pub use phost::{PHostFirst, PHostOptions};
 
 /// Parameters that differ from the scheme's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -103,6 +107,19 @@ impl SchemeOptions {
             ("options.resend_after", self.resend_after.is_some(), "RESENDs"),
         ];
         given.into_iter().filter(|(_, given, _)| *given).map(|(name, _, what)| (name, what))
+    }
+
+    /// The largest MTU that is given for any hosts.
+    pub(crate) fn largest_mtu(&self) -> Option<u32> {
+        let Self { mtu, pfabric, phost, ndp, tcp, .. } = self;
+        let mtus = [
+            *mtu,
+            pfabric.and_then(|pfabric| pfabric.mtu),
+            phost.and_then(|phost| phost.mtu),
+            ndp.and_then(|ndp| ndp.mtu),
+            tcp.as_ref().and_then(|tcp| tcp.mtu),
+        ];
+        mtus.into_iter().flatten().max()
     }
 
     /// The tables of hosts' options that are set: the key of each, and what it holds.

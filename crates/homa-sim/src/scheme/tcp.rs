@@ -190,7 +190,7 @@ impl HostScheme for ConfiguredTcp {
 }
 
 /// A connection for every message, as simulations of message transports compare TCP with them
-/// (pFabric §5, pHost §4, PIAS §5): on a permanent connection a short message waits for the long
+/// (pFabric §5, PIAS §5, and others): on a permanent connection a short message waits for the long
 /// ones before it, which no message transport makes it do. Studies of permanent connections set
 /// `options.tcp.connections` (Homa/Linux, ATC 2021 §5: 1; HULL §6: 16 or 1).
 fn per_message(config: TcpConfig) -> TcpConfig {

@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
     use crate::scenario::{
-        EcnConfig, EcnScopeName, NdpOptions, NicOptions, PFabricOptions, PHostOptions,
-        PacerOptions, PhantomOptions, Span, SwitchOptions, TcpOptions,
+        EcnConfig, EcnScopeName, NdpOptions, NicOptions, PFabricOptions, PacerOptions,
+        PhantomOptions, Span, SwitchOptions, TcpOptions,
     };
     use crate::scheme::find;
 
@@ -140,7 +140,6 @@ mod tests {
             ),
             ("tcp", |o| o.levels = Some(4), "levels", "Homa schemes have priority levels"),
             ("homa", pfabric, "pfabric", "`pfabric` has pFabric's parameters"),
-            ("homa", |o| o.phost = Some(PHostOptions::default()), "phost", "`phost` has pHost's"),
             ("homa", |o| o.ndp = Some(NdpOptions::default()), "ndp", "`ndp` has NDP's parameters"),
             ("homa", |o| o.tcp = Some(TcpOptions::default()), "tcp", "TCP schemes have TCP's"),
             ("homa", |o| o.pacer = Some(PacerOptions::default()), "pacer", "TCP schemes have"),

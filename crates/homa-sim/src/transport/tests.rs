@@ -12,7 +12,6 @@ use crate::topology::{HostId, LeafSpine};
 use super::ndp::{Ndp, NdpConfig};
 use super::parts::WireFormat;
 use super::pfabric::{PFabric, PFabricConfig};
-use super::phost::{PHost, PHostConfig, PHostLevels};
 use super::{PacketMeta, Transport};
 
 /// Metadata of an ordinary packet.
@@ -84,7 +83,7 @@ impl Application for Calls {
     }
 }
 
-fn random_calls<T: Transport>(
+pub(super) fn random_calls<T: Transport>(
     seed: u64,
     make: impl Fn(HostId, u32) -> T + 'static,
     in_flight: fn(&T) -> (usize, usize),
@@ -126,25 +125,6 @@ fn random_calls<T: Transport>(
     let left: Vec<_> = sim.transports().map(in_flight).filter(|left| *left != (0, 0)).collect();
     assert_eq!((left, sim.packets_in_flight()), (vec![], 0), "seed {seed}");
     assert!(sim.pending() == 0, "seed {seed}: hosts come to rest");
-}
-
-#[test]
-fn phost_answers_every_call_once_despite_faults() {
-    let config = PHostConfig {
-        wire: WireFormat::ethernet(1_500, 40, 40),
-        link: Rate::gbps(10),
-        free_tokens: 7,
-        free_for_long: true,
-        window: 7,
-        downgrade: 210,
-        expiry: 15,
-        resend: 210,
-        levels: PHostLevels::Blind,
-        token_slots: false,
-    };
-    for seed in 0..8 {
-        random_calls(seed, move |_, life| PHost::new(config, life), PHost::in_flight);
-    }
 }
 
 #[test]

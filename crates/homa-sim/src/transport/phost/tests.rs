@@ -1,7 +1,8 @@
-//! The rules of both ends one at a time, without a network; for losses see `transport/tests.rs`.
+//! The rules of both ends one at a time, without a network; and calls over a network with faults.
 
 use homa_proto::{PeerId, RpcId, Submit};
 
+use super::super::tests::random_calls;
 use super::*;
 use crate::topology::HostId;
 
@@ -262,4 +263,13 @@ fn a_receiver_with_blocked_messages_sleeps_until_its_time() {
     assert!(!token_times(&mut plain, end).is_empty() || plain.granting.is_empty());
     assert!(token_times(&mut slotted, end).is_empty(), "it sleeps");
     assert!(!token_times(&mut slotted, 20 * TIME).is_empty(), "it wakes at the end of the block");
+}
+
+#[test]
+fn every_call_is_answered_once_despite_faults() {
+    let times = PHostConfig { downgrade: 210, resend: 210, ..CONFIG };
+    let config = PHostConfig { free_tokens: 7, window: 7, ..times };
+    for seed in 0..8 {
+        random_calls(seed, move |_, life| PHost::new(config, life), PHost::in_flight);
+    }
 }
