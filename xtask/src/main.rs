@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         ["book"] => book::run(repository()),
         ["release", "--check", ref names @ ..] => release::check(repository(), names),
         ["package", ref rest @ ..] => package::run(repository(), rest),
-        ["header"] => write_by_test(repository(), "homa-rpc-capi", "header", "HOMA_WRITE_HEADER"),
+        ["header"] => write_by_test(repository(), "homa-rpc-capi", "header::", "HOMA_WRITE_HEADER"),
         ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
         ["public-items"] => public_items::run(repository(), false),
         ["public-items", "--write"] => public_items::run(repository(), true),
