@@ -505,15 +505,16 @@ struct homa_balancer *homa_balancer_open(const char *target,
  Calls one of the servers from a socket, and blocks until the response is here. Any number of
  threads may call. A call that was certainly not executed is repeated at another server. With
  HOMA_SEND_IDEMPOTENT it is also repeated if a server lost it, and sent to a second server if it
- is late. All attempts end at the deadline of the call; homa_close ends a call that waits for a
- response. The other members of `options` (null: defaults) have no effect.
+ is late. All attempts end at the deadline of the call, or when the socket is closed. The other
+ members of `options` (null: defaults) have no effect.
 
  The response is lent in `message` as by homa_recv_message: release it. Its id and its source are
  0.
 
  Returns 0, or -1: as homa_send and homa_recv; EHOSTUNREACH (no server is known); ETIMEDOUT (also
- if none was known before the deadline); EBADF (also if the balancer was opened before fork);
- EFAULT; EINVAL. `message` is then all zeroes.
+ if none was known before the deadline); ESHUTDOWN (also if none was known before homa_close or
+ homa_drain); EBADF (also if the balancer was opened before fork); EFAULT; EINVAL. `message`
+ is then all zeroes.
  */
 int homa_balancer_call(struct homa_balancer *balancer,
                        int sockfd,

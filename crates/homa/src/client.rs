@@ -136,6 +136,14 @@ impl Client {
         mark.is_some_and(|mark| mark.strong_count() > 0)
     }
 
+    /// The error with which a call is refused because the engine ends.
+    pub(crate) fn refusal(&self, access: &Access<'_>) -> Option<CallError> {
+        match access.takes_calls() {
+            Err(CallError::ShuttingDown) if self.finishes_a_request() => None,
+            taken => taken.err(),
+        }
+    }
+
     /// Waits until one more call, with a request of any length, would be accepted. If every call
     /// would be refused, it returns that error at once. Another task may be faster: then the call
     /// is refused as usual, and you can wait again. On a sharded engine ([`Engine::sharded`]) it
@@ -279,9 +287,8 @@ impl Client {
         let shared = engine.shared().ok_or(CallError::Forked)?;
         let slot = shared.slots.get();
         let mut access = shared.access();
-        match access.takes_calls() {
-            Err(CallError::ShuttingDown) if self.finishes_a_request() => {}
-            taken => taken?,
+        if let Some(refusal) = self.refusal(&access) {
+            return Err(refusal);
         }
         let key = access.waiters.reserve(slot.clone());
         match access.core.call(0, to, request, &options, key.cookie()) {

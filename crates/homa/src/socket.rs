@@ -437,6 +437,7 @@ impl Socket {
         let Some(mut access) = self.engine.here() else { return };
         access.draining = true;
         access.core.unlisten(self.local_addr().port());
+        access.waiters.wake_all();
         how(&mut access);
         access.core.flush_acks();
         access.submitted();

@@ -124,6 +124,17 @@ int main(void)
     FAILS(homa_balancer_call(balancer, client, "early", 5, &message, NULL), EHOSTUNREACH);
     homa_balancer_close(balancer);
 
+    /* A call that waits for a server ends with its socket, as one that waits for a response. */
+    options.flags = HOMA_BALANCE_WAIT;
+    call_held.balancer = homa_balancer_open("homa+file:///nonexistent/homa", &options);
+    CHECK((call_held.sock = homa_socket(NULL, 0, NULL)) >= 0 && call_held.balancer != NULL);
+    CHECK(pthread_create(&caller, NULL, held, &call_held) == 0);
+    usleep(20000);
+    CHECK(homa_close(call_held.sock) == 0);
+    CHECK(pthread_join(caller, NULL) == 0);
+    homa_balancer_close(call_held.balancer);
+    options.flags = 0;
+
     snprintf(target, sizeof target, "homa+file://%s", path);
     write_addresses(path, at, 3);
     options.hedge_percent = 100;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use ::tokio::time::{sleep, timeout, timeout_at};
 
 use super::budget::AttemptBudget;
 use super::detached::{self, within};
+use super::ended::{Ended, or_ended};
 use super::health::{AttemptEnd, judge};
 use super::members::{Addresses, Watching, changes, watch as watch_members};
 use super::resolve::ResolveError;
@@ -209,7 +210,8 @@ impl Balancer {
     }
 
     /// Calls one of the servers, or several one after another: see [`Balancer`].
-    /// [`CallOptions::deadline`] limits all attempts together.
+    /// [`CallOptions::deadline`] limits all attempts together. If the client's engine takes no more
+    /// calls, also while the call waits for a server, it ends with [`CallError::ShuttingDown`].
     ///
     /// # Errors
     /// See [`BalanceError`].
@@ -241,7 +243,10 @@ impl Balancer {
                 }
             }
         };
-        self.run(until, options.idempotent, attempt).await
+        self.here()?;
+        let ended = || Ended::new(client);
+        let attempts = self.attempts(until, options.idempotent, attempt, ended);
+        within(self.0.runtime.as_ref(), attempts).await
     }
 
     /// Makes a call by attempts of any kind: `attempt` makes one at the given server. It is
@@ -260,17 +265,21 @@ impl Balancer {
         F: Future<Output = Result<T, CallError>>,
     {
         self.here()?;
-        within(self.0.runtime.as_ref(), self.attempts(until, idempotent, attempt)).await
+        let attempts = self.attempts(until, idempotent, attempt, pending);
+        within(self.0.runtime.as_ref(), attempts).await
     }
 
-    async fn attempts<T, F>(
+    /// Makes attempts. Waits between them last until `ended` at most.
+    async fn attempts<T, F, E>(
         &self,
         until: Option<Instant>,
         idempotent: bool,
         attempt: impl Fn(SocketAddr) -> F,
+        ended: impl Fn() -> E,
     ) -> Result<T, BalanceError>
     where
         F: Future<Output = Result<T, CallError>>,
+        E: Future<Output = CallError>,
     {
         let began = now();
         {
@@ -280,7 +289,7 @@ impl Balancer {
         }
         let (mut tried, mut pause) = (Vec::new(), FIRST_PAUSE);
         loop {
-            let lease = self.pick_but(&tried, until).await?;
+            let lease = or_ended(self.pick_but(&tried, until), ended()).await??;
             tried.push(lease.at);
             let error = match self.once(lease, idempotent, &mut tried, &attempt).await {
                 Ok(result) => {
@@ -297,7 +306,7 @@ impl Balancer {
                 return Err(BalanceError::Call(error));
             }
             if !untried {
-                sleep(wait).await;
+                or_ended(sleep(wait), ended()).await?;
                 pause = (2 * pause).min(LONGEST_PAUSE);
                 tried.clear();
             }

@@ -14,6 +14,7 @@
 //! | `budget` | how many attempts more; when a call is late |
 //! | `servers` | all servers of a balancer |
 //! | `balancer` | calls |
+//! | `ended` | waits that end with the engine |
 //! | `detached` | a runtime for programs that have none |
 //!
 //! Invariants: a call is executed more than once only if it is idempotent, and all attempts of a
@@ -26,6 +27,7 @@ mod balancer;
 mod budget;
 mod choose;
 mod detached;
+mod ended;
 mod health;
 mod members;
 mod resolve;

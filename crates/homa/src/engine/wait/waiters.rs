@@ -78,6 +78,8 @@ pub struct Waiters {
     open: HashMap<RpcHandle, OpenRequest>,
     capacity: CapacityQueue,
     watch: RequestWatch,
+    /// By ticket, tasks that wait until no more calls are taken.
+    ends: Vec<(u64, Waker)>,
     to_wake: Vec<WakeTarget>,
     /// Wakers that are not needed any more. They are dropped after the lock is released, because a
     /// task may end with its last waker.
@@ -219,9 +221,27 @@ impl Waiters {
         }
     }
 
-    /// Wakes all waiters for requests or capacity.
+    /// Registers a task that waits until no more calls are taken; returns a ticket for
+    /// [`Self::leave_end`].
+    #[cfg(feature = "balance")]
+    pub fn wait_for_end(&mut self, waker: Waker) -> u64 {
+        self.next_ticket += 1;
+        self.ends.push((self.next_ticket, waker));
+        self.next_ticket
+    }
+
+    /// Removes a task that waits for the end.
+    #[cfg(feature = "balance")]
+    pub fn leave_end(&mut self, ticket: u64) {
+        if let Some(at) = self.ends.iter().position(|(other, _)| *other == ticket) {
+            self.wakers_to_drop.push(self.ends.swap_remove(at).1);
+        }
+    }
+
+    /// Wakes all waiters for requests, capacity, or the end.
     pub fn wake_all(&mut self) {
         self.capacity.all(&mut self.to_wake);
+        self.to_wake.extend(self.ends.drain(..).map(|(_, waker)| WakeTarget::Task(waker)));
         for waiting in self.queues.values_mut().flat_map(RequestQueue::take_acceptors) {
             self.tasks -= usize::from(waiting.is_task());
             self.to_wake.push(waiting);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use homa::balance::{BalanceError, Balancer, Config, Members, ResolveError};
-use homa::{CallOptions, OpenError};
+use homa::{CallError, CallOptions, Client, OpenError};
 use tower::discover::{Change, Discover};
 
 use super::{AddressFile, GIVE_UP, Serving, client, until};
@@ -66,6 +66,14 @@ async fn without_servers_calls_fail_at_once_or_wait() {
     let short = CallOptions::deadline(Duration::from_millis(50));
     let error = waits.call(&client, "who?", &short).await.unwrap_err();
     assert!(matches!(error, BalanceError::Late), "{error:?}");
+    // No server is known when the client's engine ends.
+    let ends = Client::new().unwrap();
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        ends.engine().drain(Duration::ZERO).unwrap();
+    };
+    let (ended, ()) = tokio::join!(waits.call(&ends, "who?", &options), ending);
+    assert!(matches!(ended, Err(BalanceError::Call(CallError::ShuttingDown))), "{ended:?}");
     let writes = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         file.list(&[&server]);
