@@ -254,7 +254,8 @@ impl Config {
 
     /// Refuses peers whose verified identity `admits` does not accept: no packet of theirs is
     /// processed, and none is sent to them. It is called once for each session, by the thread that
-    /// drives the engine, so it should return at once.
+    /// drives the engine, so it should return at once. It needs keys
+    /// ([`OpenError::PolicyWithoutKeys`]).
     #[must_use]
     pub fn admit(mut self, admits: impl Fn(&PeerIdentity) -> bool + Send + Sync + 'static) -> Self {
         self.admission = Admits(Some(Arc::new(admits)));

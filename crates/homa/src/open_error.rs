@@ -124,6 +124,12 @@ pub enum OpenError {
         /// The address.
         at: SocketAddr,
     },
+    /// There is a policy about verified peers, and there are no keys.
+    #[error(
+        "the policy of `Config::admit` (`admit` in C and Python) would never be asked, because \
+         without keys no peer is verified: set keys, or leave the policy out"
+    )]
+    PolicyWithoutKeys,
     /// Keys were given to an engine over raw IP.
     #[error(
         "Homa directly over IP cannot be encrypted, because the kernel module speaks plaintext \

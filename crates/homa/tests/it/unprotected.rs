@@ -35,6 +35,30 @@ fn opened(ip: &str, config: &Config) -> Vec<Result<(), OpenError>> {
     ]
 }
 
+/// The same for engines that differ in how they are protected.
+fn opened_with_policy(config: &Config) -> Vec<Result<(), OpenError>> {
+    let (local, config) = (at("127.0.0.1:0"), || config.clone());
+    vec![
+        Engine::bind(local, config()).map(drop),
+        Client::with(config()).map(drop),
+        Socket::bind(local, config()).map(drop),
+        inline::Engine::bind(local, config()).map(drop),
+    ]
+}
+
+#[test]
+fn a_policy_about_peers_needs_keys() {
+    let policy = |config: Config| config.admit(|_| false);
+    for config in [policy(Config::default()), policy(Config::default()).plaintext()] {
+        for (way, result) in opened_with_policy(&config).into_iter().enumerate() {
+            let error = result.expect_err(&format!("way {way}"));
+            assert!(matches!(error, OpenError::PolicyWithoutKeys), "{way}: {error}");
+        }
+    }
+    let keys = Config::default().keys(Keys::cluster([1; 32]).unwrap());
+    opened_with_policy(&policy(keys)).into_iter().for_each(|result| result.unwrap());
+}
+
 #[test]
 fn off_loopback_an_engine_opens_with_keys_or_by_choice() {
     let keys = Config::default().keys(Keys::cluster([1; 32]).unwrap());

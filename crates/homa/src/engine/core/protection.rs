@@ -109,7 +109,12 @@ pub(super) fn protected(
     driver: Box<dyn Driver>,
     config: &Config,
 ) -> Result<Box<dyn Driver>, OpenError> {
-    let Some(keys) = config.keys.clone() else { return Ok(driver) };
+    let Some(keys) = config.keys.clone() else {
+        return match config.admission.0 {
+            Some(_) => Err(OpenError::PolicyWithoutKeys),
+            None => Ok(driver),
+        };
+    };
     // Raw IP is for peers with the kernel module, which does not encrypt.
     if driver.encapsulation() == crate::driver::Encapsulation::Ip {
         return Err(OpenError::KeysOverIp);
