@@ -13,7 +13,7 @@
 
 /* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 #define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
@@ -35,6 +35,11 @@
  executed twice.
  */
 #define HOMA_SEND_IDEMPOTENT 2
+
+/*
+ Flag of a call: homa_read reads the response while it arrives.
+ */
+#define HOMA_SEND_PIECES 4
 
 /*
  Flag of homa_recv: requests may be returned. If neither this flag nor HOMA_RECV_RESPONSE is set,
@@ -179,6 +184,13 @@ struct homa_options {
      The second argument of admit.
      */
     void *admit_user;
+    /*
+     If it is not 0, homa_recv returns each request as soon as its first packet is here, and
+     homa_read reads its bytes while they arrive. At most about twice this number of bytes is
+     held of a message that is read so, also of a response (HOMA_SEND_PIECES; 1 MiB if it is 0).
+     Default: 0, and then homa_recv returns whole requests.
+     */
+    uint32_t early;
 };
 
 /*
@@ -195,7 +207,7 @@ struct homa_send_options {
      */
     uint64_t completion_cookie;
     /*
-     HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT or both.
+     HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT, HOMA_SEND_PIECES, or several of them.
      */
     uint32_t flags;
     /*
@@ -325,8 +337,8 @@ int homa_drain(int sockfd, int timeout_ms);
 
 /*
  Closes a socket and ends its RPCs. Calls are forgotten, and replies that are not yet fully
- delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv, or
- in homa_balancer_call for a response, return with ESHUTDOWN. Buffers from homa_recv_message stay
+ delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv,
+ homa_read or homa_balancer_call return with ESHUTDOWN. Buffers from homa_recv_message stay
  valid.
 
  Returns 0, or -1: EBADF. This is also the result if the descriptor was closed with close(2) by
@@ -450,6 +462,9 @@ int homa_abort(int sockfd, uint64_t id, int error);
 
  Returns the length of the message. If it is greater than `len`, the rest is lost. With
  HOMA_RECV_PARTIAL the rest is kept, and the result is the length that was left before this call.
+ With the option `early`, nothing of a request is copied, nor of a response with
+ HOMA_SEND_PIECES: homa_read reads it. The result is its whole length, or, if homa_read failed
+ with EAGAIN before, the length that was not read.
 
  If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
  deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
@@ -475,7 +490,8 @@ int homa_recv(int sockfd,
 /*
  As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
  in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
- to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used.
+ to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data
+ is null if homa_read reads the message.
 
  Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
  server are set. Otherwise message->id is 0. There is nothing to release in both cases.
@@ -487,6 +503,66 @@ int homa_recv_message(int sockfd, int flags, struct homa_message *message);
  or was released before.
  */
 void homa_message_release(struct homa_message *message);
+
+/*
+ Reads the next bytes of a message that arrives: of a request that homa_recv returned from a
+ socket with the option `early`, or of the response to a call with HOMA_SEND_PIECES, which need
+ not be received first. Copies at most `len` bytes, which is not 0. Blocks until there are some,
+ unless `flags` is HOMA_RECV_NONBLOCKING or MSG_DONTWAIT. The peer may send about as many more
+ bytes as were read, so a slow reader slows it down. One thread at a time should read a message.
+
+ After EAGAIN, homa_recv returns the message again once more has arrived or it has ended, and the
+ descriptor is readable then, unless the call is private. A request may be answered at any time:
+ then the rest of it is not sent.
+
+ Returns the number of bytes, 0 after the last, or -1. For a request: ECANCELED (the client gave
+ up) or ETIMEDOUT (its deadline has passed): the rest will not come, and what was read may be
+ incomplete. The request still has to be answered, or dropped with homa_abort. For a response:
+ the errors of a failed call, as of homa_recv. After these, and after 0, the call has ended.
+ For both: EAGAIN; EBADF; EFAULT; EINVAL (wrong flags, `len` is 0, or no message with this id is
+ read); ESHUTDOWN (homa_close).
+ */
+int homa_read(int sockfd, void *buf, size_t len, int flags, uint64_t id);
+
+/*
+ As homa_sendv, but the request has `reqlen` bytes that homa_write gives later, and each leaves
+ while the next are made. The deadline of the call includes the writing. homa_abort gives the
+ call up.
+
+ Returns 0, or -1 as homa_send: the declared length counts as bytes in progress from the
+ beginning (EAGAIN).
+ */
+int homa_send_begin(int sockfd,
+                    size_t reqlen,
+                    const struct sockaddr *dest_addr,
+                    socklen_t addrlen,
+                    uint64_t *id,
+                    const struct homa_send_options *options);
+
+/*
+ As homa_reply, but the response has `resplen` bytes that homa_write gives later, and each leaves
+ while the next are made. homa_abort gives the response up, and the client's call fails with
+ ECONNABORTED.
+
+ Returns 0, or -1 as homa_reply: the declared length counts as bytes in progress from the
+ beginning (EAGAIN).
+ */
+int homa_reply_begin(int sockfd,
+                     size_t resplen,
+                     const struct sockaddr *dest_addr,
+                     socklen_t addrlen,
+                     uint64_t id);
+
+/*
+ Sends the next bytes of the request of call `id` (homa_send_begin), or of the response to
+ request `id` (homa_reply_begin). With the last byte of its declared length the message is whole.
+ Never blocks, and copies the bytes.
+
+ Returns 0, or -1: EBADF; EFAULT; EMSGSIZE (more than the declared length; nothing was sent);
+ EPIPE (the client gave up, or the call has ended, which homa_recv returns; or no message with
+ this id is written).
+ */
+int homa_write(int sockfd, const void *buf, size_t len, uint64_t id);
 
 /*
  Looks up a name that stands for several servers, now and again until homa_balancer_close:

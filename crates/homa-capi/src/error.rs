@@ -7,8 +7,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use homa::socket::{CallFailure, ReceiveError};
-use homa::{CallError, KeysError, OpenError, ReplyError, SocketFault};
+use homa::error::WriteError;
+use homa::socket::{CallFailure, ReadError, ReceiveError};
+use homa::{CallError, KeysError, OpenError, ReplyError, RequestError, SocketFault};
 
 /// The error of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +115,32 @@ impl From<ReceiveError> for Error {
             ReceiveError::WouldBlock => libc::EAGAIN,
             ReceiveError::Closed => libc::ESHUTDOWN,
             _ => libc::EINVAL,
+        };
+        Self::new(errno, error.to_string())
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        let errno = match &error {
+            ReadError::Call(failure) => return failure.clone().into(),
+            ReadError::WouldBlock => libc::EAGAIN,
+            ReadError::Ended(RequestError::DeadlineExceeded) => libc::ETIMEDOUT,
+            ReadError::Ended(RequestError::Forked) => libc::EBADF,
+            ReadError::Ended(_) => libc::ECANCELED,
+            ReadError::Closed => libc::ESHUTDOWN,
+            _ => libc::EINVAL,
+        };
+        Self::new(errno, error.to_string())
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        let errno = match error {
+            WriteError::TooLong { .. } => libc::EMSGSIZE,
+            WriteError::Forked => libc::EBADF,
+            _ => libc::EPIPE,
         };
         Self::new(errno, error.to_string())
     }

@@ -21,6 +21,7 @@ mod balance;
 mod error;
 mod open;
 mod options;
+mod pieces;
 mod protection;
 mod receive;
 mod send;
@@ -37,6 +38,7 @@ pub use open::{
     homa_version,
 };
 pub use options::{HOMA_PLAINTEXT, homa_options};
+pub use pieces::{homa_read, homa_reply_begin, homa_send_begin, homa_write};
 pub use receive::{homa_message, homa_message_release, homa_recv, homa_recv_message};
 pub use send::{
     homa_abort, homa_peer_identity, homa_remaining, homa_reply, homa_replyv, homa_send,

@@ -46,10 +46,9 @@ pub unsafe extern "C" fn homa_socket(
         };
         let socket = open(at, &settings)?;
         if at.is_some() {
-            socket.listen()?;
+            listen(&socket, &settings)?;
         }
-        let max_message = settings.config.protocol.max_message;
-        table::insert(Handle::new(socket, settings.deadline, max_message))
+        table::insert(Handle::new(socket, &settings))
     })
 }
 
@@ -71,9 +70,16 @@ pub unsafe extern "C" fn homa_socket_from_fd(fd: c_int, options: *const homa_opt
         }
         let socket = duplicate(fd).map_err(OpenError::from)?;
         let socket = Socket::from_socket(socket, settings.config.clone())?;
-        let max_message = settings.config.protocol.max_message;
-        table::insert(Handle::new(socket, settings.deadline, max_message))
+        listen(&socket, &settings)?;
+        table::insert(Handle::new(socket, &settings))
     })
+}
+
+fn listen(socket: &Socket, settings: &Settings) -> Result<(), OpenError> {
+    match settings.early {
+        0 => socket.listen(),
+        window => socket.listen_early(window as usize),
+    }
 }
 
 fn open(at: Option<SocketAddr>, settings: &Settings) -> Result<Socket, Error> {
@@ -147,8 +153,8 @@ pub extern "C" fn homa_drain(sockfd: c_int, timeout_ms: c_int) -> c_int {
 }
 
 /// Closes a socket and ends its RPCs. Calls are forgotten, and replies that are not yet fully
-/// delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv, or
-/// in homa_balancer_call for a response, return with ESHUTDOWN. Buffers from homa_recv_message stay
+/// delivered are lost, so call homa_drain first if they matter. Threads that wait in homa_recv,
+/// homa_read or homa_balancer_call return with ESHUTDOWN. Buffers from homa_recv_message stay
 /// valid.
 ///
 /// Returns 0, or -1: EBADF. This is also the result if the descriptor was closed with close(2) by

@@ -78,6 +78,11 @@ pub struct homa_options {
     pub admit: Option<unsafe extern "C" fn(identity: *const c_char, user: *mut c_void) -> c_int>,
     /// The second argument of admit.
     pub admit_user: *mut c_void,
+    /// If it is not 0, homa_recv returns each request as soon as its first packet is here, and
+    /// homa_read reads its bytes while they arrive. At most about twice this number of bytes is
+    /// held of a message that is read so, also of a response (HOMA_SEND_PIECES; 1 MiB if it is 0).
+    /// Default: 0, and then homa_recv returns whole requests.
+    pub early: u32,
 }
 
 /// Reads a structure that begins with its size. The program's version of the structure may have
@@ -130,6 +135,8 @@ pub struct Settings {
     pub config: Config,
     /// The deadline of calls without their own.
     pub deadline: Duration,
+    /// The window of requests that are read while they arrive, in bytes; 0 if they are not.
+    pub early: u32,
 }
 
 impl Settings {
@@ -175,7 +182,7 @@ impl Settings {
             0 => homa::CallOptions::default().deadline,
             ms => Duration::from_millis(ms.into()),
         };
-        Ok(Self { driver, config, deadline })
+        Ok(Self { driver, config, deadline, early: given.early })
     }
 }
 

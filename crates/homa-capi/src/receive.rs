@@ -58,9 +58,17 @@ struct Completed {
     id: u64,
     cookie: u64,
     from: SocketAddr,
-    result: Result<Message, Error>,
-    /// Bytes that were copied before.
-    offset: usize,
+    content: Content,
+}
+
+/// What is received.
+enum Content {
+    /// A message, of which some bytes were copied before.
+    Whole { bytes: Message, offset: usize },
+    /// A request of which this many bytes can be read, now or later.
+    Readable(usize),
+    /// A failed call.
+    Failed(Error),
 }
 
 fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Completed, Error> {
@@ -68,7 +76,7 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Completed, Error> {
     if flags & HOMA_RECV_PARTIAL != 0
         && let Some(Rest { from, cookie, bytes, offset }) = handle.rest(id)
     {
-        return Ok(Completed { id, cookie, from, result: Ok(bytes), offset });
+        return Ok(Completed { id, cookie, from, content: Content::Whole { bytes, offset } });
     }
     let named = if flags & (HOMA_RECV_RESPONSE | HOMA_RECV_PARTIAL) != 0 { id } else { 0 };
     let wanted = match (Id::from_number(named), types) {
@@ -82,15 +90,30 @@ fn receive(handle: &Handle, flags: c_int, id: u64) -> Result<Completed, Error> {
         0 => handle.socket.receive(wanted)?,
         _ => handle.socket.try_receive(wanted)?,
     };
-    Ok(match incoming {
+    let (id, from, cookie, content) = match incoming {
+        SocketEvent::Request { id, from, bytes, total, .. } if handle.early => {
+            handle.begin_reading(id.number(), bytes);
+            (id, from, 0, Content::Readable(total))
+        }
         SocketEvent::Request { id, from, bytes, .. } => {
-            Completed { id: id.number(), cookie: 0, from, result: Ok(bytes), offset: 0 }
+            (id, from, 0, Content::Whole { bytes, offset: 0 })
+        }
+        SocketEvent::More { id, from, cookie, left, .. } => {
+            (id, from, cookie, Content::Readable(left))
         }
         SocketEvent::Response { id, from, cookie, result, .. } => {
-            let result = result.map_err(Error::from);
-            Completed { id: id.number(), cookie, from, result, offset: 0 }
+            let content = match result {
+                Ok(bytes) => Content::Whole { bytes, offset: 0 },
+                Err(failure) => {
+                    handle.forget(id.number());
+                    Content::Failed(failure.into())
+                }
+            };
+            (id, from, cookie, content)
         }
-    })
+        other => return Err(Error::new(libc::EIO, format!("an unknown event: {other:?}"))),
+    };
+    Ok(Completed { id: id.number(), cookie, from, content })
 }
 
 /// Returns the socket, and the id that the caller asks for. The id is read only if the flags use
@@ -120,6 +143,9 @@ unsafe fn open(sockfd: c_int, flags: c_int, id: *const u64) -> Result<(Arc<Handl
 ///
 /// Returns the length of the message. If it is greater than `len`, the rest is lost. With
 /// HOMA_RECV_PARTIAL the rest is kept, and the result is the length that was left before this call.
+/// With the option `early`, nothing of a request is copied, nor of a response with
+/// HOMA_SEND_PIECES: homa_read reads it. The result is its whole length, or, if homa_read failed
+/// with EAGAIN before, the length that was not read.
 ///
 /// If a call failed, returns -1 and sets *id to the call: ETIMEDOUT (no response within the
 /// deadline, or the server is silent), ENOTCONN (nothing listens at its port), EHOSTUNREACH,
@@ -161,15 +187,19 @@ pub unsafe extern "C" fn homa_recv(
         }
         // SAFETY: the caller guarantees `addrlen` bytes unless it is null.
         unsafe { address::write(arrived.from, src_addr, addrlen) };
-        let bytes = arrived.result?;
-        let left = &bytes[arrived.offset..];
+        let (bytes, offset) = match arrived.content {
+            Content::Whole { bytes, offset } => (bytes, offset),
+            Content::Readable(left) => return Ok(c_int::try_from(left).unwrap_or(c_int::MAX)),
+            Content::Failed(error) => return Err(error),
+        };
+        let left = &bytes[offset..];
         let (copied, total) = (left.len().min(len), left.len());
         if copied > 0 {
             // SAFETY: the caller guarantees `len` bytes, and these are no more.
             unsafe { ptr::copy_nonoverlapping(left.as_ptr(), buf.cast::<u8>(), copied) };
         }
         if copied < total && flags & HOMA_RECV_PARTIAL != 0 {
-            let offset = arrived.offset + copied;
+            let offset = offset + copied;
             let rest = Rest { from: arrived.from, cookie: arrived.cookie, bytes, offset };
             handle.keep(arrived.id, rest);
         }
@@ -179,7 +209,8 @@ pub unsafe extern "C" fn homa_recv(
 
 /// As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
 /// in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
-/// to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used.
+/// to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data
+/// is null if homa_read reads the message.
 ///
 /// Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
 /// server are set. Otherwise message->id is 0. There is nothing to release in both cases.
@@ -207,7 +238,11 @@ pub unsafe extern "C" fn homa_recv_message(
         message.id = arrived.id;
         message.completion_cookie = arrived.cookie;
         (message.source, message.source_length) = address::to_c(arrived.from);
-        lend(arrived.result?, message);
+        match arrived.content {
+            Content::Whole { bytes, .. } => lend(bytes, message),
+            Content::Readable(left) => message.length = left,
+            Content::Failed(error) => return Err(error),
+        }
         Ok(0)
     })
 }

@@ -1,6 +1,7 @@
 //! Sends requests and replies, and cancels RPCs.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::net::SocketAddr;
 use std::slice;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use libc::{iovec, sockaddr, socklen_t};
 use crate::address;
 use crate::error::{Error, guard};
 use crate::options::read_sized;
-use crate::{table, text};
+use crate::table::{self, Handle};
+use crate::text;
 
 /// Flag of a private call: its completion is returned only by a homa_recv that names its id, and
 /// does not make the descriptor readable.
@@ -20,6 +22,8 @@ pub const HOMA_SEND_PRIVATE: u32 = 1;
 /// the server. Only the profile "default" uses it. With the other profiles every request may be
 /// executed twice.
 pub const HOMA_SEND_IDEMPOTENT: u32 = 2;
+/// Flag of a call: homa_read reads the response while it arrives.
+pub const HOMA_SEND_PIECES: u32 = 4;
 
 /// Options of a call. Initialize them with HOMA_SEND_OPTIONS_INIT. For `size`, see struct
 /// homa_options.
@@ -31,7 +35,7 @@ pub struct homa_send_options {
     pub size: usize,
     /// A number that is returned with the response, in struct homa_message.
     pub completion_cookie: u64,
-    /// HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT or both.
+    /// HOMA_SEND_PRIVATE, HOMA_SEND_IDEMPOTENT, HOMA_SEND_PIECES, or several of them.
     pub flags: u32,
     /// How long the call may take, in milliseconds. 0 means the deadline in the socket's options.
     pub deadline_ms: u32,
@@ -45,7 +49,8 @@ pub struct homa_send_options {
 pub unsafe fn read_options(options: *const homa_send_options) -> Result<homa_send_options, Error> {
     // SAFETY: the caller guarantees the options, and zeroes are a value of these numbers.
     let given = unsafe { read_sized(options, "options")? };
-    if given.flags & !(HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT) != 0 {
+    let known = HOMA_SEND_PRIVATE | HOMA_SEND_IDEMPOTENT | HOMA_SEND_PIECES;
+    if given.flags & !known != 0 {
         return Err(Error::invalid(format!("unknown bits in `options->flags`: {}", given.flags)));
     }
     Ok(given)
@@ -170,12 +175,43 @@ unsafe fn send(
     options: *const homa_send_options,
 ) -> Result<c_int, Error> {
     let handle = table::get(sockfd)?;
+    // SAFETY: the caller guarantees address and options.
+    let (to, send) = unsafe { (destination(to, length)?, call(&handle, id, options)?) };
+    // SAFETY: the caller guarantees the request.
+    let bytes = unsafe { request.gather("request", handle.max_message)? };
+    let sent = handle.socket.send(to, bytes, &send)?;
+    if !id.is_null() {
+        // SAFETY: not null, and the caller guarantees it.
+        unsafe { id.write_unaligned(sent.number()) };
+    }
+    Ok(0)
+}
+
+/// Reads the address of a server.
+///
+/// # Safety
+///
+/// The address is null or has the given length.
+pub unsafe fn destination(to: *const sockaddr, length: socklen_t) -> Result<SocketAddr, Error> {
     // SAFETY: the caller guarantees the address.
     let to = unsafe { address::read(to, length, "dest_addr")? };
     // This is checked before anything is copied. The call checks the other parts of the address.
-    if to.port() == 0 {
-        return Err(Error::invalid(format!("{to} has no port: name the port of the server")));
+    match to.port() {
+        0 => Err(Error::invalid(format!("{to} has no port: name the port of the server"))),
+        _ => Ok(to),
     }
+}
+
+/// Reads the options of a call whose id is written to `id`.
+///
+/// # Safety
+///
+/// `options` is null or has the size that it contains.
+pub unsafe fn call(
+    handle: &Handle,
+    id: *const u64,
+    options: *const homa_send_options,
+) -> Result<SendOptions, Error> {
     let mut call = CallOptions::deadline(handle.deadline);
     let mut send = SendOptions::from(call);
     if !options.is_null() {
@@ -190,16 +226,11 @@ unsafe fn send(
             let text = "`id` is null, but the response of a private call needs it: pass a pointer";
             return Err(Error::new(libc::EFAULT, text));
         }
+        let window = if given.flags & HOMA_SEND_PIECES != 0 { handle.window } else { 0 };
         send = SendOptions::from(call).cookie(given.completion_cookie).private(private);
+        send = send.read_window(window);
     }
-    // SAFETY: the caller guarantees the request.
-    let bytes = unsafe { request.gather("request", handle.max_message)? };
-    let sent = handle.socket.send(to, bytes, &send)?;
-    if !id.is_null() {
-        // SAFETY: not null, and the caller guarantees it.
-        unsafe { id.write_unaligned(sent.number()) };
-    }
-    Ok(0)
+    Ok(send)
 }
 
 /// Answers the request `id` that homa_recv returned. `dest_addr` must be the address that it
@@ -263,8 +294,7 @@ unsafe fn reply(
     // SAFETY: the caller guarantees the response.
     let bytes = unsafe { response.gather("response", handle.max_message)? };
     handle.socket.reply(known, to, bytes)?;
-    // The program has answered, so it reads no more of the request.
-    drop(handle.rest(id));
+    handle.forget(id);
     Ok(0)
 }
 
@@ -333,8 +363,11 @@ pub extern "C" fn homa_abort(sockfd: c_int, id: u64, error: c_int) -> c_int {
         }
         let reason = (error != 0).then_some(error);
         match Id::from_number(id) {
-            None => handle.socket.abort_all(reason),
-            Some(known) if handle.socket.abort(known, reason) => drop(handle.rest(id)),
+            None => {
+                handle.socket.abort_all(reason);
+                handle.forget_calls();
+            }
+            Some(known) if handle.socket.abort(known, reason) => handle.forget(id),
             Some(_) if handle.rest(id).is_some() => {}
             Some(_) => return Err(Error::invalid(format!("no RPC with the id {id} to abort"))),
         }

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use homa::socket::Id;
 use homa::{Message, Socket};
 use std::net::SocketAddr;
 
 use crate::error::Error;
+use crate::options::Settings;
 
 /// A message whose rest is still to be received.
 pub struct Rest {
@@ -28,6 +30,30 @@ pub struct Rest {
     pub offset: usize,
 }
 
+/// Bytes of a response that are held while it is read, unless the options say it.
+const WINDOW: u32 = 1 << 20;
+
+/// Bytes of a message that were taken from the socket, and are read by the program.
+#[derive(Default)]
+pub struct Piece {
+    bytes: Message,
+    /// Bytes that were read.
+    pub offset: usize,
+}
+
+impl From<Message> for Piece {
+    fn from(bytes: Message) -> Self {
+        Self { bytes, offset: 0 }
+    }
+}
+
+impl Piece {
+    /// The bytes that were not read.
+    pub fn left(&self) -> &[u8] {
+        &self.bytes[self.offset..]
+    }
+}
+
 /// A socket, with its options.
 pub struct Handle {
     /// The socket.
@@ -38,12 +64,28 @@ pub struct Handle {
     pub max_message: u32,
     /// Messages that are received in parts, by id. The newest is last.
     rests: Mutex<VecDeque<(u64, Rest)>>,
+    /// Requests are read while they arrive: with `homa_read`.
+    pub early: bool,
+    /// Bytes of a message that is read while it arrives.
+    pub window: u32,
+    /// Messages that are read so, by id: requests from their receipt to their answer, responses
+    /// from their first read to their end.
+    readers: Mutex<HashMap<u64, Arc<Mutex<Piece>>>>,
 }
 
 impl Handle {
     /// Creates the entry for a socket that has no descriptor yet.
-    pub fn new(socket: Socket, deadline: Duration, max_message: u32) -> Self {
-        Self { socket, deadline, max_message, rests: Mutex::default() }
+    pub fn new(socket: Socket, settings: &Settings) -> Self {
+        let max_message = settings.config.protocol.max_message;
+        Self {
+            socket,
+            deadline: settings.deadline,
+            max_message,
+            rests: Mutex::default(),
+            early: settings.early > 0,
+            window: if settings.early > 0 { settings.early } else { WINDOW },
+            readers: Mutex::default(),
+        }
     }
 
     /// Keeps the rest of a message.
@@ -56,6 +98,33 @@ impl Handle {
         let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         let at = rests.iter().position(|(other, _)| *other == id)?;
         rests.remove(at).map(|(_, rest)| rest)
+    }
+
+    /// A request was received that is read with `homa_read`, beginning with these bytes.
+    pub fn begin_reading(&self, id: u64, first: Message) {
+        let reader = Arc::new(Mutex::new(Piece::from(first)));
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, reader);
+    }
+
+    /// What is left of a piece of a message that is read with `homa_read`.
+    pub fn reader(&self, id: Id) -> Option<Arc<Mutex<Piece>>> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        match id.is_request() {
+            true => readers.get(&id.number()).cloned(),
+            false => Some(readers.entry(id.number()).or_default().clone()),
+        }
+    }
+
+    /// A request was answered or dropped, or a call has ended: its program reads no more of it.
+    pub fn forget(&self, id: u64) {
+        let reader = self.readers.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        drop((reader, self.rest(id)));
+    }
+
+    /// All calls were cancelled: their responses are read no more.
+    pub fn forget_calls(&self) {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.retain(|&id, _| Id::from_number(id).is_some_and(Id::is_request));
     }
 }
 

@@ -104,7 +104,7 @@
 //! | §3.7 | retransmission | `send/retransmit.rs` |
 //! | §3.7 | an unknown RPC | `loss/unknown.rs` |
 //! | §3.8 | at least once; ACKs and at most once (beyond the paper) | `completion/` |
-//! | – | requests begun before they are whole (beyond the paper) | `receive/early.rs` |
+//! | – | messages read before they are whole (beyond the paper) | `receive/early.rs` |
 //! | – | messages sent while they are written (beyond the paper) | `send/write.rs` |
 //! | – | spoofed addresses, restarts (beyond the paper) | `address_validation/` |
 //! | – | parameters and profiles | `config/` |

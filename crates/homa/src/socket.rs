@@ -22,6 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod id;
+mod pieces;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[cfg(feature = "encryption")]
@@ -29,7 +32,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homa_proto::RpcHandle;
 use homa_proto::wire::datagram::TraceContext;
 
 use crate::call_options::CallOptions;
@@ -41,7 +43,7 @@ use crate::engine::Engine;
 use crate::engine::core::{SOCKET_CALL, canonical};
 use crate::engine::wait::mailbox;
 pub use crate::engine::wait::mailbox::CallFailure;
-use crate::engine::wait::mailbox::{Mailbox, MailboxItem, SocketCall};
+use crate::engine::wait::mailbox::{ArrivingResponse, Mailbox, MailboxItem, SocketCall};
 use crate::engine::wait::shared::SharedState;
 use crate::engine::wait::waiters::Waiters;
 use crate::error::{CallError, DrainTimeout, OpenError, ReplyError};
@@ -50,38 +52,8 @@ use crate::metrics::Metrics;
 use crate::payload::Payload;
 #[cfg(feature = "encryption")]
 use crate::secure::PeerIdentity;
-
-/// An RPC of a socket. Its number is never 0; it is even for calls and odd for requests.
-// The protocol's generations have 31 bits, which leaves one bit for the kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Id {
-    rpc: RpcHandle,
-    request: bool,
-}
-
-impl Id {
-    fn call(rpc: RpcHandle) -> Self {
-        Self { rpc, request: false }
-    }
-
-    /// The number.
-    pub fn number(self) -> u64 {
-        let handle = u64::from(self.rpc.generation) << 32 | u64::from(self.rpc.index);
-        handle.wrapping_add(1) << 1 | u64::from(self.request)
-    }
-
-    /// The id with this number; `None` if no id has it.
-    pub fn from_number(number: u64) -> Option<Self> {
-        let handle = (number >> 1).checked_sub(1)?;
-        let rpc = RpcHandle { index: handle as u32, generation: (handle >> 32) as u32 };
-        Some(Self { rpc, request: number & 1 == 1 })
-    }
-
-    /// True for requests of others, false for our calls.
-    pub fn is_request(self) -> bool {
-        self.request
-    }
-}
+pub use id::Id;
+pub use pieces::ReadError;
 
 /// Parameters of one call from a socket. Start from the default, or convert [`CallOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +66,9 @@ pub struct SendOptions {
     /// Private call: its completion is only returned by a receive that names its id, and does not
     /// make the descriptor readable.
     pub private: bool,
+    /// If it is not 0, [`Socket::read`] reads the response while it arrives, and about this number
+    /// of bytes that were not read is held.
+    pub read_window: u32,
 }
 
 impl From<CallOptions> for SendOptions {
@@ -111,6 +86,11 @@ impl SendOptions {
     /// Makes the call private: see [`Self::private`](#structfield.private).
     pub fn private(self, private: bool) -> Self {
         Self { private, ..self }
+    }
+
+    /// Reads the response while it arrives: see [`Self::read_window`](#structfield.read_window).
+    pub fn read_window(self, bytes: u32) -> Self {
+        Self { read_window: bytes, ..self }
     }
 }
 
@@ -138,7 +118,7 @@ impl Wanted {
             Self::Call(id) => (false, true, Some(id.rpc)),
             Self::CallOrRequests(id) => (true, true, Some(id.rpc)),
         };
-        mailbox::Selection { requests, responses, call }
+        mailbox::Selection { requests, responses, call, piece: None }
     }
 
     fn named(self) -> Option<Id> {
@@ -151,6 +131,7 @@ impl Wanted {
 
 /// A received request or completion.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum SocketEvent {
     /// A call ended.
     #[non_exhaustive]
@@ -172,12 +153,28 @@ pub enum SocketEvent {
         id: Id,
         /// The client.
         from: SocketAddr,
-        /// Its bytes.
+        /// Its bytes; none if it is still arriving ([`Socket::listen_early`]).
         bytes: Message,
+        /// The number of all its bytes.
+        total: usize,
         /// The time at which the client stops waiting, if it sent one.
         deadline: Option<Instant>,
         /// The distributed trace that the request belongs to.
         trace: Option<TraceContext>,
+    },
+    /// More of a message can be read, or it has ended, after [`Socket::try_read`] found nothing; or
+    /// the first bytes of a response are here
+    /// ([`SendOptions::read_window`](method@SendOptions::read_window)).
+    #[non_exhaustive]
+    More {
+        /// The request, or the call.
+        id: Id,
+        /// The client, or the server.
+        from: SocketAddr,
+        /// The number given with the call; 0 for a request.
+        cookie: u64,
+        /// Bytes that were not read, also those that have not arrived.
+        left: usize,
     },
 }
 
@@ -262,11 +259,18 @@ impl Socket {
     ) -> Result<Id, CallError> {
         // Before the lock is taken: converting and dropping may run code of the caller.
         let (to, request) = (canonical(to), request.into());
+        let unwritten = if request.is_to_be_written() { request.len() } else { 0 };
         let Some(mut access) = self.engine.here() else { return Err(CallError::Forked) };
         access.takes_calls()?;
         let rpc = access.core.call(0, to, request, &options.call, SOCKET_CALL)?;
         if let Some((mailbox, _)) = access.waiters.mailbox() {
-            mailbox.started(rpc, SocketCall::new(to, options.cookie, options.private));
+            let mut call = SocketCall::new(to, options.cookie, options.private);
+            call.unwritten = unwritten;
+            call.arriving = (options.read_window > 0).then(ArrivingResponse::new);
+            mailbox.started(rpc, call);
+        }
+        if options.read_window > 0 {
+            access.core.read_response(rpc, options.read_window);
         }
         access.submitted();
         Ok(Id::call(rpc))
@@ -288,8 +292,8 @@ impl Socket {
         let mut response = Some(response.into());
         let Some(mut access) = self.engine.here() else { return Err(ReplyError::Forked) };
         let SharedState { waiters, core, .. } = &mut *access;
-        let Some((mailbox, _)) = waiters.mailbox() else { return Err(ReplyError::Gone) };
-        mailbox.reply(id.rpc, to.map(canonical), &mut response, core)?;
+        let Some((mailbox, wakes)) = waiters.mailbox() else { return Err(ReplyError::Gone) };
+        mailbox.reply(id.rpc, to.map(canonical), &mut response, core, wakes)?;
         access.submitted();
         Ok(())
     }
@@ -336,9 +340,12 @@ impl Socket {
         access.accepted();
         drop(access);
         match item {
-            MailboxItem::Request(rpc, from, bytes, context) => {
-                let (id, trace) = (Id { rpc, request: true }, context.trace.map(|trace| *trace));
-                Ok(SocketEvent::Request { id, from, bytes, deadline, trace })
+            MailboxItem::Request(rpc, from, bytes, total, context) => {
+                let (id, trace) = (Id::request(rpc), context.trace.map(|trace| *trace));
+                Ok(SocketEvent::Request { id, from, bytes, total, deadline, trace })
+            }
+            MailboxItem::More { rpc, request, from, cookie, left } => {
+                Ok(SocketEvent::More { id: Id { rpc, request }, from, cookie, left })
             }
             MailboxItem::Response(rpc, SocketCall { to, cookie, result: Some(result), .. }) => {
                 Ok(SocketEvent::Response { id: Id::call(rpc), from: to, cookie, result })
@@ -390,7 +397,7 @@ impl Socket {
         let SharedState { waiters, core, .. } = &mut *access;
         let Some((mailbox, wakes)) = waiters.mailbox() else { return false };
         let found = match id.request {
-            true => mailbox.refuse(id.rpc, core),
+            true => mailbox.refuse(id.rpc, core, wakes),
             false => mailbox.abort(id.rpc, error, core, wakes),
         };
         access.submitted();
@@ -467,22 +474,5 @@ impl Drop for Socket {
     /// Acknowledges received responses. Otherwise a kernel server would ask forever.
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_handle_of_the_protocol_has_a_unique_number() {
-        for generation in [0, 1, u32::MAX >> 1] {
-            for (index, request) in [(0, false), (0, true), (u32::MAX - 1, true)] {
-                let id = Id { rpc: RpcHandle { index, generation }, request };
-                assert_eq!(Id::from_number(id.number()), Some(id));
-                assert_ne!(id.number(), 0);
-            }
-        }
-        assert_eq!(Id::from_number(0), None);
     }
 }

@@ -163,7 +163,7 @@ impl ReplyWriter {
 }
 
 /// The bytes that are left after some were written.
-fn left_after(left: usize, bytes: &[u8]) -> Result<usize, WriteError> {
+pub(crate) fn left_after(left: usize, bytes: &[u8]) -> Result<usize, WriteError> {
     left.checked_sub(bytes.len()).ok_or(WriteError::TooLong { left })
 }
 

@@ -136,8 +136,14 @@ fn the_guides_program_in_c_runs_as_printed() {
     assert!(!blocks.is_empty());
     for block in blocks {
         let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
-        std::fs::write(&source, block.split("```").next().unwrap()).unwrap();
+        let code = block.split("```").next().unwrap();
+        let is_program = code.contains("int main(");
+        let main = if is_program { "" } else { "int main(void) { return 0; }\n" };
+        std::fs::write(&source, format!("{code}{main}")).unwrap();
         let client = compile(&source.display().to_string());
+        if !is_program {
+            continue;
+        }
         let (server, port) = echo_server(1, false);
         let output = succeed(command(&client, false).args(["127.0.0.1", &port]));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ping\n");
@@ -189,6 +195,19 @@ fn messages_fit_every_kind_of_buffer_over_every_driver() {
         let mut unshare = command(Path::new("unshare"), false);
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("messages");
         succeed(unshare.args(alone).arg(program).arg(driver));
+    }
+}
+
+#[test]
+fn messages_are_read_and_written_in_pieces() {
+    run_both("tests/c/pieces.c");
+}
+
+#[test]
+fn an_upload_is_hashed_while_it_arrives() {
+    let program = compile("examples/upload.c");
+    for (calls, checked) in [("20", false), ("2", found("valgrind", "uploads under valgrind"))] {
+        succeed(command(&program, checked).arg(calls));
     }
 }
 

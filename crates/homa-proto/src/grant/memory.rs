@@ -207,9 +207,7 @@ impl Endpoint {
             return Ok(());
         }
         // Its first packet comes before its window is known.
-        let is_read_early = rpc.state == RpcState::ServerIncoming
-            && self.rpcs.reads_early()
-            && self.rpcs.early_window(rpc.ports().0) > 0;
+        let is_read_early = self.rpcs.reads_early() && self.rpcs.window_of(rpc) > 0;
         if self.grants.may_exceed(rpc.state) && !is_read_early {
             self.grants.over_budget_message.get_or_insert(handle);
         }

@@ -1,13 +1,13 @@
-//! Requests that their server's application reads while they arrive, through a window (beyond the
-//! paper). The application is told of a request with its first bytes ([`Event::Readable`]), and
-//! says when it begins to execute it and how many bytes it has taken. No more than a window of
-//! bytes beyond those is granted, so a slow reader slows its sender down, as it would with TCP.
+//! Messages that the application reads while they arrive, through a window (beyond the paper). The
+//! application learns of a message with its first bytes ([`Event::Readable`]), and says when it
+//! begins to execute a request, and how many bytes of a message it has taken. No more than a window
+//! of bytes beyond those is granted, so a slow reader slows its sender down, as it would with TCP.
 //!
 //! Invariants: a request counts as executed from the time that its execution began, however it
 //! ends. The application is told how it ends: [`Event::Delivered`] or [`Event::Cancelled`]. A
 //! message whose reader is slow takes no place among the active messages.
 //!
-//! Left out: requests of one packet, which are delivered whole.
+//! Left out: messages of one packet, which are delivered whole.
 
 use crate::endpoint::Endpoint;
 use crate::event::{Delivered, Event, MessageKind, RpcHandle, SubmitError};
@@ -28,15 +28,19 @@ impl Endpoint {
         self.rpcs.listen_early(port, window.max(1));
     }
 
-    /// A message begins to arrive: is it a request that the application reads meanwhile?
+    /// Application in: reads the response to a call, which was just submitted, while it arrives. At
+    /// most `window` bytes beyond those that it took ([`Self::read`]) are granted, but what the
+    /// server sends unscheduled comes anyway.
+    pub fn read_response(&mut self, rpc: RpcHandle, window: u32) {
+        self.rpcs.read_response(rpc, window.max(1));
+    }
+
+    /// A message begins to arrive: does the application read it meanwhile?
     pub(crate) fn read_early(&mut self, handle: RpcHandle) {
         if !self.rpcs.reads_early() {
             return;
         }
-        // Only requests are read early: the application waits for responses.
-        let early = |rpc: &&Rpc| rpc.state == RpcState::ServerIncoming;
-        let port = self.rpcs.get(handle).filter(early).map(|rpc| rpc.ports().0);
-        let window = port.map_or(0, |port| self.rpcs.early_window(port));
+        let window = self.rpcs.get(handle).map_or(0, |rpc| self.rpcs.window_of(rpc));
         if let Some(inc) = self.rpcs.get_mut(handle).and_then(|rpc| rpc.inc.as_mut()) {
             inc.window = window;
         }
@@ -82,13 +86,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Application in: has taken the bytes before `offset` of a request that is arriving. Their
+    /// Application in: has taken the bytes before `offset` of a message that is arriving. Their
     /// memory is free, and as many more are granted.
     pub fn read(&mut self, now: Time, handle: RpcHandle, offset: u32) {
         self.begin(now);
-        let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| rpc.is_begun_early()) else {
-            return;
-        };
+        let is_read = |rpc: &&mut Rpc| rpc.is_begun_early() || rpc.response_window() > 0;
+        let Some(rpc) = self.rpcs.get_mut(handle).filter(is_read) else { return };
         let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window > 0) else { return };
         // The application cannot have taken bytes that are not here.
         let offset = offset.min(inc.bytes.contiguous());

@@ -6,7 +6,7 @@
 //! | `place` | DATA at its receiver, whole messages |
 //! | `reassembly` | which bytes of a message are here |
 //! | `message` | one incoming message |
-//! | `early` | requests that are read while they arrive |
+//! | `early` | messages that are read while they arrive |
 //! | `rtt`, `rtt_samples` | RTTbytes, measured |
 //! | `overflow`, `unscheduled_cap` | fewer unscheduled bytes after an overflow |
 

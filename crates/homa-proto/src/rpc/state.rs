@@ -99,6 +99,9 @@ pub(crate) struct Rpc {
     unproven: bool,
     /// A request that its application began to execute before it was whole.
     begun_early: bool,
+    /// At the client: bytes of the response that may be granted beyond those that the application
+    /// took. 0: it takes the response whole.
+    response_window: u32,
     cookie: u64,
     /// When the RPC began under its id.
     started: Time,
@@ -166,6 +169,7 @@ impl Rpc {
             unvalidated: false,
             unproven: false,
             begun_early: false,
+            response_window: 0,
             cookie: 0,
             started: now,
             deadline: Time::MAX,
@@ -303,6 +307,15 @@ impl Rpc {
     /// The application executes the request from now on.
     pub(crate) fn begin_early(&mut self) {
         self.begun_early = true;
+    }
+
+    /// The window through which the application reads the response as it arrives; 0: it does not.
+    pub(crate) const fn response_window(&self) -> u32 {
+        self.response_window
+    }
+
+    pub(crate) fn set_response_window(&mut self, window: u32) {
+        self.response_window = window;
     }
 
     /// True if the application works on the request: it has it, was told of it while it arrives, or

@@ -5,7 +5,7 @@
 
 use super::by_id::{ClientRpcs, ServerKey, ServerRpcs};
 use super::id::RpcIds;
-use super::state::{EndedRpc, Rpc};
+use super::state::{EndedRpc, Rpc, RpcState};
 use crate::event::RpcHandle;
 use crate::packet::{PeerId, RpcId};
 use crate::units::Time;
@@ -22,7 +22,7 @@ pub(crate) struct RpcTable {
     listening: BTreeSet<u16>,
     /// Ports whose requests are read while they arrive, with the window of each.
     early: BTreeMap<u16, u32>,
-    /// Requests to a port are, or were, read while they arrive.
+    /// Requests to a port, or responses, are or were read while they arrive.
     reads_early: bool,
 }
 
@@ -167,12 +167,28 @@ impl RpcTable {
         self.reads_early = true;
     }
 
+    /// The response to a call is read while it arrives.
+    pub(crate) fn read_response(&mut self, handle: RpcHandle, window: u32) {
+        if let Some(rpc) = self.rpcs.get_mut(handle).filter(|rpc| rpc.state.is_client()) {
+            rpc.set_response_window(window);
+            self.reads_early = true;
+        }
+    }
+
     /// The window through which requests to a port are read while they arrive; 0: they are not.
     pub(crate) fn early_window(&self, port: u16) -> u32 {
         self.early.get(&port).copied().unwrap_or(0)
     }
 
-    /// True if requests to a port are, or were, read while they arrive: some may still arrive.
+    /// The window through which the message that an RPC receives is read; 0: it is taken whole.
+    pub(crate) fn window_of(&self, rpc: &Rpc) -> u32 {
+        match rpc.state {
+            RpcState::ServerIncoming => self.early_window(rpc.ports().0),
+            _ => rpc.response_window(),
+        }
+    }
+
+    /// True if messages are, or were, read while they arrive: some may still arrive.
     #[inline]
     pub(crate) const fn reads_early(&self) -> bool {
         self.reads_early

@@ -1,11 +1,11 @@
-//! Requests that their server reads while they arrive: they run once, whatever ends them, and a
-//! slow reader limits what is granted.
+//! Messages that are read while they arrive: requests run once, whatever ends them, and a slow
+//! reader limits what is granted.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use homa_proto::{
-    Body, Config, Duration, PeerId, Rate, RefusalReason, RpcError, RpcHandle, Submit,
+    Body, Config, Duration, PeerId, Rate, RefusalReason, Request, RpcError, RpcHandle, Submit, Time,
 };
 
 use crate::common::{CLIENT, ClientAndServer, Observed, PORTS, SERVER};
@@ -84,6 +84,39 @@ fn a_slow_reader_limits_what_is_granted() {
     }
 }
 
+/// A reader that takes as little as it needs so that more comes, and pauses for seconds.
+#[test]
+fn a_client_that_reads_a_response_slowly_gets_all_of_it() {
+    for config in [users, Config::linux, || Config::sigcomm18(Rate::gbps(10))] {
+        let mut pair = ClientAndServer::new(config(), config());
+        pair.reply = Some((LENGTH, Duration::micros(1)));
+        let request = Request { deadline: Time::MAX, ..pair.request(100, 1) };
+        let rpc = pair.submit(CLIENT, Submit::Request(request));
+        pair.ends[CLIENT].read_response(rpc, WINDOW);
+        let readable = |pair: &ClientAndServer| {
+            let found = pair.seen[CLIENT].iter().rev().find_map(|seen| match seen {
+                Observed::Arriving(of, offset) if *of == rpc => Some(*offset),
+                _ => None,
+            });
+            found.unwrap_or_else(|| panic!("nothing arrives: {}", pair.transcript))
+        };
+        let most = WINDOW.max(pair.ends[CLIENT].config().rtt_bytes) + 2 * 1_400;
+        pair.run_for(Duration::secs(5));
+        let mut taken = 0;
+        while !pair.seen[CLIENT].contains(&Observed::Response(1, LENGTH)) {
+            let offset = readable(&pair);
+            assert!(offset > taken, "nothing more after {taken}: {}", pair.transcript);
+            assert!(offset <= taken + most, "{offset} of {taken} + {most}");
+            taken = offset;
+            let now = pair.now;
+            pair.ends[CLIENT].read(now, rpc, offset);
+            pair.run_for(Duration::secs(1));
+        }
+        pair.assert_clean();
+        assert_eq!(pair.executions(), 1);
+    }
+}
+
 #[test]
 fn a_slow_reader_does_not_delay_other_messages() {
     let (mut pair, _) = begun(users);
@@ -93,7 +126,7 @@ fn a_slow_reader_does_not_delay_other_messages() {
     pair.ends[SERVER].listen(PORTS[SERVER] + 1);
     for cookie in 2..20 {
         let request = pair.request(short, cookie);
-        let to = homa_proto::Request { remote_port: PORTS[SERVER] + 1, ..request };
+        let to = Request { remote_port: PORTS[SERVER] + 1, ..request };
         pair.submit(CLIENT, Submit::Request(to));
     }
     pair.run_for(MS(20));

@@ -68,6 +68,7 @@ mod sharded;
 mod sharded_moves;
 mod sizes;
 mod socket;
+mod socket_pieces;
 mod standstill;
 #[cfg(feature = "testing")]
 mod testing;

@@ -253,7 +253,7 @@ fn many_threads_share_two_sockets_as_client_and_server() {
                                 assert_eq!((id, &result.unwrap()[..]), (call, &bytes[..]));
                                 break;
                             }
-                            Err(error) => panic!("{error}"),
+                            other => panic!("{other:?}"),
                         }
                     }
                 }

@@ -1,10 +1,10 @@
-//! Requests that their server reads while they arrive: the application is told of a request with
-//! its first bytes, begins to execute it, and takes its bytes as they come.
+//! Messages that the application reads while they arrive. It is told of a request with its first
+//! bytes, and begins to execute it. It takes the bytes of requests and responses as they come.
 //!
 //! Invariant: the application is told of each request once, as [`EngineEvent::Request`], and of its
 //! end once, as [`EngineEvent::Whole`] or [`EngineEvent::Cancelled`].
 
-use homa_proto::{Delivered, MessageKind, RpcHandle};
+use homa_proto::{Delivered, MessageId, MessageKind, RpcHandle};
 
 use super::messages::EarlyRequest;
 use super::receive::EngineState;
@@ -37,11 +37,32 @@ impl Core {
     /// are none.
     pub fn take_arrived(&mut self, rpc: RpcHandle) -> Option<Message> {
         let message = self.state.endpoint.arriving(rpc)?.message;
+        self.take_piece(message, rpc).map(|(bytes, _)| bytes)
+    }
+
+    /// Reads the response to a call, which has just started, while it arrives: at most `window`
+    /// bytes that the application has not taken are granted.
+    pub fn read_response(&mut self, rpc: RpcHandle, window: u32) {
+        self.state.endpoint.read_response(rpc, window);
+    }
+
+    /// Takes the bytes of a response that have arrived since the last time; `None` if there are
+    /// none. Also returns the offset of their end.
+    pub fn take_response(&mut self, partial: &Partial) -> Option<(Message, usize)> {
+        self.take_piece(partial.message, partial.rpc)
+    }
+
+    fn take_piece(&mut self, message: MessageId, rpc: RpcHandle) -> Option<(Message, usize)> {
         let (bytes, end) = self.state.messages.take_readable(message, rpc)?;
         let now = self.tick();
         self.state.endpoint.read(now, rpc, end);
         self.state.drain_events();
-        Some(bytes.into())
+        Some((bytes.into(), end as usize))
+    }
+
+    /// The length of a response that is arriving.
+    pub fn length_of(&self, partial: &Partial) -> usize {
+        self.state.messages.total(partial.message)
     }
 }
 

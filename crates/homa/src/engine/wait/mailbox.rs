@@ -12,50 +12,33 @@
 //! will not come, has been woken.
 
 mod item;
+mod pieces;
+mod received;
+mod responses;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-#[cfg(feature = "encryption")]
-use std::sync::Arc;
 use std::thread::Thread;
 
 use hashbrown::HashMap;
-use homa_proto::{RpcHandle, Time};
+use homa_proto::{MessageKind, RpcHandle, Time};
 
 use super::waiters::WakeTarget;
 use crate::driver::Waker;
 use crate::engine::core::{Core, EngineEvent, QueuedRequest, RequestContext};
-use crate::engine::fairness::queue::{FairQueue, Place};
+use crate::engine::fairness::queue::FairQueue;
 use crate::engine::fairness::shedder::Shedder;
-use crate::error::ReplyError;
 use crate::message::Message;
-use crate::payload::Payload;
-#[cfg(feature = "encryption")]
-use crate::secure::PeerIdentity;
 pub use item::{CallFailure, MailboxItem, Selection, SocketCall};
+use pieces::ArrivingRequest;
+pub use pieces::Unread;
+use received::UnansweredRequest;
+pub use responses::ArrivingResponse;
 
 #[derive(Debug)]
 struct BlockedReceiver {
     ticket: u64,
     wanted: Selection,
     thread: Thread,
-}
-
-/// A request that was not answered.
-#[derive(Debug)]
-struct UnansweredRequest {
-    from: SocketAddr,
-    /// The client gave up.
-    cancelled: bool,
-    /// The client's deadline.
-    until: Time,
-    /// Its place in the queue of requests, if it is still there.
-    place: Place,
-    /// When it was received.
-    taken: Option<Time>,
-    /// Who its client has proved to be.
-    #[cfg(feature = "encryption")]
-    identity: Option<Arc<PeerIdentity>>,
 }
 
 /// A request that was not received by a thread.
@@ -76,6 +59,10 @@ pub struct Mailbox {
     requests: FairQueue<UnreceivedRequest>,
     shedder: Shedder,
     open: HashMap<RpcHandle, UnansweredRequest>,
+    /// Requests of which more can be read, as a reader wanted to be told, by position.
+    reports: BTreeMap<u64, RpcHandle>,
+    /// Those of which more has not come yet, by deadline.
+    wanted: BTreeMap<(Time, u64), RpcHandle>,
     next_order: u64,
     waiters: Vec<BlockedReceiver>,
     next_ticket: u64,
@@ -106,6 +93,8 @@ impl Mailbox {
             requests: FairQueue::default(),
             shedder: Shedder::default(),
             open: HashMap::new(),
+            reports: BTreeMap::new(),
+            wanted: BTreeMap::new(),
             next_order: 0,
             waiters: Vec::new(),
             next_ticket: 0,
@@ -118,7 +107,8 @@ impl Mailbox {
 
     /// Updates the descriptor; call it before the lock is released.
     pub fn signal(&mut self) {
-        let signalled = !self.ended.is_empty() || !self.requests.is_empty() || self.nothing_comes();
+        let waits = !self.ended.is_empty() || !self.requests.is_empty() || !self.reports.is_empty();
+        let signalled = waits || self.nothing_comes();
         // The descriptor costs a system call, so it changes only if the answer does.
         if signalled != std::mem::replace(&mut self.signalled, signalled) {
             if signalled { self.event_counter.wake() } else { self.event_counter.reset() }
@@ -129,7 +119,7 @@ impl Mailbox {
     fn nothing_comes(&self) -> bool {
         match self.phase {
             MailboxPhase::Open => false,
-            MailboxPhase::Draining => self.running == 0,
+            MailboxPhase::Draining => self.running == 0 && self.wanted.is_empty(),
             MailboxPhase::Closed => true,
         }
     }
@@ -143,8 +133,13 @@ impl Mailbox {
     /// A call is no longer in progress.
     fn stopped(&mut self, private: bool, wakes: &mut Vec<WakeTarget>) {
         self.running -= usize::from(!private);
+        self.wake_if_over(wakes);
+    }
+
+    /// Wakes threads that wait in vain.
+    fn wake_if_over(&mut self, wakes: &mut Vec<WakeTarget>) {
         // The last completion has come, so threads must not wait for another.
-        if self.phase == MailboxPhase::Draining && self.running == 0 {
+        if self.phase == MailboxPhase::Draining && self.nothing_comes() {
             self.wake_all(wakes);
         }
     }
@@ -161,9 +156,9 @@ impl Mailbox {
     /// Takes an event of the engine.
     pub fn post(&mut self, core: &mut Core, ready: EngineEvent, wakes: &mut Vec<WakeTarget>) {
         match ready {
-            EngineEvent::Response { rpc, result, .. } => {
-                // It was aborted or forgotten, so no thread will take its response.
+            EngineEvent::Response { rpc, result, lent, .. } => {
                 if self.calls.get(&rpc).is_some_and(|call| call.result.is_none()) {
+                    let result = self.without_taken(rpc, result, lent, core);
                     self.end(rpc, result.map_err(CallFailure::Call), wakes);
                 } else {
                     core.accepted(result.map_or(0, |bytes| bytes.len()));
@@ -193,6 +188,8 @@ impl Mailbox {
                         until,
                         place,
                         taken: None,
+                        arriving: None,
+                        written: None,
                         #[cfg(feature = "encryption")]
                         identity,
                     },
@@ -206,11 +203,15 @@ impl Mailbox {
                 if let Some(request) = self.requests.remove(core.time(), open.place) {
                     core.accept_request(request.bytes);
                     self.open.remove(&rpc);
+                } else {
+                    self.more(rpc, wakes);
                 }
             }
-            EngineEvent::Whole { bytes, .. } => drop(core.accept_request(bytes)),
-            // Messages are received whole.
-            EngineEvent::Readable(_) => {}
+            EngineEvent::Whole { rpc, bytes } => self.whole(rpc, bytes, core, wakes),
+            EngineEvent::Readable(partial) if partial.kind == MessageKind::Request => {
+                self.more(partial.rpc, wakes);
+            }
+            EngineEvent::Readable(partial) => self.more_of_response(partial, wakes),
         }
     }
 
@@ -222,14 +223,17 @@ impl Mailbox {
     ) {
         let order = self.next_order();
         let Some(call) = self.calls.get_mut(&rpc) else { return };
-        call.result = Some(result);
-        call.order = order;
+        let is_told = call.arriving.as_ref().is_some_and(|arriving| !arriving.is_wanted());
         let private = call.private;
-        if !private {
-            // A private completion is only taken by the id of its call.
+        // A private completion is only taken by the id of its call.
+        if !private && (result.is_err() || !is_told) {
+            self.ended.remove(&call.order);
+            call.order = order;
             self.ended.insert(order, rpc);
         }
+        call.result = Some(result);
         self.stopped(private, wakes);
+        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
         // A thread that waits for this call comes before those that take any.
         let named = self.wake_one(wakes, |wanted| wanted.call == Some(rpc));
         if !named && !private {
@@ -256,28 +260,48 @@ impl Mailbox {
         if let Some(rpc) = wanted.call {
             match self.calls.get(&rpc) {
                 None => return MailboxItem::Unknown,
-                Some(call) if call.result.is_some() => return self.take_call(rpc, core, wakes),
+                Some(call) if call.result.is_some() => return self.receive_call(rpc, core, wakes),
                 Some(_) => {}
             }
         }
+        loop {
+            // A request that has ended meanwhile is not received.
+            if let Some(item) = self.take_oldest(wanted, core, wakes) {
+                return item;
+            }
+        }
+    }
+
+    /// Takes what came first; `None` if it was a request that has ended.
+    fn take_oldest(
+        &mut self,
+        wanted: &Selection,
+        core: &mut Core,
+        wakes: &mut Vec<WakeTarget>,
+    ) -> Option<MailboxItem> {
         let any = wanted.responses && wanted.call.is_none();
         let ended = self.ended.first_key_value().filter(|_| any).map(|(&order, &rpc)| (order, rpc));
         self.drop_late(core);
-        let request = self.requests.first().filter(|_| wanted.requests);
-        match (ended, request.map(|request| request.order)) {
-            // The older of the two, so that neither kind of message starves.
-            (Some((at, rpc)), request) if request.is_none_or(|request| at < request) => {
-                self.take_call(rpc, core, wakes)
+        let request = self.requests.first().map(|request| request.order);
+        let report = self.reports.first_key_value().map(|(&order, _)| order);
+        let next = [request, report].into_iter().flatten().filter(|_| wanted.requests).min();
+        let nothing = match self.phase {
+            MailboxPhase::Open => MailboxItem::Nothing,
+            MailboxPhase::Draining if wanted.call.is_some() => MailboxItem::Nothing,
+            MailboxPhase::Draining if wanted.responses && self.running > 0 => MailboxItem::Nothing,
+            MailboxPhase::Draining if wanted.requests && !self.wanted.is_empty() => {
+                MailboxItem::Nothing
             }
+            MailboxPhase::Draining | MailboxPhase::Closed => MailboxItem::Closed,
+        };
+        match (ended, next) {
+            // The older of the two, so that neither kind of message starves.
+            (Some((at, rpc)), next) if next.is_none_or(|next| at < next) => {
+                Some(self.receive_call(rpc, core, wakes))
+            }
+            (_, Some(next)) if report == Some(next) => self.take_report(wakes),
             (_, Some(_)) => self.take_request(core, wakes),
-            (_, None) => match self.phase {
-                MailboxPhase::Open => MailboxItem::Nothing,
-                MailboxPhase::Draining if wanted.call.is_some() => MailboxItem::Nothing,
-                MailboxPhase::Draining if wanted.responses && self.running > 0 => {
-                    MailboxItem::Nothing
-                }
-                MailboxPhase::Draining | MailboxPhase::Closed => MailboxItem::Closed,
-            },
+            (_, None) => Some(nothing),
         }
     }
 
@@ -320,38 +344,44 @@ impl Mailbox {
         }
     }
 
-    /// A request that was taken at a time was answered or dropped.
-    fn answered(&mut self, taken: Option<Time>, core: &Core) {
-        if let Some(at) = taken {
-            self.shedder.answered(core.time().since(at));
-        }
-    }
-
-    fn take_request(&mut self, core: &mut Core, wakes: &mut Vec<WakeTarget>) -> MailboxItem {
+    /// Takes the next request; `None` if it has ended meanwhile.
+    fn take_request(
+        &mut self,
+        core: &mut Core,
+        wakes: &mut Vec<WakeTarget>,
+    ) -> Option<MailboxItem> {
         let now = core.time();
-        let Some(UnreceivedRequest { rpc, bytes, context, .. }) = self.requests.pop(now) else {
-            return MailboxItem::Nothing;
+        let UnreceivedRequest { rpc, bytes, context, .. } = self.requests.pop(now)?;
+        let arriving = match bytes.early.then(|| core.begin_early(rpc)) {
+            Some(None) => {
+                self.open.remove(&rpc);
+                return None;
+            }
+            begun => begun.flatten(),
         };
         let bytes = core.accept_request(bytes);
         core.note_taken(rpc);
         let now = core.time();
         self.shedder.taken(now, self.requests.len());
-        let Some(open) = self.open.get_mut(&rpc) else { return MailboxItem::Nothing };
+        let open = self.open.get_mut(&rpc)?;
         open.taken = Some(now);
+        open.arriving = arriving.map(ArrivingRequest::new);
         let from = open.from;
         self.nudge(rpc, wakes);
-        MailboxItem::Request(rpc, from, bytes, context)
+        let total = arriving.unwrap_or(bytes.len());
+        Some(MailboxItem::Request(rpc, from, bytes, total, context))
     }
 
     /// A message was taken, perhaps not by the thread that was woken for it. Wakes the threads that
     /// wait for the same message or for others that are left.
     fn nudge(&mut self, taken: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         // Several threads may wait for the same call.
-        while self.wake_one(wakes, |wanted| wanted.call == Some(taken)) {}
+        let of_taken = |wanted: &Selection| [wanted.call, wanted.piece].contains(&Some(taken));
+        while self.wake_one(wakes, of_taken) {}
         if !self.ended.is_empty() {
             self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
         }
-        if !self.requests.is_empty() {
+        if !self.requests.is_empty() || !self.reports.is_empty() {
             self.wake_one(wakes, |wanted| wanted.requests);
         }
     }
@@ -366,61 +396,6 @@ impl Mailbox {
     /// Removes a thread that returned.
     pub fn stop_waiting(&mut self, ticket: u64) {
         self.waiters.retain(|waiter| waiter.ticket != ticket);
-    }
-
-    /// Answers a request; takes the response if it is sent. It is not an error if the client gave
-    /// up. `Gone` means that no such request (of client `to`) waits for an answer.
-    pub fn reply(
-        &mut self,
-        rpc: RpcHandle,
-        to: Option<SocketAddr>,
-        response: &mut Option<Payload>,
-        core: &mut Core,
-    ) -> Result<(), ReplyError> {
-        let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
-        // A request that was not received, or of another client, cannot be answered.
-        if self.requests.contains(open.place) || to.is_some_and(|to| to != open.from) {
-            return Err(ReplyError::Gone);
-        }
-        // The client does not wait any more, which is no error of the server.
-        if !open.cancelled
-            && let Some(bytes) = response.take()
-            && let Err((error, refused)) = core.reply(rpc, bytes)
-        {
-            *response = Some(refused);
-            if error != ReplyError::Gone {
-                return Err(error);
-            }
-        }
-        let taken = self.open.remove(&rpc).and_then(|open| open.taken);
-        self.answered(taken, core);
-        Ok(())
-    }
-
-    /// The deadline of a received request's client, and whether it gave up; `None` if no such
-    /// request waits for an answer.
-    pub fn client_of(&self, rpc: RpcHandle) -> Option<(Time, bool)> {
-        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
-        Some((open.until, open.cancelled))
-    }
-
-    /// Who the client of a received request has proved to be; `None` if no such request waits for
-    /// an answer, or without keys.
-    #[cfg(feature = "encryption")]
-    pub fn identity(&self, rpc: RpcHandle) -> Option<Arc<PeerIdentity>> {
-        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
-        open.identity.clone()
-    }
-
-    /// Drops a received request; false if no such request waits for an answer.
-    pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core) -> bool {
-        let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains(o.place));
-        if waits {
-            let taken = self.open.remove(&rpc).and_then(|open| open.taken);
-            self.answered(taken, core);
-            core.abandon(rpc);
-        }
-        waits
     }
 
     /// Cancels a call, and forgets it or completes it with `error`. False if there is no such call.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use hashbrown::HashMap;
-use homa_proto::{MessageKind, RpcHandle};
+use homa_proto::{MessageKind, RpcHandle, Time};
 
 use super::capacity::CapacityQueue;
 use super::mailbox::Mailbox;
@@ -310,8 +310,17 @@ impl Waiters {
         // The engine made a turn for these deadlines.
         if let Some(now) = core.alarmed() {
             self.watch.passed(now, &mut self.to_wake);
-            core.set_alarm(self.watch.next());
+            if let Some(mailbox) = &mut self.mailbox {
+                mailbox.passed(now, &mut self.to_wake);
+            }
+            core.set_alarm(self.next_alarm());
         }
+    }
+
+    /// The earliest deadline of a request whose end is waited for.
+    pub fn next_alarm(&self) -> Option<Time> {
+        let of_mailbox = self.mailbox.as_ref().and_then(|mailbox| mailbox.next_alarm());
+        [self.watch.next(), of_mailbox].into_iter().flatten().min()
     }
 
     /// Removes a waiter for capacity.

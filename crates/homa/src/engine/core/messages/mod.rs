@@ -263,6 +263,14 @@ impl Messages {
         }
     }
 
+    /// The length of the whole of an incoming message; 0 after it was delivered or given up.
+    pub fn total(&self, id: MessageId) -> usize {
+        match self.slots.get(id.0 as usize) {
+            Some(MessageSlot::Incoming(incoming)) => incoming.total,
+            _ => 0,
+        }
+    }
+
     /// Lends the readable prefix of an incoming message, which continues to arrive. `None` after it
     /// was delivered, given up, or lent.
     pub fn lend(&mut self, id: MessageId, rpc: RpcHandle) -> Option<Vec<u8>> {
@@ -301,7 +309,7 @@ impl Messages {
         }
     }
 
-    /// Takes the readable bytes of a request that is arriving, after those that were taken before;
+    /// Takes the readable bytes of a message that is arriving, after those that were taken before;
     /// and the offset of their end.
     pub fn take_readable(&mut self, id: MessageId, rpc: RpcHandle) -> Option<(Vec<u8>, u32)> {
         let MessageSlot::Incoming(incoming) = self.slot(id) else { return None };

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use homa_proto::RpcHandle;
 
+use super::responses::ArrivingResponse;
 use crate::engine::core::RequestContext;
 use crate::error::CallError;
 use crate::message::Message;
@@ -29,6 +30,10 @@ pub struct SocketCall {
     pub cookie: u64,
     /// Its completion is only received by its id.
     pub private: bool,
+    /// Bytes of its request that were not written.
+    pub unwritten: usize,
+    /// Set if its response is read while it arrives.
+    pub arriving: Option<ArrivingResponse>,
     /// The completion.
     pub result: Option<Result<Message, CallFailure>>,
     /// Its position among the completions that any thread may receive.
@@ -38,7 +43,7 @@ pub struct SocketCall {
 impl SocketCall {
     /// A call that has just started.
     pub fn new(to: SocketAddr, cookie: u64, private: bool) -> Self {
-        Self { to, cookie, private, result: None, order: 0 }
+        Self { to, cookie, private, unwritten: 0, arriving: None, result: None, order: 0 }
     }
 }
 
@@ -51,6 +56,8 @@ pub struct Selection {
     pub responses: bool,
     /// The completion of this call.
     pub call: Option<RpcHandle>,
+    /// More of this request or response, or its end.
+    pub piece: Option<RpcHandle>,
 }
 
 /// A result of [`Mailbox::take`](super::Mailbox::take).
@@ -58,8 +65,21 @@ pub struct Selection {
 pub enum MailboxItem {
     /// A completion.
     Response(RpcHandle, SocketCall),
-    /// A request, its client, and its context.
-    Request(RpcHandle, SocketAddr, Message, RequestContext),
+    /// A request, its client, its bytes, its whole length, and its context.
+    Request(RpcHandle, SocketAddr, Message, usize, RequestContext),
+    /// More of a request or of a response can be read, or a request has ended.
+    More {
+        /// The RPC.
+        rpc: RpcHandle,
+        /// A request of others.
+        request: bool,
+        /// The peer.
+        from: SocketAddr,
+        /// The number that the caller gave a call.
+        cookie: u64,
+        /// Bytes that were not read.
+        left: usize,
+    },
     /// There is no such call: it was never made, or its completion was received.
     Unknown,
     /// Nothing is left and nothing will come.

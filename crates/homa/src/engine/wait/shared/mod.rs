@@ -238,7 +238,7 @@ impl Access<'_> {
     /// Call it when a task waits for the end of a request: the deadline then causes a turn.
     pub fn watched(&mut self) {
         let state = &mut **self;
-        state.core.set_alarm(state.waiters.watch().next());
+        state.core.set_alarm(state.waiters.next_alarm());
         self.hurry();
         self.need_leader();
     }
