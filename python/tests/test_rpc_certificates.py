@@ -110,3 +110,30 @@ def test_servers_see_the_names_of_clients_and_refuse_some(tmp_path):
         rpc.Client(keys=reader._replace(private_key=writer.private_key))
     with pytest.raises(ValueError, match="admit needs keys"):
         rpc.Server("127.0.0.1:0", who, admit=readers)
+
+
+def test_clients_call_only_servers_that_they_admit(tmp_path):
+    store, other, reader = issue(tmp_path, "store", "other", "reader")
+    handled = []
+
+    async def handle(request):
+        handled.append(request.peer_identity)
+        return b"done"
+
+    async def main():
+        stores = rpc.Server("127.0.0.1:0", handle, keys=store)
+        others = rpc.Server("127.0.0.1:0", handle, keys=other)
+        client = rpc.Client(keys=reader, admit=[NAME + "store"])
+        async with stores, others, client:
+            assert await client.call(stores.address, b"") == b"done"
+            with pytest.raises(rpc.HandshakeRefused):
+                await client.call(others.address, b"secret")
+            assert await client.call(stores.address, b"") == b"done"
+        assert handled == [NAME + "reader"] * 2
+
+    asyncio.run(main())
+    with pytest.raises(ValueError, match="admit needs keys"):
+        rpc.Client(admit=[NAME + "store"])
+    for wrong in [NAME, [], [7], lambda name: True]:
+        with pytest.raises(TypeError, match="list of servers"):
+            rpc.Client(keys=reader, admit=wrong)

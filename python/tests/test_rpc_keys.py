@@ -59,3 +59,56 @@ def test_off_loopback_engines_need_keys_or_the_choice_of_plaintext():
             assert not isinstance(failure.value, rpc.Unprotected)
 
     asyncio.run(main())
+
+
+def test_padding_hides_the_lengths_of_messages(tmp_path):
+    path = tmp_path / "key"
+    path.touch(0o600)
+    path.write_text("homa-key-v1 AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=\n")
+
+    async def lengths(padding):
+        """The lengths of the datagrams in which requests of some lengths arrive."""
+        seen = []
+        loop = asyncio.get_running_loop()
+        server = rpc.Server("127.0.0.1:0", echo, keys=path)
+        async with server, rpc.Client(keys=path, padding=padding) as client:
+            server_at = ("127.0.0.1", int(server.address.rsplit(":")[1]))
+
+            class Relay(asyncio.DatagramProtocol):
+                """Between the client and the server."""
+
+                def connection_made(self, transport):
+                    self.transport, self.client = transport, None
+
+                def datagram_received(self, data, address):
+                    if address == server_at:
+                        self.transport.sendto(data, self.client)
+                        return
+                    self.client = address
+                    seen.append(len(data))
+                    self.transport.sendto(data, server_at)
+
+            transport, _ = await loop.create_datagram_endpoint(Relay, local_addr=("127.0.0.1", 0))
+            at = "127.0.0.1:{}".format(transport.get_extra_info("sockname")[1])
+            # The first call brings the handshake.
+            assert await client.call(at, b"") == b""
+            seen.clear()
+            for length in range(1, 900, 50):
+                assert await client.call(at, bytes(length)) == bytes(length)
+            transport.close()
+        return set(seen)
+
+    async def main():
+        assert len(await lengths(None)) > 10
+        assert all(length % 256 == 0 for length in await lengths(256))
+        assert min(await lengths("full")) > 1400
+
+    asyncio.run(main())
+    with pytest.raises(ValueError, match="padding needs keys"):
+        rpc.Client(padding=256)
+    for wrong in [0, -1, 65_536, 1 << 70]:
+        with pytest.raises(ValueError, match="padding is from 1 to 65535"):
+            rpc.Server("127.0.0.1:0", echo, keys=path, padding=wrong)
+    for wrong in ["half", 1.5]:
+        with pytest.raises(TypeError, match='number of bytes or "full"'):
+            rpc.Client(keys=path, padding=wrong)

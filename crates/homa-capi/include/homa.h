@@ -13,7 +13,7 @@
 
 /* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0 }
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 #define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
@@ -22,6 +22,11 @@
  read and forge every packet.
  */
 #define HOMA_PLAINTEXT 1
+
+/*
+ Value of padding in homa_options: datagrams have the full size that the path takes.
+ */
+#define HOMA_PADDING_FULL 4294967295
 
 /*
  Flag of a private call: its completion is returned only by a homa_recv that names its id, and
@@ -191,6 +196,13 @@ struct homa_options {
      Default: 0, and then homa_recv returns whole requests.
      */
     uint32_t early;
+    /*
+     Pads encrypted datagrams, so that a host on the path learns less about the lengths of
+     messages: to a multiple of this number of bytes, at most 65,535, or to the full size with
+     HOMA_PADDING_FULL. It costs bandwidth, and needs key_file or cert_file. Peers need not set
+     it. Default: 0, no padding.
+     */
+    uint32_t padding;
 };
 
 /*

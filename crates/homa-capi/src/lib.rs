@@ -37,7 +37,7 @@ pub use open::{
     homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_socket_from_fd,
     homa_version,
 };
-pub use options::{HOMA_PLAINTEXT, homa_options};
+pub use options::{HOMA_PADDING_FULL, HOMA_PLAINTEXT, homa_options};
 pub use pieces::{homa_read, homa_reply_begin, homa_send_begin, homa_write};
 pub use receive::{homa_message, homa_message_release, homa_recv, homa_recv_message};
 pub use send::{

@@ -15,6 +15,9 @@ use crate::protection::protected;
 /// read and forge every packet.
 pub const HOMA_PLAINTEXT: u32 = 1;
 
+/// Value of padding in homa_options: datagrams have the full size that the path takes.
+pub const HOMA_PADDING_FULL: u32 = 0xffff_ffff;
+
 /// Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
 /// its default. Later versions add members at the end. Then `size` tells libhoma which members the
 /// program has.
@@ -83,6 +86,11 @@ pub struct homa_options {
     /// held of a message that is read so, also of a response (HOMA_SEND_PIECES; 1 MiB if it is 0).
     /// Default: 0, and then homa_recv returns whole requests.
     pub early: u32,
+    /// Pads encrypted datagrams, so that a host on the path learns less about the lengths of
+    /// messages: to a multiple of this number of bytes, at most 65,535, or to the full size with
+    /// HOMA_PADDING_FULL. It costs bandwidth, and needs key_file or cert_file. Peers need not set
+    /// it. Default: 0, no padding.
+    pub padding: u32,
 }
 
 /// Reads a structure that begins with its size. The program's version of the structure may have

@@ -1,11 +1,12 @@
-//! The members of `homa_options` about encryption: a key file, certificates, a policy, plaintext.
+//! The members of `homa_options` about encryption: a key file, certificates, a policy, padding,
+//! plaintext.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use homa::{Config, Keys, PeerIdentity};
+use homa::{Config, Keys, Padding, PeerIdentity};
 
 use crate::error::Error;
-use crate::options::{HOMA_PLAINTEXT, homa_options, name};
+use crate::options::{HOMA_PADDING_FULL, HOMA_PLAINTEXT, homa_options, name};
 
 /// A policy of the program.
 #[derive(Clone, Copy)]
@@ -61,11 +62,11 @@ pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Conf
         }
         (None, None) => None,
     };
-    if keys.is_none() && given.admit.is_some() {
-        let text =
-            "`options->admit` needs `key_file` or `cert_file`: without them no peer is verified";
+    if keys.is_none() && given.padding != 0 {
+        let text = "`options->padding` needs `key_file` or `cert_file`: plaintext is not padded";
         return Err(Error::invalid(text));
     }
+    config.padding = padding(given.padding)?;
     if let (Some(of), Some(server)) = (&keys, server) {
         keys = Some(of.clone().server_name(server).map_err(Error::keys)?);
     }
@@ -79,5 +80,16 @@ pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Conf
     match keys {
         Some(keys) => Ok(config.keys(keys)),
         None => Ok(config),
+    }
+}
+
+fn padding(given: u32) -> Result<Padding, Error> {
+    match given {
+        0 => Ok(Padding::None),
+        HOMA_PADDING_FULL => Ok(Padding::Full),
+        multiple => u16::try_from(multiple).map(Padding::Multiple).map_err(|_| {
+            let most = "at most 65,535, or HOMA_PADDING_FULL";
+            Error::invalid(format!("`options->padding` is {multiple}: {most}"))
+        }),
     }
 }

@@ -6,6 +6,7 @@
 //! and never while Python code is called.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use homa::driver::duplicate;
 use homa::{
-    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Reactor, ReplyError, Request,
-    Server,
+    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Padding, Reactor, ReplyError,
+    Request, Server,
 };
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -419,6 +420,15 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
             config = config.keys(keys(value)?);
             continue;
         }
+        if name == "padding" {
+            config.padding = padding(value)?;
+            continue;
+        }
+        if name == "admit" {
+            let names: HashSet<String> = value.extract()?;
+            config = config.admit(move |peer| names.contains(&peer.to_string()));
+            continue;
+        }
         let small = |most| limit(name, value, u64::from(most)).map(|value| value as u32);
         match name.as_str() {
             "max_message" => config.protocol.max_message = small(i32::MAX as u32)?,
@@ -429,6 +439,14 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
         }
     }
     Ok(config)
+}
+
+/// To which lengths datagrams are padded: a multiple of a number, or the full size.
+fn padding(value: &Bound<'_, PyAny>) -> PyResult<Padding> {
+    if value.extract::<String>().is_ok_and(|text| text == "full") {
+        return Ok(Padding::Full);
+    }
+    Ok(Padding::Multiple(limit("padding", value, u16::MAX.into())? as u16))
 }
 
 /// The keys in a file, or in three files of certificates, with the name that servers must prove.

@@ -29,7 +29,7 @@ static void call(const struct homa_options *options, struct sockaddr_in to, int 
     CHECK((client = homa_socket(NULL, 0, options)) >= 0);
     CHECK(homa_send(client, "secret", 6, AT(to), &call) == 0);
     if (admitted) {
-        CHECK(readable(server, 5000) == 1);
+        CHECK(readable(server, 60000) == 1);
         CHECK(homa_recv(server, buffer, sizeof buffer, HOMA_RECV_REQUEST, NULL, 0, &id) == 6);
         CHECK(homa_peer_identity(server, id, identity, sizeof identity) > 0);
         CHECK(strcmp(identity, NAME "reader") == 0);
@@ -50,6 +50,7 @@ int main(int argc, char **argv)
     int server, i;
 
     CHECK(argc == 2);
+    reader.deadline_ms = writer.deadline_ms = 60000;
     reader.cert_file = paths[0] = in(argv[1], "reader.crt");
     reader.cert_key_file = paths[1] = in(argv[1], "reader.key");
     writer.cert_file = paths[2] = in(argv[1], "writer.crt");
@@ -71,6 +72,16 @@ int main(int argc, char **argv)
     call(&writer, to, server, 0);
     wrong = reader;
     wrong.server_name = "store.homa.test";
+    call(&wrong, to, server, 0);
+    CHECK(homa_close(server) == 0);
+    /* A client has a policy about servers. */
+    store.admit = NULL;
+    server = serve(&to, &store);
+    wrong = reader;
+    wrong.admit = readers;
+    wrong.admit_user = NAME "writer";
+    call(&wrong, to, server, 1);
+    wrong.admit_user = NAME "reader";
     call(&wrong, to, server, 0);
     CHECK(homa_close(server) == 0);
     for (i = 0; i < 5; i++)

@@ -130,6 +130,32 @@ static void policy(void)
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
 }
 
+/* Bytes of UDP datagrams that a socket has sent. */
+static long sent_bytes(int sock)
+{
+    static const char name[] = "\nhoma_driver_bytes_sent_total ";
+    static char text[1 << 17];
+    const char *found;
+    CHECK(homa_metrics(sock, text, sizeof text) < (int) sizeof text);
+    CHECK((found = strstr(text, name)) != NULL);
+    return atol(found + strlen(name));
+}
+
+/* Padding that cannot be, or that would have no effect. */
+static void padding(struct homa_options options)
+{
+    int sock;
+    options.padding = 65536;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "HOMA_PADDING_FULL") != NULL);
+    options.padding = 256;
+    CHECK((sock = homa_socket(NULL, 0, &options)) >= 0);
+    CHECK(homa_close(sock) == 0);
+    options.key_file = NULL;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "padding") != NULL);
+}
+
 /* With the same key a call is answered; with no key it is refused, and not executed. */
 static void keys(int plain)
 {
@@ -139,7 +165,8 @@ static void keys(int plain)
     struct homa_options options = HOMA_OPTIONS_INIT;
     struct sockaddr_in to, from;
     uint64_t call, id = 0;
-    int client, server;
+    long before;
+    int client, server, i;
 
     options.key_file = "/nonexistent/homa.key";
     FAILS(homa_socket(NULL, 0, &options), ENOENT);
@@ -147,7 +174,10 @@ static void keys(int plain)
     options.key_file = path;
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
     CHECK(fputs(line, file) >= 0 && fflush(file) == 0);
+    padding(options);
+    options.deadline_ms = 60000;
     server = serve(&to, &options);
+    options.padding = HOMA_PADDING_FULL;
     CHECK((client = homa_socket(NULL, 0, &options)) >= 0);
     CHECK(fclose(file) == 0);
     CHECK(homa_send(client, "secret", 6, AT(to), &call) == 0);
@@ -161,6 +191,15 @@ static void keys(int plain)
     id = call;
     CHECK(homa_recv(client, buffer, sizeof buffer, HOMA_RECV_RESPONSE, AT(from), &id) == 6);
     CHECK(memcmp(buffer, "secret", 6) == 0);
+    before = sent_bytes(client);
+    for (i = 0; i < 10; i++) {
+        CHECK(homa_send(client, "secret", 6, AT(to), &call) == 0);
+        CHECK(homa_recv(server, buffer, sizeof buffer, HOMA_RECV_REQUEST, AT(from), &id) == 6);
+        CHECK(homa_reply(server, buffer, 6, AT(from), id) == 0);
+        CHECK(homa_recv(client, buffer, sizeof buffer, HOMA_RECV_RESPONSE, NULL, 0, &call) == 6);
+    }
+    /* Each request is as long as the path permits. */
+    CHECK(sent_bytes(client) - before > 10 * 1400);
     CHECK(homa_send(plain, "plain", 5, AT(to), &call) == 0);
     ends(plain, call, EKEYREJECTED);
     FAILS(homa_recv(server, buffer, 1, HOMA_RECV_NONBLOCKING, NULL, 0, NULL), EAGAIN);

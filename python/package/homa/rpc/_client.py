@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ._address import Address, family, missing, named, numeric, seconds, written
-from ._endpoint import Endpoint, Keys, protection
+from ._endpoint import Endpoint, Keys, Padding, protection
 from ._errors import (
     AddressFamily,
     DeadlineExceeded,
@@ -23,12 +23,30 @@ from ._service import Service
 from ._writers import CallWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Buffer
 
 #: No message has more bytes, and room for it is room for any.
 MOST = 0xFFFF_FFFF
+
+
+def admitted(identities: Iterable[str] | None, keys: Keys | None) -> set[str] | None:
+    """The servers that may be called, after a check.
+
+    Raises:
+        TypeError: they are no list of texts.
+        ValueError: there are no keys.
+    """
+    if identities is None:
+        return None
+    if keys is None:
+        raise ValueError("admit needs keys: without them, no server proves who it is")
+    names = [] if isinstance(identities, str) or callable(identities) else list(identities)
+    if not names or not all(isinstance(name, str) for name in names):
+        such = "admit is a list of servers' identities, at least one"
+        raise TypeError(f"{such}, and {identities!r} was given")
+    return set(names)
 
 
 class Client(Endpoint):
@@ -46,6 +64,12 @@ class Client(Endpoint):
         send_memory: bytes of outgoing messages held at a time (1 GiB).
         keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
             encrypted, and servers verified, which need the same key or fitting certificates.
+        admit: the identities of servers that may be called, such as ``["spiffe://acme/store"]``;
+            calls to others end with ``HandshakeRefused``, and nothing is sent to them. Needs
+            ``keys``. None: all servers that the keys verify. It is a list, because the engine
+            decides where no Python code can run.
+        padding: bytes of which encrypted datagrams are a multiple, or ``"full"``: it hides lengths
+            of messages from an observer on the path, and costs bandwidth. Needs ``keys``.
         plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, only
             servers on this host can be called (``Unprotected``).
 
@@ -65,6 +89,8 @@ class Client(Endpoint):
         max_peers: int | None = None,
         send_memory: int | None = None,
         keys: Keys | None = None,
+        admit: Iterable[str] | None = None,
+        padding: Padding | None = None,
         plaintext: bool = False,
     ) -> None:
         """Open it."""
@@ -73,7 +99,8 @@ class Client(Endpoint):
             "max_rpcs": max_rpcs,
             "max_peers": max_peers,
             "send_memory": send_memory,
-            **protection(keys, plaintext),
+            **protection(keys, plaintext, padding),
+            "admit": admitted(admit, keys),
         }
         self._deadline = seconds(deadline, "deadline")
         super().__init__(address, False, limits, sock)

@@ -11,7 +11,7 @@ import os
 import socket
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .._native import Endpoint as Native
 from .._native import Incoming
@@ -52,21 +52,31 @@ class Certificates(NamedTuple):
 Keys: TypeAlias = "File | Certificates"
 
 
-def protection(keys: Keys | None, plaintext: bool) -> dict[str, Any]:
-    """The key file, the certificates or the choice of plaintext, for the engine.
+#: Bytes of which datagrams are a multiple, or the full size.
+Padding: TypeAlias = "int | Literal['full']"
+
+
+def protection(keys: Keys | None, plaintext: bool, padding: Padding | None) -> dict[str, Any]:
+    """The key file, the certificates or the choice of plaintext, and padding, for the engine.
 
     Raises:
-        ValueError: plaintext is asked for, too.
+        TypeError: padding is of another type.
+        ValueError: plaintext is asked for, too, or padding without keys.
     """
     if keys is not None and plaintext:
         raise ValueError("give keys=FILE or plaintext=True, not both")
+    if padding is not None:
+        if keys is None:
+            raise ValueError("padding needs keys: plaintext is not padded")
+        if padding != "full" and not isinstance(padding, int):
+            raise TypeError(f'padding is a number of bytes or "full", and {padding!r} was given')
     given: Any = keys
     if isinstance(keys, Certificates):
         files = [keys.chain, keys.private_key, keys.authorities]
         given = (*[os.fspath(file) for file in files], keys.server_name)
     elif keys is not None:
         given = os.fspath(keys)
-    return {"keys": given, "plaintext": plaintext}
+    return {"keys": given, "plaintext": plaintext, "padding": padding}
 
 
 def descriptor_of(sock: socket.socket) -> int:

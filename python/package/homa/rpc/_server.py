@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
 from ._address import ADVICE, Address, seconds
-from ._endpoint import Endpoint, Keys, protection
+from ._endpoint import Endpoint, Keys, Padding, protection
 from ._errors import Gone
 from ._writers import ReplyWriter
 
@@ -163,6 +163,8 @@ class Server(Endpoint):
         admit: decides whether a client's requests are handled, by its ``peer_identity``. If it
             returns something false, or raises, the client's call ends with ``Abandoned``. It is
             called in the event loop for each request, so it should return at once.
+        padding: bytes of which encrypted datagrams are a multiple, or ``"full"``: it hides lengths
+            of messages from an observer on the path, and costs bandwidth. Needs ``keys``.
         plaintext: exchange plaintext, by choice; not together with ``keys``. Without either, the
             address must be on loopback (``OpenError``).
 
@@ -185,6 +187,7 @@ class Server(Endpoint):
         send_memory: int | None = None,
         keys: Keys | None = None,
         admit: Callable[[str], bool] | None = None,
+        padding: Padding | None = None,
         plaintext: bool = False,
     ) -> None:
         """Listen; requests wait until it is served."""
@@ -203,7 +206,7 @@ class Server(Endpoint):
             "max_message": max_message,
             "max_peers": max_peers,
             "send_memory": send_memory,
-            **protection(keys, plaintext),
+            **protection(keys, plaintext, padding),
         }
         super().__init__(address, True, limits, sock, early)
         self._handler = handler
