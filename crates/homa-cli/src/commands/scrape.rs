@@ -44,6 +44,11 @@ impl MetricSample {
         if self.value < before { self.value } else { self.value - before }
     }
 
+    /// True if it has all labels of another sample, with the same values, and perhaps more.
+    pub fn is_part_of(&self, other: &Self) -> bool {
+        other.labels.iter().all(|(name, value)| self.labels.get(name) == Some(value))
+    }
+
     /// True if both have the same labels with the same values.
     pub fn has_labels_of(&self, other: &Self) -> bool {
         self.labels == other.labels

@@ -49,6 +49,12 @@ impl Endpoint {
         self.peer(peer).map_or(0, |peer| peer.rpcs())
     }
 
+    /// RPCs in progress with a peer that we began, and that it began.
+    pub fn rpcs_by_side(&self, peer: PeerId) -> (u32, u32) {
+        let known = self.peer(peer);
+        known.map_or((0, 0), |peer| (peer.rpcs() - peer.served(), peer.served()))
+    }
+
     /// When any packet of a peer last arrived; [`Time::ZERO`]: never.
     pub fn last_heard(&self, peer: PeerId) -> Time {
         self.peer(peer).map_or(Time::ZERO, |peer| peer.loss.last_heard())

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use homa_proto::{PeerId, RpcHandle, RpcId, Time};
+use homa_proto::{PeerId, RpcError, RpcHandle, RpcId, Time};
 
 use super::Text;
 use super::stages::Stages;
@@ -22,11 +22,13 @@ const BUCKETS: usize = ((LAST - FIRST) << STEPS) as usize + 2;
 const COARSE: usize = 4;
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Client, Direction::Server];
 const SIZES: [RpcSize; 3] = [RpcSize::Short, RpcSize::Medium, RpcSize::Long];
-const OUTCOMES: [RpcOutcome; 5] = [
+pub(super) const OUTCOMES: [RpcOutcome; 7] = [
     RpcOutcome::Ok,
     RpcOutcome::Deadline,
     RpcOutcome::Cancelled,
     RpcOutcome::Dropped,
+    RpcOutcome::Overloaded,
+    RpcOutcome::Unreachable,
     RpcOutcome::Failed,
 ];
 
@@ -63,6 +65,11 @@ pub enum RpcOutcome {
     Cancelled,
     /// The server's application dropped it.
     Dropped,
+    /// The server refused it because of its load.
+    Overloaded,
+    /// The server cannot be reached: its host or network says so, nothing listens there, it was
+    /// silent for too long, or one end does not accept the other.
+    Unreachable,
     /// The call failed with another error.
     Failed,
 }
@@ -75,7 +82,23 @@ impl RpcOutcome {
             Self::Deadline => "deadline",
             Self::Cancelled => "cancelled",
             Self::Dropped => "dropped",
+            Self::Overloaded => "overloaded",
+            Self::Unreachable => "unreachable",
             Self::Failed => "failed",
+        }
+    }
+
+    /// The outcome of a call that ended with an error.
+    pub(crate) const fn of(error: RpcError) -> Self {
+        match error {
+            RpcError::DeadlineExceeded => Self::Deadline,
+            RpcError::Overloaded => Self::Overloaded,
+            RpcError::HostUnreachable
+            | RpcError::ProtocolUnreachable
+            | RpcError::PortUnreachable
+            | RpcError::PeerUnreachable
+            | RpcError::NotSent { .. } => Self::Unreachable,
+            _ => Self::Failed,
         }
     }
 }

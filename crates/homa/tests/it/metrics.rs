@@ -116,6 +116,7 @@ async fn rpcs_are_counted_by_direction_and_outcome_and_every_family_says_what_it
         assert!(times.sum() >= Duration::from_millis(100));
         let [peer] = metrics.peers[..] else { panic!("{:?}", metrics.peers) };
         assert_eq!((peer.direction, peer.rpcs, peer.failures), (whose, 23, 3));
+        assert_eq!(peer.ended(RpcOutcome::Ok), 20);
         if whose == Direction::Client {
             assert_eq!(peer.peer, at);
         }
@@ -138,6 +139,18 @@ fn check_text(metrics: &Metrics, whose: Direction, peer: &PeerLatency) {
         .collect();
     assert!(buckets.is_sorted() && buckets.last() == Some(&20), "{buckets:?}");
     assert!(duration.contains(&format!("homa_rpc_duration_seconds_count{{{labels}}} 20")));
+    let failures = families["homa_peer_rpc_failures"].iter().map(|line| {
+        let (labels, count) = line.split_once("\"} ").unwrap();
+        format!("{} {count}", labels.split_once("outcome=\"").unwrap().1)
+    });
+    let expected: &[_] = match whose {
+        Direction::Client => {
+            &["deadline 1", "cancelled 1", "overloaded 0", "unreachable 0", "failed 1"]
+        }
+        Direction::Server => &["deadline 0", "cancelled 2", "dropped 1", "overloaded 0"],
+    };
+    assert_eq!(failures.collect::<Vec<_>>(), expected);
+    assert_eq!(families["homa_peer_rpcs_in_progress"].len(), 1);
     let peers = &families["homa_peer_rpcs"];
     let peer = format!("direction=\"{}\",peer=\"{}\"", whose.name(), peer.peer);
     assert_eq!(peers[..], [format!("homa_peer_rpcs_total{{{peer}}} 23")]);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homa::metrics::{Direction, RpcOutcome};
 use homa::{CallError, CallOptions, Config, Server};
 
 use crate::common::engine;
@@ -63,6 +64,11 @@ fn overload(serve: impl FnOnce(Server, Arc<dyn Fn() + Send + Sync>)) -> (Outcome
     let took = began.elapsed();
     there.drain(Duration::from_secs(60)).unwrap();
     assert_eq!(there.metrics().engine.requests_shed as usize, ended.overloaded, "{ended:?}");
+    for (engine, direction) in [(&client, Direction::Client), (&there, Direction::Server)] {
+        let peers = engine.metrics().peers;
+        let peer = peers.iter().find(|peer| peer.direction == direction).unwrap();
+        assert_eq!(peer.ended(RpcOutcome::Overloaded) as usize, ended.overloaded, "{peer:?}");
+    }
     ended.executed = outcome.executed.load(Ordering::Relaxed).into();
     ended.busy = outcome.busy.load(Ordering::Relaxed).into();
     println!("{ended:?} in {took:?}");

@@ -238,9 +238,13 @@ impl Core {
 
     fn give_up(&mut self, how: Submit, rpc: RpcHandle) -> bool {
         let now = self.tick();
+        let overloaded = matches!(how, Submit::Refuse { reason: RefusalReason::Overloaded, .. });
         let result = self.state.endpoint.submit(now, how);
         if result.is_ok() {
-            let outcome = self.state.latencies.given_up(rpc);
+            let outcome = match overloaded {
+                true => RpcOutcome::Overloaded,
+                false => self.state.latencies.given_up(rpc),
+            };
             self.state.ended(rpc, outcome, 0);
         }
         self.state.drain_events();

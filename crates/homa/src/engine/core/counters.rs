@@ -35,7 +35,7 @@ impl Core {
             engine,
             links: self.state.links.metrics(),
             latencies: self.state.latencies.histograms(),
-            peers: self.state.peers.busiest(self.clock.now()),
+            peers: self.state.peers.busiest(self.clock.now(), &self.state.endpoint),
             stages,
             shortest_wait,
             certificate_expiry: protection::certificate_expiry(&self.state.config),

@@ -338,11 +338,10 @@ impl EngineState {
                 }
                 Event::Delivered(delivered) => self.deliver(&delivered),
                 Event::Failed { rpc, cookie, error } => {
-                    let timed_out = error == RpcError::DeadlineExceeded;
-                    let outcome = if timed_out { RpcOutcome::Deadline } else { RpcOutcome::Failed };
-                    let ended = self.ended(rpc, outcome, 0);
+                    let ended = self.ended(rpc, RpcOutcome::of(error), 0);
                     // Without an answer, a refusal of our own system is the better explanation.
-                    let silent = timed_out || error == RpcError::PeerUnreachable;
+                    let silent =
+                        matches!(error, RpcError::DeadlineExceeded | RpcError::PeerUnreachable);
                     let reason = ended.filter(|_| silent).and_then(|(began, peer)| {
                         let refused = self.peers.refusal_since(began, peer);
                         let refused = refused.map(|errno| CallError::SendRefused { errno });

@@ -91,6 +91,8 @@ struct BusyPeer {
     rpcs_per_s: f64,
     failures_per_s: f64,
     mean_us: Option<f64>,
+    /// At the second scrape.
+    in_progress: f64,
 }
 
 /// Differences between two scrapes.
@@ -185,10 +187,11 @@ impl Difference<'_> {
         });
         let mut peers: Vec<BusyPeer> = rpcs
             .map(|sample| {
+                // Failures are divided by outcome.
                 let of = |name: &str| {
-                    let mut all = self.after.all(name).iter();
-                    let same = all.find(|other| other.has_labels_of(sample));
-                    same.map_or(0.0, |same| self.grown(name, same))
+                    let all = self.after.all(name).iter();
+                    let parts = all.filter(|other| other.is_part_of(sample));
+                    total(parts.map(|part| self.grown(name, part)))
                 };
                 let ended = self.grown(name, sample);
                 let time = of("homa_peer_rpc_seconds_total");
@@ -198,11 +201,13 @@ impl Difference<'_> {
                     rpcs_per_s: ended / self.seconds,
                     failures_per_s: of("homa_peer_rpc_failures_total") / self.seconds,
                     mean_us: (ended > 0.0).then(|| time / ended * 1e6),
+                    in_progress: self.after.same("homa_peer_rpcs_in_progress", sample),
                 }
             })
-            .filter(|peer| peer.rpcs_per_s > 0.0)
+            .filter(|peer| peer.rpcs_per_s > 0.0 || peer.in_progress > 0.0)
             .collect();
-        peers.sort_by(|a, b| b.rpcs_per_s.total_cmp(&a.rpcs_per_s));
+        let busy = |peer: &BusyPeer| peer.rpcs_per_s + peer.in_progress / self.seconds;
+        peers.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
         peers.truncate(MOST_PEERS);
         peers
     }
@@ -357,6 +362,7 @@ impl Report {
             ("RPCs/s", Align::Right, 9),
             ("failed/s", Align::Right, 9),
             ("mean us", Align::Right, 9),
+            ("now", Align::Right, 6),
         ];
         let table = TextTable::new(&columns);
         // A client of ours is a server to the peer.
@@ -368,6 +374,7 @@ impl Report {
                 count(of.rpcs_per_s),
                 count(of.failures_per_s),
                 micros(of.mean_us),
+                of.in_progress.to_string(),
             ])
         };
         std::iter::once(table.head()).chain(self.busiest.iter().map(row)).collect()

@@ -19,6 +19,10 @@ fn scrape_text(fast: u32, slow: u32, engine: &str) -> String {
          homa_rpc_duration_seconds_count{{{engine}{dropped}}} {slow}\n\
          homa_peer_rpcs_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} {all}\n\
          homa_peer_rpc_seconds_total{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} 1\n\
+         homa_peer_rpc_failures_total{{{engine}{dropped},peer=\"10.0.0.1:9\"}} {slow}\n\
+         homa_peer_rpc_failures_total{{{engine}direction=\"server\",outcome=\"deadline\",\
+         peer=\"10.0.0.1:9\"}} {slow}\n\
+         homa_peer_rpcs_in_progress{{{engine}direction=\"server\",peer=\"10.0.0.1:9\"}} {slow}\n\
          homa_protocol_drops_total{{{engine}reason=\"overlap\"}} {slow}\n\
          homa_protocol_drops_total{{{engine}reason=\"truncated\"}} 0\n\
          homa_engine_peers 1\n",
@@ -47,6 +51,8 @@ fn a_report_is_about_the_time_between_its_scrapes() {
     assert_eq!(report.drops_per_s.keys().collect::<Vec<_>>(), ["overlap"]);
     let [peer] = &report.busiest[..] else { panic!("{report:?}") };
     assert!(peer.peer == "10.0.0.1:9" && (peer.rpcs_per_s - 100.0).abs() < 0.1, "{peer:?}");
+    assert!((peer.failures_per_s - 20.0).abs() < 0.1, "of both outcomes: {peer:?}");
+    assert_eq!(peer.in_progress, 100.0);
 }
 
 #[test]

@@ -171,9 +171,11 @@ impl Peers {
     }
 
     /// The peers with most RPCs of late, for each direction.
-    pub fn busiest(&self, now: Time) -> Vec<PeerLatency> {
-        let open = self.peers.iter().zip(&self.ended).filter(|(peer, _)| peer.open);
-        busiest(now, open.map(|(peer, ended)| (peer.address, ended)))
+    pub fn busiest(&self, now: Time, endpoint: &Endpoint) -> Vec<PeerLatency> {
+        let numbered = (0..).map(PeerId).zip(&self.peers).zip(&self.ended);
+        let open = numbered.filter(|((_, peer), _)| peer.open);
+        let in_progress = |id| <[u32; 2]>::from(endpoint.rpcs_by_side(id));
+        busiest(now, open.map(|((id, peer), ended)| (peer.address, ended, in_progress(id))))
     }
 
     /// The peer with this number.

@@ -50,10 +50,10 @@ fn a_reused_peer_number_starts_with_empty_statistics() {
     let mut peers = Peers::new(1, 1500, Encapsulation::Datagram, None);
     let first = peers.find(Time::ZERO, address(1), None, &mut endpoint).unwrap();
     peers.ended(first, Direction::Client).add(Time::ZERO, 5, RpcOutcome::Ok);
-    assert_eq!(peers.busiest(Time::ZERO).len(), 1);
+    assert_eq!(peers.busiest(Time::ZERO, &endpoint).len(), 1);
     peers.make_room(Time::ZERO, &mut endpoint);
     let second = peers.find(Time::ZERO, address(2), None, &mut endpoint);
-    assert_eq!((second, peers.busiest(Time::ZERO)), (Some(first), Vec::new()));
+    assert_eq!((second, peers.busiest(Time::ZERO, &endpoint)), (Some(first), Vec::new()));
 }
 
 #[test]
