@@ -11,7 +11,7 @@ use bytes::Bytes;
 use homa::balance::{BalanceError, Balancer};
 use homa::{CallError, CallOptions, Client, Message};
 use http::HeaderMap;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -219,11 +219,18 @@ impl Destination {
             match call.await {
                 Err(
                     CallError::TooManyCalls { .. }
+                    | CallError::TooManyCallsTo { .. }
                     | CallError::SendMemoryFull { .. }
                     | CallError::TooManyPeers { .. },
                 ) => {
                     let bytes = message.iter().map(Bytes::len).sum();
-                    self.channel.client.ready_for(bytes).await?;
+                    let room = self.channel.client.ready_to(self.to, bytes);
+                    match limit.until {
+                        Some(until) => timeout_at(until, room)
+                            .await
+                            .unwrap_or(Err(CallError::DeadlineExceeded))?,
+                        None => room.await?,
+                    }
                     call = self.start(message, limit);
                 }
                 ended => return ended,

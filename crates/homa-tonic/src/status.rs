@@ -15,6 +15,7 @@ pub(crate) fn of(error: CallError) -> Status {
         | CallError::RequestTooLong { .. }
         | CallError::ResponseTooLong { .. }
         | CallError::TooManyCalls { .. }
+        | CallError::TooManyCallsTo { .. }
         | CallError::TooManyPeers { .. }
         | CallError::SendMemoryFull { .. } => Code::ResourceExhausted,
         CallError::HandshakeRefused { .. } => Code::Unauthenticated,

@@ -161,12 +161,34 @@ impl Client {
     /// # }
     /// ```
     pub fn ready(&self) -> Ready<'_> {
-        Ready::new(self, None)
+        Ready::new(self, None, None)
     }
 
     /// As [`Self::ready`], for a request of `bytes` bytes.
     pub fn ready_for(&self, bytes: usize) -> Ready<'_> {
-        Ready::new(self, Some(bytes))
+        Ready::new(self, None, Some(bytes))
+    }
+
+    /// As [`Self::ready_for`], for a call to this server: also waits while as many calls to it are
+    /// in progress as [`Config::max_calls_per_server`](field@crate::Config::max_calls_per_server)
+    /// permits. Calls to other servers do not wait behind these.
+    ///
+    /// ```
+    /// # async fn example(server: std::net::SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
+    /// use homa::{CallError, Client, Config};
+    ///
+    /// let client = Client::with(Config::default().max_calls_per_server(100))?;
+    /// let response = loop {
+    ///     match client.call_async(server, "get 7").await {
+    ///         Err(CallError::TooManyCallsTo { .. }) => client.ready_to(server, 5).await?,
+    ///         ended => break ended?,
+    ///     }
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ready_to(&self, server: SocketAddr, bytes: usize) -> Ready<'_> {
+        Ready::new(self, Some(server), Some(bytes))
     }
 
     /// The engine that this client uses.

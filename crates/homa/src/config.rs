@@ -17,10 +17,10 @@ use crate::secure::{Keys, PeerIdentity};
 
 /// Parameters of an engine. Start from [`Config::default`] and call methods.
 ///
-/// Users set these: limits (`max_message`, `max_rpcs`, `max_peers`, `memory_budget`,
-/// `send_memory`), the network (`link_rate`, `mtu`, `receive_buffer`, `priority_map`), and waiting
-/// (`spin`, `readable_events`). Each has a method. All other parameters of the protocol are in
-/// `protocol`, for studies.
+/// Users set these: limits (`max_message`, `max_rpcs`, `max_peers`, `max_calls_per_server`,
+/// `memory_budget`, `send_memory`), the network (`link_rate`, `mtu`, `receive_buffer`,
+/// `priority_map`), and waiting (`spin`, `readable_events`). Each has a method. All other
+/// parameters of the protocol are in `protocol`, for studies.
 ///
 /// ```
 /// use homa::proto::Rate;
@@ -74,6 +74,11 @@ pub struct Config {
     /// which of their requests were executed here, so a copy that the network delivers later is
     /// executed again. Default: 65,536.
     pub max_peers: u32,
+    /// Most calls in progress to one server, so that a server that hangs does not take all of
+    /// `max_rpcs`; at least one. Over raw IP, to one host. Another call is refused
+    /// ([`CallError::TooManyCallsTo`](crate::CallError::TooManyCallsTo)), and
+    /// [`Client::ready_to`](crate::Client::ready_to) waits. `None` (default): no limit.
+    pub max_calls_per_server: Option<u32>,
     /// Seed of the first RPC id. `None` (default): random. Two engines must not share a seed if
     /// they call the same servers from the same address and port, one after the other. Each engine
     /// of a group ([`Engine::sharded`](crate::Engine::sharded)) derives its seed from this one.
@@ -131,6 +136,7 @@ homa_proto::setters!(Config {
     send_memory: u64,
     spin: Duration,
     max_peers: u32,
+    max_calls_per_server: impl Into<Option<u32>>,
     seed: impl Into<Option<u64>>,
     padding: Padding,
 });
@@ -216,6 +222,7 @@ impl Default for Config {
             send_memory: 1 << 30,
             spin: Duration::from_micros(50),
             max_peers: 65_536,
+            max_calls_per_server: None,
             seed: None,
             handover: None,
             name: None,

@@ -38,6 +38,17 @@ pub enum CallError {
         /// The configured limit.
         max: u32,
     },
+    /// Back-pressure: `max_calls_per_server` calls to this server are in progress.
+    #[error(
+        "{max} calls to {server} are in progress: wait for some to finish (`ready_to`), call \
+         another server, or raise `max_calls_per_server`"
+    )]
+    TooManyCallsTo {
+        /// The server.
+        server: SocketAddr,
+        /// The configured limit.
+        max: u32,
+    },
     /// Back-pressure: outgoing messages use all of `send_memory`.
     #[error(
         "outgoing messages hold {held} bytes: wait for acknowledgements or raise `send_memory`"

@@ -30,11 +30,12 @@ impl CallError {
     }
 
     /// True if this engine or the server has too much to do: wait for
-    /// [`Client::ready`](crate::Client::ready), or shed load. The call was not executed.
+    /// [`Client::ready_to`](crate::Client::ready_to), or shed load. The call was not executed.
     pub fn is_overloaded(&self) -> bool {
         matches!(
             self,
             Self::TooManyCalls { .. }
+                | Self::TooManyCallsTo { .. }
                 | Self::SendMemoryFull { .. }
                 | Self::TooManyPeers { .. }
                 | Self::Overloaded

@@ -1,19 +1,22 @@
 //! Waiting until a call or a reply would be accepted.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::engine::core::limits::{Capacity, CapacityWaiter};
+use crate::engine::core::canonical;
+use crate::engine::core::limits::{Capacity, CapacityWaiter, Promised};
 use crate::error::CallError;
 
-/// The future of [`Client::ready`].
+/// The future of [`Client::ready`], [`Client::ready_for`] and [`Client::ready_to`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Ready<'a> {
     client: &'a Client,
+    to: Option<SocketAddr>,
     bytes: u32,
     /// The shard at which it waits.
     waits_at: Option<Engine>,
@@ -21,10 +24,21 @@ pub struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    /// Waits for a call with a request of `bytes` bytes, or of any length if `None`.
-    pub(crate) fn new(client: &'a Client, bytes: Option<usize>) -> Self {
+    /// Waits for a call to a server, or any if `None`, with a request of `bytes` bytes, or of any
+    /// length if `None`.
+    pub(crate) fn new(client: &'a Client, to: Option<SocketAddr>, bytes: Option<usize>) -> Self {
         let bytes = bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-        Self { client, bytes, waits_at: None, ticket: None }
+        Self { client, to, bytes, waits_at: None, ticket: None }
+    }
+
+    fn poll_at(
+        &mut self,
+        engine: Engine,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), CallError>> {
+        let polled = poll(&engine, self.to, self.bytes, &mut self.ticket, context);
+        self.waits_at = polled.is_pending().then_some(engine);
+        polled
     }
 }
 
@@ -33,15 +47,14 @@ impl Future for Ready<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.leave();
-        let (client, bytes) = (self.client, self.bytes);
-        for engine in client.engine().shards() {
-            match poll(&engine, bytes, &mut self.ticket, context) {
+        let engine = self.client.engine();
+        if let Some(to) = self.to {
+            return self.poll_at(engine.towards(to).into_owned(), context);
+        }
+        for engine in engine.shards() {
+            match self.poll_at(engine, context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.waits_at = Some(engine);
-                    return Poll::Pending;
-                }
+                ended_or_pending => return ended_or_pending,
             }
         }
         Poll::Ready(Ok(()))
@@ -62,10 +75,11 @@ impl Drop for Ready<'_> {
     }
 }
 
-/// Checks the capacity for a call, and registers the task if there is not enough. `ticket`
-/// identifies the registration between polls.
+/// Checks the capacity for a call, to a server if it is known, and registers the task if there is
+/// not enough. `ticket` identifies the registration between polls.
 pub(crate) fn poll(
     engine: &Engine,
+    to: Option<SocketAddr>,
     bytes: u32,
     ticket: &mut Option<u64>,
     context: &mut Context<'_>,
@@ -76,8 +90,9 @@ pub(crate) fn poll(
         return Poll::Ready(Err(CallError::ShuttingDown));
     }
     // A request that is too long is refused when it is submitted, so it need not wait.
-    let waiter = CapacityWaiter::Call { bytes: bytes.min(access.core.longest()) };
-    if access.core.capacity(waiter, (0, 0)) == Capacity::Enough {
+    let bytes = bytes.min(access.core.longest());
+    let waiter = CapacityWaiter::Call { to: to.map(canonical), bytes };
+    if access.core.capacity(waiter, &Promised::default()) == Capacity::Enough {
         return Poll::Ready(Ok(()));
     }
     drop(access);

@@ -71,7 +71,8 @@ impl<R: Into<Payload>> Service<R> for Server {
     type Future = Call;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        ready::poll(&self.client.engine().towards(self.at), u32::MAX, &mut self.ticket, context)
+        let engine = self.client.engine().towards(self.at);
+        ready::poll(&engine, Some(self.at), u32::MAX, &mut self.ticket, context)
     }
 
     fn call(&mut self, request: R) -> Call {

@@ -238,7 +238,7 @@ impl Balancer {
                         Err(error) if is_own_limit(&error) => error,
                         ended => return ended,
                     };
-                    let room = client.ready_for(request.len());
+                    let room = client.ready_to(to, request.len());
                     timeout(left.unwrap_or(options.deadline), room).await.map_err(|_| error)??;
                 }
             }

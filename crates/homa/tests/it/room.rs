@@ -146,3 +146,93 @@ async fn a_reply_that_nobody_waits_for_does_not_wait() {
     timeout(GIVE_UP, second).await.expect("there is room").unwrap();
     assert!(behind.await.unwrap()[..] == message(90_000, 3));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_takes_only_its_share_of_calls() {
+    let [hangs, works] = [(); 2].map(|()| engine("127.0.0.1", Config::default()).serve().unwrap());
+    let (stuck, at) = (hangs.local_addr(), works.local_addr());
+    let client = engine("127.0.0.1", Config::default().max_calls_per_server(2)).client();
+    let held = [client.call_async(stuck, "one"), client.call_async(stuck, "two")];
+    let refused = client.call_async(stuck, "three").await.unwrap_err();
+    assert_eq!(refused, CallError::TooManyCallsTo { server: stuck, max: 2 });
+    assert!(refused.is_retryable() && refused.is_overloaded() && refused.not_executed());
+    let listed = client.engine().metrics().peers;
+    assert_eq!(
+        listed.iter().map(|peer| (peer.peer, peer.in_progress)).collect::<Vec<_>>(),
+        [(stuck, 2)]
+    );
+
+    // Calls that wait for the first server do not delay those to the other.
+    let waits = || {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.ready_to(stuck, 1).await.unwrap();
+            client.call_async(stuck, "waited").await.unwrap();
+        })
+    };
+    let waiting = [waits(), waits(), waits()];
+    tokio::time::sleep(A_WHILE).await;
+    assert!(waiting.iter().all(|task| !task.is_finished()));
+    let serving = tokio::spawn(async move {
+        while let Some(mut request) = works.accept_async().await {
+            let bytes = request.take_bytes();
+            let _ = request.reply(bytes);
+        }
+    });
+    for n in 0..20u8 {
+        timeout(GIVE_UP, client.ready_to(at, 1)).await.unwrap().unwrap();
+        assert_eq!(client.call_async(at, [n]).await.unwrap()[..], [n]);
+    }
+    // They follow as the server answers, never more than two at a time.
+    let serves = tokio::spawn(async move {
+        for _ in 0..5 {
+            hangs.accept_async().await.unwrap().reply("done").unwrap();
+        }
+    });
+    for call in held {
+        timeout(GIVE_UP, call).await.unwrap().unwrap();
+    }
+    for task in waiting {
+        timeout(GIVE_UP, task).await.expect("every waiter is woken").unwrap();
+    }
+    serves.await.unwrap();
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_wait_for_one_server_and_few_are_refused() {
+    let server = engine("127.0.0.1", Config::default()).serve().unwrap();
+    let at = server.local_addr();
+    let client = engine("127.0.0.1", Config::default().max_calls_per_server(3)).client();
+    let serving = tokio::spawn(async move {
+        while let Some(mut request) = server.accept_async().await {
+            let bytes = request.take_bytes();
+            let _ = request.reply(bytes);
+        }
+    });
+    let refused = Arc::new(AtomicUsize::new(0));
+    let tasks = (0..40u64).map(|task| {
+        let (client, refused) = (client.clone(), refused.clone());
+        tokio::spawn(async move {
+            for n in 0..25 {
+                let request = message(100, task << 32 | n);
+                let response = loop {
+                    client.ready_to(at, request.len()).await.unwrap();
+                    match client.call_async(at, request.clone()).await {
+                        Err(CallError::TooManyCallsTo { .. }) => {
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                        other => break other.unwrap(),
+                    };
+                };
+                assert!(response[..] == request);
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        timeout(GIVE_UP, task).await.expect("every waiter is woken").unwrap();
+    }
+    let refused = refused.load(Ordering::Relaxed);
+    assert!(refused < 500, "{refused} of 1,000 calls were refused");
+    serving.abort();
+}

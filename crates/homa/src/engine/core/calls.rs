@@ -83,6 +83,11 @@ impl Core {
         if !self.driver.hears(socket, to) {
             return Err(CallError::OtherShard { to });
         }
+        if let Some(max) = self.state.config.max_calls_per_server
+            && self.calls_left_to(to) == 0
+        {
+            return Err(CallError::TooManyCallsTo { server: to, max: max.max(1) });
+        }
         let bytes = request.as_ref().map_or(0, Payload::len);
         let length = self.length_on_wire(bytes);
         self.fits(length).map_err(|refusal| match refusal {

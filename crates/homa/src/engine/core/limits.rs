@@ -1,5 +1,8 @@
 //! Limits on outgoing messages: their memory, each host's share of it, and calls in progress.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use homa_proto::{RpcHandle, Time};
 
 use super::Core;
@@ -11,6 +14,8 @@ use crate::engine::fairness::accounts::{self, AccountId};
 pub enum CapacityWaiter {
     /// A call.
     Call {
+        /// Its server, if that is known.
+        to: Option<SocketAddr>,
         /// Bytes of its request.
         bytes: u32,
     },
@@ -23,12 +28,25 @@ pub enum CapacityWaiter {
     },
 }
 
-impl CapacityWaiter {
-    /// The calls and bytes that it takes.
-    pub fn takes(self) -> (usize, u64) {
-        match self {
-            Self::Call { bytes } => (1, bytes.into()),
-            Self::Reply { bytes, .. } => (0, bytes.into()),
+/// What waiters will take that were woken before others.
+#[derive(Debug, Default)]
+pub struct Promised {
+    calls: usize,
+    bytes: u64,
+    /// Calls by server.
+    to: BTreeMap<SocketAddr, u32>,
+}
+
+impl Promised {
+    /// A waiter is woken.
+    pub fn add(&mut self, waiter: CapacityWaiter) {
+        match waiter {
+            CapacityWaiter::Call { to, bytes } => {
+                self.calls += 1;
+                self.bytes += u64::from(bytes);
+                to.into_iter().for_each(|to| *self.to.entry(to).or_default() += 1);
+            }
+            CapacityWaiter::Reply { bytes, .. } => self.bytes += u64::from(bytes),
         }
     }
 }
@@ -38,7 +56,8 @@ impl CapacityWaiter {
 pub enum Capacity {
     /// There is enough.
     Enough,
-    /// There is memory, but the waiter's client has used its share.
+    /// There is memory, but the waiter's client has used its share, or there are as many calls to
+    /// the waiter's server as there may be.
     OnlyForOthers,
     /// There is not enough.
     None,
@@ -86,15 +105,27 @@ impl Core {
         }
     }
 
-    /// Whether a waiter would be served now if other waiters also took the `promised` calls and
-    /// bytes.
-    pub fn capacity(&self, waiter: CapacityWaiter, promised: (usize, u64)) -> Capacity {
-        let held = self.state.messages.outgoing_bytes() + promised.1;
+    /// Calls that may begin to a server, as far as its own limit permits.
+    pub fn calls_left_to(&self, server: SocketAddr) -> u32 {
+        let Some(max) = self.state.config.max_calls_per_server else { return u32::MAX };
+        let peer = self.state.peers.server_at(server);
+        let calls = peer.map_or(0, |peer| self.state.endpoint.rpcs_by_side(peer).0);
+        max.max(1).saturating_sub(calls)
+    }
+
+    /// Whether a waiter would be served now if other waiters also took what is promised.
+    pub fn capacity(&self, waiter: CapacityWaiter, promised: &Promised) -> Capacity {
+        let held = self.state.messages.outgoing_bytes() + promised.bytes;
         let config = &self.state.config;
         let fits = |bytes: u32| held + u64::from(bytes) <= config.send_memory;
         match waiter {
-            CapacityWaiter::Call { bytes } => {
-                let calls = self.rpcs().0 + promised.0;
+            CapacityWaiter::Call { to: Some(to), .. }
+                if self.calls_left_to(to) <= promised.to.get(&to).copied().unwrap_or(0) =>
+            {
+                Capacity::OnlyForOthers
+            }
+            CapacityWaiter::Call { bytes, .. } => {
+                let calls = self.rpcs().0 + promised.calls;
                 let enough = calls < config.protocol.max_rpcs as usize && fits(bytes);
                 if enough { Capacity::Enough } else { Capacity::None }
             }

@@ -201,6 +201,11 @@ impl Peers {
         keys.filter_map(|key| self.by_address.get(&key).map(|&index| PeerId(index)))
     }
 
+    /// The peer that is called at an address, if it is in the table.
+    pub fn server_at(&self, address: SocketAddr) -> Option<PeerId> {
+        self.by_address.get(&(self.of_peer(address), None)).map(|&index| PeerId(index))
+    }
+
     /// The peer at an address, if it is in the table.
     pub fn of(&mut self, address: SocketAddr, source: Option<IpAddr>) -> Option<PeerId> {
         let key = (self.of_peer(address), source);
