@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use crate::engine::Engine;
 use crate::engine::wait::shared::{Access, Shared, SharedState};
@@ -16,6 +16,7 @@ use crate::error::{CallError, WriteError};
 use crate::message::Message;
 use crate::spans::CallSpan;
 use crate::status;
+use crate::waiting_call::{Pause, WaitingCall};
 
 /// A call in progress. It resolves to the response; dropping it cancels the call.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ use crate::status;
 pub struct Call {
     engine: Engine,
     state: CallState,
+    /// Set if the call waits for its server.
+    waiting: Option<Box<WaitingCall>>,
     span: CallSpan,
     /// The reply is a [`Reply`](crate::Reply).
     has_status: bool,
@@ -32,6 +35,8 @@ pub struct Call {
 enum CallState {
     Refused(CallError),
     Running(RunningCall),
+    /// No server is there: until the call is made again.
+    Pausing(Pause),
     Finished,
 }
 
@@ -49,14 +54,12 @@ impl Call {
     pub(crate) fn new(
         engine: Engine,
         started: Result<RunningCall, CallError>,
+        waiting: Option<Box<WaitingCall>>,
         span: CallSpan,
         has_status: bool,
     ) -> Self {
-        let state = match started {
-            Ok(running) => CallState::Running(running),
-            Err(error) => CallState::Refused(error),
-        };
-        Self { engine, state, span, has_status }
+        let state = CallState::new(started);
+        Self { engine, state, waiting, span, has_status }
     }
 
     /// Waits for, and returns, the contiguous bytes after offset `seen` of a long response. Returns
@@ -96,8 +99,16 @@ impl Call {
         let result = match (state, self.engine.shared()) {
             (CallState::Refused(error), _) => Err(error),
             (CallState::Finished, _) => Err(CallError::ShuttingDown),
-            (CallState::Running(_), None) => Err(CallError::Forked),
+            (CallState::Running(_) | CallState::Pausing(_), None) => Err(CallError::Forked),
             (CallState::Running(running), Some(shared)) => running.wait(shared, shared.access()),
+            (CallState::Pausing(mut pause), Some(shared)) => {
+                pause.leave(&mut shared.access());
+                Err(CallError::PortUnreachable)
+            }
+        };
+        let result = match self.waiting.take() {
+            Some(waiting) => waiting.wait(result, &self.span),
+            None => result,
         };
         report(&self.span, self.has_status, result)
     }
@@ -197,19 +208,43 @@ impl Future for Call {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _entered = this.span.tracing().enter();
-        let result = match (&this.state, this.engine.shared()) {
-            (CallState::Refused(error), _) => Err(error.clone()),
-            (CallState::Finished, _) => Err(CallError::ShuttingDown),
-            (CallState::Running(_), None) => Err(CallError::Forked),
-            (CallState::Running(running), Some(shared)) => {
-                std::task::ready!(running.poll(shared, context))
+        let result = loop {
+            let result = match (&mut this.state, this.engine.shared()) {
+                (CallState::Refused(error), _) => Err(error.clone()),
+                (CallState::Finished, _) => Err(CallError::ShuttingDown),
+                (CallState::Running(_) | CallState::Pausing(_), None) => Err(CallError::Forked),
+                (CallState::Running(running), Some(shared)) => {
+                    ready!(running.poll(shared, context))
+                }
+                (CallState::Pausing(pause), Some(shared)) => {
+                    ready!(pause.poll(shared.access(), context));
+                    this.state = match &this.waiting {
+                        Some(waiting) => CallState::new(waiting.start(&this.span)),
+                        None => CallState::Finished,
+                    };
+                    continue;
+                }
+            };
+            let ended = mem::replace(&mut this.state, CallState::Finished);
+            let Some(shared) = this.engine.shared() else { break result };
+            if let CallState::Running(running) = ended {
+                shared.slots.put_back(running.slot);
             }
+            let (waiting, error) = (this.waiting.as_mut(), result.as_ref().err());
+            let pause = waiting.zip(error).and_then(|(waiting, error)| waiting.pause_after(error));
+            let Some(pause) = pause else { break result };
+            this.state = CallState::Pausing(Pause::begin(&shared.access(), pause));
         };
-        let ended = mem::replace(&mut this.state, CallState::Finished);
-        if let (CallState::Running(running), Some(shared)) = (ended, this.engine.shared()) {
-            shared.slots.put_back(running.slot);
-        }
         Poll::Ready(report(&this.span, this.has_status, result))
+    }
+}
+
+impl CallState {
+    fn new(started: Result<RunningCall, CallError>) -> Self {
+        match started {
+            Ok(running) => Self::Running(running),
+            Err(error) => Self::Refused(error),
+        }
     }
 }
 
@@ -244,9 +279,11 @@ impl RunningCall {
 impl Drop for Call {
     fn drop(&mut self) {
         let state = mem::replace(&mut self.state, CallState::Finished);
-        if let CallState::Running(RunningCall { key, slot }) = state
-            && let Some(shared) = self.engine.shared()
-        {
+        let Some(shared) = self.engine.shared() else { return };
+        if let CallState::Pausing(mut pause) = state {
+            self.span.cancelled();
+            pause.leave(&mut shared.access());
+        } else if let CallState::Running(RunningCall { key, slot }) = state {
             self.span.cancelled();
             if slot.take().is_none() {
                 let mut access = shared.access();

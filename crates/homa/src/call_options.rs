@@ -26,11 +26,28 @@ pub struct CallOptions {
     /// Default: no. Without effect for [`inline::Engine`](crate::inline::Engine) and
     /// [`Socket`](crate::Socket), which return replies as they are.
     pub status: bool,
+    /// Waits for the server until the deadline. If nothing listens at its port, or its host cannot
+    /// be reached, and the call was certainly not executed
+    /// ([`CallError::PortUnreachable`](crate::CallError::PortUnreachable),
+    /// [`CallError::HostUnreachable`](crate::CallError::HostUnreachable)), it is made again, after
+    /// 5 ms at first, and in the end every 250 ms; that error is returned if the deadline comes
+    /// first. Between these attempts it does not count as a call in progress. A future has to be
+    /// polled for it. Default: no, but idempotent calls wait in any case. Without effect for
+    /// [`Client::call_writer`](crate::Client::call_writer),
+    /// [`inline::Engine`](crate::inline::Engine) and [`Socket`](crate::Socket), and for a
+    /// `Balancer`, which makes such calls again itself.
+    pub wait_for_ready: bool,
 }
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), idempotent: false, trace: None, status: false }
+        Self {
+            deadline: Duration::from_secs(10),
+            idempotent: false,
+            trace: None,
+            status: false,
+            wait_for_ready: false,
+        }
     }
 }
 
@@ -48,6 +65,24 @@ impl CallOptions {
     /// Expects [`Reply`](crate::Reply)s of the server: [`Self::status`](field@Self::status).
     pub fn status(self) -> Self {
         Self { status: true, ..self }
+    }
+
+    /// Waits for a server until the deadline: [`Self::wait_for_ready`](field@Self::wait_for_ready).
+    ///
+    /// ```
+    /// # use homa::{Client, Server};
+    /// use homa::CallOptions;
+    ///
+    /// # let at = Server::bind("127.0.0.1:0".parse()?)?.local_addr();
+    /// let client = Client::new()?;
+    /// let call = client.call_async_with(at, "early", &CallOptions::default().wait_for_ready());
+    /// let server = Server::bind(at)?;
+    /// # std::thread::spawn(move || server.accept().map(|request| request.reply("pong")));
+    /// assert_eq!(call.wait()?, *b"pong");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_for_ready(self) -> Self {
+        Self { wait_for_ready: true, ..self }
     }
 
     /// Sets the distributed trace that the request belongs to.

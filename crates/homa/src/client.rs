@@ -15,6 +15,7 @@ use crate::payload::Payload;
 use crate::ready::Ready;
 use crate::request::Request;
 use crate::spans::{CallSpan, Context};
+use crate::waiting_call::WaitingCall;
 use crate::writer::CallWriter;
 use homa_proto::wire::datagram::TraceContext;
 
@@ -216,6 +217,9 @@ impl Client {
         request: impl Into<Payload>,
         options: &CallOptions,
     ) -> Result<Message, CallError> {
+        if options.wait_for_ready {
+            return self.call_async_with(to, request, options).wait();
+        }
         let request = request.into();
         let span = self.span(to, &request, options);
         let _entered = span.tracing().enter();
@@ -247,9 +251,16 @@ impl Client {
         let request = request.into();
         let span = self.span(to, &request, options);
         let engine = self.engine.towards(to);
+        let (request, waiting) = match options.wait_for_ready {
+            true => {
+                let waiting = WaitingCall::new(self, to, request, options);
+                (waiting.request(), Some(Box::new(waiting)))
+            }
+            false => (request, None),
+        };
         let started = self.start(&engine, to, request, options, &span);
         let running = started.map(|(running, ..)| running);
-        Call::new(engine.into_owned(), running, span, options.status)
+        Call::new(engine.into_owned(), running, waiting, span, options.status)
     }
 
     /// The spans of a call.
@@ -290,13 +301,13 @@ impl Client {
         let span = self.span(to, &request, options);
         let engine = self.engine.towards(to);
         let (running, ..) = self.start(&engine, to, request, options, &span)?;
-        let call = Call::new(engine.into_owned(), Ok(running), span, options.status);
+        let call = Call::new(engine.into_owned(), Ok(running), None, span, options.status);
         Ok(CallWriter::new(call, length))
     }
 
     /// Registers and submits a call at the engine that receives the server's replies, and sends
     /// what may leave.
-    fn start<'a>(
+    pub(crate) fn start<'a>(
         &self,
         engine: &'a Engine,
         to: SocketAddr,

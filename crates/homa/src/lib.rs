@@ -150,6 +150,7 @@ pub mod testing;
 mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod waiting_call;
 mod writer;
 
 pub use arriving::ArrivedRequest;

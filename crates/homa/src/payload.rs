@@ -117,7 +117,6 @@ impl Payload {
     }
 
     /// The same bytes, so that clones share them.
-    #[cfg(feature = "balance")]
     pub(crate) fn shared(self) -> Self {
         match self.into_memory() {
             Ok(vector) => Self(Storage::Shared(vector.into())),

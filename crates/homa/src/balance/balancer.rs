@@ -232,6 +232,7 @@ impl Balancer {
                     let options = CallOptions {
                         deadline: left.unwrap_or(options.deadline),
                         idempotent: false,
+                        wait_for_ready: false,
                         ..*options
                     };
                     let error = match client.call_async_with(to, request.clone(), &options).await {

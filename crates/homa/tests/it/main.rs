@@ -80,6 +80,7 @@ mod tower;
 mod tower_serve;
 #[cfg(feature = "encryption")]
 mod unprotected;
+mod wait_for_ready;
 mod watchdog;
 mod writing;
 #[cfg(feature = "xdp")]

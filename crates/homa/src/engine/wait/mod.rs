@@ -1,7 +1,8 @@
 //! Threads and tasks that wait for an engine: a lock around it, who drives it, and the tables of
 //! what each of them waits for.
 
-pub mod capacity;
+pub mod alarms;
+mod capacity;
 mod deferred;
 pub mod mailbox;
 pub mod shared;

@@ -12,6 +12,7 @@ use std::task::Waker;
 use hashbrown::HashMap;
 use homa_proto::{MessageKind, RpcHandle, Time};
 
+use super::alarms::Alarms;
 use super::capacity::CapacityQueue;
 use super::mailbox::Mailbox;
 use super::slot::{CallOutcome, CallSlot};
@@ -80,6 +81,7 @@ pub struct Waiters {
     watch: RequestWatch,
     /// By ticket, tasks that wait until no more calls are taken.
     ends: Vec<(u64, Waker)>,
+    alarms: Alarms,
     to_wake: Vec<WakeTarget>,
     /// Wakers that are not needed any more. They are dropped after the lock is released, because a
     /// task may end with its last waker.
@@ -238,8 +240,9 @@ impl Waiters {
         }
     }
 
-    /// Wakes all waiters for requests, capacity, or the end.
+    /// Wakes all waiters for requests, capacity, a time, or the end.
     pub fn wake_all(&mut self) {
+        self.alarms.passed(Time::MAX, &mut self.to_wake);
         self.capacity.all(&mut self.to_wake);
         self.to_wake.extend(self.ends.drain(..).map(|(_, waker)| WakeTarget::Task(waker)));
         for waiting in self.queues.values_mut().flat_map(RequestQueue::take_acceptors) {
@@ -258,6 +261,11 @@ impl Waiters {
         &mut self.watch
     }
 
+    /// Tasks that wait for a time.
+    pub fn alarms(&mut self) -> &mut Alarms {
+        &mut self.alarms
+    }
+
     /// Wakes the waiters for which there is capacity.
     pub fn offer_capacity(&mut self, core: &Core) {
         if self.capacity.len() > 0 {
@@ -267,7 +275,7 @@ impl Waiters {
 
     /// Number of waiting tasks. Unlike threads, they cannot drive the engine.
     pub fn tasks(&self) -> usize {
-        self.tasks + self.capacity.len() + self.watch.tasks()
+        self.tasks + self.capacity.len() + self.watch.tasks() + self.alarms.len()
     }
 
     /// Distributes the engine's events.
@@ -313,6 +321,7 @@ impl Waiters {
             if let Some(mailbox) = &mut self.mailbox {
                 mailbox.passed(now, &mut self.to_wake);
             }
+            self.alarms.passed(now, &mut self.to_wake);
             core.set_alarm(self.next_alarm());
         }
     }
@@ -320,7 +329,7 @@ impl Waiters {
     /// The earliest deadline of a request whose end is waited for.
     pub fn next_alarm(&self) -> Option<Time> {
         let of_mailbox = self.mailbox.as_ref().and_then(|mailbox| mailbox.next_alarm());
-        [self.watch.next(), of_mailbox].into_iter().flatten().min()
+        [self.watch.next(), self.alarms.next(), of_mailbox].into_iter().flatten().min()
     }
 
     /// Removes a waiter for capacity.
@@ -331,6 +340,11 @@ impl Waiters {
     /// Removes a waiter for the end of a request.
     pub fn leave_watch(&mut self, rpc: RpcHandle, ticket: u64) {
         self.wakers_to_drop.extend(self.watch.leave(rpc, ticket));
+    }
+
+    /// Removes a task that waits for a time.
+    pub fn leave_alarm(&mut self, until: Time, ticket: u64) {
+        self.wakers_to_drop.extend(self.alarms.leave(until, ticket));
     }
 
     /// Updates the descriptor of a socket; call it before the lock is released.

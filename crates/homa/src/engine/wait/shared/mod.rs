@@ -235,7 +235,8 @@ impl Access<'_> {
         }
     }
 
-    /// Call it when a task waits for the end of a request: the deadline then causes a turn.
+    /// Call it when a task waits for the end of a request, or for a time: the deadline then causes
+    /// a turn.
     pub fn watched(&mut self) {
         let state = &mut **self;
         state.core.set_alarm(state.waiters.next_alarm());
