@@ -221,17 +221,27 @@ impl Engine {
     /// [`HandoverError::Ended`], [`HandoverError::Sharded`], [`HandoverError::Forked`]. That some
     /// requests are unfinished when `timeout` has passed is no error: [`Handover::unfinished`].
     pub fn hand_over(&self, timeout: Duration) -> Result<Handover, HandoverError> {
+        let until = Instant::now().checked_add(timeout);
+        self.begin_hand_over()?;
+        let left = self.finish(until);
+        self.end_hand_over(left)
+    }
+
+    /// From now on clients of new requests are asked to come back.
+    pub(crate) fn begin_hand_over(&self) -> Result<(), HandoverError> {
         if self.shards().len() > 1 {
             return Err(HandoverError::Sharded);
         }
-        let until = Instant::now().checked_add(timeout);
         let mut access = self.here().ok_or(HandoverError::Forked)?;
         if access.core.ended().is_some() {
             return Err(HandoverError::Ended);
         }
         access.begin_hand_over();
-        drop(access);
-        let left = self.finish(until);
+        Ok(())
+    }
+
+    /// Hands over, although this many calls and requests are unfinished.
+    pub(crate) fn end_hand_over(&self, left: (usize, usize)) -> Result<Handover, HandoverError> {
         let unfinished =
             (left != (0, 0)).then_some(DrainTimeout { calls: left.0, requests: left.1 });
         let mut access = self.here().ok_or(HandoverError::Forked)?;

@@ -160,11 +160,17 @@ impl Sharded {
     pub fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         let until = Instant::now().checked_add(timeout);
         self.engines().for_each(|engine| engine.refuse());
-        let left = self.engines().map(|engine| engine.finish(until));
-        match left.fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1)) {
+        match self.unfinished(until) {
             (0, 0) => Ok(()),
             (calls, requests) => Err(DrainTimeout { calls, requests }),
         }
+    }
+
+    /// Waits until everything in progress is finished; returns the numbers of calls and requests
+    /// that are not.
+    pub(crate) fn unfinished(&self, until: Option<Instant>) -> (usize, usize) {
+        let left = self.engines().map(|engine| engine.finish(until));
+        left.fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1))
     }
 
     /// The sum of the counters of all shards. The list of busiest peers covers all shards.

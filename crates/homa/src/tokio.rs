@@ -18,8 +18,10 @@ use ::tokio::time;
 use crate::driver::{Poller, register};
 use crate::engine::{DRAIN_STEP, Engine};
 use crate::error::{DrainTimeout, OpenError};
+use crate::handover::{Handover, HandoverError};
 use crate::reactor::{Driven, Reactor};
 use crate::server::Server;
+use crate::sharded::Sharded;
 
 impl Engine {
     /// Lets the current tokio runtime drive this engine, in a task that it spawns. Then calls and
@@ -74,6 +76,36 @@ impl Engine {
     pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         self.refuse();
         until_zero(timeout, || self.finish(Some(Instant::now())))
+            .await
+            .map_err(|(calls, requests)| DrainTimeout { calls, requests })
+    }
+
+    /// As [`Self::hand_over`], without blocking the thread. If the future is dropped, this engine
+    /// still asks clients of new requests to come back: call it again, or drop the engine.
+    ///
+    /// # Errors
+    /// As [`Self::hand_over`].
+    ///
+    /// # Panics
+    /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
+    pub async fn hand_over_async(&self, timeout: Duration) -> Result<Handover, HandoverError> {
+        self.begin_hand_over()?;
+        let left = until_zero(timeout, || self.finish(Some(Instant::now()))).await;
+        self.end_hand_over(left.err().unwrap_or_default())
+    }
+}
+
+impl Sharded {
+    /// As [`Self::drain`], without blocking the thread.
+    ///
+    /// # Errors
+    /// [`DrainTimeout`] if some calls and requests are unfinished when `timeout` has passed.
+    ///
+    /// # Panics
+    /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
+    pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        self.engines().for_each(|engine| engine.refuse());
+        until_zero(timeout, || self.unfinished(Some(Instant::now())))
             .await
             .map_err(|(calls, requests)| DrainTimeout { calls, requests })
     }

@@ -253,6 +253,67 @@ fn a_handover_ends_although_a_request_is_never_answered() {
     assert_eq!(serving.join().unwrap(), 0, "neither is executed again");
 }
 
+/// A task of the only thread answers while another hands over.
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn a_handover_lets_the_tasks_of_its_thread_answer() {
+    let server = engine("127.0.0.1", Config::default());
+    server.drive_on_tokio().unwrap();
+    let accepting = server.serve().unwrap();
+    let client = engine("127.0.0.1", Config::default());
+    client.drive_on_tokio().unwrap();
+    let call = client.client().call_async(accepting.local_addr(), "work");
+    let request = accepting.accept_async().await.unwrap();
+    let answering = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        request.reply("done").unwrap();
+    });
+    let handover = server.hand_over_async(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(handover.unfinished(), None);
+    answering.await.unwrap();
+    assert_eq!(call.await.unwrap(), *b"done");
+    let again = server.hand_over_async(Duration::ZERO).await;
+    assert!(matches!(again, Err(HandoverError::Ended)));
+}
+
+/// The same with a group of engines that drains.
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn a_sharded_engine_drains_beside_the_tasks_of_its_thread() {
+    let sharded = Engine::sharded("127.0.0.1:0".parse().unwrap(), 2, Config::default()).unwrap();
+    let accepted = std::sync::Arc::new(AtomicU64::new(0));
+    let serving: Vec<_> = sharded
+        .serve()
+        .unwrap()
+        .into_iter()
+        .map(|server| {
+            server.engine().drive_on_tokio().unwrap();
+            let accepted = accepted.clone();
+            tokio::spawn(async move {
+                while let Some(request) = server.accept_async().await {
+                    accepted.fetch_add(1, Ordering::Relaxed);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        request.reply("done").unwrap();
+                    });
+                }
+            })
+        })
+        .collect();
+    let calls: Vec<_> =
+        (0..4).map(|_| Client::new().unwrap().call_async(sharded.local_addr(), "work")).collect();
+    while accepted.load(Ordering::Relaxed) < 4 {
+        tokio::task::yield_now().await;
+    }
+    sharded.drain_async(Duration::from_secs(5)).await.unwrap();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), *b"done");
+    }
+    for task in serving {
+        task.await.unwrap();
+    }
+}
+
 #[test]
 fn a_handover_is_used_once_and_read_by_its_user_only() {
     use std::os::unix::fs::PermissionsExt;
