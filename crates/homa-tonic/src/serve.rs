@@ -83,11 +83,17 @@ async fn one(
     timeout: Option<Duration>,
 ) {
     let host = request.from().ip();
+    // What belongs to a call that was begun waits for its service or its client, so it does not
+    // count as in service.
     match ClientMessage::decode(request.take_bytes().into_bytes()) {
         Ok(ClientMessage::Open(open)) => {
+            if !open.complete {
+                request.set_aside();
+            }
             session::run(service, (*open, room), request, sessions, timeout).await;
         }
         Ok(ClientMessage::Push { number, sequence, complete, body }) => {
+            request.set_aside();
             let body = body.into_iter().next().unwrap_or_default();
             let answer = sessions.push((host, number), sequence, Pushed { body, complete, room });
             tokio::select! {
@@ -96,6 +102,7 @@ async fn one(
             }
         }
         Ok(ClientMessage::Pull { number, sequence, window }) => {
+            request.set_aside();
             let pull = Box::new(Pull { request, sequence, window });
             if let Err(pull) = sessions.pull((host, number), pull) {
                 reply(pull.request, Answer::Unknown).await;

@@ -37,6 +37,7 @@ pub struct Server<L = Identity> {
     layer: L,
     config: Config,
     timeout: Option<Duration>,
+    concurrency: Option<usize>,
 }
 
 /// A server could not be opened, or was ended before its requests were.
@@ -54,15 +55,16 @@ pub enum ServeError {
 impl Server {
     /// A server without layers.
     pub fn builder() -> Self {
-        Self { layer: Identity::new(), config: Config::default(), timeout: None }
+        let (layer, config) = (Identity::new(), Config::default());
+        Self { layer, config, timeout: None, concurrency: None }
     }
 }
 
 impl<L> Server<L> {
     /// Adds a layer around all services. Layers that were added first see a request first.
     pub fn layer<N>(self, layer: N) -> Server<Stack<N, L>> {
-        let Self { layer: outer, config, timeout } = self;
-        Server { layer: Stack::new(layer, outer), config, timeout }
+        let Self { layer: outer, config, timeout, concurrency } = self;
+        Server { layer: Stack::new(layer, outer), config, timeout, concurrency }
     }
 
     /// The parameters of the engine that [`Router::serve`] opens.
@@ -73,6 +75,17 @@ impl<L> Server<L> {
     /// Limits the time of every request, as if each had this `grpc-timeout`. Default: none.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Limits the calls in service, of all clients together, to at least one
+    /// ([`homa::Server::concurrency`]). Others wait in the engine, which refuses those that it
+    /// expects to be late (`UNAVAILABLE`, and they were not executed). Default: none.
+    ///
+    /// A call is in service from its start until its service has returned a response, for at most
+    /// 25 s; then streams of responses go on without being counted. A call whose client streams
+    /// requests is not counted, because what follows its first message has to be accepted, too.
+    pub fn concurrency_limit(self, most: usize) -> Self {
+        Self { concurrency: Some(most), ..self }
     }
 
     /// Serves a service that tonic generated, under its name.
@@ -178,7 +191,11 @@ impl<L> Router<L> {
         B::Error: Into<BoxError>,
         F: Future<Output = ()>,
     {
-        let Self { server: Server { layer, timeout, .. }, services } = self;
+        let Self { server: Server { layer, timeout, concurrency, .. }, services } = self;
+        let server = match concurrency {
+            Some(most) => server.concurrency(most),
+            None => server,
+        };
         let layered = layer.layer(Services(Arc::new(services)));
         let layered = layered
             .map_response(|response: http::Response<B>| response.map(Body::new))

@@ -230,6 +230,18 @@ impl Request {
         }
     }
 
+    /// Takes the request out of the server's limit of
+    /// [concurrency](crate::Server::concurrency): it waits for something else than the work of this
+    /// server, for example for an event. Another request may be accepted in its place, and the time
+    /// to its answer says nothing about how long the server works.
+    pub fn set_aside(&self) {
+        if let Some(rpc) = self.rpc
+            && let Some(mut access) = self.engine.here()
+        {
+            access.waiters.set_aside(rpc);
+        }
+    }
+
     /// Takes the request's bytes without copying them; the request then dereferences to an empty
     /// slice.
     pub fn take_bytes(&mut self) -> Message {

@@ -78,7 +78,8 @@ impl Server {
     /// Limits the requests that are accepted and not answered yet, for all clones of this server,
     /// to at least one. Others wait in the engine, which refuses those that it expects not to be
     /// answered before their deadline ([`CallError::Overloaded`](crate::CallError::Overloaded)): a
-    /// server that starts a task for each request has no queue otherwise. Default: no limit.
+    /// server that starts a task for each request has no queue otherwise. A request that waits for
+    /// something else can be [set aside](Request::set_aside). Default: no limit.
     ///
     /// ```
     /// # use homa::{Client, Server};

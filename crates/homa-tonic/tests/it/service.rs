@@ -189,14 +189,18 @@ pub async fn serve() -> Running {
 }
 
 pub async fn serve_with(config: homa::Config) -> Running {
+    serve_by(Server::builder(), config).await
+}
+
+pub async fn serve_by(builder: Server, config: homa::Config) -> Running {
     let seen = Seen::default();
     let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), config);
     let engine = engine.unwrap();
     engine.drive_on_tokio().unwrap();
     let server = engine.serve().unwrap();
     let (drain, asked) = oneshot::channel();
-    let (at, router) = (server.local_addr(), Server::builder());
-    let router = router.add_service(TestServiceServer::new(seen.clone()));
+    let at = server.local_addr();
+    let router = builder.add_service(TestServiceServer::new(seen.clone()));
     let served = tokio::spawn(router.serve_on(server, async move {
         let _ = asked.await;
     }));

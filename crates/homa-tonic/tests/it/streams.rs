@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use homa_tonic::Endpoint;
+use homa_tonic::{Endpoint, Server};
 use tokio_stream::StreamExt;
 use tonic::{Code, Request};
 
@@ -11,7 +11,7 @@ use crate::generated::test_service_client::TestServiceClient;
 use crate::generated::{
     Empty, ResponseParameters, SimpleRequest, StreamingInputCallRequest, StreamingOutputCallRequest,
 };
-use crate::service::{client, payload, reaches, serve};
+use crate::service::{client, payload, reaches, serve, serve_by};
 
 fn outputs(number: usize, size: usize) -> StreamingOutputCallRequest {
     let one = ResponseParameters { size: size as i32, interval_us: 0 };
@@ -192,4 +192,43 @@ async fn a_drained_server_ends_after_its_calls_and_refuses_others() {
     running.served.await.unwrap().unwrap();
     let status = client.empty_call(Empty {}).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status}");
+}
+
+#[tokio::test]
+async fn streams_that_wait_do_not_count_against_the_limit() {
+    let running = serve_by(Server::builder().concurrency_limit(1), homa::Config::default()).await;
+    let mut client = client(&running).await;
+    // One waits for the service, the other one for the client.
+    let mut request = outputs(2, 8);
+    request.response_parameters[1].interval_us = 60_000_000;
+    let mut silent = client.streaming_output_call(request).await.unwrap().into_inner();
+    silent.next().await.unwrap().unwrap();
+    let (inputs, taken) = tokio::sync::mpsc::channel(1);
+    inputs.send(outputs(1, 10)).await.unwrap();
+    let taken = tokio_stream::wrappers::ReceiverStream::new(taken);
+    let mut echoed = client.full_duplex_call(taken).await.unwrap().into_inner();
+    for _ in 0..3 {
+        echoed.next().await.unwrap().unwrap();
+        let call = client.empty_call(Empty {});
+        tokio::time::timeout(Duration::from_secs(20), call).await.expect("it is served").unwrap();
+        inputs.send(outputs(1, 10)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_beyond_the_limit_is_not_begun() {
+    let running = serve_by(Server::builder().concurrency_limit(1), homa::Config::default()).await;
+    let mut client = client(&running).await;
+    let sleeping = || {
+        let mut request = Request::new(SimpleRequest::default());
+        request.metadata_mut().insert("sleep", "1".parse().unwrap());
+        let mut client = client.clone();
+        tokio::spawn(async move { client.unary_call(request).await })
+    };
+    let calls = [sleeping(), sleeping()];
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Only the service of one has begun, so only that is dropped.
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    client.empty_call(Empty {}).await.unwrap();
+    assert_eq!(running.seen.dropped.load(Ordering::SeqCst), 1);
 }

@@ -1,15 +1,17 @@
 //! Servers that are asked for several times what they can do. They refuse what they could not
 //! answer in time, so that what they do is not wasted.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use homa::metrics::{Direction, RpcOutcome};
 use homa::{CallError, CallOptions, Config, Server};
 
-use crate::common::engine;
+use crate::common::{block_on, engine};
 
 /// How long a handler works.
 const WORK: Duration = Duration::from_millis(5);
@@ -135,5 +137,27 @@ fn a_burst_that_can_be_answered_in_time_is_not_refused() {
     let calls: Vec<_> = (0..CALLS).map(|n| runtime.spawn(call(n))).collect();
     for call in calls {
         assert_eq!(runtime.block_on(call).unwrap().unwrap(), *b"done");
+    }
+}
+
+#[test]
+fn a_request_that_is_set_aside_makes_room_for_one_other() {
+    let server = engine("127.0.0.1", Config::default()).serve().unwrap().concurrency(1);
+    let (client, to) = (engine("127.0.0.1", Config::default()).client(), server.local_addr());
+    let calls = [(); 3].map(|()| client.call_async(to, "work"));
+    let first = server.accept().unwrap();
+    (0..2).for_each(|_| first.set_aside());
+    let second = server.accept().unwrap();
+    // That one is in service, whatever becomes of the first.
+    first.reply("done").unwrap();
+    while server.engine().metrics().engine.requests_in_progress != 2 {
+        thread::sleep(PAUSE);
+    }
+    let mut third = Box::pin(server.accept_async());
+    assert!(third.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    second.reply("done").unwrap();
+    block_on(third).unwrap().reply("done").unwrap();
+    for call in calls {
+        assert_eq!(call.wait().unwrap(), *b"done");
     }
 }

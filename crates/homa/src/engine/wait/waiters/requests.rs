@@ -55,6 +55,8 @@ pub(super) struct OpenRequest {
     place: Place,
     /// When it was accepted.
     accepted: Option<Time>,
+    /// It does not count as in service any more.
+    aside: bool,
     /// The client gave up.
     cancelled: bool,
     /// The rest of a request that was accepted before it was whole.
@@ -163,8 +165,8 @@ impl Waiters {
             return core.shed(rpc, request.bytes);
         }
         let place = requests.push(now, from, request, shedder.pause());
-        self.open
-            .insert(rpc, OpenRequest { port, place, accepted: None, cancelled: false, rest: None });
+        let (accepted, aside, cancelled, rest) = (None, false, false, None);
+        self.open.insert(rpc, OpenRequest { port, place, accepted, aside, cancelled, rest });
         // The last to come is the leader, if that is an acceptor: it needs no wake-up.
         if queue.has_next()
             && let Some((_, waiting)) = queue.acceptors.pop_back()
@@ -310,11 +312,29 @@ impl Waiters {
 
     /// An accepted request was answered or dropped at `now`.
     pub fn answered(&mut self, rpc: RpcHandle, now: Time) {
-        let Some(OpenRequest { port, accepted: Some(at), .. }) = self.open.remove(&rpc) else {
-            return;
-        };
+        if let Some(OpenRequest { port, accepted: Some(at), aside: false, .. }) =
+            self.open.remove(&rpc)
+        {
+            if let Some(queue) = self.queues.get_mut(&port) {
+                queue.shedder.answered(now.since(at));
+            }
+            self.leave_service(port);
+        }
+    }
+
+    /// An accepted request does not count as in service any more.
+    pub fn set_aside(&mut self, rpc: RpcHandle) {
+        if let Some(open) = self.open.get_mut(&rpc)
+            && open.accepted.is_some()
+            && !mem::replace(&mut open.aside, true)
+        {
+            let port = open.port;
+            self.leave_service(port);
+        }
+    }
+
+    fn leave_service(&mut self, port: u16) {
         if let Some(queue) = self.queues.get_mut(&port) {
-            queue.shedder.answered(now.since(at));
             // The queue may be that of another server, opened at the same port since.
             queue.in_service = queue.in_service.saturating_sub(1);
             // One more may be accepted.
