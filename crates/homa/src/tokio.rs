@@ -6,13 +6,15 @@
 //! Left out: spinning, and other runtimes, which use [`Reactor`](crate::Reactor).
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker, ready};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::runtime::{Handle, RuntimeFlavor};
+use ::tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use ::tokio::time;
 
 use crate::driver::{Poller, register};
@@ -96,6 +98,64 @@ impl Engine {
 }
 
 impl Sharded {
+    /// Opens a server for each shard, each in a thread with a tokio runtime that has only this
+    /// thread and drives the shard. So the thread that receives a request also handles it, and no
+    /// work moves between cores. With runtimes of several threads, work would move.
+    ///
+    /// `serve` makes the future of a thread. The thread ends with it, and then the tasks of the
+    /// thread are dropped: let the future drain its server last. For calls to others, open a client
+    /// in each thread ([`Client::with`](crate::Client::with)), which gets a port of its own, and
+    /// let the runtime drive its engine; a client of the shards may leave from the shard of another
+    /// thread.
+    ///
+    /// # Errors
+    /// Those of [`Self::serve`]. If the system refuses a thread or a runtime
+    /// ([`OpenError::Resources`]), or a shard is driven already, all shards begin to drain.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use homa::{Client, Config, Engine};
+    ///
+    /// let sharded = Engine::sharded("127.0.0.1:0".parse()?, 2, Config::default())?;
+    /// let threads = sharded.serve_on_threads(|server| async move {
+    ///     while let Some(request) = server.accept_async().await {
+    ///         tokio::spawn(async move { request.reply_async("done").await });
+    ///     }
+    ///     let _ = server.drain_async(Duration::from_secs(5)).await;
+    /// })?;
+    /// assert_eq!(Client::new()?.call(sharded.local_addr(), "work")?, *b"done");
+    /// sharded.drain(Duration::from_secs(5))?;
+    /// threads.into_iter().for_each(|thread| thread.join().unwrap());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve_on_threads<F, W>(&self, serve: F) -> Result<Vec<JoinHandle<()>>, OpenError>
+    where
+        F: Fn(Server) -> W + Clone + Send + 'static,
+        W: Future<Output = ()>,
+    {
+        let (opened, results) = mpsc::channel();
+        let start = |(shard, server): (usize, Server)| {
+            let (serve, opened) = (serve.clone(), opened.clone());
+            let run = move || match runtime_driving(server.engine()) {
+                Ok(runtime) => {
+                    // The caller waits until no thread has a sender.
+                    drop(opened);
+                    runtime.block_on(async { serve(server).await });
+                }
+                Err(error) => drop(opened.send(error)),
+            };
+            thread::Builder::new().name(format!("homa-shard-{shard}")).spawn(run)
+        };
+        let threads: io::Result<_> = self.serve()?.into_iter().enumerate().map(start).collect();
+        drop(opened);
+        let threads = threads.map_err(OpenError::Resources);
+        let opened = results.iter().next().map_or(Ok(()), Err);
+        threads.and_then(|threads| opened.map(|()| threads)).inspect_err(|_| {
+            self.engines().for_each(|engine| engine.refuse());
+        })
+    }
+
     /// As [`Self::drain`], without blocking the thread.
     ///
     /// # Errors
@@ -143,6 +203,16 @@ async fn until_zero(
         }
         time::sleep(DRAIN_STEP).await;
     }
+}
+
+/// A runtime of the current thread that drives an engine.
+fn runtime_driving(engine: &Engine) -> Result<Runtime, OpenError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(OpenError::Resources)?;
+    let inside = runtime.enter();
+    engine.drive_on_tokio()?;
+    drop(inside);
+    Ok(runtime)
 }
 
 /// True in a thread of any runtime.

@@ -66,6 +66,8 @@ mod room;
 mod round_trips;
 mod sharded;
 mod sharded_moves;
+#[cfg(feature = "tokio")]
+mod sharded_threads;
 mod sizes;
 mod socket;
 mod socket_pieces;
