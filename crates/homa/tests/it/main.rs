@@ -76,6 +76,8 @@ mod standstill;
 mod testing;
 #[cfg(feature = "tokio")]
 mod tokio_drives;
+#[cfg(feature = "tokio")]
+mod tokio_mix;
 #[cfg(feature = "tower")]
 mod tower;
 #[cfg(all(feature = "tower", feature = "tokio"))]

@@ -71,6 +71,20 @@ async fn a_deadline_passes_in_simulated_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_server_in_simulated_time() {
+    let network = Network::new(1);
+    let (client, host) = (network.host("client").client().unwrap(), network.host("server"));
+    let began = tokio::time::Instant::now();
+    let options = within(60_000).wait_for_ready();
+    let call = tokio::spawn(client.call_async_with(host.address(4000), "hello", &options));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    serve(&host);
+    assert_eq!(call.await.unwrap().unwrap(), *b"hello");
+    let took = began.elapsed();
+    assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_call_inherits_ends_in_simulated_time() {
     let network = Network::new(1);
     let (client, middle) = (network.host("client").client().unwrap(), network.host("middle"));
