@@ -232,3 +232,27 @@ async fn a_call_beyond_the_limit_is_not_begun() {
     client.empty_call(Empty {}).await.unwrap();
     assert_eq!(running.seen.dropped.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_call_that_waits_for_room_ends_at_its_timeout() {
+    let running = serve().await;
+    let config = homa::Config::default().max_calls_per_server(1);
+    let engine = homa::Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+    engine.drive_on_tokio().unwrap();
+    let endpoint = Endpoint::from_shared(format!("homa://{}", running.at)).unwrap();
+    let channel = endpoint.client(engine.client()).connect().await.unwrap();
+    let mut client = TestServiceClient::new(channel);
+    let mut sleeping = Request::new(SimpleRequest::default());
+    sleeping.metadata_mut().insert("sleep", "1".parse().unwrap());
+    let mut first = client.clone();
+    let first = tokio::spawn(async move { first.unary_call(sleeping).await });
+    while engine.metrics().engine.calls_in_progress == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut request = Request::new(Empty {});
+    request.set_timeout(Duration::from_millis(100));
+    let ended = tokio::time::timeout(Duration::from_secs(20), client.empty_call(request)).await;
+    assert_eq!(ended.expect("it ends").unwrap_err().code(), Code::DeadlineExceeded);
+    first.abort();
+    client.empty_call(Empty {}).await.unwrap();
+}
