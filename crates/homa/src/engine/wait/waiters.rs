@@ -326,7 +326,7 @@ impl Waiters {
         }
     }
 
-    /// The earliest deadline of a request whose end is waited for.
+    /// When a turn is needed for waiters.
     pub fn next_alarm(&self) -> Option<Time> {
         let of_mailbox = self.mailbox.as_ref().and_then(|mailbox| mailbox.next_alarm());
         [self.watch.next(), self.alarms.next(), of_mailbox].into_iter().flatten().min()
