@@ -59,6 +59,17 @@ pub enum Granting {
     PerSender,
 }
 
+impl Granting {
+    /// Packets that may have arrived before a GRANT leaves for them: if one GRANT allows two
+    /// packets, the first of them arrived a packet's time earlier.
+    pub(crate) fn held_back(self) -> u32 {
+        match self {
+            Self::PerMessage { least_packets } => u32::from(least_packets).saturating_sub(1),
+            Self::Ahead { .. } | Self::PerSender => 0,
+        }
+    }
+}
+
 /// The degree of overcommitment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overcommitment {

@@ -135,7 +135,8 @@ impl Endpoint {
         };
         let policy = &self.config.policy().grants;
         let packet = Self::payload_of(&self.peers, rpc.peer) + self.config.scheduled_extra;
-        let size = self.trusted_window(rpc.peer, packet);
+        let rtt_bytes = self.trusted_window(rpc.peer, packet);
+        let size = rtt_bytes.saturating_add(self.held_back(packet));
         let free = self.window_free(inc, size);
         let received_ahead = match policy.remaining {
             RemainingBytes::Ungranted => inc.bytes.received().saturating_sub(inc.grant.granted),
@@ -144,7 +145,7 @@ impl Endpoint {
         let (length, granted) = (inc.bytes.length(), inc.grant.granted);
         let message = MessageGrant { length: inc.limit(), granted, received_ahead };
         let window = GrantRoom { size, free, packet, partial: policy.partial };
-        let bound = || self.window_left(rank, size.max(packet), packet);
+        let bound = || self.window_left(rank, rtt_bytes.max(packet), packet);
         let decision = decide(&message, &window, self.config.granting, bound);
         let Decision::Grant { bytes, starved } = decision else { return };
         let level = self.scheduled_level(rank, length - granted, packet);

@@ -74,6 +74,16 @@ impl Endpoint {
         if has_waste { window.min(2 * packet) } else { window }
     }
 
+    /// Bytes by which the window of the only active message is longer, because its link would be
+    /// idle while its GRANT waits for a second packet. If several are active, the others fill the
+    /// gap.
+    pub(super) fn held_back(&self, packet: u32) -> u32 {
+        match self.grants.scheduler.active_len() {
+            1 => self.config.granting.held_back() * packet,
+            _ => 0,
+        }
+    }
+
     /// How much of a window is free.
     pub(super) fn window_free(&self, inc: &IncomingMessage, window: u32) -> u32 {
         match self.config.window {

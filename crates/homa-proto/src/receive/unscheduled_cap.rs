@@ -3,7 +3,7 @@
 use crate::config::FULL_FRAME;
 use crate::endpoint::Endpoint;
 use crate::packet::{Data, Packet};
-use crate::send::unscheduled::MAX_UNSCHEDULED;
+use crate::send::unscheduled::max_unscheduled;
 use crate::units::{Duration, Time};
 
 /// How often a sender is told that it may send more unscheduled bytes: it may have reasons not to.
@@ -18,7 +18,8 @@ impl Endpoint {
 
     /// Most unscheduled bytes of one message that we want from one sender.
     pub(crate) fn unscheduled_cap(&self) -> u32 {
-        let most = self.config.receive_buffer.min(self.config.rtt_bytes_max).min(MAX_UNSCHEDULED);
+        let most = self.config.receive_buffer.min(self.config.rtt_bytes_max);
+        let most = most.min(max_unscheduled(&self.config));
         most >> self.overflows.halvings(self.now)
     }
 

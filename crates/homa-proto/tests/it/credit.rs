@@ -4,8 +4,8 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_proto::{
-    Body, Config, Credit, Data, Endpoint, GrantWindow, MessageId, Overcommitment, Packet, PeerId,
-    PeerInfo, Rate, Receipt, RpcId, Span, Time,
+    Body, Config, Credit, Data, Endpoint, GrantWindow, Granting, MessageId, Overcommitment, Packet,
+    PeerId, PeerInfo, Rate, Receipt, RpcId, Span, Time,
 };
 
 const PAYLOAD: u32 = 1_400;
@@ -167,7 +167,10 @@ fn exchange(u: &mut Unstructured<'_>, config: Config) -> Result<()> {
         let now = receiver.endpoint.credit();
         assert_eq!(now.expected, receiver.outstanding(|_| true));
         assert_eq!(now.granted, receiver.granted(config.window));
-        let each = u64::from(RTT_BYTES.max(unscheduled));
+        // A message that is granted alone has a packet more, because a GRANT waits for two.
+        let pairs = config.granting == Granting::PerMessage { least_packets: 2 };
+        let window = RTT_BYTES + if pairs { PAYLOAD } else { 0 };
+        let each = u64::from(window.max(unscheduled));
         // Announced bytes arrive in any case; above the bound there is nothing else.
         if let Some(most) = bound(&config, fifo_grants(&receiver)) {
             // In profile `default`, earlier grants of longer messages keep nothing from shorter

@@ -1,11 +1,13 @@
 //! Measures for comparing schemes: a divisor that is the same for all of them, times of rounds of
 //! RPCs, and rates of long flows.
 
-use homa_sim::experiment::run;
+use homa_sim::SimTime;
+use homa_sim::experiment::{replay, run};
 use homa_sim::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, FlowGroup, Scenario, ScenarioOutcome, Shape, SlowdownBy,
     Span, Stop, Traffic, TrafficEnding,
 };
+use homa_sim::traffic::open_loop::ScheduledMessage;
 
 fn star(scheme: &str, traffic: Traffic) -> Scenario {
     Scenario {
@@ -71,6 +73,47 @@ fn one_message_alone_is_not_slowed_at_any_rate() {
         let slowdown = outcome(&scenario).slowdown.p50.expect("messages arrived");
         assert!(slowdown < most, "{scheme} at {gbps} Gbit/s: {slowdown}");
     }
+}
+
+/// Windows and unscheduled bytes cover a round trip of any length. With 60,000 unscheduled bytes at
+/// most, a message of 1 MB takes 4.7 times as long as it needs on the fastest of these networks, and
+/// with six packets granted at a time 1.05 times on the slowest.
+#[test]
+fn homa_fills_a_link_of_any_rate_and_length() {
+    for scheme in ["homa", "homa-paper"] {
+        for (gbps, cable) in [10, 25, 100, 400, 800].into_iter().zip([0, 200, 1_000, 5_000, 200]) {
+            let workload = "1000000".to_owned();
+            let exchange = Exchange::OneWay;
+            let traffic = Traffic::AllToAll { workload, exchange, max_bytes: None };
+            let mut scenario = star(scheme, traffic);
+            scenario.fabric.host_link = Bandwidth::gbps(gbps);
+            scenario.fabric.propagation = Span::nanos(cable);
+            scenario.load.fraction = 0.0005;
+            scenario.stop.messages = Some(20);
+            let slowdown = outcome(&scenario).slowdown.p50.expect("messages arrived");
+            assert!(slowdown < 1.01, "{scheme} at {gbps} Gbit/s and {cable} ns: {slowdown}");
+        }
+    }
+}
+
+/// The bound on all granted bytes covers several round trips. With 400,000 bytes it is less than one
+/// here, and the last message arrives after 134 us instead of 80.
+#[test]
+fn homa_fills_all_links_at_800_gbps() {
+    const HOSTS: u32 = 8;
+    let traffic = Traffic::Permutation { bytes: 1_000_000 };
+    let mut scenario = star("homa", traffic);
+    scenario.fabric.shape = Shape::SingleSwitch { hosts: HOSTS };
+    scenario.fabric.host_link = Bandwidth::gbps(800);
+    scenario.fabric.propagation = Span::nanos(1_000);
+    let pairs = (1..HOSTS).flat_map(|step| (0..HOSTS).map(move |src| (src, (src + step) % HOSTS)));
+    let message = |(src, dst)| ScheduledMessage { at: SimTime::ZERO, src, dst, bytes: 1_000_000 };
+    let all = replay(&scenario, pairs.map(message).collect(), Exchange::OneWay, &mut |_| ());
+    let all = all.expect("it runs").samples;
+    let last = all.iter().map(|sample| sample.latency.0).max().expect("messages arrived");
+    // Seven messages in frames of 1538 bytes, each with 1424 of a message, and 6 us of delays.
+    let bound = 7.0 * 1e6 * 1_538.0 / 1_424.0 * 8.0 / 800e9 * 1e12 + 6e6;
+    assert!((last as f64) < 1.03 * bound, "{last} ps of {bound}");
 }
 
 #[test]

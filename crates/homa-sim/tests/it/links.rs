@@ -56,11 +56,18 @@ fn refusal(scenario: &Scenario) -> String {
 
 #[test]
 fn a_spine_that_is_down_is_avoided() {
-    let healthy = outcome(&scenario(vec![]));
+    // With fewer messages the p99 of two runs may differ as much by chance.
+    let of = |impaired| {
+        let mut scenario = scenario(impaired);
+        scenario.stop.messages = Some(20_000);
+        outcome(&scenario)
+    };
+    let healthy = of(vec![]);
     // At a load of 0.5 half of the traffic crosses racks, and the 20 Gbit/s of one spine suffice.
-    let down = outcome(&scenario(vec![link("tor0", "spine1")]));
-    assert_eq!((down.messages, down.undelivered), (3_000, 0));
-    assert!(down.slowdown.p99 > healthy.slowdown.p99, "{down:?}");
+    let down = of(vec![link("tor0", "spine1")]);
+    assert_eq!((down.messages, down.undelivered), (20_000, 0));
+    let (down, healthy) = (down.slowdown.p99, healthy.slowdown.p99);
+    assert!(down > healthy, "{down:?} {healthy:?}");
 }
 
 #[test]

@@ -220,6 +220,8 @@ pub fn basic(environment: &Environment<'_>) -> (Config, Headers) {
 const LEVELS: u8 = 8;
 /// The cutoff of the lowest unscheduled level.
 const NO_LIMIT: u32 = i32::MAX as u32;
+/// The largest windows that are granted at a time, as the `homa` crate has it.
+const WINDOWS: u32 = 4;
 /// RTTbytes of the paper's network, computed from its delays: 7.744 us at 10 Gbit/s.
 const PAPER_RTT_BYTES: u32 = 9680;
 
@@ -263,10 +265,13 @@ fn rule(config: &Config, unscheduled_levels: u8) -> CutoffRule {
     rule
 }
 
-/// Lifts limits that only protect real hosts, and raises the cap on RTTbytes, so that hosts can
-/// measure larger ones than they begin with.
-fn large(config: Config, environment: &Environment<'_>) -> Config {
+/// Lifts limits that only protect real hosts, and raises the caps on RTTbytes and on all granted
+/// bytes with the network, so that hosts can measure larger ones than they begin with.
+fn large(mut config: Config, environment: &Environment<'_>) -> Config {
     let rtt_bytes_max = config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2));
+    if let GrantWindow::RttBytesShared { max_incoming } = &mut config.window {
+        *max_incoming = (*max_incoming).max(rtt_bytes_max.saturating_mul(WINDOWS));
+    }
     config
         .max_message((1 << 31) - 1)
         .max_rpcs(1 << 24)

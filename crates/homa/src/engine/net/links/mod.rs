@@ -121,7 +121,7 @@ impl LinkBudgets {
         };
         // A driver without routes has no link below it that could be slow.
         let alone = if routed { None } else { Some(LOOPBACK) };
-        links.set_link(FIRST, protocol.or(alone), endpoint);
+        links.set_link(FIRST, protocol, alone, endpoint);
         links.list();
         links
     }
@@ -238,18 +238,27 @@ impl LinkBudgets {
 
     fn place(&mut self, at: usize, egress: Egress, endpoint: &mut Endpoint) {
         log(&egress);
-        let known = match egress.rate {
-            LinkRate::Known(rate) => Some(rate),
-            LinkRate::Unlimited => Some(LOOPBACK),
-            LinkRate::Guess(_) | LinkRate::Unknown => None,
+        let (wire, assumed) = match egress.rate {
+            LinkRate::Known(rate) => (Some(rate), None),
+            LinkRate::Unlimited => (None, Some(LOOPBACK)),
+            LinkRate::Guess(_) | LinkRate::Unknown => (None, None),
         };
         self.links[at].pacer.set_rate(divided(egress.rate.rate(), self.sharing));
         self.links[at].egress = Some(egress);
-        self.set_link(LinkId(at as u8), self.protocol.or(known), endpoint);
+        self.set_link(LinkId(at as u8), self.protocol.or(wire), assumed, endpoint);
     }
 
-    fn set_link(&self, link: LinkId, rate: Option<Rate>, endpoint: &mut Endpoint) {
-        endpoint.set_link(link, LinkInfo { rate, rtt_bytes_max: rtt_bytes_max(rate) });
+    /// Tells the protocol about a link: the rate of its wire, if that is known, or else the rate
+    /// that is assumed, which does not make windows longer.
+    fn set_link(
+        &self,
+        link: LinkId,
+        wire: Option<Rate>,
+        assumed: Option<Rate>,
+        endpoint: &mut Endpoint,
+    ) {
+        let rtt_bytes_max = rtt_bytes_max(wire);
+        endpoint.set_link(link, LinkInfo { rate: wire.or(assumed), rtt_bytes_max });
     }
 
     /// The budget of a link that has something to send. Links take turns; links in `backlogged` are
