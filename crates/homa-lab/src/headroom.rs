@@ -279,7 +279,7 @@ impl Question {
                 true => Traffic::LongFlows { senders: self.flows, groups: Vec::new() },
                 false => Traffic::ManyToOne { workload: bytes.to_string(), senders: self.flows },
             },
-            load: OfferedLoad { fraction: self.load, basis: Basis::Payload },
+            load: OfferedLoad::new(self.load, Basis::Payload),
             probes: Some(Probes {
                 from: self.flows + 1,
                 to: 0,

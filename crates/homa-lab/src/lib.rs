@@ -6,6 +6,7 @@
 //! | [`plan`] | a TOML file becomes simulations; every mistake names its line, key and remedy |
 //! | [`changes`] | changes that a caller makes to a plan, or a simulation without one |
 //! | [`options`] | the options that schemes run with, defaults included |
+//! | `foreseen` | warnings about a plan before it runs |
 //! | [`sweep`] | runs them, each once, on every core |
 //! | [`task`] | one of them as text that another process or machine can run |
 //! | [`store`] | the folder of results, from which an interrupted sweep resumes |
@@ -26,6 +27,7 @@ pub mod chart;
 pub mod document;
 mod embedded;
 pub mod error;
+mod foreseen;
 pub mod headroom;
 pub mod options;
 pub mod plan;

@@ -166,7 +166,8 @@ mod tests {
         let mut settings = settings();
         settings.set("load.fracton", Value::Float(0.5)).unwrap();
         let message = settings.scenario().unwrap_err();
-        let said = "unknown key `fracton`; did you mean `fraction`? allowed: `fraction`, `basis`";
+        let said =
+            "unknown key `fracton`; did you mean `fraction`? allowed: `fraction`, `basis`, `links`";
         assert_eq!(message, said);
     }
 

@@ -76,7 +76,7 @@ fn say_found(progress: &Progress, folder: &Path) {
     }
 }
 
-/// Alarms shown after a sweep; the page has more.
+/// Warnings shown before a sweep, and alarms after it; the page has more.
 const TOLD: usize = 10;
 
 /// Alarms of the simulations that a user must see: fabrics that locked up, lost frames, warnings.
@@ -95,6 +95,17 @@ fn tell(store: &Store) -> Result<(), Failure> {
         line(format!("and {} more, of which the page has some", told - TOLD));
     }
     Ok(())
+}
+
+/// Says what is known to be wrong with the plan's results before they are there.
+pub fn warn(plan: &Plan) {
+    let foreseen = plan.foreseen();
+    for warning in foreseen.iter().take(TOLD) {
+        eprintln!("WARNING: {warning}");
+    }
+    if foreseen.len() > TOLD {
+        eprintln!("and {} more", foreseen.len() - TOLD);
+    }
 }
 
 /// Runs the command.
@@ -122,6 +133,7 @@ pub fn run(args: &Args) -> Outcome {
             folder.display()
         );
     }
+    warn(&plan);
     let mut work = Work::new();
     let mut found: Option<Progress> = None;
     let complete = run_plan(&plan, &store, &options, &mut |progress| {

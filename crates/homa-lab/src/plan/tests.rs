@@ -87,7 +87,7 @@ fn mistakes_name_line_key_and_allowed_values() {
     let text = "title = \"x\"\n\n[scenario.load]\nfraction = 0.8\nbase = \"wire\"\n";
     assert_fault(text, 5, "scenario.load.base", &["unknown key", "`fraction`, `basis`"]);
     let text = "[scenario]\nscheme = \"homa\"\n[scenario.load]\nbasis = \"bits\"\n";
-    let allowed = ["unknown value `bits`", "`paper`, `wire`, `payload`"];
+    let allowed = ["unknown value `bits`", "`paper`, `wire`, `everything`, `payload`"];
     assert_fault(text, 4, "scenario.load.basis", &allowed);
     assert_fault("\nseeds = 3\n", 2, "seeds", &["expected a list"]);
     assert_fault("seeds = []\n", 1, "seeds", &["at least one"]);

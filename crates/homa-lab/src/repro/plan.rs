@@ -57,7 +57,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use homa_sim::scenario::Scenario;
+use homa_sim::scenario::{Diverging, Scenario};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -459,7 +459,9 @@ impl ReproPlan {
             }
             let scenario = settings.scenario()?;
             for &seed in seeds.map_or(&[scenario.seed][..], Vec::as_slice) {
-                let scenario = Scenario { seed, ..scenario.clone() };
+                let mut scenario = Scenario { seed, ..scenario.clone() };
+                // Published runs last as long as they were published.
+                scenario.stop.diverging = Diverging::Continue;
                 let cell = Cell { axes: axes.clone(), scenario };
                 let (variant, at) = (variant.to_owned(), value.and_then(number));
                 planned.push(Planned { run: place, variant, at, cell });

@@ -9,12 +9,12 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric,
-    FlowGroup, FramingName, Groups, Impaired, InterruptsName, Measures, NdpOptions, NicOptions,
-    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario, SchemeOptions,
-    SecondScheme, Shape, SlowdownBy, Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic,
-    TrafficEnding, WorkflowClass, WorkflowTraffic,
+    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, Diverging, EcnConfig, EcnScopeName,
+    Exchange, Fabric, FlowGroup, FramingName, Groups, Impaired, InterruptsName, LoadedLinks,
+    Measures, NdpOptions, NicOptions, OfferedLoad, PFabricOptions, PHostFirst, PHostOptions,
+    PacerOptions, Paused, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes,
+    Routing, Scenario, SchemeOptions, SecondScheme, Shape, SlowdownBy, Span, Stop, SwitchKind,
+    SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass, WorkflowTraffic,
 };
 use toml::{Table, Value};
 
@@ -269,14 +269,16 @@ fn scenario_keys() -> BTreeSet<String> {
         let table = Table::try_from(&scenario).expect("a scenario is a table");
         collect("", &Value::Table(table), &mut keys);
     };
-    let stop = Stop { messages: Some(1), time: Some(Span(1)), ..Stop::default() };
+    let diverging = Diverging::Continue;
+    let stop = Stop { messages: Some(1), time: Some(Span(1)), diverging, ..Stop::default() };
+    let load = OfferedLoad { links: LoadedLinks::Core, ..Scenario::default().load };
     for traffic in traffics() {
         let groups = Some(Groups { up_to: vec![1], percentiles: vec![50.0] });
         let measures = Measures { groups, flows_above: Some(1), ..Measures::default() };
         let (from, to, every, bytes) = (0, 1, Span(1), 1);
         let (lost_after, instrument) = (Some(every), Some(every));
         let probes = Some(Probes { from, to, every, bytes, lost_after, instrument });
-        let scenario = Scenario { traffic, stop, probes, measures, ..Scenario::default() };
+        let scenario = Scenario { traffic, stop, load, probes, measures, ..Scenario::default() };
         let beside = Some(SecondScheme { options: options(), ..beside("tcp") });
         add(Scenario { options: options(), beside, ..scenario });
     }

@@ -4,9 +4,9 @@
 use crate::config::{Config, UnscheduledLimit};
 use crate::peer::Peer;
 
-/// Most bytes of a message that go unscheduled if RTTbytes are more and receive buffers are of usual
-/// sizes: what the kernel module's author found best at 25 and 100 Gbit/s. With more, a few senders
-/// could fill the buffer of a switch port unasked.
+/// Most bytes of a message that go unscheduled if RTTbytes are more and receive buffers are of
+/// usual sizes: what the kernel module's author found best at 25 and 100 Gbit/s. With more, a few
+/// senders could fill the buffer of a switch port unasked.
 const MAX_UNSCHEDULED: u32 = 60_000;
 
 /// With a larger receive buffer, as links above 100 Gbit/s need one, the unscheduled bytes of this

@@ -14,7 +14,7 @@ use crate::scenario::outcome::{
     BacklogOutcome, Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses,
     ProbeDelays, RaisedTimeouts, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
 };
-use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions};
+use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions, TrafficEnding};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, Tier};
 use crate::traffic::Generator;
@@ -196,7 +196,7 @@ pub(super) fn assemble(
     let flows = std::mem::take(&mut sim.generator_mut().kept);
     let (generator, counters, tally) = (sim.generator(), sim.counters(), sim.generator().tally);
     let ideal = window.experiment.divisor(ideals);
-    let loads = loads(window, (tally.offered_paper_bytes, tally.offered_bytes));
+    let loads = loads(window, sim);
     let undelivered = generator.book.measured();
     let options = parts::resolved(scenario, network, demand).unwrap_or_default();
     let mut outcome = ScenarioOutcome {
@@ -206,7 +206,12 @@ pub(super) fn assemble(
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
-        warnings: network.warnings().into_iter().chain(tables::doubt(demand)).collect(),
+        warnings: window
+            .experiment
+            .foreseen()
+            .into_iter()
+            .chain(ended_early(window, sim))
+            .collect(),
         options: options.first().map(|(_, options)| options.clone()).unwrap_or_default(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
@@ -264,9 +269,9 @@ fn goodput(window: &MeasurementWindow<'_>, delivered: u64) -> Option<f64> {
 
 /// Incomplete messages, and whether they grew without bound.
 fn backlog(window: &MeasurementWindow<'_>, sim: &mut dyn AnySimulation) -> BacklogOutcome {
-    let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
-    let limits = demand.limits(scenario, network, hosts.framing());
-    let needs = demand.needs_seconds(scenario, network, hosts.framing());
+    let Experiment { scenario, network, demand, price, .. } = window.experiment;
+    let limits = demand.limits(scenario, network, price);
+    let needs = demand.needs_seconds(scenario, network, price);
     let entered = sim.generator().tally.entered_bytes;
     let samples = std::mem::take(&mut sim.generator_mut().backlog);
     samples.judge(limits.sample_every, entered, needs)
@@ -383,18 +388,38 @@ fn probe_delays(
     probes::delays((&generator.probed, generator.probes_lost), *idle, instrument)
 }
 
-/// The load in different units. Realised loads count from the empty start to the end of traffic.
-fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64)) -> Loads {
-    let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
+/// A warning if traffic ended before the scenario's stop rule.
+fn ended_early(window: &MeasurementWindow<'_>, sim: &dyn AnySimulation) -> Option<String> {
+    sim.generator().ended_early.then(|| {
+        format!(
+            "traffic ended early, after {:.3} ms: the backlog grew without bound, so latencies \
+             would only show how long traffic lasts (`stop.diverging = \"continue\"` lets it last)",
+            seconds(window.closed) * 1e3
+        )
+    })
+}
+
+/// The load in different units. Realised loads are of the messages that started from the empty
+/// start to the end of traffic. What hosts sent for those in flight then counts if the run waited
+/// for them alone.
+fn loads(window: &MeasurementWindow<'_>, sim: &dyn AnySimulation) -> Loads {
+    let Experiment { scenario, network, demand, price, .. } = window.experiment;
+    let tally = sim.generator().tally;
+    let waited = scenario.stop.ending == TrafficEnding::Drain;
+    let ports = demand.counted_ports(network).into_iter();
+    let wire_bytes = ports.map(|port| match waited {
+        true => sim.sent_bytes(port),
+        false => window.end[port.0 as usize],
+    });
     let links = demand.loaded_links();
     let whole = network.link.0 as f64 / 8.0 * seconds(window.closed) * f64::from(links);
     // If all messages started at once, there is no time to relate the load to.
     let at_once = window.closed == SimTime::ZERO;
     let realised = |bytes: u64| if at_once { 0.0 } else { bytes as f64 / whole };
-    let uplinks = demand.sending().map(|host| window.sent(PortId(host)));
-    let (realised_paper, realised_payload) = (realised(paper_bytes), realised(payload_bytes));
+    let realised_paper = realised(tally.offered_paper_bytes);
+    let realised_payload = realised(tally.offered_bytes);
     let (paper, payload) = if demand.is_open() {
-        demand.expressed(scenario, hosts.framing())
+        demand.expressed(scenario, price)
     } else {
         (realised_paper, realised_payload)
     };
@@ -403,11 +428,9 @@ fn loads(window: &MeasurementWindow<'_>, (paper_bytes, payload_bytes): (u64, u64
         basis: scenario.load.basis,
         paper,
         payload,
+        core: (demand.core_share > 0.0).then(|| demand.core_fraction(scenario)),
         realised_paper,
         realised_payload,
-        realised_wire: match at_once {
-            true => 0.0,
-            false => uplinks.sum::<f64>() / (window.capacity() * f64::from(demand.senders)),
-        },
+        realised_wire: realised(wire_bytes.sum()),
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn kinds(scenario: &Scenario, hosts: u32) -> Result<Option<Kinds>, Sc
         let why = "leaves one scheme with a single host; each needs at least two";
         return Err(ScenarioError::unfit("beside.share", why));
     }
-    if scenario.load.basis == Basis::Wire {
+    if matches!(scenario.load.basis, Basis::Wire | Basis::Everything) {
         let must =
             "be \"paper\" or \"payload\", because the two schemes frame messages differently";
         return wrong("load.basis", must);

@@ -3,24 +3,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use homa_proto::Rate;
-use homa_workload::framing::Framing;
 use homa_workload::sizes::SizeDistribution;
 
-use crate::measure::backlog;
 use crate::measure::latency::Latencies;
 use crate::scenario::{
-    Basis, Exchange, FlowGroup, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic,
+    Exchange, FlowGroup, LoadedLinks, OfferedLoad, Scenario, ScenarioError, SlowdownBy, Traffic,
     WorkflowTraffic,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::traffic::open_loop::{OpenLoop, Pairs, ScheduledMessage};
-use crate::traffic::rate;
+use crate::traffic::rate::Price;
 use crate::traffic::{
     Closed, Kinds, Limits, LongFlows, MessageList, Pattern, Probing, Source, Workflows,
 };
 
 use super::beside;
+use super::core_load::core_share;
 use super::network::ScenarioNetwork;
 use super::permutation::permutation;
 use super::tables;
@@ -32,15 +30,19 @@ pub(crate) struct Demand {
     pub workload: String,
     pub sizes: SizeDistribution,
     pub exchange: Exchange,
-    kind: Kind,
+    pub(super) kind: Kind,
+    /// Load of the busiest link between two switches, if hosts' links have a load of 1; 0 without
+    /// such links, and for traffic whose load the scenario does not choose.
+    pub core_share: f64,
     /// Number of hosts that send messages.
     pub senders: u32,
     /// Hosts that receive messages.
     pub receivers: Range<u32>,
 }
 
+/// The kind of traffic.
 #[derive(Clone, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Open(Pairs),
     List {
         arrivals: Vec<ScheduledMessage>,
@@ -57,7 +59,8 @@ enum Kind {
 }
 
 impl Demand {
-    pub fn new(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
+    pub fn new(scenario: &Scenario, network: &ScenarioNetwork) -> Result<Self, ScenarioError> {
+        let hosts = network.wiring.hosts();
         let mut demand = Self::of_traffic(scenario, hosts)?;
         if let Some(kinds) = beside::kinds(scenario, hosts)?
             && let Kind::Open(pairs @ Pairs::All(_)) = &mut demand.kind
@@ -80,6 +83,13 @@ impl Demand {
                 return Err(ScenarioError::unfit("probes", why));
             }
         }
+        if let Kind::Open(pairs) = demand.kind {
+            demand.core_share = core_share(network, &demand.streams(pairs));
+            if scenario.load.links == LoadedLinks::Core && demand.core_share == 0.0 {
+                let must = "be \"hosts\": no link between two switches carries this traffic";
+                return Err(ScenarioError::field("load.links", must));
+            }
+        }
         Ok(demand)
     }
 
@@ -90,6 +100,7 @@ impl Demand {
                 sizes: tables::sizes(workload, *max_bytes)?,
                 exchange: *exchange,
                 kind: Kind::Open(Pairs::All(hosts)),
+                core_share: 0.0,
                 senders: hosts,
                 receivers: 0..hosts,
             }),
@@ -104,6 +115,7 @@ impl Demand {
                     sizes: tables::sizes(workload, *max_bytes)?,
                     exchange: Exchange::Echo,
                     kind: Kind::Open(Pairs::Split { clients, servers }),
+                    core_share: 0.0,
                     senders: clients,
                     receivers: clients..clients + servers,
                 })
@@ -122,26 +134,13 @@ impl Demand {
                     sizes: constant(request_bytes)?,
                     exchange: Exchange::Echo,
                     kind,
+                    core_share: 0.0,
                     senders: 1,
                     receivers: 0..1,
                 })
             }
             Traffic::LongFlows { senders, groups } => Self::long((*senders, groups), hosts),
-            Traffic::ManyToOne { workload, senders } => {
-                let senders = *senders;
-                if senders == 0 || senders >= hosts {
-                    let must = format!("be 1 to {}", hosts - 1);
-                    return Err(ScenarioError::field("traffic.senders", must));
-                }
-                Ok(Self {
-                    workload: workload.clone(),
-                    sizes: tables::sizes(workload, None)?,
-                    exchange: Exchange::OneWay,
-                    kind: Kind::Open(Pairs::ToOne { senders }),
-                    senders,
-                    receivers: 0..1,
-                })
-            }
+            Traffic::ManyToOne { workload, senders } => Self::to_one(workload, *senders, hosts),
             Traffic::Workflows(traffic) => Self::workflows(traffic, hosts),
             Traffic::Permutation { bytes } => {
                 let list = permutation(hosts, *bytes, scenario.seed);
@@ -152,6 +151,22 @@ impl Demand {
                 Ok(Self { exchange: *exchange, ..listed })
             }
         }
+    }
+
+    fn to_one(workload: &str, senders: u32, hosts: u32) -> Result<Self, ScenarioError> {
+        if senders == 0 || senders >= hosts {
+            let must = format!("be 1 to {}", hosts - 1);
+            return Err(ScenarioError::field("traffic.senders", must));
+        }
+        Ok(Self {
+            workload: workload.to_owned(),
+            sizes: tables::sizes(workload, None)?,
+            exchange: Exchange::OneWay,
+            kind: Kind::Open(Pairs::ToOne { senders }),
+            core_share: 0.0,
+            senders,
+            receivers: 0..1,
+        })
     }
 
     fn long((senders, groups): (u32, &[FlowGroup]), hosts: u32) -> Result<Self, ScenarioError> {
@@ -195,6 +210,7 @@ impl Demand {
             sizes: constant(LongFlows::BYTES)?,
             exchange: Exchange::OneWay,
             kind: Kind::Long(LongFlows { groups }),
+            core_share: 0.0,
             senders: hosts,
             receivers: first..receivers.max().unwrap_or(0) + 1,
         })
@@ -223,6 +239,7 @@ impl Demand {
             sizes,
             exchange: Exchange::OneWay,
             kind: Kind::List { arrivals: list, response_bytes: None, request_bytes: None },
+            core_share: 0.0,
             senders: hosts,
             receivers: 0..hosts,
         })
@@ -238,6 +255,7 @@ impl Demand {
             sizes: sizes.ok_or_else(|| ScenarioError::field("traffic.classes", "hold a size"))?,
             exchange: Exchange::Echo,
             kind: Kind::Workflows(Arc::new(traffic.clone())),
+            core_share: 0.0,
             senders: hosts,
             receivers: 0..traffic.clients.unwrap_or(hosts),
         })
@@ -290,21 +308,6 @@ impl Demand {
         }
     }
 
-    /// Messages per second of one sender at the scenario's load.
-    fn per_second(&self, scenario: &Scenario, link: Rate, own: Framing) -> f64 {
-        let load = scenario.load;
-        let mean = rate::mean_counted_bytes(load.basis, own, &self.sizes);
-        let per_link = match (self.kind.clone(), self.exchange) {
-            (Kind::Open(Pairs::All(_) | Pairs::Alike(_)), Exchange::Echo) => 2.0,
-            (Kind::Open(Pairs::Split { clients, servers }), _) => {
-                (f64::from(clients) / f64::from(servers)).max(1.0)
-            }
-            (Kind::Open(Pairs::ToOne { senders }), _) => f64::from(senders),
-            _ => 1.0,
-        };
-        rate::per_second(load.fraction, link.0, mean, per_link)
-    }
-
     /// Which hosts run which scheme, if there are two.
     pub fn kinds(&self) -> Option<Kinds> {
         match self.kind {
@@ -332,57 +335,11 @@ impl Demand {
         first..first + self.senders
     }
 
-    /// Number of links whose rate loads are shares of.
-    pub fn loaded_links(&self) -> u32 {
-        match self.kind {
-            Kind::Open(Pairs::ToOne { .. }) => 1,
-            // Requests load the clients' links and responses the servers' links. The load is that
-            // of the side with fewer hosts, because its links are the bottleneck.
-            _ if self.is_split() => 2 * self.senders.min(self.receivers.len() as u32),
-            _ => self.senders,
-        }
-    }
-
-    /// The scenario's load in the authors' wire bytes, and in payload.
-    pub fn expressed(&self, scenario: &Scenario, own: Framing) -> (f64, f64) {
-        let mean = |basis| rate::mean_counted_bytes(basis, own, &self.sizes);
-        let asked = mean(scenario.load.basis);
-        let fraction = scenario.load.fraction;
-        (fraction * mean(Basis::Paper) / asked, fraction * mean(Basis::Payload) / asked)
-    }
-
-    /// Seconds of traffic that show whether the load is sustained; `None` if the scenario's load
-    /// does not apply.
-    pub fn needs_seconds(
-        &self,
-        scenario: &Scenario,
-        network: &ScenarioNetwork,
-        own: Framing,
-    ) -> Option<f64> {
-        let per_second = self.lasts_seconds(scenario, network, own).1;
-        let link = (network.link.0, network.rtt_bytes);
-        let sizes = (&self.sizes, per_second);
-        self.is_open().then(|| backlog::needs_seconds(sizes, scenario.load.fraction, link))
-    }
-
-    /// Seconds for which the traffic is expected to be measured, and messages a second.
-    pub fn lasts_seconds(
-        &self,
-        scenario: &Scenario,
-        network: &ScenarioNetwork,
-        own: Framing,
-    ) -> (f64, f64) {
-        let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
-        let by_messages = scenario.stop.messages.map_or(f64::MAX, |n| n as f64 / rate);
-        let time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64 / 1e12);
-        (by_messages.min(time - scenario.warm_up.0 as f64 / 1e12), rate)
-    }
-
     pub fn pattern(
         &self,
         scenario: &Scenario,
         network: &ScenarioNetwork,
-        own: Framing,
+        own: &Price,
     ) -> Result<Pattern, ScenarioError> {
         let source: Box<dyn Source> = match self.kind.clone() {
             Kind::Open(pairs) => {
@@ -415,7 +372,7 @@ impl Demand {
         Ok(Pattern { source, exchange, response_bytes })
     }
 
-    pub fn limits(&self, scenario: &Scenario, network: &ScenarioNetwork, own: Framing) -> Limits {
+    pub fn limits(&self, scenario: &Scenario, network: &ScenarioNetwork, own: &Price) -> Limits {
         let stop = scenario.stop;
         let list = match &self.kind {
             Kind::List { arrivals, .. } => arrivals.len() as u64,
@@ -435,29 +392,6 @@ impl Demand {
                 .map_or(SimDuration(u64::MAX), |span| span.duration()),
             keep_above: scenario.measures.flows_above.unwrap_or(u32::MAX),
         }
-    }
-
-    /// The time between samples: a millisecond, as the authors sampled, or a hundredth of the run
-    /// if it should be shorter than 100 ms. A long list gets at most ten thousand samples, because
-    /// it may be mostly idle.
-    fn sample_every(
-        &self,
-        scenario: &Scenario,
-        network: &ScenarioNetwork,
-        (messages, own): (u64, Framing),
-    ) -> SimDuration {
-        let rate = self.per_second(scenario, network.link, own) * f64::from(self.senders);
-        let by_messages = match self.kind {
-            Kind::Open(_) => messages as f64 / rate * 1e12,
-            _ => f64::MAX,
-        };
-        let by_time = scenario.stop.time.map_or(f64::MAX, |span| span.0 as f64);
-        let expected = by_messages.min(by_time);
-        let listed = match &self.kind {
-            Kind::List { arrivals, .. } => arrivals.last().map_or(0.0, |last| last.at.0 as f64),
-            _ => 0.0,
-        };
-        SimDuration((expected / 100.0).clamp(1e6, 1e9_f64.max(listed / 1e4)) as u64)
     }
 
     /// The largest of the short messages of Homa Figure 11, which are the smallest 20 %, or for W5

@@ -8,12 +8,15 @@
 //! (pFabric §5.2, PIAS §5). `best-acked` adds the time of the last acknowledgement,
 //! sent alone, to the latency and to the best time, because the completion times in these papers
 //! end when the sender receives it.
+//!
+//! Prices are measured in the same way: what hosts send for a message that is alone.
 
 use crate::measure::ideal::Alone;
 use crate::scenario::{Exchange, Scenario, ScenarioError, SlowdownBy, Span, Stop};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::open_loop::ScheduledMessage;
+use crate::traffic::rate::Price;
 use crate::transport::parts::WireFormat;
 
 use super::Experiment;
@@ -24,6 +27,28 @@ use super::start::Watching;
 
 /// Bytes of a message whose packet is as short as an acknowledgement.
 const TINY: u32 = 1;
+
+/// Packets of the longest message whose price is measured. A longer one costs as much more for each
+/// packet as those before.
+const MOST_PACKETS: u32 = 256;
+
+/// When the turn of a message begins whose price is measured: later than any acknowledgement of the
+/// one before, even a delayed one.
+fn turn(n: u64) -> SimTime {
+    SimTime::ZERO + SimDuration::millis(200 * n)
+}
+
+/// From the beginning of its turn until it is sent.
+const AFTER: SimDuration = SimDuration::millis(1);
+
+/// Runs until the time, past the end of traffic.
+fn run_to(sim: &mut dyn AnySimulation, until: SimTime) -> Result<(), ScenarioError> {
+    // The end of traffic stops a simulation once.
+    for _ in 0..2 {
+        advance(sim, until, &mut |_| Ok(()))?;
+    }
+    Ok(())
+}
 
 impl Experiment<'_> {
     /// Measures the idle times that the scenario's divisor needs, by (bytes, path).
@@ -72,7 +97,22 @@ impl Experiment<'_> {
             at += SimDuration(wire as u64) + SimDuration::micros(200);
             arrival
         });
-        let demand = self.demand.replaced_by(list.collect(), response);
+        self.in_idle_network(list.collect(), response, |sim| {
+            run_to(sim, SimTime::MAX)?;
+            let samples = sim.generator().latencies.samples().iter().flatten();
+            Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
+        })
+    }
+
+    /// Runs `then` with a simulation that sends these messages instead of the scenario's, without
+    /// faults. Responses to them have at most `response` bytes.
+    fn in_idle_network<R>(
+        self,
+        list: Vec<ScheduledMessage>,
+        response: Option<u32>,
+        then: impl FnOnce(&mut dyn AnySimulation) -> Result<R, ScenarioError>,
+    ) -> Result<R, ScenarioError> {
+        let demand = self.demand.replaced_by(list, response);
         let mut scenario = Scenario { warm_up: Span(0), probes: None, ..self.scenario.clone() };
         scenario.stop = Stop { messages: Some(u64::MAX), time: None, ..scenario.stop };
         scenario.fabric.loss_ppm = 0;
@@ -82,10 +122,39 @@ impl Experiment<'_> {
         let (demand, network, beside) = (&demand, &network, None);
         let idle = Experiment { scenario: &scenario, demand, network, beside, ..self };
         let mut sim = idle.start(idle.generator()?.into(), Watching::default());
-        advance(&mut *sim, SimTime::MAX, &mut |_| Ok(()))?;
-        advance(&mut *sim, SimTime::MAX, &mut |_| Ok(()))?;
-        let samples = sim.generator().latencies.samples().iter().flatten();
-        Ok(samples.map(|s| ((s.bytes, s.switches), s.latency)).collect())
+        then(&mut *sim)
+    }
+
+    /// What messages cost on the wire, with everything that hosts send for them: messages of one,
+    /// two, four... packets are sent alone.
+    pub(super) fn price(self) -> Result<Price, ScenarioError> {
+        let (demand, frames) = (self.demand, self.hosts.frames());
+        let most = demand.sizes.max_bytes().div_ceil(frames.payload).min(MOST_PACKETS);
+        let doubled = |packets: &u32| Some(packets * 2).filter(|packets| *packets < 2 * most);
+        let counts = std::iter::successors(Some(1), doubled);
+        // The first message is not counted, because hosts that have not met send more, for example
+        // CUTOFFS.
+        let counts = [1].into_iter().chain(counts);
+        let sizes: Vec<u32> = counts.map(|packets| packets * frames.payload).collect();
+        let (src, dst) = demand.example();
+        let list = sizes.iter().zip(0..);
+        let list =
+            list.map(|(&bytes, n)| ScheduledMessage { at: turn(n) + AFTER, src, dst, bytes });
+        let ports = demand.counted_ports(self.network);
+        let sent = |sim: &dyn AnySimulation| -> u64 {
+            ports.iter().map(|port| sim.sent_bytes(*port)).sum()
+        };
+        // A response is as long as its request, and both count as messages.
+        let messages = if demand.exchange == Exchange::Echo { 2.0 } else { 1.0 };
+        let sent = self.in_idle_network(list.collect(), None, |sim| {
+            let of = |(&bytes, n): (&u32, u64)| {
+                let before = sent(sim);
+                run_to(sim, turn(n + 1))?;
+                Ok((bytes, (sent(sim) - before) as f64 / messages))
+            };
+            sizes.iter().zip(0..).map(of).collect::<Result<Vec<_>, ScenarioError>>()
+        })?;
+        Ok(Price::of_everything(self.hosts.framing(), frames.payload, &sent[1..]))
     }
 
     /// The divisor of latencies by (bytes, path).

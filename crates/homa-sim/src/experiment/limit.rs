@@ -1,10 +1,10 @@
 //! The highest load that a scheme sustains (Homa Figure 12), found by bisection over runs.
 
-use crate::scenario::{Scenario, ScenarioError, ScenarioOutcome};
+use crate::scenario::{Diverging, Scenario, ScenarioError, ScenarioOutcome};
 
 use super::demand::Demand;
 use super::network::ScenarioNetwork;
-use super::parts::{configure, row};
+use super::parts::{Parts, row};
 use super::{RunProgress, run};
 
 /// The loads to search.
@@ -38,7 +38,7 @@ pub fn max_load(
     progress: &mut dyn FnMut(f64, RunProgress),
 ) -> Result<Limit, ScenarioError> {
     let network = ScenarioNetwork::new(scenario, row(&scenario.scheme)?)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     if !demand.is_open() {
         let what = "the highest load of traffic whose load is no setting: use the pattern \
                     all-to-all or clients-servers";
@@ -47,6 +47,8 @@ pub fn max_load(
     let at_load = |fraction: f64| {
         let mut scenario = scenario.clone();
         scenario.load.fraction = fraction;
+        // Whether a load is sustained is judged by traffic of the same length at every load.
+        scenario.stop.diverging = Diverging::Continue;
         scenario
     };
     for fraction in [range.high, range.low] {
@@ -83,9 +85,9 @@ fn long_enough(
     (demand, network): (&Demand, &ScenarioNetwork),
 ) -> Result<(), ScenarioError> {
     let parts = (row(&scenario.scheme)?, network, demand);
-    let framing = configure(&scenario.options, parts)?.framing();
-    let Some(needs) = demand.needs_seconds(scenario, network, framing) else { return Ok(()) };
-    let (lasts, per_second) = demand.lasts_seconds(scenario, network, framing);
+    let price = &Parts::priced(scenario, parts)?.price;
+    let Some(needs) = demand.needs_seconds(scenario, network, price) else { return Ok(()) };
+    let (lasts, per_second) = demand.lasts_seconds(scenario, network, price);
     // Allow 5 % more, because samples and random arrivals may end a little early.
     let needs = needs * 1.05;
     if lasts >= needs {

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `checks` | refuses scenarios that contradict themselves |
 //! | `network`, `faults` | wiring, fabric and paths; faults of links and hosts |
-//! | `demand` | traffic, limits and loads |
+//! | `demand` | traffic and limits |
+//! | `offered`, `core_load` | loads of hosts' links, and of links between switches |
+//! | `foresee` | warnings before a run |
 //! | `parts`, `beside` | the hosts' configuration, for one scheme or two |
 //! | `planned` | single messages, judged by the checker that works for every transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
-//! | `idle` | idle times, if latencies are divided by measured times |
+//! | `idle` | idle times, if latencies are divided by measured times, and prices of messages |
 //! | `start` | builds simulations with concrete types from a scheme's hosts and queues |
 //! | `running` | a type-erased simulation, so that the modules below are compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
@@ -20,11 +22,14 @@ mod assemble;
 mod beside;
 mod bound;
 mod checks;
+mod core_load;
 mod demand;
 mod faults;
+mod foresee;
 mod idle;
 pub mod limit;
 mod network;
+mod offered;
 mod parts;
 mod permutation;
 mod planned;
@@ -33,6 +38,7 @@ mod running;
 mod start;
 mod tables;
 
+pub use foresee::foresee;
 pub use planned::{Rehearsal, Times, rehearse};
 pub use run::{
     Observers, Physics, Replay, RunProgress, Trace, replay, resolved, run, run_sampled,
@@ -41,6 +47,7 @@ pub use run::{
 
 use crate::scenario::Scenario;
 use crate::scheme::{HostConfig, SwitchQueue};
+use crate::traffic::rate::Price;
 
 pub(crate) use start::{Start, Started};
 
@@ -55,6 +62,8 @@ struct Experiment<'a> {
     network: &'a ScenarioNetwork,
     demand: &'a Demand,
     hosts: &'a HostConfig,
+    /// What messages cost on the wire.
+    price: &'a Price,
     /// The hosts that run a second scheme, if there are any.
     beside: Option<&'a SecondHosts>,
     queue: SwitchQueue,

@@ -3,6 +3,7 @@
 
 use crate::scenario::{Exchange, Scenario, ScenarioError, SchemeOptions, SecondScheme};
 use crate::scheme::{self, Environment, HostConfig, SCHEMES, Scheme, SwitchQueue};
+use crate::traffic::rate::Price;
 
 use super::Experiment;
 use super::beside::{self, SecondHosts};
@@ -14,6 +15,8 @@ pub(super) struct Parts {
     hosts: HostConfig,
     beside: Option<SecondHosts>,
     queue: SwitchQueue,
+    /// What messages cost on the wire.
+    pub price: Price,
 }
 
 /// The row of that name.
@@ -77,7 +80,10 @@ impl Parts {
     ) -> Result<Self, ScenarioError> {
         let hosts = configure(&scenario.options, (first, network, demand))?;
         let queue = first.queue(&scenario.options, network.scale())?;
-        let Some(given) = &scenario.beside else { return Ok(Self { hosts, beside: None, queue }) };
+        let price = Price::of_data(hosts.framing());
+        let Some(given) = &scenario.beside else {
+            return Ok(Self { hosts, beside: None, queue, price });
+        };
         let Some(kinds) = demand.kinds() else {
             let must = "be \"all-to-all\" if there is a second scheme (`beside`)";
             return Err(ScenarioError::field("traffic.pattern", must));
@@ -90,7 +96,21 @@ impl Parts {
         let beside = SecondHosts { scheme: second.name, kinds, hosts: other };
         beside.check(&hosts, [queue, other_queue])?;
         let queue = beside::queue(queue, other_queue)?;
-        Ok(Self { hosts, beside: Some(beside), queue })
+        Ok(Self { hosts, beside: Some(beside), queue, price })
+    }
+
+    /// The same with measured prices, if the scenario needs them. With a second scheme there is no
+    /// price that holds for both.
+    pub fn priced(
+        scenario: &Scenario,
+        (first, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
+    ) -> Result<Self, ScenarioError> {
+        let mut parts = Self::new(scenario, (first, network, demand))?;
+        // A bound has no hosts that send anything.
+        if !first.is_bound() && parts.beside.is_none() && demand.needs_prices(scenario) {
+            parts.price = parts.experiment(scenario, network, demand)?.price()?;
+        }
+        Ok(parts)
     }
 
     /// The experiment with these parts. Refuses hosts, queues and networks that do not fit
@@ -101,9 +121,10 @@ impl Parts {
         network: &'a ScenarioNetwork,
         demand: &'a Demand,
     ) -> Result<Experiment<'a>, ScenarioError> {
-        let Self { hosts, beside, queue } = self;
+        let Self { hosts, beside, queue, price } = self;
         let beside = beside.as_ref();
-        let experiment = Experiment { scenario, network, demand, hosts, beside, queue: *queue };
+        let experiment =
+            Experiment { scenario, network, demand, hosts, price, beside, queue: *queue };
         experiment.check_parts()?;
         Ok(experiment)
     }

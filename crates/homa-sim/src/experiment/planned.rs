@@ -56,7 +56,7 @@ pub fn rehearse(
         return Err(ScenarioError::Unsupported { what });
     }
     let network = ScenarioNetwork::new(scenario, row)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let (network, demand) = (&network, &demand);
     let experiment = parts.experiment(scenario, network, demand)?;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::Halt;
+use crate::measure::backlog::PLAIN_GROWTH;
 use crate::measure::cost;
 use crate::measure::journey::Journeys;
 use crate::measure::latency::Sample;
@@ -13,7 +14,8 @@ use crate::measure::queue_probe::QueueProbe;
 use crate::measure::throughput::{Counted, Throughput};
 use crate::measure::wasted::Wasted;
 use crate::scenario::{
-    Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, SchemeOptions, TrafficEnding,
+    Basis, Diverging, Exchange, Probes, Scenario, ScenarioError, ScenarioOutcome, SchemeOptions,
+    TrafficEnding,
 };
 use crate::scheme::Scheme;
 use crate::time::{LinkRate, SimTime};
@@ -94,7 +96,7 @@ pub fn run_watched(
         return Err(ScenarioError::Unsupported { what });
     }
     let network = ScenarioNetwork::new(scenario, row)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     let mut verifier = observers
         .verify
         .then(|| Verifier::new(&network.wiring, &network.config, row.queue.order()));
@@ -130,7 +132,7 @@ pub fn run_sampled(
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     let network = ScenarioNetwork::new(scenario, row)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     let report = &mut stoppable(Some(stop), progress);
     sampled(scenario, (row, &network, &demand), report)
 }
@@ -156,12 +158,12 @@ pub fn validate(scenario: &Scenario) -> Result<(), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     let network = ScenarioNetwork::new(scenario, row)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     let parts = Parts::new(scenario, (row, &network, &demand))?;
     let experiment = parts.experiment(scenario, &network, &demand)?;
     experiment.journeys()?;
     experiment.wasted()?;
-    demand.pattern(scenario, &network, experiment.hosts.framing()).map(|_| ())
+    demand.pattern(scenario, &network, experiment.price).map(|_| ())
 }
 
 /// The scheme of a scenario, then that of `beside` if there is one, each with its options: those
@@ -171,7 +173,7 @@ pub fn resolved(scenario: &Scenario) -> Result<Vec<(String, SchemeOptions)>, Sce
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
     let network = ScenarioNetwork::new(scenario, row)?;
-    let demand = Demand::new(scenario, network.wiring.hosts())?;
+    let demand = Demand::new(scenario, &network)?;
     parts::resolved(scenario, &network, &demand)
 }
 
@@ -211,7 +213,7 @@ fn simulate<'a>(
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
     (keep, report): (bool, &mut OnProgress<'_>),
 ) -> Result<Finished, ScenarioError> {
-    let parts = Parts::new(scenario, (row, network, demand))?;
+    let parts = Parts::priced(scenario, (row, network, demand))?;
     let experiment = parts.experiment(scenario, network, demand)?;
     let watching = Watching {
         queues: experiment.queue_probe(),
@@ -290,9 +292,9 @@ impl Experiment<'_> {
     }
 
     pub(super) fn generator(self) -> Result<Generator, ScenarioError> {
-        let Self { scenario, network, demand, hosts, .. } = self;
-        let pattern = demand.pattern(scenario, network, hosts.framing())?;
-        let limits = demand.limits(scenario, network, hosts.framing());
+        let Self { scenario, network, demand, price, .. } = self;
+        let pattern = demand.pattern(scenario, network, price)?;
+        let limits = demand.limits(scenario, network, price);
         let parts = (network.paths.clone(), demand.latencies());
         Ok(Generator::new(network.wiring.hosts(), pattern, limits, parts))
     }
@@ -302,7 +304,7 @@ impl Experiment<'_> {
         watching: Watching<'_>,
         progress: &mut OnProgress<'_>,
     ) -> Result<Run, ScenarioError> {
-        let limits = self.demand.limits(self.scenario, self.network, self.hosts.framing());
+        let limits = self.demand.limits(self.scenario, self.network, self.price);
         let mut sim = self.start(self.generator()?.into(), watching);
         let sim = &mut *sim;
         let before = cost::cpu_seconds();
@@ -332,6 +334,9 @@ impl Experiment<'_> {
                 break;
             }
             throughput.record(self.counted(sim));
+            if self.ends_early(sim) {
+                break;
+            }
             // `advance` reports every `STRIDE` events, but there may be fewer between two samples.
             if sim.counters().events >= due {
                 due = sim.counters().events + STRIDE;
@@ -363,6 +368,32 @@ impl Experiment<'_> {
         let ideals = self.ideals(sim)?;
         let outcome = assemble(&window, sim, &ideals);
         Ok((outcome, sim.generator_mut().latencies.take_samples(), ideals))
+    }
+
+    /// Ends traffic if it is hopeless. Returns whether it did.
+    fn ends_early(self, sim: &mut dyn AnySimulation) -> bool {
+        let is_hopeless = self.is_hopeless(sim.generator());
+        if is_hopeless {
+            let now = sim.now();
+            sim.generator_mut().end_early(now);
+        }
+        is_hopeless
+    }
+
+    /// Whether traffic should end early, because its backlog surely grows without bound: it grew
+    /// plainly for long enough for the rule of the backlog, or hosts have to send more than their
+    /// links carry.
+    fn is_hopeless(self, generator: &Generator) -> bool {
+        let Self { scenario, network, demand, price, .. } = self;
+        let looks = generator.ended.is_none() && generator.backlog.is_time_to_look();
+        if !looks || scenario.stop.diverging == Diverging::Continue || !demand.is_open() {
+            return false;
+        }
+        let needs = demand.needs_seconds(scenario, network, price);
+        let interval = generator.sample_every();
+        let backlog = generator.backlog.verdict(interval, generator.tally.entered_bytes, needs);
+        let too_much = demand.host_load(scenario, price, Basis::Everything) > 1.0;
+        backlog.diverges && backlog.growth > PLAIN_GROWTH && (backlog.reliable || too_much)
     }
 
     /// Wire bytes sent so far by every port.
@@ -418,7 +449,7 @@ pub(super) fn ports_by_tier(network: &ScenarioNetwork) -> [u64; Tier::ALL.len()]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Basis, OfferedLoad, Traffic};
+    use crate::scenario::{OfferedLoad, Traffic};
 
     #[test]
     fn validate_returns_the_error_of_run() {
@@ -430,12 +461,12 @@ mod tests {
         let unknown = refused(Scenario { scheme: "hama".to_owned(), ..Scenario::default() });
         assert!(unknown.contains("homa-sim, homa-paper"), "{unknown}");
         for fraction in [0.0, -1.0, 1e300, f64::NAN] {
-            let load = OfferedLoad { fraction, basis: Basis::Paper };
+            let load = OfferedLoad::new(fraction, Basis::Paper);
             assert!(refused(Scenario { load, ..Scenario::default() }).contains("load.fraction"));
         }
         for (fraction, said) in [(80.0, "below 10: 0.8?"), (10.0, ": 0.1?"), (-1.0, "such as 0.8")]
         {
-            let load = OfferedLoad { fraction, basis: Basis::Paper };
+            let load = OfferedLoad::new(fraction, Basis::Paper);
             let refused = refused(Scenario { load, ..Scenario::default() });
             assert!(refused.ends_with(said), "{refused}");
         }

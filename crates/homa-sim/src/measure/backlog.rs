@@ -57,6 +57,21 @@ pub fn needs_seconds(
     filled.max(round_trips).max(by_chance)
 }
 
+/// Samples before the rule is applied while traffic lasts, and between two applications.
+const LOOK_AFTER: usize = 64;
+const LOOK_EVERY: usize = 16;
+
+/// What samples show about a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Growth over the second half as a share of the bytes offered then.
+    pub growth: f64,
+    /// The backlog grew without bound.
+    pub diverges: bool,
+    /// Traffic was long enough for the verdict.
+    pub reliable: bool,
+}
+
 /// Samples of the backlog.
 #[derive(Clone, Debug, Default)]
 pub struct BacklogSeries {
@@ -71,14 +86,19 @@ impl BacklogSeries {
         self.messages.push(messages);
     }
 
+    /// Whether the rule should be applied to traffic that lasts.
+    pub fn is_time_to_look(&self) -> bool {
+        self.bytes.len() >= LOOK_AFTER && self.bytes.len().is_multiple_of(LOOK_EVERY)
+    }
+
     /// Applies the rule. `entered_bytes` joined the backlog while the samples were taken. The
     /// verdict is reliable if the samples span `needs_seconds`.
-    pub fn judge(
-        self,
+    pub fn verdict(
+        &self,
         interval: SimDuration,
         entered_bytes: u64,
         needs_seconds: Option<f64>,
-    ) -> BacklogOutcome {
+    ) -> Verdict {
         let quarter = |n: usize| {
             let len = self.bytes.len();
             let part = &self.bytes[n * len / 4..(n + 1) * len / 4];
@@ -91,9 +111,21 @@ impl BacklogSeries {
         let steady = q4 - q3 > STEADY * (q3 - q2);
         let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
         let reliable = needs_seconds.is_some_and(|needs| spans >= needs);
+        let diverges = grows && (steady || reliable && growth > PLAIN_GROWTH);
+        Verdict { growth, diverges, reliable }
+    }
+
+    /// The verdict with the samples.
+    pub fn judge(
+        self,
+        interval: SimDuration,
+        entered_bytes: u64,
+        needs_seconds: Option<f64>,
+    ) -> BacklogOutcome {
+        let Verdict { growth, diverges, .. } = self.verdict(interval, entered_bytes, needs_seconds);
         BacklogOutcome {
             interval_seconds: interval.0 as f64 / 1e12,
-            diverges: grows && (steady || reliable && growth > PLAIN_GROWTH),
+            diverges,
             growth,
             needs_seconds,
             bytes: self.bytes,

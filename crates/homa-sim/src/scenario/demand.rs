@@ -153,6 +153,27 @@ pub struct OfferedLoad {
     /// Which bytes count.
     #[serde(default)]
     pub basis: Basis,
+    /// Which links `fraction` is a share of.
+    #[serde(default, skip_serializing_if = "is_hosts")]
+    pub links: LoadedLinks,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_hosts(links: &LoadedLinks) -> bool {
+    *links == LoadedLinks::Hosts
+}
+
+/// The links that a load is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadedLinks {
+    /// Those of hosts (Homa §5.2).
+    #[default]
+    Hosts,
+    /// The busiest link between two switches, if packets are spread over all shortest paths. For
+    /// example, 16 hosts at 10 Gbit/s below two uplinks of 40 Gbit/s load these nearly twice as
+    /// much as their own.
+    Core,
 }
 
 /// A load must be below this, because results do not change any more at ten times the links'
@@ -160,6 +181,11 @@ pub struct OfferedLoad {
 const TOO_MUCH: f64 = 10.0;
 
 impl OfferedLoad {
+    /// This share of hosts' links.
+    pub const fn new(fraction: f64, basis: Basis) -> Self {
+        Self { fraction, basis, links: LoadedLinks::Hosts }
+    }
+
     /// Whether `fraction` is a valid share of a link: above 0 and below 10, where more than 1 is an
     /// overload. The error is the part after "must" of a [`super::ScenarioError`].
     pub fn check(fraction: f64) -> Result<(), String> {
@@ -192,7 +218,7 @@ pub(super) fn load<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Offered
         type Value = OfferedLoad;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a table with the keys fraction and basis")
+            f.write_str("a table with the keys fraction, basis and links")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OfferedLoad, A::Error> {
@@ -223,8 +249,12 @@ pub enum Basis {
     /// scheme. Equal fractions therefore offer the same messages to every scheme (Homa §5.2).
     #[default]
     Paper,
-    /// Wire bytes in the framing of the scheme.
+    /// Wire bytes of data in the framing of the scheme.
     Wire,
+    /// All wire bytes that the scheme's hosts send for a message that is alone in the network:
+    /// data, requests, grants, acknowledgements, handshakes. A loaded network may add more, such as
+    /// retransmissions.
+    Everything,
     /// Application bytes (Homa §5.1; HULL; DeTail).
     Payload,
 }
@@ -274,8 +304,27 @@ pub struct Stop {
     pub time: Option<Span>,
     /// What happens to messages in flight at the end.
     pub ending: TrafficEnding,
+    /// What happens if the backlog grows without bound.
+    #[serde(skip_serializing_if = "is_end")]
+    pub diverging: Diverging,
     /// The run lasts at most this long after the end of traffic, in simulated time.
     pub drain_limit: Span,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_end(diverging: &Diverging) -> bool {
+    *diverging == Diverging::End
+}
+
+/// What happens to traffic whose backlog grows without bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Diverging {
+    /// It ends as soon as that is certain, with a warning.
+    #[default]
+    End,
+    /// It continues.
+    Continue,
 }
 
 /// What happens to messages in flight when traffic ends.
@@ -298,6 +347,7 @@ impl Default for Stop {
             messages: Some(300_000),
             time: None,
             ending: TrafficEnding::Drain,
+            diverging: Diverging::End,
             drain_limit: Span(10 * 1_000_000_000_000),
         }
     }

@@ -26,7 +26,10 @@ pub mod units;
 mod workflows;
 
 pub use beside::SecondScheme;
-pub use demand::{Basis, Exchange, FlowGroup, OfferedLoad, Probes, Stop, Traffic, TrafficEnding};
+pub use demand::{
+    Basis, Diverging, Exchange, FlowGroup, LoadedLinks, OfferedLoad, Probes, Stop, Traffic,
+    TrafficEnding,
+};
 pub use error::ScenarioError;
 pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
@@ -90,7 +93,7 @@ impl Default for Scenario {
                 max_bytes: None,
             },
             probes: None,
-            load: OfferedLoad { fraction: 0.8, basis: Basis::Paper },
+            load: OfferedLoad::new(0.8, Basis::Paper),
             stop: Stop::default(),
             warm_up: Span(0),
             seed: 1,
@@ -134,6 +137,6 @@ mod tests {
         }
         let text = r#"{"load": {"fraction": 0.5, "basis": "wire"}}"#;
         let load = serde_json::from_str::<Scenario>(text).unwrap().load;
-        assert_eq!(load, OfferedLoad { fraction: 0.5, basis: Basis::Wire });
+        assert_eq!(load, OfferedLoad::new(0.5, Basis::Wire));
     }
 }

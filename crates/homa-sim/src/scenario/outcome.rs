@@ -311,11 +311,17 @@ pub struct Loads {
     pub paper: f64,
     /// The same load in application bytes.
     pub payload: f64,
+    /// The load asked for as a share of the busiest link between two switches, if packets are
+    /// spread evenly. Absent without such links, and if the scenario does not choose the load.
+    #[serde(default)]
+    pub core: Option<f64>,
     /// Load of the messages that were drawn, in the authors' wire bytes.
     pub realised_paper: f64,
     /// Load of the messages that were drawn, in application bytes.
     pub realised_payload: f64,
-    /// Share of the senders' links that all packets used while traffic lasted.
+    /// Load of the messages that were drawn, in the wire bytes of all packets that hosts sent. If
+    /// the run did not wait until the network was empty, packets after the end of traffic are
+    /// missing.
     pub realised_wire: f64,
 }
 

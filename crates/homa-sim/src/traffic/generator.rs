@@ -111,6 +111,8 @@ pub struct Generator {
     pub probes_lost: u64,
     /// When traffic ended.
     pub ended: Option<SimTime>,
+    /// Traffic ended before the limits.
+    pub ended_early: bool,
 }
 
 /// Tokens above those of sources.
@@ -141,6 +143,7 @@ impl Generator {
             rounds: Vec::new(),
             probes_lost: 0,
             ended: None,
+            ended_early: false,
             pattern,
             limits,
             paths: paths.into(),
@@ -259,6 +262,21 @@ impl Generator {
             self.pattern.source.traffic_ended(self.limits.ending == TrafficEnding::Loaded);
             net.stop();
         }
+    }
+
+    /// Ends traffic at `now`, before its limits. No message starts from then on.
+    pub fn end_early(&mut self, now: SimTime) {
+        self.ended = Some(now);
+        self.ended_early = true;
+        if self.limits.ending == TrafficEnding::Loaded {
+            self.limits.ending = TrafficEnding::Drain;
+        }
+        self.pattern.source.traffic_ended(false);
+    }
+
+    /// Time between samples of the backlog.
+    pub fn sample_every(&self) -> SimDuration {
+        self.limits.sample_every
     }
 
     fn on_sample<C: Context>(&mut self, net: &mut C) {

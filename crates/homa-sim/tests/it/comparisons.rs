@@ -76,8 +76,8 @@ fn one_message_alone_is_not_slowed_at_any_rate() {
 }
 
 /// Windows and unscheduled bytes cover a round trip of any length. With 60,000 unscheduled bytes at
-/// most, a message of 1 MB takes 4.7 times as long as it needs on the fastest of these networks, and
-/// with six packets granted at a time 1.05 times on the slowest.
+/// most, a message of 1 MB takes up to 4.7 times as long as it needs on fast or long links, and
+/// with six packets granted at a time 1.05 times on the slowest of these.
 #[test]
 fn homa_fills_a_link_of_any_rate_and_length() {
     for scheme in ["homa", "homa-paper"] {
@@ -96,8 +96,8 @@ fn homa_fills_a_link_of_any_rate_and_length() {
     }
 }
 
-/// The bound on all granted bytes covers several round trips. With 400,000 bytes it is less than one
-/// here, and the last message arrives after 134 us instead of 80.
+/// The bound on all granted bytes covers several round trips. With 400,000 bytes it is less than
+/// one here, and the last message arrives after 134 us instead of 80.
 #[test]
 fn homa_fills_all_links_at_800_gbps() {
     const HOSTS: u32 = 8;

@@ -155,7 +155,7 @@ fn a_dropped_probe_counts_as_lost_not_as_slow() {
 fn many_to_one_load_is_a_share_of_the_receivers_link() {
     let mut scenario = two_flows("hull");
     scenario.traffic = Traffic::ManyToOne { workload: "1000:4,100000:1".to_owned(), senders: 2 };
-    scenario.load = OfferedLoad { fraction: 0.4, basis: Basis::Payload };
+    scenario.load = OfferedLoad::new(0.4, Basis::Payload);
     scenario.stop.ending = TrafficEnding::Drain;
     let outcome = run(&scenario, &mut |_| ()).unwrap();
     let loads = outcome.loads;

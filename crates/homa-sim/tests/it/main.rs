@@ -13,6 +13,7 @@ mod ideal;
 mod incast;
 mod ledger;
 mod links;
+mod loads;
 mod overcommitment;
 mod preemption;
 mod receiving_links;

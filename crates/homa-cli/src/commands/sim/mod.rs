@@ -23,6 +23,7 @@ use toml::Value;
 
 use print::{Bins, percent, print};
 
+use super::sweep::warn;
 use super::work::{Work, write_page};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::{Format, json, line};
@@ -227,6 +228,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(folder) = &args.out {
         Store::create(folder).hint("choose another --out")?;
     }
+    warn(&plan);
     let outcome = simulate(args, &cell.scenario, &mut |progress| {
         let waits = if progress.done < 1.0 { "" } else { ", waiting for the last" };
         work.show(progress.done, &format!("{} messages{waits}", progress.delivered));
