@@ -1,5 +1,7 @@
 //! Engine configuration: limits, pacing, priorities, and the parameters of the protocol.
 
+mod windows;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use crate::handover::Handover;
 use crate::padding::Padding;
 #[cfg(feature = "encryption")]
 use crate::secure::{Keys, PeerIdentity};
+pub(crate) use windows::{LOOPBACK, rtt_bytes_max};
 
 /// Parameters of an engine. Start from [`Config::default`] and call methods.
 ///
@@ -141,46 +144,6 @@ homa_proto::setters!(Config {
     padding: Padding,
 });
 
-/// The rate that the protocol assumes for loopback, which has none: it allows the largest windows.
-pub(crate) const LOOPBACK: Rate = Rate::gbps(100);
-
-/// Most RTTbytes, as time. A kernel may take this long to turn a grant into data, and the window
-/// has to last for it.
-const RTT_MAX: homa_proto::Duration = homa_proto::Duration::micros(40);
-/// Most RTTbytes on a link of about 1 Gbit/s, in bytes. More would only fill the buffers of
-/// switches.
-const RTT_BYTES_SLOW: u32 = 60_000;
-/// Most RTTbytes on a link whose rate is not known, or that has none, in bytes, and on any link if
-/// the receive buffer is small.
-const RTT_BYTES_UNKNOWN: u32 = 240_000;
-/// Most RTTbytes on any link, in bytes: what 800 Gbit/s carry in [`RTT_MAX`].
-const RTT_BYTES_MAX: u32 = 4_000_000;
-/// The largest windows that may be granted at a time.
-const WINDOWS: u32 = 4;
-
-/// Most RTTbytes on a link of the given rate, in bytes; `None` if it is not known, or is no wire.
-/// The receive buffer may allow less.
-pub(crate) fn rtt_bytes_max(wire: Option<Rate>) -> u32 {
-    let window = |rate: Rate| rate.bytes_in(RTT_MAX).min(RTT_BYTES_MAX.into()) as u32;
-    wire.map_or(RTT_BYTES_UNKNOWN, |rate| window(rate).max(RTT_BYTES_SLOW))
-}
-
-/// The profile for users, with windows for any link rate.
-fn users() -> homa_proto::Config {
-    let mut protocol = homa_proto::Config::for_users(None);
-    size_windows(&mut protocol, RTT_BYTES_UNKNOWN);
-    protocol
-}
-
-/// Allows RTTbytes of at most `rtt_bytes_max`, and as much for all grants together as a few of such
-/// windows need.
-fn size_windows(protocol: &mut homa_proto::Config, rtt_bytes_max: u32) {
-    if let GrantWindow::RttBytesShared { max_incoming } = &mut protocol.window {
-        protocol.rtt_bytes_max = rtt_bytes_max;
-        *max_incoming = (*max_incoming).max(WINDOWS * rtt_bytes_max);
-    }
-}
-
 /// Knobs whose values the protocol keeps.
 impl Config {
     /// Longest message that is sent or accepted, in bytes. Default: 16 MiB.
@@ -226,7 +189,7 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            protocol: users(),
+            protocol: windows::users(),
             priority_map: PriorityMap::default(),
             link_rate: None,
             mtu: None,
@@ -408,12 +371,7 @@ impl Config {
         let mut protocol = self.protocol.clone();
         protocol.levels = protocol.levels.min(self.priority_map.levels());
         protocol.receive_buffer = receive_buffer;
-        let usual = users();
-        // Fast links need larger windows, if the receive buffer holds all that is granted.
-        if (protocol.rtt_bytes_max, protocol.window) == (usual.rtt_bytes_max, usual.window) {
-            let fits = receive_buffer / WINDOWS;
-            size_windows(&mut protocol, fits.clamp(RTT_BYTES_UNKNOWN, RTT_BYTES_MAX));
-        }
+        windows::fit(&mut protocol, receive_buffer);
         protocol.unguessable_ids = true;
         // A kernel module could not answer a challenge.
         protocol.validate_addresses = encapsulation == Encapsulation::Datagram;
@@ -467,28 +425,6 @@ mod tests {
         let most = |config: Config| config.send_memory(1 << 40).most_shards();
         assert_eq!(most(Config::default().mtu(9_000)), 106, "960,000 bytes granted at a time");
         assert_eq!(most(Config::default()), 640);
-    }
-
-    #[test]
-    fn windows_follow_the_link_and_the_receive_buffer() {
-        let at = |gbps| rtt_bytes_max(Some(Rate::gbps(gbps)));
-        assert_eq!([1, 10, 25, 100, 400].map(at), [60_000, 60_000, 125_000, 500_000, 2_000_000]);
-        assert_eq!((at(1_600), rtt_bytes_max(None)), (4_000_000, 240_000));
-        let windows = |config: &Config, receive_buffer| {
-            let protocol = config.complete(receive_buffer, Encapsulation::Datagram).unwrap();
-            let GrantWindow::RttBytesShared { max_incoming } = protocol.window else {
-                panic!("{:?}", protocol.window)
-            };
-            (protocol.rtt_bytes_max, max_incoming)
-        };
-        // Linux grants 208 KiB unless the system allows more.
-        assert_eq!(windows(&Config::default(), 212_992), (240_000, 960_000));
-        assert_eq!(windows(&Config::default(), 4 << 20), (1 << 20, 4 << 20));
-        assert_eq!(windows(&Config::default(), 64 << 20), (4_000_000, 16_000_000));
-        // A limit that was chosen stays.
-        let mut chosen = Config::default();
-        chosen.protocol.rtt_bytes_max = 100_000;
-        assert_eq!(windows(&chosen, 64 << 20), (100_000, 960_000));
     }
 
     #[test]

@@ -206,12 +206,7 @@ pub(super) fn assemble(
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
-        warnings: window
-            .experiment
-            .foreseen()
-            .into_iter()
-            .chain(ended_early(window, sim))
-            .collect(),
+        warnings: warnings(window, sim),
         options: options.first().map(|(_, options)| options.clone()).unwrap_or_default(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
@@ -260,6 +255,11 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+/// What was to be expected before the run, and whether it ended early.
+fn warnings(window: &MeasurementWindow<'_>, sim: &dyn AnySimulation) -> Vec<String> {
+    window.experiment.foreseen().into_iter().chain(ended_early(window, sim)).collect()
 }
 
 /// The share of the receivers' links that delivered bytes used, if any were delivered.

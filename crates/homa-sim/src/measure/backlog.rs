@@ -63,7 +63,7 @@ const LOOK_EVERY: usize = 16;
 
 /// What samples show about a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct BacklogVerdict {
     /// Growth over the second half as a share of the bytes offered then.
     pub growth: f64,
     /// The backlog grew without bound.
@@ -98,7 +98,7 @@ impl BacklogSeries {
         interval: SimDuration,
         entered_bytes: u64,
         needs_seconds: Option<f64>,
-    ) -> Verdict {
+    ) -> BacklogVerdict {
         let quarter = |n: usize| {
             let len = self.bytes.len();
             let part = &self.bytes[n * len / 4..(n + 1) * len / 4];
@@ -112,7 +112,7 @@ impl BacklogSeries {
         let spans = interval.0 as f64 / 1e12 * self.bytes.len() as f64;
         let reliable = needs_seconds.is_some_and(|needs| spans >= needs);
         let diverges = grows && (steady || reliable && growth > PLAIN_GROWTH);
-        Verdict { growth, diverges, reliable }
+        BacklogVerdict { growth, diverges, reliable }
     }
 
     /// The verdict with the samples.
@@ -122,7 +122,8 @@ impl BacklogSeries {
         entered_bytes: u64,
         needs_seconds: Option<f64>,
     ) -> BacklogOutcome {
-        let Verdict { growth, diverges, .. } = self.verdict(interval, entered_bytes, needs_seconds);
+        let BacklogVerdict { growth, diverges, .. } =
+            self.verdict(interval, entered_bytes, needs_seconds);
         BacklogOutcome {
             interval_seconds: interval.0 as f64 / 1e12,
             diverges,

@@ -71,23 +71,7 @@ impl Core {
     ) -> Result<RpcHandle, CallError> {
         let local = self.driver.local()[socket];
         let to = canonical(to);
-        // An IPv4 socket cannot send to IPv6, which the system would report only later.
-        if !self.driver.reaches(socket, to.ip()) {
-            return Err(CallError::AddressFamily { to, local });
-        }
-        if !is_one_server(to) {
-            return Err(CallError::Destination { to });
-        }
-        self.reach.call(to)?;
-        // The answer would reach another engine of the group, which knows no such call.
-        if !self.driver.hears(socket, to) {
-            return Err(CallError::OtherShard { to });
-        }
-        if let Some(max) = self.state.config.max_calls_per_server
-            && self.calls_left_to(to) == 0
-        {
-            return Err(CallError::TooManyCallsTo { server: to, max: max.max(1) });
-        }
+        self.may_call(socket, local, to)?;
         let bytes = request.as_ref().map_or(0, Payload::len);
         let length = self.length_on_wire(bytes);
         self.fits(length).map_err(|refusal| match refusal {
@@ -130,6 +114,28 @@ impl Core {
         state.latencies.begin(now, rpc, peer, Direction::Client, length, || endpoint.id_of(rpc));
         state.drain_events();
         Ok(submitted.rpc)
+    }
+
+    /// Whether a server can be called from a socket, and is not called too often already.
+    fn may_call(&self, socket: usize, local: SocketAddr, to: SocketAddr) -> Result<(), CallError> {
+        // An IPv4 socket cannot send to IPv6, which the system would report only later.
+        if !self.driver.reaches(socket, to.ip()) {
+            return Err(CallError::AddressFamily { to, local });
+        }
+        if !is_one_server(to) {
+            return Err(CallError::Destination { to });
+        }
+        self.reach.call(to)?;
+        // The answer would reach another engine of the group, which knows no such call.
+        if !self.driver.hears(socket, to) {
+            return Err(CallError::OtherShard { to });
+        }
+        match self.state.config.max_calls_per_server {
+            Some(max) if self.calls_left_to(to) == 0 => {
+                Err(CallError::TooManyCallsTo { server: to, max: max.max(1) })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Bytes of a message as the protocol sees it. One without bytes has one of padding, unless the
