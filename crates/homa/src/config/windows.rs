@@ -1,8 +1,8 @@
 //! Windows for any link rate: RTTbytes (Homa §3.3) and the bytes of all grants together.
 //!
-//! Invariant: what is granted at a time fits into the receive buffer, unless the buffer is too small
-//! for the windows of a link of unknown rate. Left out: the RTTbytes of a link, which the protocol
-//! measures.
+//! Invariant: what is granted at a time fits into the receive buffer, unless the buffer is too
+//! small for the windows of a link of unknown rate. Left out: the RTTbytes of a link, which the
+//! protocol measures.
 
 use homa_proto::{GrantWindow, Rate};
 
@@ -37,8 +37,8 @@ pub(super) fn users() -> homa_proto::Config {
     protocol
 }
 
-/// Lets the windows of [`users`] grow on fast links, if the receive buffer holds all that is granted
-/// then. Windows that were chosen stay.
+/// Lets the windows of [`users`] grow on fast links, if the receive buffer holds all that is
+/// granted then. Windows that were chosen stay.
 pub(super) fn fit(protocol: &mut homa_proto::Config, receive_buffer: u32) {
     let usual = users();
     if (protocol.rtt_bytes_max, protocol.window) == (usual.rtt_bytes_max, usual.window) {
