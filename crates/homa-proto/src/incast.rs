@@ -21,6 +21,7 @@ pub(crate) fn response_limit(
     if outstanding <= config.threshold as usize && !crowded {
         return None;
     }
+    // Homa §3.6: many RPCs at once limit the unscheduled bytes of their responses.
     let share = config.budget as usize / outstanding.max(1);
     // At least a byte, because the client learns about the response from it.
     Some(share.clamp(1, usize::from(config.max_unscheduled)) as u16)

@@ -85,6 +85,8 @@
 //!
 //! # Where the paper's rules are
 //!
+//! At the line that decides, a comment names the section, for example `// Homa §3.7`.
+//!
 //! | section | rule | file (function) |
 //! |---|---|---|
 //! | §3.1 | RPCs, not connections | `rpc/` |

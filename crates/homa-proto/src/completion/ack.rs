@@ -9,6 +9,12 @@ use crate::rpc::EndedRpc;
 use crate::units::Time;
 
 impl Endpoint {
+    /// True if the request that a packet is about was acknowledged a moment ago, and the profile
+    /// keeps quiet about it.
+    pub(crate) fn was_just_acked(&self, now: Time, packet: &Packet) -> bool {
+        !packet.id.from_server() && self.recent_acks.contains(now, packet.peer, packet.id)
+    }
+
     /// Client: the response of an RPC is complete, so its server may forget it.
     pub(crate) fn acknowledge(&mut self, ended: &EndedRpc) {
         // Homa §3.8: the server forgot the RPC with its last packet.

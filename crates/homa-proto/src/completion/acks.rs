@@ -1,8 +1,7 @@
 //! ACKs that wait for a DATA packet to carry them, the RPCs that were acknowledged last, and the
 //! memory of executed RPCs.
 
-use crate::endpoint::Endpoint;
-use crate::packet::{AckEntry, Acks, Packet, PeerId, RpcId};
+use crate::packet::{AckEntry, Acks, PeerId, RpcId};
 use crate::units::{Duration, Time};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -154,19 +153,11 @@ impl RecentAcks {
     }
 
     /// True if an RPC was acknowledged within [`QUIET_AFTER_ACK`].
-    fn contains(&self, now: Time, peer: PeerId, id: RpcId) -> bool {
+    pub(super) fn contains(&self, now: Time, peer: PeerId, id: RpcId) -> bool {
         // The newest are last, so the search ends at the first that is too old.
         let recent = self.acked.iter().rev();
         let mut recent = recent.take_while(|(at, ..)| now.since(*at) < QUIET_AFTER_ACK);
         recent.any(|&(_, of, acked)| (of, acked) == (peer, id))
-    }
-}
-
-impl Endpoint {
-    /// True if the request that a packet is about was acknowledged a moment ago, and the profile
-    /// keeps quiet about it.
-    pub(crate) fn was_just_acked(&self, now: Time, packet: &Packet) -> bool {
-        !packet.id.from_server() && self.recent_acks.contains(now, packet.peer, packet.id)
     }
 }
 

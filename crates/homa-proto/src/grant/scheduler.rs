@@ -78,6 +78,7 @@ pub(super) const UNLIMITED: usize = usize::MAX;
 /// of scheduled levels, so that each active message has a level.
 pub(crate) fn degree(rule: Overcommitment, scheduled_levels: u8) -> usize {
     match rule {
+        // Homa §3.5: as many messages as there are scheduled levels.
         Overcommitment::ScheduledLevels => usize::from(scheduled_levels),
         Overcommitment::Fixed(k) => usize::from(k),
         Overcommitment::Unlimited => UNLIMITED,

@@ -16,7 +16,7 @@ const BUCKETS: u32 = 128;
 const SHORT: u32 = STEP * BUCKETS;
 
 /// A message that may send, with the bytes remaining when it was queued.
-// The order of the fields is the order of messages (Homa §3.2).
+// Homa §3.2: the message with the fewest bytes left comes first, as the order of the fields says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SrptEntry {
     pub(crate) remaining: u32,

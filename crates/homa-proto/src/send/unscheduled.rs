@@ -26,6 +26,7 @@ pub(crate) fn max_unscheduled(config: &Config) -> u32 {
 /// packets.
 pub(crate) fn unscheduled_limit(config: &Config, peer: &Peer) -> u32 {
     let limit = match config.unscheduled {
+        // Homa §3.2: the first RTTbytes need no grant.
         UnscheduledLimit::RttBytes => peer.rtt_bytes().min(max_unscheduled(config)),
         UnscheduledLimit::Fixed(bytes) => bytes,
     };
