@@ -91,9 +91,9 @@ impl Sealed {
         self.waiting.trains(way).for_each(|waiting| waiting.early &= accepted);
     }
 
-    /// As server: whether the early data of one more client can be accepted.
+    /// As server: whether the early data of one more client can be accepted, if they may come.
     pub(super) fn takes_early_data(&self) -> bool {
-        // Only cluster keys have tickets.
+        // Only cluster keys have tickets. A policy is not asked about an identity that no peer has.
         self.unproven < UNPROVEN_MAX && self.admits(&PeerIdentity::Cluster)
     }
 

@@ -119,7 +119,7 @@ impl Sealed {
             self.sessions.release(ours);
             return false;
         };
-        if !self.takes_early_data() {
+        if handshake.awaits_early_data() && !self.takes_early_data() {
             handshake.reject_early_data();
         }
         // It also holds the names of handshakes that have ended.
