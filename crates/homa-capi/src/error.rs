@@ -56,7 +56,9 @@ impl From<CallError> for Error {
             CallError::MessageTooLong { .. }
             | CallError::RequestTooLong { .. }
             | CallError::ResponseTooLong { .. } => libc::EMSGSIZE,
-            CallError::TooManyCalls { .. } | CallError::SendMemoryFull { .. } => libc::EAGAIN,
+            CallError::TooManyCalls { .. }
+            | CallError::TooManyCallsTo { .. }
+            | CallError::SendMemoryFull { .. } => libc::EAGAIN,
             CallError::TooManyPeers { .. } => libc::ENOBUFS,
             CallError::AddressFamily { .. } => libc::EAFNOSUPPORT,
             CallError::DeadlineExceeded
@@ -231,4 +233,22 @@ pub extern "C" fn homa_strerror(error: c_int) -> *const c_char {
         })
     });
     text.ok().and_then(Result::ok).unwrap_or(NONE.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_the_own_engine_ask_to_try_again() {
+        let server = std::net::SocketAddr::from(([127, 0, 0, 1], 4000));
+        for error in [
+            CallError::TooManyCalls { max: 1 },
+            CallError::TooManyCallsTo { server, max: 1 },
+            CallError::SendMemoryFull { held: 1 },
+        ] {
+            let text = error.to_string();
+            assert_eq!(Error::from(error), Error::new(libc::EAGAIN, text));
+        }
+    }
 }

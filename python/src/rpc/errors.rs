@@ -33,11 +33,14 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
             ("MessageTooLong", &[("length", length as u64), ("max", max.into())])
         }
         CallError::TooManyCalls { max } => ("TooManyCalls", &[("max", max.into())]),
+        CallError::TooManyCallsTo { .. } => ("Busy", &[]),
         CallError::SendMemoryFull { held } => ("SendMemoryFull", &[("held", held)]),
         CallError::TooManyPeers { max } => ("TooManyPeers", &[("max", max.into())]),
         CallError::AddressFamily { .. } => ("AddressFamily", &[]),
         CallError::Destination { .. } => ("Destination", &[]),
-        CallError::DeadlineExceeded | CallError::RuntimeBlocked => ("DeadlineExceeded", &[]),
+        CallError::DeadlineExceeded | CallError::RuntimeBlocked | CallError::NewerPeer { .. } => {
+            ("DeadlineExceeded", &[])
+        }
         CallError::SendRefused { errno } => ("SendRefused", &[("errno", number(errno))]),
         CallError::NotSent { errno } => ("NotSent", &[("errno", number(errno))]),
         CallError::EngineFailed { errno } => ("EngineFailed", &[("errno", number(errno))]),
