@@ -471,3 +471,26 @@ fn the_reader_of_a_response_learns_how_its_call_failed() {
         assert_eq!(reading.join().unwrap(), Err(ReadError::Closed));
     });
 }
+
+#[test]
+fn a_receive_by_id_reports_a_response_to_be_read() {
+    let (client, server) = (socket(), socket());
+    server.listen().unwrap();
+    for private in [false, true] {
+        let options = SendOptions::default().read_window(WINDOW as u32).private(private);
+        let call = client.send(server.local_addr(), "all", &options).unwrap();
+        server.reply(request(&server).0, None, message(LONG, 7)).unwrap();
+        let mut all = Vec::new();
+        // The rest waits for its reader, so the response is not whole before.
+        while all.len() < LONG {
+            let SocketEvent::More { left, .. } = client.receive(Wanted::Call(call)).unwrap() else {
+                panic!("it was not read")
+            };
+            assert_eq!(left, LONG - all.len());
+            while let Ok(Some(piece)) = client.try_read(call) {
+                all.extend_from_slice(&piece);
+            }
+        }
+        assert!(all == message(LONG, 7));
+    }
+}

@@ -234,6 +234,11 @@ impl Mailbox {
         call.result = Some(result);
         self.stopped(private, wakes);
         while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+        self.wake_for_call(rpc, private, wakes);
+    }
+
+    /// Wakes a thread that receives a call.
+    fn wake_for_call(&mut self, rpc: RpcHandle, private: bool, wakes: &mut Vec<WakeTarget>) {
         // A thread that waits for this call comes before those that take any.
         let named = self.wake_one(wakes, |wanted| wanted.call == Some(rpc));
         if !named && !private {
@@ -260,7 +265,7 @@ impl Mailbox {
         if let Some(rpc) = wanted.call {
             match self.calls.get(&rpc) {
                 None => return MailboxItem::Unknown,
-                Some(call) if call.result.is_some() => return self.receive_call(rpc, core, wakes),
+                Some(call) if call.is_due() => return self.receive_call(rpc, core, wakes),
                 Some(_) => {}
             }
         }

@@ -45,6 +45,11 @@ impl SocketCall {
     pub fn new(to: SocketAddr, cookie: u64, private: bool) -> Self {
         Self { to, cookie, private, unwritten: 0, arriving: None, result: None, order: 0 }
     }
+
+    /// True if a receive of this call returns now.
+    pub(super) fn is_due(&self) -> bool {
+        self.result.is_some() || self.arriving.as_ref().is_some_and(ArrivingResponse::is_due)
+    }
 }
 
 /// The messages that a thread wants to receive.

@@ -23,19 +23,33 @@ pub struct ArrivingResponse {
     partial: Option<Partial>,
     /// Bytes that were taken.
     taken: usize,
-    /// A receive reports the call once more has come, or it has ended.
-    is_wanted: bool,
+    report: ResponseReport,
+}
+
+/// Whether a receive reports that more of a response can be read, or that the call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResponseReport {
+    Unwanted,
+    /// Once more has come.
+    Wanted,
+    /// More has come.
+    Due,
 }
 
 impl ArrivingResponse {
     /// One of which nothing has arrived.
     pub fn new() -> Self {
-        Self { partial: None, taken: 0, is_wanted: true }
+        Self { partial: None, taken: 0, report: ResponseReport::Wanted }
     }
 
     /// True if its reader waits to be told of more.
     pub(super) fn is_wanted(&self) -> bool {
-        self.is_wanted
+        self.report == ResponseReport::Wanted
+    }
+
+    /// True if a receive of this call reports it.
+    pub(super) fn is_due(&self) -> bool {
+        self.report == ResponseReport::Due
     }
 }
 
@@ -52,7 +66,7 @@ impl Mailbox {
         let unknown = if closed { Unread::Closed } else { Unread::Unknown };
         let call = self.calls.get_mut(&rpc).ok_or(unknown.clone())?;
         let arriving = call.arriving.as_mut().ok_or(unknown)?;
-        arriving.is_wanted = false;
+        arriving.report = ResponseReport::Unwanted;
         self.ended.remove(&call.order);
         let piece = match &mut call.result {
             Some(Ok(rest)) if !rest.is_empty() => {
@@ -83,7 +97,7 @@ impl Mailbox {
     /// A receive reports the call once more of its response has come, or it has ended.
     pub fn want_more(&mut self, rpc: RpcHandle) {
         if let Some(arriving) = self.calls.get_mut(&rpc).and_then(|call| call.arriving.as_mut()) {
-            arriving.is_wanted = true;
+            arriving.report = ResponseReport::Wanted;
         }
     }
 
@@ -95,11 +109,14 @@ impl Mailbox {
         };
         let Some(arriving) = &mut call.arriving else { return };
         arriving.partial = Some(partial);
-        let reports = mem::take(&mut arriving.is_wanted) && !call.private;
-        if reports {
-            call.order = order;
-            self.ended.insert(order, rpc);
-            self.wake_one(wakes, |wanted| wanted.responses && wanted.call.is_none());
+        if arriving.is_wanted() {
+            arriving.report = ResponseReport::Due;
+            let is_private = call.private;
+            if !is_private {
+                call.order = order;
+                self.ended.insert(order, rpc);
+            }
+            self.wake_for_call(rpc, is_private, wakes);
         }
         while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
     }
@@ -138,6 +155,9 @@ impl Mailbox {
             }
             _ => return self.take_call(rpc, core, wakes),
         };
+        if let Some(arriving) = &mut call.arriving {
+            arriving.report = ResponseReport::Unwanted;
+        }
         self.ended.remove(&call.order);
         let (from, cookie) = (call.to, call.cookie);
         self.nudge(rpc, wakes);
