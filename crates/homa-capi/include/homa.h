@@ -521,7 +521,8 @@ void homa_message_release(struct homa_message *message);
  socket with the option `early`, or of the response to a call with HOMA_SEND_PIECES, which need
  not be received first. Copies at most `len` bytes, which is not 0. Blocks until there are some,
  unless `flags` is HOMA_RECV_NONBLOCKING or MSG_DONTWAIT. The peer may send about as many more
- bytes as were read, so a slow reader slows it down. One thread at a time should read a message.
+ bytes as were read, so a slow reader slows it down. One thread at a time should read a message:
+ while one waits, a read that does not wait fails with EAGAIN.
 
  After EAGAIN, homa_recv returns the message again once more has arrived or it has ended, and the
  descriptor is readable then, unless the call is private. A request may be answered at any time:

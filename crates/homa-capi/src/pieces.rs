@@ -2,7 +2,7 @@
 //! are sent.
 
 use std::ffi::{c_int, c_void};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 use std::{ptr, slice};
 
 use homa::socket::{Id, ReadError};
@@ -17,7 +17,8 @@ use crate::table;
 /// socket with the option `early`, or of the response to a call with HOMA_SEND_PIECES, which need
 /// not be received first. Copies at most `len` bytes, which is not 0. Blocks until there are some,
 /// unless `flags` is HOMA_RECV_NONBLOCKING or MSG_DONTWAIT. The peer may send about as many more
-/// bytes as were read, so a slow reader slows it down. One thread at a time should read a message.
+/// bytes as were read, so a slow reader slows it down. One thread at a time should read a message:
+/// while one waits, a read that does not wait fails with EAGAIN.
 ///
 /// After EAGAIN, homa_recv returns the message again once more has arrived or it has ended, and the
 /// descriptor is readable then, unless the call is private. A request may be answered at any time:
@@ -49,7 +50,18 @@ pub unsafe extern "C" fn homa_read(
         }
         let known = Id::from_number(id).ok_or(ReadError::Unknown)?;
         let reader = handle.reader(known).ok_or(ReadError::Unknown)?;
-        let mut piece = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut piece = match flags {
+            0 => reader.lock().unwrap_or_else(PoisonError::into_inner),
+            // Another thread may hold it until the peer sends more.
+            _ => match reader.try_lock() {
+                Ok(piece) => piece,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    let text = "another thread reads this message: let one thread read it";
+                    return Err(Error::new(libc::EAGAIN, text));
+                }
+            },
+        };
         if piece.left().is_empty() {
             // Its memory is not needed while the next one is awaited.
             *piece = table::Piece::default();

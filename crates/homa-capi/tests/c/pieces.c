@@ -214,6 +214,17 @@ static void responses(int client, int server, struct sockaddr_in to)
         CHECK(read == 0 || errno == EAGAIN);
     }
     CHECK(at == LONG && readable(client, 0) == 0);
+    /* Receives by id report a private one, which the window does not hold. */
+    call = ask(client, to, HOMA_SEND_PRIVATE);
+    id = receive(server, 1);
+    CHECK(homa_reply(server, sent, LONG, NULL, 0, id) == 0);
+    for (at = 0, read = -1; read != 0; at += read > 0 ? read : 0) {
+        uint64_t of = call;
+        if (read < 0)
+            CHECK(homa_recv(client, NULL, 0, HOMA_RECV_RESPONSE, NULL, 0, &of) == LONG - at && of == call);
+        read = homa_read(client, got, 50000, MSG_DONTWAIT, call);
+    }
+    CHECK(at == LONG);
     /* The server gives up, before and after its first bytes. */
     call = ask(client, to, 0);
     CHECK(homa_abort(server, receive(server, 1), 0) == 0);
@@ -282,6 +293,7 @@ static void closing(int client, int server, struct sockaddr_in to)
 {
     struct reading reading;
     pthread_t reader;
+    char byte;
     pid_t child;
     int status;
 
@@ -298,6 +310,10 @@ static void closing(int client, int server, struct sockaddr_in to)
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(pthread_create(&reader, NULL, held, &reading) == 0);
     usleep(10000);
+    /* It does not wait behind the thread that does. */
+    while (homa_read(server, &byte, 1, MSG_DONTWAIT, reading.id) > 0)
+        ;
+    CHECK(errno == EAGAIN);
     CHECK(homa_close(server) == 0);
     CHECK(pthread_join(reader, NULL) == 0);
     FAILS(homa_read(server, got, 1, 0, reading.id), EBADF);
