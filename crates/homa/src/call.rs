@@ -217,9 +217,11 @@ impl Future for Call {
                     ready!(running.poll(shared, context))
                 }
                 (CallState::Pausing(pause), Some(shared)) => {
-                    ready!(pause.poll(shared.access(), context));
                     this.state = match &this.waiting {
-                        Some(waiting) => CallState::new(waiting.start(&this.span)),
+                        Some(waiting) => {
+                            ready!(pause.poll(waiting, shared.access(), context));
+                            CallState::new(waiting.start(&this.span))
+                        }
                         None => CallState::Finished,
                     };
                     continue;

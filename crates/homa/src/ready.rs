@@ -36,7 +36,7 @@ impl<'a> Ready<'a> {
         engine: Engine,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), CallError>> {
-        let polled = poll(&engine, self.to, self.bytes, &mut self.ticket, context);
+        let polled = poll(self.client, &engine, self.to, self.bytes, &mut self.ticket, context);
         self.waits_at = polled.is_pending().then_some(engine);
         polled
     }
@@ -78,6 +78,7 @@ impl Drop for Ready<'_> {
 /// Checks the capacity for a call, to a server if it is known, and registers the task if there is
 /// not enough. `ticket` identifies the registration between polls.
 pub(crate) fn poll(
+    client: &Client,
     engine: &Engine,
     to: Option<SocketAddr>,
     bytes: u32,
@@ -86,8 +87,8 @@ pub(crate) fn poll(
 ) -> Poll<Result<(), CallError>> {
     leave(engine, ticket);
     let Some(access) = engine.here() else { return Poll::Ready(Err(CallError::Forked)) };
-    if access.draining {
-        return Poll::Ready(Err(CallError::ShuttingDown));
+    if let Some(refusal) = client.refusal(&access) {
+        return Poll::Ready(Err(refusal));
     }
     // A request that is too long is refused when it is submitted, so it need not wait.
     let bytes = bytes.min(access.core.longest());

@@ -72,7 +72,7 @@ impl<R: Into<Payload>> Service<R> for Server {
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let engine = self.client.engine().towards(self.at);
-        ready::poll(&engine, Some(self.at), u32::MAX, &mut self.ticket, context)
+        ready::poll(&self.client, &engine, Some(self.at), u32::MAX, &mut self.ticket, context)
     }
 
     fn call(&mut self, request: R) -> Call {
@@ -86,7 +86,11 @@ impl Service<CallRequest> for Server {
     type Future = Call;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        Service::<Payload>::poll_ready(self, context)
+        match Service::<Payload>::poll_ready(self, context) {
+            // The request may be on behalf of one in progress, whose calls are not refused.
+            Poll::Ready(Err(CallError::ShuttingDown)) => Poll::Ready(Ok(())),
+            polled => polled,
+        }
     }
 
     fn call(&mut self, request: CallRequest) -> Call {

@@ -104,10 +104,15 @@ impl Pause {
         Self { until: access.core.time() + clock::proto(length), ticket: None }
     }
 
-    /// Ready when it is over, or when calls are refused.
-    pub(crate) fn poll(&mut self, mut access: Access<'_>, context: &Context<'_>) -> Poll<()> {
+    /// Ready when it is over, or when the call would be refused.
+    pub(crate) fn poll(
+        &mut self,
+        call: &WaitingCall,
+        mut access: Access<'_>,
+        context: &Context<'_>,
+    ) -> Poll<()> {
         self.leave(&mut access);
-        if access.core.time() >= self.until || access.takes_calls().is_err() {
+        if access.core.time() >= self.until || call.client.refusal(&access).is_some() {
             return Poll::Ready(());
         }
         let alarms = access.waiters.alarms();

@@ -11,7 +11,7 @@ use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::{CallError, CallOptions, Config, Engine};
 
 use crate::before::Before;
-use crate::common::{echo, engine, message};
+use crate::common::{block_on, echo, engine, message};
 
 /// Runs `job` on a thread, and fails if it takes far too long. The limit counts ticks instead of
 /// time, because a machine that pauses the process pauses the ticks, too.
@@ -87,7 +87,8 @@ fn a_drain_lets_requests_in_progress_make_their_calls() {
     let client = engine("127.0.0.1", Config::default()).client();
     let (to, backend) = (front.local_addr(), back.local_addr());
     let call = thread::spawn(move || client.call(to, "question"));
-    let request = accepting.accept().unwrap();
+    #[cfg_attr(not(feature = "tower"), expect(unused_mut))]
+    let mut request = accepting.accept().unwrap();
     let draining = front.clone();
     let drained = thread::spawn(move || draining.drain(Duration::from_secs(60)));
     let stranger = front.client();
@@ -96,12 +97,64 @@ fn a_drain_lets_requests_in_progress_make_their_calls() {
     }
     let outer = request.client();
     let answer = outer.call(backend, "for the request").unwrap();
+    assert_eq!(block_on(outer.ready_to(backend, 1)), Ok(()));
+    assert_eq!(block_on(stranger.ready_to(backend, 1)), Err(CallError::ShuttingDown));
+    #[cfg(feature = "tower")]
+    {
+        let mut shared = homa::tower::Server::new(stranger, backend, CallOptions::default());
+        let onward = homa::tower::CallRequest::new("shared")
+            .on_behalf_of(&homa::tower::Incoming::of(&mut request));
+        assert_eq!(block_on(through(&mut shared, onward)).unwrap(), *b"shared");
+        let own = homa::tower::CallRequest::new("no request");
+        assert_eq!(block_on(through(&mut shared, own)), Err(CallError::ShuttingDown));
+    }
     request.reply(answer.into_vec()).unwrap();
     assert_eq!(call.join().unwrap().unwrap(), *b"for the request");
     assert_eq!(drained.join().unwrap(), Ok(()));
     assert_eq!(outer.call(backend, "too late"), Err(CallError::ShuttingDown));
     back.drain(Duration::from_secs(60)).unwrap();
     serving.join().unwrap();
+}
+
+/// Calls once the service is ready, as middleware does.
+#[cfg(feature = "tower")]
+async fn through(
+    service: &mut homa::tower::Server,
+    request: homa::tower::CallRequest,
+) -> Result<homa::Message, CallError> {
+    use tower_service::Service;
+    std::future::poll_fn(|context| {
+        Service::<homa::tower::CallRequest>::poll_ready(service, context)
+    })
+    .await?;
+    service.call(request).await
+}
+
+/// Its calls wait for their server with the same pauses as others.
+#[test]
+fn a_drain_does_not_hurry_calls_that_wait() {
+    let absent = engine("127.0.0.1", Config::default()).local_addr();
+    let front = engine("127.0.0.1", Config::default());
+    let accepting = front.serve().unwrap();
+    let client = engine("127.0.0.1", Config::default()).client();
+    let call = client.call_async(front.local_addr(), "question");
+    let request = accepting.accept().unwrap();
+    let draining = front.clone();
+    let drained = thread::spawn(move || draining.drain(Duration::from_secs(60)));
+    while front.client().call(absent, "no request") != Err(CallError::ShuttingDown) {
+        thread::yield_now();
+    }
+    let ended = || front.metrics().latencies.iter().map(|l| l.times.count()).sum::<u64>();
+    let before = ended();
+    let options = CallOptions::deadline(Duration::from_millis(300)).wait_for_ready();
+    let waited = block_on(request.client().call_async_with(absent, "absent", &options));
+    assert_eq!(waited, Err(CallError::PortUnreachable));
+    // The pauses of 5, 10, 20, 40, 80 and 160 ms are longer than the deadline.
+    let attempts = ended() - before;
+    assert!(attempts <= 6, "{attempts} attempts");
+    request.reply("done").unwrap();
+    assert_eq!(call.wait().unwrap(), *b"done");
+    drained.join().unwrap().unwrap();
 }
 
 /// The server is a task of the thread that the call blocks.
