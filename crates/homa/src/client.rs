@@ -172,7 +172,8 @@ impl Client {
 
     /// As [`Self::ready_for`], for a call to this server: also waits while as many calls to it are
     /// in progress as [`Config::max_calls_per_server`](field@crate::Config::max_calls_per_server)
-    /// permits. Calls to other servers do not wait behind these.
+    /// permits, or while `max_peers` other peers have RPCs in progress with us. Calls to other
+    /// servers do not wait behind these.
     ///
     /// ```
     /// # async fn example(server: std::net::SocketAddr) -> Result<(), Box<dyn std::error::Error>> {

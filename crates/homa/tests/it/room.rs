@@ -236,3 +236,26 @@ async fn many_tasks_wait_for_one_server_and_few_are_refused() {
     assert!(refused < 500, "{refused} of 1,000 calls were refused");
     serving.abort();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_for_a_place_among_the_peers() {
+    let [first, second] = [(); 2].map(|()| engine("127.0.0.1", Config::default()).serve().unwrap());
+    let (busy, at) = (first.local_addr(), second.local_addr());
+    let mut config = Config::default();
+    config.max_peers = 1;
+    let client = engine("127.0.0.1", config).client();
+    let held = client.call_async(busy, "held");
+    let refused = client.call_async(at, "one").await.unwrap_err();
+    assert_eq!(refused, CallError::TooManyPeers { max: 1 });
+    timeout(GIVE_UP, client.ready_to(busy, 1)).await.expect("it has its place").unwrap();
+    assert!(timeout(A_WHILE, client.ready_to(at, 1)).await.is_err(), "there is no place");
+    let waits = client.clone();
+    let waiting = tokio::spawn(async move { waits.ready_to(at, 1).await });
+    tokio::time::sleep(A_WHILE).await;
+    first.accept_async().await.unwrap().reply("done").unwrap();
+    held.await.unwrap();
+    timeout(GIVE_UP, waiting).await.expect("a peer has no call").unwrap().unwrap();
+    let call = client.call_async(at, "one");
+    second.accept_async().await.unwrap().reply("done").unwrap();
+    assert_eq!(call.await.unwrap(), *b"done");
+}

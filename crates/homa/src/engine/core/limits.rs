@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use homa_proto::{RpcHandle, Time};
+use homa_proto::{PeerId, RpcHandle, Time};
 
 use super::Core;
 use super::receive::EngineState;
@@ -57,7 +57,7 @@ pub enum Capacity {
     /// There is enough.
     Enough,
     /// There is memory, but the waiter's client has used its share, or there are as many calls to
-    /// the waiter's server as there may be.
+    /// the waiter's server as there may be, or all peers have RPCs in progress with us.
     OnlyForOthers,
     /// There is not enough.
     None,
@@ -113,6 +113,17 @@ impl Core {
         max.max(1).saturating_sub(calls)
     }
 
+    /// Whether a call to a server finds a place in the table of peers.
+    fn has_place(&self, server: SocketAddr) -> bool {
+        let EngineState { peers, endpoint, config, .. } = &self.state;
+        let (known, _) = peers.count();
+        // A full table has no gaps.
+        let mut full = (0..known as u32).map(PeerId);
+        known < config.max_peers.max(1) as usize
+            || peers.server_at(server).is_some()
+            || full.any(|peer| endpoint.rpcs_with(peer) == 0)
+    }
+
     /// Whether a waiter would be served now if other waiters also took what is promised.
     pub fn capacity(&self, waiter: CapacityWaiter, promised: &Promised) -> Capacity {
         let held = self.state.messages.outgoing_bytes() + promised.bytes;
@@ -120,7 +131,8 @@ impl Core {
         let fits = |bytes: u32| held + u64::from(bytes) <= config.send_memory;
         match waiter {
             CapacityWaiter::Call { to: Some(to), .. }
-                if self.calls_left_to(to) <= promised.to.get(&to).copied().unwrap_or(0) =>
+                if self.calls_left_to(to) <= promised.to.get(&to).copied().unwrap_or(0)
+                    || !self.has_place(to) =>
             {
                 Capacity::OnlyForOthers
             }
