@@ -103,10 +103,11 @@ impl Sharded {
     /// work moves between cores. With runtimes of several threads, work would move.
     ///
     /// `serve` makes the future of a thread. The thread ends with it, and then the tasks of the
-    /// thread are dropped: let the future drain its server last. For calls to others, open a client
-    /// in each thread ([`Client::with`](crate::Client::with)), which gets a port of its own, and
-    /// let the runtime drive its engine; a client of the shards may leave from the shard of another
-    /// thread.
+    /// thread are dropped: let the future drain its server last. If it panics, the clients of this
+    /// shard are refused from then on, and joining the thread returns the panic; a panic of a task
+    /// only ends its request. For calls to others, open a client in each thread
+    /// ([`Client::with`](crate::Client::with)), which gets a port of its own, and let the runtime
+    /// drive its engine; a client of the shards may leave from the shard of another thread.
     ///
     /// # Errors
     /// Those of [`Self::serve`]. If the system refuses a thread or a runtime
