@@ -17,9 +17,9 @@ use super::frame::{FRONT, FULL};
 use super::packets::{Arrival, seal_train};
 use super::{
     Accepting, Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Timer, Train, Unfinished,
-    Way, pieces,
+    Way, admits, pieces,
 };
-use crate::secure::{EARLY_MAX, EARLY_OVERHEAD, PeerIdentity};
+use crate::secure::{EARLY_MAX, EARLY_OVERHEAD};
 
 /// Longest datagram in early data: with what is added, it is as long as those of the ClientHello.
 const DATAGRAM_MAX: usize = FULL - FRONT - EARLY_OVERHEAD;
@@ -93,8 +93,7 @@ impl Sealed {
 
     /// As server: whether the early data of one more client can be accepted, if they may come.
     pub(super) fn takes_early_data(&self) -> bool {
-        // Only cluster keys have tickets. A policy is not asked about an identity that no peer has.
-        self.unproven < UNPROVEN_MAX && self.admits(&PeerIdentity::Cluster)
+        self.unproven < UNPROVEN_MAX
     }
 
     /// As server: a fragment of a handshake was received, perhaps of early data, or the last one.
@@ -102,6 +101,9 @@ impl Sealed {
         let (way, id) = name;
         let Some(accepting) = self.accepting.get_mut(&name) else { return };
         if let Some((session, theirs)) = accepting.handshake.early_session() {
+            if !admits(self.admission.as_deref(), session.identity()) {
+                return self.refuse(name);
+            }
             let mut entry = Entry::new(session, (accepting.ours, theirs), way);
             entry.unfinished = Some(Unfinished::Prove(id));
             accepting.early = Some(Arc::clone(&entry.identity));

@@ -70,6 +70,11 @@ const COOLING: Duration = Duration::secs(1);
 /// Decides whether a verified peer may use this engine.
 pub type Admission = dyn Fn(&PeerIdentity) -> bool + Send + Sync;
 
+/// Whether a verified peer may use this engine.
+fn admits(admission: Option<&Admission>, peer: &PeerIdentity) -> bool {
+    admission.is_none_or(|admits| admits(peer))
+}
+
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -232,7 +237,7 @@ impl Sealed {
         session: SecureSession,
         unfinished: Option<Unfinished>,
     ) -> bool {
-        if !self.admits(session.identity()) {
+        if !admits(self.admission.as_deref(), session.identity()) {
             return false;
         }
         let mut entry = Entry::new(session, keys, way);
@@ -240,11 +245,6 @@ impl Sealed {
         self.sessions.add(entry);
         self.established(way);
         true
-    }
-
-    /// Whether a verified peer may use this engine.
-    fn admits(&self, peer: &PeerIdentity) -> bool {
-        self.admission.as_ref().is_none_or(|admits| admits(peer))
     }
 
     /// There is a session with a verified peer: sends what waits for it.

@@ -86,14 +86,7 @@ impl Sealed {
         if let Some(session) = session
             && !self.complete(way, keys, session, None)
         {
-            self.counts.handshakes_refused += 1;
-            self.push_frame(
-                way,
-                LinkId::default(),
-                &HandshakeDatagram::Refused { id, code: code::NOT_ADMITTED },
-                0,
-            );
-            return self.end_accepting(name);
+            return self.refuse(name);
         }
         self.counts.handshakes_resumed += u64::from(resumed);
         self.challenged.extend(challenged);
@@ -110,6 +103,15 @@ impl Sealed {
             }
             Err(_) => self.counts.handshake_fragments_dropped += 1,
         }
+    }
+
+    /// Ends a handshake with a client that is verified, but not admitted.
+    pub(super) fn refuse(&mut self, name: (Way, u64)) {
+        let (way, id) = name;
+        self.counts.handshakes_refused += 1;
+        let frame = HandshakeDatagram::Refused { id, code: code::NOT_ADMITTED };
+        self.push_frame(way, LinkId::default(), &frame, 0);
+        self.end_accepting(name);
     }
 
     /// Begins to accept a handshake; false if that is impossible.

@@ -334,6 +334,42 @@ fn early_data_that_may_not_run_twice_are_dropped() {
     assert!(server.is_early_data(server.arrivals.len() - 1));
 }
 
+/// The policy of an engine sees only peers that are verified: by their ticket, or their handshake.
+#[test]
+fn early_data_of_a_client_that_is_not_admitted_are_not_opened() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
+    let asked = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&asked);
+    // The first client is admitted.
+    let once: Arc<Admission> = Arc::new(move |_| counts.fetch_add(1, Ordering::Relaxed) == 0);
+    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), Some(once), 100, 0);
+    let of_client = keys();
+    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
+    client.send(&train(server.local()[0], 1, 100), &Nothing);
+    run(&mut client, &mut server, |_, trains| trains > 0);
+    client.receive(true);
+    let way = |host| Way { to: SocketAddr::from(([10, 0, 0, host], 3)), socket: 0, source: None };
+    let mut stranger = Handshake::client(&keys(), server.local()[0], 7).unwrap();
+    for part in &stranger.flight(FULL - frame::FRONT) {
+        server.accept(way(4), FULL, &HandshakeDatagram::flight(true, 8, 7, part));
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "the stranger has proved nothing");
+    let mut hello = Handshake::client(&of_client, server.local()[0], 7).unwrap();
+    let mut parts = hello.flight(FULL - frame::FRONT);
+    parts.push(hello.seal_early(b"request").unwrap());
+    for part in &parts {
+        server.accept(way(3), FULL, &HandshakeDatagram::flight(true, 9, 7, part));
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    let counts = server.counts;
+    assert_eq!((counts.handshakes_refused, counts.handshakes_early), (1, 0));
+    assert_eq!((counts.early_datagrams_opened, counts.early_datagrams_refused), (0, 0));
+    assert_eq!((server.unproven, server.sessions.len()), (0, 1));
+}
+
 /// Whatever the engine sends to a client with early data that never proves its address.
 #[test]
 fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
