@@ -47,6 +47,12 @@ impl Endpoint {
         if rpc.is_unvalidated() {
             return self.on_resend_of_unvalidated(now, handle);
         }
+        // The answer to the challenge that its environment carried was lost, or was void.
+        if self.proof_due(handle) != Time::MAX {
+            let (peer, ports) = (rpc.peer, rpc.ports());
+            self.challenge(now, peer, ports);
+        }
+        let Some(rpc) = self.rpcs.get(handle) else { return };
         // Homa §3.7: the server still works on the request, which BUSY tells its client.
         if !rpc.out.exists() {
             return self.on_resend_before_response(now, handle);

@@ -161,6 +161,24 @@ fn an_idempotent_request_ends_if_its_client_proves_nothing() {
 }
 
 #[test]
+fn a_lost_proof_of_a_request_in_service_is_asked_for_again() {
+    let (mut server, boot) = server();
+    let _ = server.receive_idempotent(START, &data(ID, 0, 1_000));
+    server.note_challenged(START, PEER, (CHALLENGE, boot));
+    // The client's answer is lost. Later it asks for its response.
+    let later = START + Duration::millis(20);
+    let body = Body::Resend { offset: 0, length: ResendLength::All, priority: 0 };
+    let resend = packet(ID, body);
+    let _ = server.receive(later, &resend);
+    assert_eq!(challenges(&mut server), 1);
+    proof(&mut server, CHALLENGE);
+    let _ = server.receive(later, &resend);
+    assert_eq!(challenges(&mut server), 0, "it has answered");
+    server.expire(START + Duration::millis(1_500));
+    assert_eq!(events(&mut server), [true], "it does not end");
+}
+
+#[test]
 fn a_part_of_an_idempotent_request_waits_for_the_proof() {
     let (mut server, _) = server();
     let _ = server.receive_idempotent(START, &data(ID, 0, 3_000));
