@@ -94,6 +94,11 @@ impl Handshake {
         Some((self.take_session()?, theirs))
     }
 
+    /// As server: opens no more early data.
+    pub(crate) fn close_early_data(&mut self) {
+        self.early.opener = None;
+    }
+
     /// As server: the datagrams of the client's early data that were opened since the last call.
     pub(crate) fn take_early_data(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.early.opened)

@@ -27,6 +27,9 @@ const DATAGRAM_MAX: usize = FULL - FRONT - EARLY_OVERHEAD;
 const UNPROVEN_MAX: usize = 256;
 /// How long they may be: the client repeats its flight for so long.
 const LIFE: Duration = Duration::secs(5);
+/// How long early data are opened, so that an attacker cannot deliver them much later. The requests
+/// of a client that is not verified then end before its session, because they have a second.
+const OPEN: Duration = Duration::secs(3);
 
 /// Whether a datagram, in plaintext, consists of whole requests that may be executed more than
 /// once.
@@ -110,7 +113,7 @@ impl Sealed {
             self.sessions.add(entry);
             self.unproven += 1;
             self.counts.handshakes_early += 1;
-            self.timers.start(LIFE, Timer::EndEarly(way, id));
+            self.timers.start(OPEN, Timer::CloseEarly(way, id));
         }
         let Some(identity) = accepting.early.clone() else { return };
         for bytes in accepting.handshake.take_early_data() {
@@ -160,6 +163,15 @@ impl Sealed {
                 let dropped = self.waiting.push(way, train, outbox, messages);
                 self.counts.datagrams_without_session += dropped;
             }
+        }
+    }
+
+    /// As server: no more early data of a client are opened.
+    pub(super) fn close_early(&mut self, name: (Way, u64)) {
+        let (way, id) = name;
+        if let Some(accepting) = self.accepting.get_mut(&name) {
+            accepting.handshake.close_early_data();
+            self.timers.start(Duration(LIFE.0 - OPEN.0), Timer::EndEarly(way, id));
         }
     }
 

@@ -82,6 +82,8 @@ enum Timer {
     Repeat(u64, u32),
     /// Another handshake begins, because one failed.
     Begin(Way),
+    /// A client had its time to send early data.
+    CloseEarly(Way, u64),
     /// A client with early data had its time to complete its handshake.
     EndEarly(Way, u64),
     /// A peer may be asked again.
@@ -286,6 +288,7 @@ impl Sealed {
         match timer {
             Timer::Repeat(id, times) => self.repeat(id, times),
             Timer::Begin(way) => self.begin(way),
+            Timer::CloseEarly(way, id) => self.close_early((way, id)),
             Timer::EndEarly(way, id) => self.end_early((way, id)),
             Timer::Cool(way) => self.cool(way),
             Timer::Rotate => self.rotate(),
