@@ -47,11 +47,6 @@ impl Handshake {
         self.early.allowed = true;
     }
 
-    /// As server: early data may come, because the credentials are a cluster key that allows them.
-    pub(crate) fn awaits_early_data(&self) -> bool {
-        self.early.allowed
-    }
-
     /// As server: takes the keys if TLS accepts early data, and opens what arrived before.
     pub(super) fn accept_early_data(&mut self) {
         let keys = self.tls.zero_rtt_keys();

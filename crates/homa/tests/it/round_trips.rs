@@ -70,9 +70,10 @@ impl Path {
         path
     }
 
-    /// Another engine with the client's keys.
+    /// Another engine with the client's keys, at another address.
     fn reconnect(&mut self) {
         self.client = open(any(), self.client_keys.as_ref());
+        self.to_server = socket();
     }
 
     fn call(&mut self) {

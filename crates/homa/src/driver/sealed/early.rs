@@ -94,9 +94,10 @@ impl Sealed {
         self.waiting.trains(way).for_each(|waiting| waiting.early &= accepted);
     }
 
-    /// As server: whether the early data of one more client can be accepted, if they may come.
-    pub(super) fn takes_early_data(&self) -> bool {
-        self.unproven < UNPROVEN_MAX
+    /// As server: whether early data can be accepted from one more client. Not from the address of
+    /// a session: it may be forged, and what is for that session would be lost.
+    pub(super) fn takes_early_data(&self, way: &Way) -> bool {
+        self.unproven < UNPROVEN_MAX && !self.sessions.has(way)
     }
 
     /// As server: a fragment of a handshake was received, perhaps of early data, or the last one.

@@ -121,7 +121,7 @@ impl Sealed {
             self.sessions.release(ours);
             return false;
         };
-        if handshake.awaits_early_data() && !self.takes_early_data() {
+        if !self.takes_early_data(&name.0) {
             handshake.reject_early_data();
         }
         // It also holds the names of handshakes that have ended.

@@ -163,6 +163,11 @@ impl Sessions {
         oldest.into_iter().for_each(|oldest| self.remove(oldest));
     }
 
+    /// True if a way has a session.
+    pub fn has(&self, way: &Way) -> bool {
+        self.by_way.contains_key(way)
+    }
+
     /// The newest session of a way.
     pub fn to(&mut self, way: &Way) -> Option<&mut Entry> {
         let index = match self.last_way {

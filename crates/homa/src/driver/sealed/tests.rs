@@ -370,6 +370,33 @@ fn early_data_of_a_client_that_is_not_admitted_are_not_opened() {
     assert_eq!((server.unproven, server.sessions.len()), (0, 1));
 }
 
+/// A host on the path of one client delivers its first flight under the address of another one.
+#[test]
+fn early_data_from_an_address_with_a_session_take_nothing_from_it() {
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
+    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
+    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
+    let of_client = keys();
+    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
+    client.send(&train(server.local()[0], 1, 100), &Nothing);
+    run(&mut client, &mut server, |_, trains| trains > 0);
+    client.receive(true);
+    let mut hello = Handshake::client(&of_client, server.local()[0], 7).unwrap();
+    let mut parts = hello.flight(FULL - frame::FRONT);
+    parts.push(hello.seal_early(b"request").unwrap());
+    let way = Way { to: client.local()[0], socket: 0, source: None };
+    assert!(server.sessions.has(&way));
+    for part in &parts {
+        server.accept(way, FULL, &HandshakeDatagram::flight(true, 9, 7, part));
+    }
+    assert_eq!(server.counts.handshakes_early, 0);
+    let before = client.counters().datagrams_opened;
+    server.send(&train(way.to, 1, 100), &Nothing);
+    client.receive(true);
+    assert_eq!(client.counters().datagrams_opened, before + 1);
+}
+
 /// Whatever the engine sends to a client with early data that never proves its address.
 #[test]
 fn an_unproven_client_gets_three_times_its_bytes_and_ends() {

@@ -20,6 +20,8 @@ fn with_a_ticket() -> (Engine, Engine, Attacker) {
         attacker.send(to_server, &datagram);
     };
     call_through(&mut attacker, (&mut open_with(&of_client), &mut server), 1, forward);
+    // The server knows the address, and accepts no early data from it.
+    attacker.to_server = Attacker::new(server.local_addr()).to_server;
     attacker.seen.clear();
     (open_with(&of_client), server, attacker)
 }
