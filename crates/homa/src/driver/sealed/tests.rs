@@ -336,7 +336,7 @@ fn early_data_that_may_not_run_twice_are_dropped() {
 
 /// The policy of an engine sees only peers that are verified: by their ticket, or their handshake.
 #[test]
-fn early_data_of_a_client_that_is_not_admitted_are_not_opened() {
+fn early_data_of_a_client_that_is_refused_are_not_opened() {
     use std::sync::atomic::{AtomicU64, Ordering};
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let network = MemoryNetwork::new(1, NetworkFaults::NONE);
@@ -372,7 +372,7 @@ fn early_data_of_a_client_that_is_not_admitted_are_not_opened() {
 
 /// A host on the path of one client delivers its first flight under the address of another one.
 #[test]
-fn early_data_from_an_address_with_a_session_take_nothing_from_it() {
+fn early_data_take_nothing_from_a_session_of_their_address() {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let network = MemoryNetwork::new(1, NetworkFaults::NONE);
     let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
