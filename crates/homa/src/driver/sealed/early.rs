@@ -95,7 +95,7 @@ impl Sealed {
     }
 
     /// As server: whether early data can be accepted from one more client. Not from the address of
-    /// a session: it may be forged, and what is for that session would be lost.
+    /// a session: it may be forged, and datagrams for that session would be lost.
     pub(super) fn takes_early_data(&self, way: &Way) -> bool {
         self.unproven < UNPROVEN_MAX && !self.sessions.has(way)
     }
