@@ -258,7 +258,7 @@ fn a_long_response_to_an_early_call_waits_for_the_proof() {
     assert_eq!(path.round_trips_of("request", true), 1, "three times the bytes of the client");
     path.round_trip();
     path.reconnect();
-    path.response = vec![3; 20_000];
+    path.response = vec![3; 10_000];
     let early = path.round_trips_of("request", true);
     let mut later = Path::with_a_ticket();
     later.response.clone_from(&path.response);
