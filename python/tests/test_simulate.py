@@ -113,7 +113,7 @@ def test_a_mistake_in_a_mapping_names_its_key():
     with pytest.raises(homa.PlanError) as caught:
         homa.simulate({"scenario": {"load": {"basis": "bits"}}})
     assert caught.value.key == "scenario.load.basis"
-    assert caught.value.allowed == ["paper", "wire", "payload"]
+    assert caught.value.allowed == ["paper", "wire", "everything", "payload"]
     assert caught.value.line is None
     with pytest.raises(homa.PlanError, match=r"2 simulations: homa\.sweep"):
         homa.simulate({"seeds": [1, 2]})

@@ -113,7 +113,7 @@ fn level(
     if start >= out.unscheduled {
         return out.levels.at(start);
     }
-    // Unscheduled: by the receiver's cutoffs.
+    // Homa §3.4: unscheduled bytes use the level that the receiver's cutoffs give.
     let length = match rule {
         UnscheduledLevel::MessageLength => out.length,
         UnscheduledLevel::BytesLeft => out.length - start,
