@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::install;
-use crate::process::{cargo, output};
+use crate::process::{cargo, output, remove_folder};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -114,10 +114,7 @@ fn make(repository: &Path, request: &PackageRequest) -> io::Result<Vec<PathBuf>>
             }
         }
     }
-    match fs::remove_dir_all(inputs.out.join("stage")) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(packages),
-    }
+    remove_folder(&inputs.out.join("stage")).map(|()| packages)
 }
 
 /// Where packages are written: unoptimised ones never replace those of a release.
@@ -143,10 +140,8 @@ impl Inputs<'_> {
     /// An empty folder for the files of a package.
     fn stage(&self, name: &str) -> io::Result<PathBuf> {
         let root = self.out.join("stage").join(name);
-        match fs::remove_dir_all(&root) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => fs::create_dir_all(&root).map(|()| root),
-        }
+        remove_folder(&root)?;
+        fs::create_dir_all(&root).map(|()| root)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Commands that the tasks run: cargo, programs that may be missing, and those that must succeed.
+//! And folders that they begin with anew.
 
+use std::fs;
 use std::io::{self, Error};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +18,24 @@ pub fn works(program: &Path, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// Whether a program is installed, which has to know `--version`.
+pub fn there(program: &str) -> bool {
+    works(Path::new(program), &["--version"])
+}
+
+/// Whether this is root.
+pub fn is_root() -> bool {
+    works(Path::new("sh"), &["-c", "test \"$(id -u)\" = 0"])
+}
+
+/// Removes a folder with all that is in it, if there is one.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command whose messages go to the terminal; an error says which one failed.

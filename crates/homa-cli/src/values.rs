@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_found_at_whichever_address_of_a_name() {
+    fn metrics_are_found_at_any_address_of_a_name() {
         for listens in ["127.0.0.1:0", "[::1]:0"] {
             // A host without IPv6 has one address less.
             let Ok(listener) = std::net::TcpListener::bind(listens) else { continue };

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use super::Outcome;
 use crate::package::debian_for_tests;
-use crate::process::{succeed, works};
+use crate::process::{is_root, remove_folder, succeed, there};
 
 /// What runs inside, and the unit that runs it once the system is up, and ends the system.
 const SCRIPT: &str = include_str!("boot.sh");
@@ -60,12 +60,11 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
 
 /// Why no system can be booted here.
 fn impossible() -> Option<&'static str> {
-    if !works(Path::new("sh"), &["-c", "test \"$(id -u)\" = 0"]) {
+    if !is_root() {
         return Some("because only root boots a system (run it with sudo)");
     }
-    let programs = ["debootstrap", "systemd-nspawn"];
-    let missing = programs.iter().any(|program| !works(Path::new(program), &["--version"]));
-    missing.then_some(
+    let all = ["debootstrap", "systemd-nspawn"].into_iter().all(there);
+    (!all).then_some(
         "debootstrap or systemd-nspawn is missing (apt-get install debootstrap systemd-container)",
     )
 }
@@ -76,7 +75,7 @@ fn base(folder: &Path) -> io::Result<Option<PathBuf>> {
     // It is renamed when it is whole.
     if !base.exists() {
         let part = folder.join("part");
-        remove(&part)?;
+        remove_folder(&part)?;
         fs::create_dir_all(folder)?;
         let mut debootstrap = Command::new("debootstrap");
         debootstrap.args(["--variant=minbase", "--include=systemd,systemd-sysv,dbus", "stable"]);
@@ -88,16 +87,9 @@ fn base(folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(base))
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Copies a system with owners and devices.
 fn copy(base: &Path, root: &Path) -> io::Result<PathBuf> {
-    remove(root)?;
+    remove_folder(root)?;
     succeed(Command::new("cp").arg("--archive").arg(base).arg(root))?;
     Ok(root.to_owned())
 }

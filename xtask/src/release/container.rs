@@ -11,14 +11,14 @@ use std::process::Command;
 use super::Outcome;
 use super::server::Server;
 use crate::package::{VERSION, container_for_tests, folder};
-use crate::process::{output, succeed, works};
+use crate::process::{is_root, output, remove_folder, succeed, there};
 
 pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
-    if !works(Path::new("sh"), &["-c", "test \"$(id -u)\" = 0"]) {
+    if !is_root() {
         let why = "because only root runs it (run it with sudo)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     }
-    if ["umoci", "runc"].iter().any(|program| !works(Path::new(program), &["--version"])) {
+    if !["umoci", "runc"].into_iter().all(there) {
         let why = "umoci or runc is missing (apt-get install umoci runc)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     }
@@ -34,10 +34,7 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
 
 /// Unpacks an image for runc, with a server that needs no key in place of its own command.
 fn unpack(image: &Path, work: &Path) -> io::Result<PathBuf> {
-    match fs::remove_dir_all(work) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_folder(work)?;
     let (layout, bundle) = (work.join("image"), work.join("bundle"));
     fs::create_dir_all(&layout)?;
     succeed(Command::new("tar").arg("--extract").arg("--file").arg(image).arg("-C").arg(&layout))?;

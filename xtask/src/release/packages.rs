@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use super::Outcome;
 use super::server::Server;
 use crate::package::{deb, debian_for_tests, folder};
-use crate::process::{output, works};
+use crate::process::{output, remove_folder, there, works};
 
 /// What is purged, in this order.
 const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
@@ -60,10 +60,6 @@ fn impossible() -> Option<String> {
     Some("dpkg is missing (apt-get install dpkg)".to_owned())
 }
 
-fn there(program: &str) -> bool {
-    works(Path::new(program), &["--version"])
-}
-
 /// A folder that stands for `/`.
 struct Root {
     folder: PathBuf,
@@ -72,10 +68,7 @@ struct Root {
 impl Root {
     /// An empty root with the libraries that `program` loads.
     fn new(folder: PathBuf, program: &Path) -> io::Result<Self> {
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_folder(&folder)?;
         for inner in ["info", "updates", "triggers"] {
             fs::create_dir_all(folder.join("var/lib/dpkg").join(inner))?;
         }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::Outcome;
 use super::server::Server;
-use crate::process::{cargo, output, succeed};
+use crate::process::{cargo, output, remove_folder, succeed};
 
 /// Builds both programs, unoptimised, and lets them call each other.
 pub(super) fn calls(repository: &Path) -> io::Result<Vec<Outcome>> {
@@ -41,10 +41,8 @@ fn tag(repository: &Path) -> Option<String> {
 /// Unpacks the sources of a tag; returns their folder.
 fn sources(repository: &Path, folder: &Path, tag: &str) -> io::Result<PathBuf> {
     let sources = folder.join("sources");
-    match fs::remove_dir_all(&sources) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => fs::create_dir_all(&sources)?,
-    }
+    remove_folder(&sources)?;
+    fs::create_dir_all(&sources)?;
     let archive = folder.join("sources.tar");
     let mut pack = Command::new("git");
     pack.arg("archive").arg("--output").arg(&archive).arg(tag).current_dir(repository);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::Outcome;
-use crate::process::{cargo, output};
+use crate::process::{cargo, output, remove_folder};
 use crate::{package, python, target, tidy};
 
 /// Debug information is as in releases, and no crate is optimised.
@@ -114,10 +114,7 @@ impl Build {
     /// Copies the sources to `folder` and begins.
     fn begin(repository: &Path, python: &OsStr, folder: PathBuf) -> io::Result<Self> {
         for old in ["sources", "out", "home"] {
-            match fs::remove_dir_all(folder.join(old)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_folder(&folder.join(old))?;
         }
         let sources = folder.join("sources");
         for path in tidy::files(repository)? {

@@ -97,7 +97,7 @@ fn tell(store: &Store) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what is known to be wrong with the plan's results before they are there.
+/// Warns before the run of results that will be wrong or easily misread.
 pub fn warn(plan: &Plan) {
     let foreseen = plan.foreseen();
     for warning in foreseen.iter().take(TOLD) {

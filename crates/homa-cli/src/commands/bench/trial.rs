@@ -15,9 +15,8 @@ use super::units::rate;
 
 /// Time in which RPCs arrive in a trial.
 const TRIAL: Duration = Duration::from_secs(2);
-/// How long it waits for RPCs in progress afterwards. The rack of a machine that does not keep up
-/// may lose TCP's packets for as long as a row waits for its stragglers, and they decide nothing
-/// here.
+/// How long a trial waits for RPCs in progress afterwards. If the machine does not keep up, TCP may
+/// retransmit for as long as a row waits for its stragglers, and their results play no part here.
 const GRACE: Duration = Duration::from_secs(3);
 /// About how long a trial of two rows takes.
 pub const EXPECTED: Duration = Duration::from_secs(9);
