@@ -80,7 +80,20 @@ pub(crate) struct PeerCold {
     /// The least that packets to the peer ever held.
     least_payload: u32,
     /// It speaks the wire with START_MSG.
-    pub(crate) speaks_start_msg: bool,
+    speaks_start_msg: bool,
+}
+
+impl PeerCold {
+    /// True if the peer speaks the wire with START_MSG.
+    #[inline]
+    pub(crate) const fn speaks_start_msg(&self) -> bool {
+        self.speaks_start_msg
+    }
+
+    /// A packet of the peer shows whether it speaks the wire with START_MSG.
+    pub(crate) fn note_start_msg(&mut self, speaks: bool) {
+        self.speaks_start_msg = speaks;
+    }
 }
 
 impl Peer {

@@ -154,7 +154,7 @@ impl Endpoint {
         if self.extend_grant(handle, bytes, level) > 0 {
             self.queue_grant(handle);
         }
-        // This share is a part of the granted bytes, of which there are more now.
+        // This share is a part of the granted bytes, and more were just granted.
         if policy.fifo == FifoShare::Bytes {
             self.fifo_grant();
         }
@@ -198,7 +198,7 @@ impl Endpoint {
         let extra = if u64::from(extra) > room {
             self.counters.memory_refusals += 1;
             // A reader that pauses would keep the exception from messages that free their memory.
-            if first && may_exceed && inc.window == 0 {
+            if first && may_exceed && !inc.has_reader() {
                 self.grants.over_budget_message.get_or_insert(handle);
             }
             // Only this message gets all of its window, so that at least one can become whole.

@@ -102,7 +102,7 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         let peer = rpc.peer;
         let Some(inc) = &mut rpc.inc else { return };
-        inc.taken += more;
+        inc.move_window(more);
         // A suspended message is resumed by its sender's bytes, not by its reader.
         let idle = !inc.grant.scheduled && !inc.grant.suspended;
         let opens = idle && inc.grant.granted < inc.limit();
@@ -139,7 +139,7 @@ impl Endpoint {
             self.grants.scheduler.remove(key, Self::host_of(&self.peers, from.0));
         }
         // The memory of bytes that a reader took was released then (`move_window`).
-        release(&mut self.grants, &mut self.peers, from, inc.grant.reserved - inc.taken);
+        release(&mut self.grants, &mut self.peers, from, inc.memory());
         // From now on another message may exceed the budget.
         if self.grants.over_budget_message == Some(handle) {
             self.grants.over_budget_message = None;

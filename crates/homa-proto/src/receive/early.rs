@@ -14,10 +14,6 @@ use crate::event::{Delivered, Event, MessageKind, RpcHandle, SubmitError};
 use crate::rpc::{Rpc, RpcState, incoming_message};
 use crate::units::Time;
 
-/// The window moves, and memory becomes free, when this part of it was taken: a GRANT for less is
-/// not worth its packet.
-const STEP: u32 = 4;
-
 impl Endpoint {
     /// Accepts requests addressed to a Homa port (not 0), and reports those of more than one packet
     /// with their first bytes ([`Event::Readable`]). At most `window` bytes beyond those that the
@@ -42,7 +38,7 @@ impl Endpoint {
         }
         let window = self.rpcs.get(handle).map_or(0, |rpc| self.rpcs.window_of(rpc));
         if let Some(inc) = self.rpcs.get_mut(handle).and_then(|rpc| rpc.inc.as_mut()) {
-            inc.window = window;
+            inc.set_window(window);
         }
     }
 
@@ -90,16 +86,11 @@ impl Endpoint {
     /// memory is free, and as many more are granted.
     pub fn read(&mut self, now: Time, handle: RpcHandle, offset: u32) {
         self.begin(now);
-        let is_read = |rpc: &&mut Rpc| rpc.is_begun_early() || rpc.response_window() > 0;
-        let Some(rpc) = self.rpcs.get_mut(handle).filter(is_read) else { return };
-        let Some(inc) = rpc.inc.as_mut().filter(|inc| inc.window > 0) else { return };
-        // The application cannot have taken bytes that are not here.
-        let offset = offset.min(inc.bytes.contiguous());
-        let more = offset.saturating_sub(inc.taken);
-        let peer = rpc.peer;
-        // If memory is short, the sender may have less than a step to send: then each byte counts.
-        let is_short = self.grants.left() < u64::from(inc.window);
-        if more > 0 && (is_short || more.saturating_mul(STEP) >= inc.window) {
+        let is_read = |rpc: &&Rpc| rpc.is_begun_early() || rpc.response_window() > 0;
+        let Some(rpc) = self.rpcs.get(handle).filter(is_read) else { return };
+        let Some(inc) = rpc.inc.as_ref().filter(|inc| inc.has_reader()) else { return };
+        let (more, peer) = (inc.window_step(offset, self.grants.left()), rpc.peer);
+        if more > 0 {
             self.move_window(handle, more);
             self.grant(Some((handle, peer)));
         }

@@ -8,6 +8,9 @@ use crate::units::Time;
 const GROWTH: u32 = 4;
 /// Memory of a message that has just begun to arrive.
 const FIRST_MEMORY: u32 = 4_096;
+/// A reader's window moves, and memory becomes free, when this part of it was taken: a GRANT for
+/// less is not worth its packet.
+const STEP: u32 = 4;
 
 /// A measurement of RTTbytes in progress: a GRANT left, and the first byte that it allowed has not
 /// arrived yet.
@@ -29,12 +32,12 @@ pub(crate) struct IncomingMessage {
     pub(crate) grant: GrantState,
     pub(super) probe: Option<RttProbe>,
     /// End of the prefix that was announced as readable.
-    pub(super) readable: u32,
-    /// The application reads a request while it arrives: bytes that may be granted beyond those
+    readable: u32,
+    /// The application reads the message while it arrives: bytes that may be granted beyond those
     /// that it took. 0: it takes the message whole.
-    pub(crate) window: u32,
+    window: u32,
     /// Bytes that the application took.
-    pub(crate) taken: u32,
+    taken: u32,
 }
 
 impl IncomingMessage {
@@ -74,9 +77,50 @@ impl IncomingMessage {
         }
     }
 
-    /// True if the application was told of the message and reads it while it arrives.
+    /// The application reads the message while it arrives, and at most `window` bytes are granted
+    /// beyond those that it took. 0: it takes the message whole.
+    pub(super) fn set_window(&mut self, window: u32) {
+        self.window = window;
+    }
+
+    /// True if the application reads the message while it arrives.
+    pub(crate) const fn has_reader(&self) -> bool {
+        self.window > 0
+    }
+
+    /// True if that reader knows the message, because its first bytes were announced.
     pub(crate) const fn is_read_early(&self) -> bool {
-        self.window > 0 && self.readable > 0
+        self.has_reader() && self.readable > 0
+    }
+
+    /// The end of the bytes without a gap, if it is beyond the one that was announced last.
+    pub(super) fn announce_prefix(&mut self) -> Option<u32> {
+        let prefix = self.bytes.contiguous();
+        // Only a longer prefix is news to the application.
+        let is_longer = prefix > self.readable;
+        self.readable = self.readable.max(prefix);
+        is_longer.then_some(prefix)
+    }
+
+    /// The application has taken the bytes before `offset`, and `free` bytes of memory are left.
+    /// Returns how far the window has to move now; 0 if that can wait.
+    pub(super) fn window_step(&self, offset: u32, free: u64) -> u32 {
+        // The application cannot have taken bytes that are not here.
+        let more = offset.min(self.bytes.contiguous()).saturating_sub(self.taken);
+        // If memory is short, the sender may have less than a step to send: then each byte counts.
+        let is_short = free < u64::from(self.window);
+        if is_short || more.saturating_mul(STEP) >= self.window { more } else { 0 }
+    }
+
+    /// The window moves by `more` bytes, which the application took.
+    pub(crate) fn move_window(&mut self, more: u32) {
+        self.taken += more;
+    }
+
+    /// Memory that counts for the message: what is reserved, without the bytes that the application
+    /// took.
+    pub(crate) const fn memory(&self) -> u32 {
+        self.grant.reserved() - self.taken
     }
 
     /// The missing ranges of the bytes agreed to.

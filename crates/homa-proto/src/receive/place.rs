@@ -283,14 +283,11 @@ impl Endpoint {
         let (kind, cookie, waits) = (rpc.state.receives(), rpc.cookie(), rpc.is_unvalidated());
         let Some(inc) = rpc.inc.as_mut() else { return };
         // A reader is told of a request once its client is validated.
-        let wanted = if inc.window > 0 { !waits } else { self.config.readable_events };
+        let wanted = if inc.has_reader() { !waits } else { self.config.readable_events };
         if !wanted {
             return;
         }
-        let offset = inc.bytes.contiguous();
-        // Only a longer prefix is news to the application.
-        if offset > inc.readable {
-            inc.readable = offset;
+        if let Some(offset) = inc.announce_prefix() {
             let (rpc, message) = (handle, incoming_message(handle));
             self.events.push_back(Event::Readable { rpc, message, kind, offset, cookie });
         }

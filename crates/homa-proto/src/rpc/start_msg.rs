@@ -13,7 +13,7 @@ impl Endpoint {
     /// True if a peer speaks the wire with START_MSG. It shows that by sending one.
     pub fn speaks_start_msg(&self, peer: PeerId) -> bool {
         self.config.start_msg.is_some()
-            && self.peer(peer).is_some_and(|peer| peer.cold.speaks_start_msg)
+            && self.peer(peer).is_some_and(|peer| peer.cold.speaks_start_msg())
     }
 
     /// DATA shows which wire its sender has, if it says how much comes unasked and not all does.
@@ -28,7 +28,7 @@ impl Endpoint {
             && data.incoming < data.message_length
             && let Some(peer) = self.peer_mut(packet.peer)
         {
-            peer.cold.speaks_start_msg = false;
+            peer.cold.note_start_msg(false);
         }
         None
     }
@@ -48,7 +48,7 @@ impl Endpoint {
             return Err(DropReason::EmptyData);
         }
         if let Some(peer) = self.peer_mut(packet.peer) {
-            peer.cold.speaks_start_msg = true;
+            peer.cold.note_start_msg(true);
         }
         let data = Data {
             span: Span { message: MessageId(0), offset: 0, len: 0 },

@@ -73,7 +73,7 @@ impl Endpoint {
                 span: Span { message: outgoing_message(handle), offset: start, len: end - start },
                 message_length: out.length,
                 incoming: match requested {
-                    _ if !policy.wire.grants_and_cutoffs || peer.cold.speaks_start_msg => 0,
+                    _ if !policy.wire.grants_and_cutoffs || peer.cold.speaks_start_msg() => 0,
                     None => out.unscheduled,
                     Some(requested) if policy.wire.again_as_asked => requested,
                     Some(_) => out.unscheduled.max(end),
