@@ -12,8 +12,8 @@ use crate::plan::Plan;
 const LOOKED_AT: usize = 40;
 
 impl Plan {
-    /// What is known to be wrong, or easily misread, about the results of these simulations before
-    /// they run.
+    /// Warnings about results that will be wrong, or that are easily misread, as far as this is
+    /// known before the simulations run.
     pub fn foreseen(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.separate_divisors().into_iter().collect();
         let mut seen: Vec<Scenario> = Vec::new();

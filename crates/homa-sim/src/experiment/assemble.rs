@@ -257,7 +257,7 @@ pub(super) fn assemble(
     outcome
 }
 
-/// What was to be expected before the run, and whether it ended early.
+/// The warnings that were known before the run, and one if traffic ended early.
 fn warnings(window: &MeasurementWindow<'_>, sim: &dyn AnySimulation) -> Vec<String> {
     window.experiment.foreseen().into_iter().chain(ended_early(window, sim)).collect()
 }

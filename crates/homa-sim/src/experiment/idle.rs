@@ -32,13 +32,13 @@ const TINY: u32 = 1;
 /// packet as those before.
 const MOST_PACKETS: u32 = 256;
 
-/// When the turn of a message begins whose price is measured: later than any acknowledgement of the
-/// one before, even a delayed one.
+/// When the turn of the message number `n` begins, while prices are measured: later than any
+/// acknowledgement of the one before, even a delayed one.
 fn turn(n: u64) -> SimTime {
     SimTime::ZERO + SimDuration::millis(200 * n)
 }
 
-/// From the beginning of its turn until it is sent.
+/// From the beginning of a message's turn until it is sent.
 const AFTER: SimDuration = SimDuration::millis(1);
 
 /// Runs until the time, past the end of traffic.

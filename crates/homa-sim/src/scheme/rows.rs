@@ -27,98 +27,70 @@ pub(super) const SLOW_K: QueueBytes = QueueBytes::Bdp { thousandths: 1_250, leas
 pub(super) const PHANTOM: PhantomQueue =
     PhantomQueue { config: PhantomConfig::PAPER, threshold: QueueBytes::Time(Duration::micros(8)) };
 
+/// A row of Homa, with the switches of its paper.
+const fn homa_row(name: &'static str, paper: &'static str, host: &'static HomaHosts) -> Scheme {
+    Scheme {
+        name,
+        paper,
+        host,
+        queue: SwitchQueue::Strict,
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    }
+}
+
 /// Every scheme.
 pub const SCHEMES: &[Scheme] = &[
     Scheme {
-        name: "homa-sim",
-        paper: "Homa (SIGCOMM 2018) §5.2, as in its authors' simulator",
-        host: &HomaHosts { profile: "sigcomm18-sim", build: homa::simulator },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
         one_way_only: true,
-        loses_by_design: false,
+        ..homa_row(
+            "homa-sim",
+            "Homa (SIGCOMM 2018) §5.2, as in its authors' simulator",
+            &HomaHosts { profile: "sigcomm18-sim", build: homa::simulator },
+        )
     },
-    Scheme {
-        name: "homa-paper",
-        paper: "Homa (SIGCOMM 2018), as the paper describes it",
-        host: &HomaHosts { profile: "sigcomm18", build: homa::paper },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa",
-        paper: "Homa with the defaults of the `homa` crate",
-        host: &HomaHosts { profile: "default", build: homa::default },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-linux",
-        paper: "Homa as the Linux kernel module has it (branch main, July 2026)",
-        host: &HomaHosts { profile: "linux", build: homa::linux },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-linux-upstream",
-        paper: "the patches for the upstream Linux kernel (v19): everything is sent unasked",
-        host: &HomaHosts { profile: "linux-upstream", build: homa::linux_upstream },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p4",
-        paper: "HomaP4 of Homa (SIGCOMM 2018) Figure 8: levels merged to four",
-        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<4> },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p2",
-        paper: "HomaP2 of Homa (SIGCOMM 2018) Figure 8: levels merged to two",
-        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<2> },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "homa-p1",
-        paper: "HomaP1 of Homa (SIGCOMM 2018) Figure 8: levels merged to one",
-        host: &HomaHosts { profile: "sigcomm18", build: homa::merged::<1> },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
-    Scheme {
-        name: "basic",
-        paper: "Basic of Homa (SIGCOMM 2018) Figure 8: RAMCloud's BasicTransport",
-        host: &HomaHosts { profile: "basic", build: homa::basic },
-        queue: SwitchQueue::Strict,
-        forwarding: Forwarding::Spray,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
+    homa_row(
+        "homa-paper",
+        "Homa (SIGCOMM 2018), as the paper describes it",
+        &HomaHosts { profile: "sigcomm18", build: homa::paper },
+    ),
+    homa_row(
+        "homa",
+        "Homa with the defaults of the `homa` crate",
+        &HomaHosts { profile: "default", build: homa::default },
+    ),
+    homa_row(
+        "homa-linux",
+        "Homa as the Linux kernel module has it (branch main, July 2026)",
+        &HomaHosts { profile: "linux", build: homa::linux },
+    ),
+    homa_row(
+        "homa-linux-upstream",
+        "the patches for the upstream Linux kernel (v19): everything is sent unasked",
+        &HomaHosts { profile: "linux-upstream", build: homa::linux_upstream },
+    ),
+    homa_row(
+        "homa-p4",
+        "HomaP4 of Homa (SIGCOMM 2018) Figure 8: levels merged to four",
+        &HomaHosts { profile: "sigcomm18", build: homa::merged::<4> },
+    ),
+    homa_row(
+        "homa-p2",
+        "HomaP2 of Homa (SIGCOMM 2018) Figure 8: levels merged to two",
+        &HomaHosts { profile: "sigcomm18", build: homa::merged::<2> },
+    ),
+    homa_row(
+        "homa-p1",
+        "HomaP1 of Homa (SIGCOMM 2018) Figure 8: levels merged to one",
+        &HomaHosts { profile: "sigcomm18", build: homa::merged::<1> },
+    ),
+    homa_row(
+        "basic",
+        "Basic of Homa (SIGCOMM 2018) Figure 8: RAMCloud's BasicTransport",
+        &HomaHosts { profile: "basic", build: homa::basic },
+    ),
     Scheme {
         name: "streaming",
         paper: "InfRC of Homa (SIGCOMM 2018) Figure 8: byte streams, one connection per pair",

@@ -10,7 +10,8 @@ use super::{LEVELS, NO_LIMIT, PAPER_RTT_BYTES, rule, split};
 use crate::headers::Headers;
 use crate::scheme::Environment;
 
-/// The largest windows that are granted at a time, as the `homa` crate has it.
+/// The limit on all granted bytes, in windows of the largest size. The `homa` crate has the same
+/// one.
 const WINDOWS: u32 = 4;
 
 /// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes,
