@@ -191,9 +191,9 @@ struct homa_options {
     void *admit_user;
     /*
      If it is not 0, homa_recv returns each request as soon as its first packet is here, and
-     homa_read reads its bytes while they arrive. At most about twice this number of bytes is
-     held of a message that is read so, also of a response (HOMA_SEND_PIECES; 1 MiB if it is 0).
-     Default: 0, and then homa_recv returns whole requests.
+     homa_read reads its bytes while they arrive. At most about twice this number of unread bytes
+     is held of each message that homa_read reads. If it is 0, homa_recv returns whole requests,
+     and the number for responses (HOMA_SEND_PIECES) is 1 MiB. Default: 0.
      */
     uint32_t early;
     /*
@@ -502,8 +502,8 @@ int homa_recv(int sockfd,
 /*
  As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
  in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
- to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data
- is null if homa_read reads the message.
+ to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data is null if
+ homa_read reads the message.
 
  Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
  server are set. Otherwise message->id is 0. There is nothing to release in both cases.
@@ -538,9 +538,9 @@ void homa_message_release(struct homa_message *message);
 int homa_read(int sockfd, void *buf, size_t len, int flags, uint64_t id);
 
 /*
- As homa_sendv, but the request has `reqlen` bytes that homa_write gives later, and each leaves
- while the next are made. The deadline of the call includes the writing. homa_abort gives the
- call up.
+ As homa_sendv, but only the length of the request is given. homa_write gives its bytes, and
+ sends them while the program makes the rest. The deadline of the call includes the writing.
+ homa_abort gives the call up.
 
  Returns 0, or -1 as homa_send: the declared length counts as bytes in progress from the
  beginning (EAGAIN).
@@ -553,9 +553,9 @@ int homa_send_begin(int sockfd,
                     const struct homa_send_options *options);
 
 /*
- As homa_reply, but the response has `resplen` bytes that homa_write gives later, and each leaves
- while the next are made. homa_abort gives the response up, and the client's call fails with
- ECONNABORTED.
+ As homa_reply, but only the length of the response is given. homa_write gives its bytes, and
+ sends them while the program makes the rest. homa_abort gives the response up, and the client's
+ call fails with ECONNABORTED.
 
  Returns 0, or -1 as homa_reply: the declared length counts as bytes in progress from the
  beginning (EAGAIN).

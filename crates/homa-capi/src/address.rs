@@ -51,6 +51,22 @@ pub unsafe fn read(
     }
 }
 
+/// Reads an address that may be left away: null is none.
+///
+/// # Safety
+/// As for [`read`].
+pub unsafe fn read_given(
+    address: *const sockaddr,
+    length: socklen_t,
+    what: &str,
+) -> Result<Option<SocketAddr>, Error> {
+    match address.is_null() {
+        true => Ok(None),
+        // SAFETY: the caller guarantees it.
+        false => unsafe { read(address, length, what).map(Some) },
+    }
+}
+
 /// Converts an address to its C structure. Also returns its length.
 pub fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
     // SAFETY: all zeroes are a valid value of this structure of integers.

@@ -39,11 +39,8 @@ pub unsafe extern "C" fn homa_socket(
     guard(|| {
         // SAFETY: the caller guarantees the options.
         let settings = unsafe { Settings::read(options)? };
-        let at = match bind_addr.is_null() {
-            true => None,
-            // SAFETY: the caller guarantees the address and its length.
-            false => Some(unsafe { address::read(bind_addr, addrlen, "bind_addr")? }),
-        };
+        // SAFETY: the caller guarantees the address and its length.
+        let at = unsafe { address::read_given(bind_addr, addrlen, "bind_addr")? };
         let socket = open(at, &settings)?;
         if at.is_some() {
             listen(&socket, &settings)?;

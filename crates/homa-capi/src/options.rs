@@ -82,9 +82,9 @@ pub struct homa_options {
     /// The second argument of admit.
     pub admit_user: *mut c_void,
     /// If it is not 0, homa_recv returns each request as soon as its first packet is here, and
-    /// homa_read reads its bytes while they arrive. At most about twice this number of bytes is
-    /// held of a message that is read so, also of a response (HOMA_SEND_PIECES; 1 MiB if it is 0).
-    /// Default: 0, and then homa_recv returns whole requests.
+    /// homa_read reads its bytes while they arrive. At most about twice this number of unread bytes
+    /// is held of each message that homa_read reads. If it is 0, homa_recv returns whole requests,
+    /// and the number for responses (HOMA_SEND_PIECES) is 1 MiB. Default: 0.
     pub early: u32,
     /// Pads encrypted datagrams, so that a host on the path learns less about the lengths of
     /// messages: to a multiple of this number of bytes, at most 65,535, or to the full size with

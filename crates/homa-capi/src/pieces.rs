@@ -8,6 +8,7 @@ use std::{ptr, slice};
 use homa::socket::{Id, ReadError};
 use libc::{sockaddr, socklen_t};
 
+use crate::address;
 use crate::error::{Error, guard};
 use crate::receive::HOMA_RECV_NONBLOCKING;
 use crate::send::{call, destination, homa_send_options};
@@ -83,9 +84,9 @@ pub unsafe extern "C" fn homa_read(
     })
 }
 
-/// As homa_sendv, but the request has `reqlen` bytes that homa_write gives later, and each leaves
-/// while the next are made. The deadline of the call includes the writing. homa_abort gives the
-/// call up.
+/// As homa_sendv, but only the length of the request is given. homa_write gives its bytes, and
+/// sends them while the program makes the rest. The deadline of the call includes the writing.
+/// homa_abort gives the call up.
 ///
 /// Returns 0, or -1 as homa_send: the declared length counts as bytes in progress from the
 /// beginning (EAGAIN).
@@ -113,9 +114,9 @@ pub unsafe extern "C" fn homa_send_begin(
     })
 }
 
-/// As homa_reply, but the response has `resplen` bytes that homa_write gives later, and each leaves
-/// while the next are made. homa_abort gives the response up, and the client's call fails with
-/// ECONNABORTED.
+/// As homa_reply, but only the length of the response is given. homa_write gives its bytes, and
+/// sends them while the program makes the rest. homa_abort gives the response up, and the client's
+/// call fails with ECONNABORTED.
 ///
 /// Returns 0, or -1 as homa_reply: the declared length counts as bytes in progress from the
 /// beginning (EAGAIN).
@@ -129,11 +130,8 @@ pub unsafe extern "C" fn homa_reply_begin(
 ) -> c_int {
     guard(|| {
         let handle = table::get(sockfd)?;
-        let to = match dest_addr.is_null() {
-            true => None,
-            // SAFETY: the caller guarantees the address.
-            false => Some(unsafe { crate::address::read(dest_addr, addrlen, "dest_addr")? }),
-        };
+        // SAFETY: the caller guarantees the address.
+        let to = unsafe { address::read_given(dest_addr, addrlen, "dest_addr")? };
         let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
         handle.socket.begin_reply(known, to, resplen)?;
         handle.forget(id);

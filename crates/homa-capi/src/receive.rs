@@ -63,9 +63,9 @@ struct Completed {
 
 /// What is received.
 enum Content {
-    /// A message, of which some bytes were copied before.
+    /// A message whose bytes before `offset` were copied before.
     Whole { bytes: Message, offset: usize },
-    /// A request of which this many bytes can be read, now or later.
+    /// A message that homa_read reads, and the number of its bytes that were not read.
     Readable(usize),
     /// A failed call.
     Failed(Error),
@@ -209,8 +209,8 @@ pub unsafe extern "C" fn homa_recv(
 
 /// As homa_recv, but without copying. The message stays in libhoma's memory. The caller may use it
 /// in any thread until homa_message_release, also after homa_close. Set message->id to 0 first, or
-/// to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data
-/// is null if homa_read reads the message.
+/// to the call's id as for homa_recv. HOMA_RECV_PARTIAL cannot be used. message->data is null if
+/// homa_read reads the message.
 ///
 /// Returns 0, or -1 as homa_recv. If a call failed, message->id is its id, and its cookie and
 /// server are set. Otherwise message->id is 0. There is nothing to release in both cases.

@@ -285,11 +285,8 @@ unsafe fn reply(
     id: u64,
 ) -> Result<c_int, Error> {
     let handle = table::get(sockfd)?;
-    let to = match to.is_null() {
-        true => None,
-        // SAFETY: the caller guarantees the address.
-        false => Some(unsafe { address::read(to, length, "dest_addr")? }),
-    };
+    // SAFETY: the caller guarantees the address.
+    let to = unsafe { address::read_given(to, length, "dest_addr")? };
     let known = Id::from_number(id).ok_or(homa::ReplyError::Gone)?;
     // SAFETY: the caller guarantees the response.
     let bytes = unsafe { response.gather("response", handle.max_message)? };

@@ -30,10 +30,10 @@ pub struct Rest {
     pub offset: usize,
 }
 
-/// Bytes of a response that are held while it is read, unless the options say it.
+/// The window of responses that are read while they arrive, in bytes, unless the options have one.
 const WINDOW: u32 = 1 << 20;
 
-/// Bytes of a message that were taken from the socket, and are read by the program.
+/// Bytes of a message that were taken from the socket, and that the program reads next.
 #[derive(Default)]
 pub struct Piece {
     bytes: Message,
@@ -64,12 +64,12 @@ pub struct Handle {
     pub max_message: u32,
     /// Messages that are received in parts, by id. The newest is last.
     rests: Mutex<VecDeque<(u64, Rest)>>,
-    /// Requests are read while they arrive: with `homa_read`.
+    /// `homa_recv` returns requests with their first packet, and `homa_read` reads them.
     pub early: bool,
-    /// Bytes of a message that is read while it arrives.
+    /// The window of messages that are read while they arrive, in bytes.
     pub window: u32,
-    /// Messages that are read so, by id: requests from their receipt to their answer, responses
-    /// from their first read to their end.
+    /// Messages that `homa_read` reads, by id: requests from their receipt to their answer,
+    /// responses from their first read to their end.
     readers: Mutex<HashMap<u64, Arc<Mutex<Piece>>>>,
 }
 
@@ -106,7 +106,8 @@ impl Handle {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, reader);
     }
 
-    /// What is left of a piece of a message that is read with `homa_read`.
+    /// The bytes that the next `homa_read` of a message returns. `None` for a request that was not
+    /// received, or was answered.
     pub fn reader(&self, id: Id) -> Option<Arc<Mutex<Piece>>> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         match id.is_request() {
