@@ -141,7 +141,9 @@ class Server(Endpoint):
     deadline has passed, the handler's task is cancelled.
 
     Args:
-        address: where to listen, such as ``"0.0.0.0:4000"``; port 0 is any, see ``address``.
+        address: where to listen, such as ``"0.0.0.0:4000"``, or ``"[::]:4000"`` for IPv4 and IPv6;
+            port 0 is any, see ``address``. If a name has several addresses, only the first is used;
+            for the others, open more servers.
         sock: a bound UDP socket to serve in place of an address, such as
             ``socket.socket(fileno=3)``, the first that systemd passes. Requests that wait in its
             queue are served. It is duplicated, so close it; only one process may serve it at a
