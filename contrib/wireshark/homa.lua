@@ -201,6 +201,9 @@ local function data(p, said)
   end
   if offset == 0 and u8(p, 27) % 2 == 0 then
     text = text .. told(said)
+    if said.ours and math.floor(u8(p, 49) / 4) % 2 == 1 then
+      text = text .. " idempotent"
+    end
   end
   return text
 end
@@ -372,7 +375,7 @@ end
 
 -- The extensions between two places; nil and a reason when they break the format.
 local function extensions(tvb, at, to, tree)
-  local said = {}
+  local said = { ours = true }
   while at < to do
     if at + 4 > to then
       return nil

@@ -229,7 +229,8 @@ impl<'a> DecodedDatagram<'a> {
     #[inline]
     pub fn packets(&self, peer: PeerId, priority: u8) -> Packets<'a> {
         let extensions = EncodedExtensions::NONE;
-        Packets { datagram: *self, rest: Some(self.packets), peer, priority, extensions }
+        let (datagram, rest) = (*self, Some(self.packets));
+        Packets { datagram, rest, peer, priority, extensions, idempotent: false }
     }
 }
 
@@ -243,6 +244,8 @@ pub struct Packets<'a> {
     priority: u8,
     /// The extensions of the request that the packet read last begins.
     extensions: EncodedExtensions<'a>,
+    /// That request is marked as one that may be executed more than once.
+    idempotent: bool,
 }
 
 impl<'a> Packets<'a> {
@@ -252,13 +255,14 @@ impl<'a> Packets<'a> {
         self.rest.map_or(0, <[u8]>::len)
     }
 
-    /// The extensions of the request that the packet read last begins.
+    /// The extensions of the request that the packet read last begins, and its mark.
     #[inline]
     pub fn request_extensions(&self) -> RequestExtensions {
-        self.extensions.request_extensions()
+        let idempotent = self.idempotent;
+        RequestExtensions { idempotent, ..self.extensions.request_extensions() }
     }
 
-    /// True if it has any.
+    /// True if it has any, not counting the mark.
     #[inline]
     pub fn has_request_extensions(&self) -> bool {
         self.extensions != EncodedExtensions::NONE
@@ -290,7 +294,7 @@ impl<'a> Iterator for Packets<'a> {
             match self.next_of_aggregate(rest)? {
                 Ok(packet) => packet,
                 Err(reason) => {
-                    self.extensions = EncodedExtensions::NONE;
+                    (self.extensions, self.idempotent) = (EncodedExtensions::NONE, false);
                     return Some(Err(reason));
                 }
             }
@@ -303,6 +307,7 @@ impl<'a> Iterator for Packets<'a> {
         let begins = || decoded.as_ref().is_ok_and(|decoded| decoded.packet.begins_request());
         self.extensions =
             if !lists.are_empty() && begins() { lists.next() } else { EncodedExtensions::NONE };
+        self.idempotent = decoded.as_ref().is_ok_and(|decoded| decoded.idempotent);
         Some(decoded)
     }
 }

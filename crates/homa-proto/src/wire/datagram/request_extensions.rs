@@ -30,8 +30,8 @@ pub struct RequestExtensions {
     pub left: Option<Duration>,
     /// The distributed trace that it belongs to.
     pub trace: Option<TraceContext>,
-    /// Its client allows that it is executed more than once. That is a bit of its packet, and is
-    /// read from [`Decoded`](crate::wire::Decoded).
+    /// Its client allows that it is executed more than once. That is a mark of its packet
+    /// ([`Decoded::idempotent`](crate::wire::Decoded::idempotent)).
     pub idempotent: bool,
 }
 

@@ -184,8 +184,7 @@ fn the_bytes_on_the_page_decode_to_the_lines_above_them() {
         let (mut all, mut read) = (datagram.packets(PEER, 5), Vec::new());
         while let Some(next) = all.next() {
             let next: Decoded<'_> = next.unwrap();
-            let idempotent = next.idempotent;
-            let told = RequestExtensions { idempotent, ..all.request_extensions() };
+            let told = all.request_extensions();
             read.push(format!("{}{told}", wire::pretty::received(&next.packet)));
         }
         assert_eq!(read, lines.map(str::trim).collect::<Vec<_>>());

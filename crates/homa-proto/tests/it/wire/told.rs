@@ -71,8 +71,8 @@ fn each_request_of_a_datagram_keeps_its_extensions() {
             && let Some(decoded) = packets.next()
         {
             let decoded = decoded.unwrap();
-            let mut told = packets.request_extensions();
-            told.idempotent = decoded.idempotent;
+            let told = packets.request_extensions();
+            assert_eq!(told.idempotent, decoded.idempotent);
             read.push((decoded.packet.id, decoded.payload.to_vec(), told));
         }
         assert_eq!(read, accepted);
