@@ -83,8 +83,8 @@ async fn one(
     timeout: Option<Duration>,
 ) {
     let host = request.from().ip();
-    // What belongs to a call that was begun waits for its service or its client, so it does not
-    // count as in service.
+    // The RPCs of streaming calls wait for their service or their client, so they do not count as
+    // in service.
     match ClientMessage::decode(request.take_bytes().into_bytes()) {
         Ok(ClientMessage::Open(open)) => {
             if !open.complete {

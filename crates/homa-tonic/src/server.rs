@@ -82,7 +82,7 @@ impl<L> Server<L> {
     /// expects to be late (`UNAVAILABLE`, and they were not executed). Default: none.
     ///
     /// A call is in service from its start until its service has returned a response, for at most
-    /// 25 s; then streams of responses go on without being counted. A call whose client streams
+    /// 25 s; then streams of responses continue without being counted. A call whose client streams
     /// requests is not counted, because what follows its first message has to be accepted, too.
     pub fn concurrency_limit(self, most: usize) -> Self {
         Self { concurrency: Some(most), ..self }

@@ -26,6 +26,8 @@ pub type Client = TestServiceClient<Channel>;
 pub struct Seen {
     /// Responses that it wrote to streams.
     pub written: Arc<AtomicUsize>,
+    /// Calls that it began to sleep in.
+    pub slept: Arc<AtomicUsize>,
     /// Streams and calls that were dropped before they ended.
     pub dropped: Arc<AtomicUsize>,
 }
@@ -100,6 +102,7 @@ impl TestService for Seen {
         echoed(request.get_ref().response_status.clone())?;
         if request.metadata().contains_key("sleep") {
             let guard = Guard(self.dropped.clone());
+            self.slept.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_secs(30)).await;
             std::mem::forget(guard);
         }

@@ -226,6 +226,7 @@ async fn a_call_beyond_the_limit_is_not_begun() {
         tokio::spawn(async move { client.unary_call(request).await })
     };
     let calls = [sleeping(), sleeping()];
+    reaches(&running.seen.slept, 1).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     // Only the service of one has begun, so only that is dropped.
     calls.iter().for_each(tokio::task::JoinHandle::abort);
