@@ -9,8 +9,9 @@ use homa_proto::{
 
 /// A packet and the payload it announces.
 pub fn packet(u: &mut Unstructured<'_>) -> Result<(Packet, Vec<u8>)> {
-    let body = match u.int_in_range(0..=10)? {
-        0 => Body::Data(data(u)?),
+    let body = match u.int_in_range(0..=15)? {
+        // Most packets are DATA.
+        0 | 11..=15 => Body::Data(data(u)?),
         1 => Body::Grant { offset: u.arbitrary()?, priority: level(u)? },
         2 => resend(u)?,
         3 => Body::RpcUnknown {
@@ -76,7 +77,8 @@ fn level(u: &mut Unstructured<'_>) -> Result<u8> {
 
 fn data(u: &mut Unstructured<'_>) -> Result<Data> {
     let message_length: u32 = u.int_in_range(1..=u32::MAX)?;
-    let offset = u.int_in_range(0..=message_length - 1)?;
+    // Half of them begin a message.
+    let offset = if u.arbitrary()? { 0 } else { u.int_in_range(0..=message_length - 1)? };
     let len = u.int_in_range(1..=(message_length - offset).min(1500))?;
     Ok(Data {
         span: Span { message: MessageId(0), offset, len },
