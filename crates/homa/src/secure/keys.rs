@@ -6,12 +6,12 @@
 //! old credentials in place. Tickets belong to the credentials of cluster keys, and end with them.
 //! Certificates have none, because a verifier of the caller's has to see every handshake. Only TLS
 //! 1.3 with ALPN `homa/1` is spoken. Early data are off unless the caller allows them; then a
-//! server keeps its tickets in memory, and accepts each once.
+//! server keeps its tickets in memory, and accepts each once. The child of a fork has no tickets of
+//! its parent, because both could use or accept the same one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -28,6 +28,7 @@ use super::key_file::Version;
 use super::key_log::{BothLogs, SecretLog};
 use super::tickets::{NoTickets, Tickets};
 use super::{ALPN, Fragment, Handshake, KeysError, identity, key_file};
+use crate::driver::fork::Process;
 
 /// Credentials of an engine: what it proves to its peers, and what it demands of them. A clone is
 /// the same credentials.
@@ -54,7 +55,6 @@ struct Current {
     /// The version of the files that was read last, or could not be read.
     version: Mutex<Option<[Option<Version>; 3]>>,
     log: Arc<SecretLog>,
-    early_data: AtomicBool,
 }
 
 /// Most tickets that a server keeps which accepts early data; some 400 bytes each.
@@ -74,6 +74,8 @@ pub(super) struct Credentials {
     /// The name that a client verifies; otherwise the server's address.
     server_name: Option<ServerName<'static>>,
     expiry: Arc<Expiry>,
+    /// The process that has the tickets.
+    process: Process,
 }
 
 impl Credentials {
@@ -100,7 +102,8 @@ impl Credentials {
         let expiry = Expiry::observe(&client, &mut server);
         let (client, server) = (Arc::new(client), Arc::new(server));
         let tickets = cluster.then(|| Tickets::new(TICKETS_MAX));
-        Ok(Self { client, server, cluster, tickets, server_name: None, expiry })
+        let process = Process::this();
+        Ok(Self { client, server, cluster, tickets, server_name: None, expiry, process })
     }
 
     /// Offers and accepts early data from now on; certificates have none.
@@ -115,6 +118,19 @@ impl Credentials {
         server.session_storage = ServerSessionMemoryCache::new(ISSUED_MAX);
         server.max_early_data_size = u32::MAX;
         (self.client, self.server) = (Arc::new(client), Arc::new(server));
+    }
+
+    fn allows_early_data(&self) -> bool {
+        self.server.max_early_data_size > 0
+    }
+
+    /// Begins without tickets in the child of a fork, which has copies of its parent's.
+    fn leave_parent(&mut self) {
+        self.process = Process::this();
+        self.tickets = self.cluster.then(|| Tickets::new(TICKETS_MAX));
+        if self.allows_early_data() {
+            self.allow_early_data();
+        }
     }
 
     /// The configuration of a client, with a ticket of the server if there is one.
@@ -222,8 +238,7 @@ impl Keys {
     ) -> Self {
         let (files, version) = files.unzip();
         let version = Mutex::new(version.flatten());
-        let (current, early_data) = (RwLock::new(current), AtomicBool::new(false));
-        Self(Arc::new(Current { files, current, version, log, early_data }))
+        Self(Arc::new(Current { files, current: RwLock::new(current), version, log }))
     }
 
     /// The name that every server has to prove with its certificate, instead of the address that is
@@ -247,14 +262,13 @@ impl Keys {
     /// has no effect. See `docs/encryption.md`, "Early data".
     #[must_use]
     pub fn early_data(self) -> Self {
-        self.0.early_data.store(true, Ordering::Relaxed);
         self.0.current.write().unwrap_or_else(PoisonError::into_inner).allow_early_data();
         self
     }
 
-    /// Whether early data are allowed.
+    /// Whether early data are allowed; never with certificates.
     pub(crate) fn allows_early_data(&self) -> bool {
-        self.0.early_data.load(Ordering::Relaxed)
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).allows_early_data()
     }
 
     /// Appends the secrets of new sessions to a file, in the format of SSLKEYLOGFILE. A reader of
@@ -279,10 +293,10 @@ impl Keys {
         *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = files.version();
         let (client, server) = files.read()?;
         let mut read = Credentials::new(client, server, files.is_cluster(), &self.0.log)?;
-        if self.allows_early_data() {
+        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.allows_early_data() {
             read.allow_early_data();
         }
-        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         read.server_name = current.server_name.take();
         *current = read;
         Ok(())
@@ -316,7 +330,16 @@ impl Keys {
         {
             tracing::warn!(%error, "the old keys stay in use");
         }
-        self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let current = self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if current.process.is_this() {
+            return current;
+        }
+        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread of this process may have been first.
+        if !current.process.is_this() {
+            current.leave_parent();
+        }
+        current.clone()
     }
 }
 

@@ -1,8 +1,9 @@
-//! Early data: sealed by a client with a ticket, opened by its server once, and by nobody else.
+//! Early data: sealed by a client with a ticket, and opened by its server only, once.
 
 use std::slice;
 
 use super::*;
+use crate::driver::fork::children;
 
 /// Keys of both ends that allow early data, after a handshake in which the client got a ticket.
 fn with_a_ticket() -> (Keys, Keys) {
@@ -141,4 +142,21 @@ fn tickets_for_early_data_end_with_the_key_file() {
     // The files are read again, and early data are still allowed.
     pair.sessions();
     assert!(Pair::new(&client, &server).client.may_send_early());
+}
+
+#[test]
+fn the_child_of_a_fork_has_no_tickets_of_its_parent() {
+    let (client, server) = with_a_ticket();
+    let issued = || server.credentials().server.session_storage.clone();
+    let received = || client.credentials().tickets.unwrap();
+    assert!(issued().put(b"name".to_vec(), b"session".to_vec()));
+    // Without a handshake: another thread of the parent may have held a lock of the TLS library.
+    let Some(child) = children::fork() else {
+        let none = issued().take(b"name").is_none() && received().take(SERVER).is_none();
+        let next = issued().put(b"next".to_vec(), b"session".to_vec());
+        let kept = next && issued().take(b"next").is_some();
+        children::exit(none && kept && server.allows_early_data());
+    };
+    assert!(child.passed(), "the child had its parent's tickets, or keeps none");
+    assert!(issued().take(b"name").is_some() && received().take(SERVER).is_some());
 }
