@@ -59,9 +59,9 @@ pub struct Mailbox {
     requests: FairQueue<UnreceivedRequest>,
     shedder: Shedder,
     open: HashMap<RpcHandle, UnansweredRequest>,
-    /// Requests of which more can be read, as a reader wanted to be told, by position.
+    /// Requests that are to be reported because more can be read, by position.
     reports: BTreeMap<u64, RpcHandle>,
-    /// Those of which more has not come yet, by deadline.
+    /// Requests that will be reported once more has come, by deadline.
     wanted: BTreeMap<(Time, u64), RpcHandle>,
     next_order: u64,
     waiters: Vec<BlockedReceiver>,
@@ -233,7 +233,7 @@ impl Mailbox {
         }
         call.result = Some(result);
         self.stopped(private, wakes);
-        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+        self.wake_readers(rpc, wakes);
         self.wake_for_call(rpc, private, wakes);
     }
 

@@ -64,6 +64,13 @@ pub(super) struct WrittenReply {
     left: usize,
 }
 
+impl MailboxPhase {
+    /// Why no bytes were read: `why`, unless the socket was closed.
+    pub(super) fn unread(self, why: Unread) -> Unread {
+        if self == Self::Closed { Unread::Closed } else { why }
+    }
+}
+
 impl Mailbox {
     /// The next bytes of a received request; `None` after the last. The caller waits or calls
     /// [`Self::want_report`] if they have not come yet.
@@ -73,11 +80,11 @@ impl Mailbox {
         core: &mut Core,
         wakes: &mut Vec<WakeTarget>,
     ) -> Result<Option<Message>, Unread> {
-        let closed = self.phase == MailboxPhase::Closed;
-        let unknown = if closed { Unread::Closed } else { Unread::Unknown };
+        let phase = self.phase;
         self.withdraw(rpc, wakes);
         let received = self.open.get_mut(&rpc).filter(|open| !self.requests.contains(open.place));
-        let open = received.filter(|open| open.written.is_none()).ok_or(unknown)?;
+        let open = received.filter(|open| open.written.is_none());
+        let open = open.ok_or(phase.unread(Unread::Unknown))?;
         let Some(arriving) = &mut open.arriving else { return Ok(None) };
         if open.cancelled {
             return Err(Unread::Ended(RequestError::Gone));
@@ -93,7 +100,7 @@ impl Mailbox {
         if open.until <= core.time() && open.until != Time::MAX {
             return Err(Unread::Ended(RequestError::DeadlineExceeded));
         }
-        Err(if closed { Unread::Closed } else { Unread::NotYet })
+        Err(phase.unread(Unread::NotYet))
     }
 
     /// A receive reports the request once more of it has come, or it has ended.
@@ -118,15 +125,20 @@ impl Mailbox {
         self.wake_if_over(wakes);
     }
 
+    /// Wakes the threads that wait for more of a message.
+    pub(super) fn wake_readers(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
+        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+    }
+
     /// No more of a request is read: its readers return.
     pub(super) fn stop_reading(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
         self.withdraw(rpc, wakes);
-        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+        self.wake_readers(rpc, wakes);
     }
 
     /// More of a request has come, or it has ended: wakes its readers.
     pub(super) fn more(&mut self, rpc: RpcHandle, wakes: &mut Vec<WakeTarget>) {
-        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+        self.wake_readers(rpc, wakes);
         let order = self.next_order();
         let Some(open) = self.open.get_mut(&rpc) else { return };
         let Some(arriving) = &mut open.arriving else { return };
@@ -138,7 +150,7 @@ impl Mailbox {
         }
     }
 
-    /// A request is whole that was announced with its first bytes.
+    /// A request that was announced with its first bytes has arrived whole.
     pub(super) fn whole(
         &mut self,
         rpc: RpcHandle,
@@ -193,7 +205,8 @@ impl Mailbox {
         first.filter(|&until| until != Time::MAX)
     }
 
-    /// A request is answered by a response of which nothing was written: no more of it is read.
+    /// A request is answered, but its response has yet to be written. No more of the request is
+    /// read.
     pub(super) fn begin_writing(
         &mut self,
         rpc: RpcHandle,
@@ -248,7 +261,7 @@ impl Mailbox {
 }
 
 impl WrittenReply {
-    /// A response of which nothing was written; `None` if it is whole.
+    /// A response whose bytes have yet to be written; `None` if it has them.
     pub(super) fn begun(response: &Payload) -> Option<Self> {
         let length = response.len();
         response.is_to_be_written().then_some(Self { length, left: length })

@@ -38,6 +38,11 @@ pub(super) struct UnansweredRequest {
 }
 
 impl Mailbox {
+    /// A request that was received and not answered.
+    fn received(&self, rpc: RpcHandle) -> Option<&UnansweredRequest> {
+        self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))
+    }
+
     /// Answers a request; takes the response if it is sent. It is not an error if the client gave
     /// up. `Gone` means that no such request (of client `to`) waits for an answer.
     pub fn reply(
@@ -48,11 +53,8 @@ impl Mailbox {
         core: &mut Core,
         wakes: &mut Vec<WakeTarget>,
     ) -> Result<(), ReplyError> {
-        let open = self.open.get(&rpc).ok_or(ReplyError::Gone)?;
-        if self.requests.contains(open.place)
-            || open.written.is_some()
-            || to.is_some_and(|to| to != open.from)
-        {
+        let open = self.received(rpc).ok_or(ReplyError::Gone)?;
+        if open.written.is_some() || to.is_some_and(|to| to != open.from) {
             return Err(ReplyError::Gone);
         }
         let mut written = None;
@@ -91,21 +93,19 @@ impl Mailbox {
     /// The deadline of a received request's client, and whether it gave up; `None` if no such
     /// request waits for an answer.
     pub fn client_of(&self, rpc: RpcHandle) -> Option<(Time, bool)> {
-        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
-        Some((open.until, open.cancelled))
+        self.received(rpc).map(|open| (open.until, open.cancelled))
     }
 
     /// Who the client of a received request has proved to be; `None` if no such request waits for
     /// an answer, or without keys.
     #[cfg(feature = "encryption")]
     pub fn identity(&self, rpc: RpcHandle) -> Option<Arc<PeerIdentity>> {
-        let open = self.open.get(&rpc).filter(|open| !self.requests.contains(open.place))?;
-        open.identity.clone()
+        self.received(rpc)?.identity.clone()
     }
 
     /// Drops a received request; false if no such request waits for an answer.
     pub fn refuse(&mut self, rpc: RpcHandle, core: &mut Core, wakes: &mut Vec<WakeTarget>) -> bool {
-        let waits = self.open.get(&rpc).is_some_and(|o| !self.requests.contains(o.place));
+        let waits = self.received(rpc).is_some();
         if waits {
             self.close_request(rpc, core, wakes);
             core.abandon(rpc);

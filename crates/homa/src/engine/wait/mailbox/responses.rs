@@ -8,9 +8,9 @@ use std::mem;
 
 use homa_proto::RpcHandle;
 
+use super::Mailbox;
 use super::item::{CallFailure, MailboxItem};
 use super::pieces::Unread;
-use super::{Mailbox, MailboxPhase};
 use crate::engine::core::{Core, Partial};
 use crate::engine::wait::waiters::WakeTarget;
 use crate::error::CallError;
@@ -37,12 +37,12 @@ enum ResponseReport {
 }
 
 impl ArrivingResponse {
-    /// One of which nothing has arrived.
+    /// A response before its first bytes.
     pub fn new() -> Self {
         Self { partial: None, taken: 0, report: ResponseReport::Wanted }
     }
 
-    /// True if its reader waits to be told of more.
+    /// True if a receive reports the call once more has come.
     pub(super) fn is_wanted(&self) -> bool {
         self.report == ResponseReport::Wanted
     }
@@ -62,10 +62,10 @@ impl Mailbox {
         core: &mut Core,
         wakes: &mut Vec<WakeTarget>,
     ) -> Result<Option<Message>, Unread> {
-        let closed = self.phase == MailboxPhase::Closed;
-        let unknown = if closed { Unread::Closed } else { Unread::Unknown };
-        let call = self.calls.get_mut(&rpc).ok_or(unknown.clone())?;
-        let arriving = call.arriving.as_mut().ok_or(unknown)?;
+        let phase = self.phase;
+        let unknown = || phase.unread(Unread::Unknown);
+        let call = self.calls.get_mut(&rpc).ok_or_else(unknown)?;
+        let arriving = call.arriving.as_mut().ok_or_else(unknown)?;
         arriving.report = ResponseReport::Unwanted;
         self.ended.remove(&call.order);
         let piece = match &mut call.result {
@@ -82,12 +82,12 @@ impl Mailbox {
                     arriving.taken = end;
                     return Ok(Some(bytes));
                 }
-                // What was taken is of another execution.
+                // The bytes that were taken belong to another execution.
                 Some(_) => {
                     core.cancel(rpc);
                     Err(Unread::Failed(CallFailure::Call(CallError::Indeterminate)))
                 }
-                None => return Err(if closed { Unread::Closed } else { Unread::NotYet }),
+                None => return Err(phase.unread(Unread::NotYet)),
             },
         };
         drop(self.take_call(rpc, core, wakes));
@@ -118,7 +118,7 @@ impl Mailbox {
             }
             self.wake_for_call(rpc, is_private, wakes);
         }
-        while self.wake_one(wakes, |wanted| wanted.piece == Some(rpc)) {}
+        self.wake_readers(rpc, wakes);
     }
 
     /// The result of a call whose response came without its first `lent` bytes, which were taken.
