@@ -20,6 +20,7 @@ use homa::proto::{
 use homa::{CallError, CallOptions, Config, Engine};
 
 use crate::common::{echo, message};
+use crate::datagram;
 
 /// A packet type that no packet of the module has.
 const OPCODE: u8 = 0x19;
@@ -116,14 +117,6 @@ struct Kernel {
     layout: Option<DataLayout>,
 }
 
-struct NoMessages;
-
-impl Gather for NoMessages {
-    fn bytes(&self, _: Span) -> &[u8] {
-        unreachable!("all pieces are buffered")
-    }
-}
-
 impl Kernel {
     fn new(network: &MemoryNetwork, at: &str, layout: Option<DataLayout>) -> Self {
         Self { driver: Box::new(network.driver(at.parse().unwrap()).unwrap()), layout }
@@ -142,19 +135,7 @@ impl Kernel {
         let len = wire::encode_for(&packet, self.start_msg(), speaks, &mut bytes).unwrap();
         bytes.truncate(len);
         bytes.extend_from_slice(payload);
-        let len = bytes.len();
-        let train = Train {
-            to,
-            link: LinkId(0),
-            socket: 0,
-            source: None,
-            tos: 0,
-            datagram: len,
-            len,
-            pieces: 0..1,
-        };
-        let pieces = vec![TrainPiece::Buffered(0..len)];
-        self.driver.send(&Outbox { bytes, pieces, trains: vec![train] }, &NoMessages);
+        datagram::send(&mut *self.driver, to, bytes);
     }
 
     /// Packets that arrived, with their payload; waits for at least one.

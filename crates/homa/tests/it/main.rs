@@ -9,6 +9,8 @@ mod alone;
 mod before;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/datagram.rs"]
+mod datagram;
 #[path = "../common/hosts.rs"]
 mod hosts;
 #[path = "../common/kernel.rs"]

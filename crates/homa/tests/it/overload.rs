@@ -148,7 +148,7 @@ fn a_request_that_is_set_aside_makes_room_for_one_other() {
     let first = server.accept().unwrap();
     (0..2).for_each(|_| first.set_aside());
     let second = server.accept().unwrap();
-    // That one is in service, whatever becomes of the first.
+    // The second stays in service when the first is answered.
     first.reply("done").unwrap();
     while server.engine().metrics().engine.requests_in_progress != 2 {
         thread::sleep(PAUSE);

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homa::driver::Driver;
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
-use homa::driver::{Driver, Gather, Outbox, Train, TrainPiece};
 use homa::inline::{self, Completion, Wait};
-use homa::proto::{self, LinkId, Rate, Span};
+use homa::proto::{self, Rate};
 use homa::{CallError, CallOptions, Config, Engine};
 
 use crate::alone::{is_alone, process_of, this_test};
 use crate::before::Before;
 use crate::common::{echo, message};
+use crate::datagram;
 
 /// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -35,30 +36,9 @@ fn profiles(timeout: Duration) -> [(&'static str, Config); 3] {
     )
 }
 
-struct Nothing;
-
-impl Gather for Nothing {
-    fn bytes(&self, _: Span) -> &[u8] {
-        &[]
-    }
-}
-
 /// Sends datagrams that are no packets.
 fn noise(from: &mut impl Driver, to: SocketAddr, count: usize) {
-    let bytes = vec![0xee; 40];
-    let train = Train {
-        to,
-        link: LinkId(0),
-        socket: 0,
-        source: None,
-        tos: 0,
-        datagram: bytes.len(),
-        len: bytes.len(),
-        pieces: 0..1,
-    };
-    let pieces = vec![TrainPiece::Buffered(0..bytes.len())];
-    let outbox = Outbox { bytes, pieces, trains: vec![train] };
-    (0..count).for_each(|_| from.send(&outbox, &Nothing));
+    (0..count).for_each(|_| datagram::send(from, to, vec![0xee; 40]));
 }
 
 /// Makes a first call, after which the server knows the client.

@@ -17,7 +17,7 @@ fn options() -> CallOptions {
 }
 
 /// An address at which nothing listens.
-fn nobody() -> SocketAddr {
+fn unused() -> SocketAddr {
     engine("127.0.0.1", Config::default()).local_addr()
 }
 
@@ -48,7 +48,7 @@ fn answers(to: SocketAddr, client: &Client) -> (Engine, thread::JoinHandle<usize
 
 #[test]
 fn blocking_calls_and_futures_wait_for_a_server() {
-    let (to, client) = (nobody(), Client::new().unwrap());
+    let (to, client) = (unused(), Client::new().unwrap());
     let plain = CallOptions::deadline(GIVE_UP);
     assert_eq!(client.call_with(to, "now", &plain), Err(CallError::PortUnreachable));
     let blocks = {
@@ -69,7 +69,7 @@ fn blocking_calls_and_futures_wait_for_a_server() {
 #[cfg(feature = "tokio")]
 #[test]
 fn a_runtime_that_drives_waits_for_a_server() {
-    let to = nobody();
+    let to = unused();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = Client::new().unwrap();
     let outside = client.clone();
@@ -89,7 +89,7 @@ fn a_runtime_that_drives_waits_for_a_server() {
 
 #[test]
 fn waiting_ends_with_the_deadline_the_future_or_the_engine() {
-    let (to, client) = (nobody(), Client::new().unwrap());
+    let (to, client) = (unused(), Client::new().unwrap());
     let short = CallOptions::deadline(Duration::from_millis(40)).wait_for_ready();
     let ends =
         [client.call_with(to, "x", &short), block_on(client.call_async_with(to, "x", &short))];

@@ -281,20 +281,36 @@ fn an_address_that_never_answers_gets_three_times_its_bytes() {
     assert!(got > sent / 2, "the server answers: {got} for {sent} bytes");
 }
 
-/// A client with the key sends as early data what it must not.
-#[test]
-fn early_data_that_may_not_run_twice_are_dropped() {
-    use homa_proto::wire::datagram::RequestExtensions;
-    use homa_proto::{Data, MessageId};
-    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+fn early_keys() -> Keys {
+    Keys::cluster([1; 32]).unwrap().early_data()
+}
+
+/// Both ends after a first handshake: the client's keys have a ticket that allows early data.
+struct WithTicket {
+    network: MemoryNetwork,
+    client: Sealed,
+    server: Sealed,
+    of_client: Keys,
+}
+
+fn with_ticket(admission: Option<Arc<Admission>>) -> WithTicket {
     let network = MemoryNetwork::new(1, NetworkFaults::NONE);
     let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
-    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
-    let of_client = keys();
+    let mut server = Sealed::new(inner("10.0.0.1:1"), early_keys(), admission, 100, 0);
+    let of_client = early_keys();
     let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
     client.send(&train(server.local()[0], 1, 100), &Nothing);
     run(&mut client, &mut server, |_, trains| trains > 0);
     client.receive(true);
+    WithTicket { network, client, server, of_client }
+}
+
+/// A client with the key sends early data that a server must not execute twice.
+#[test]
+fn early_data_that_may_not_run_twice_are_dropped() {
+    use homa_proto::wire::datagram::RequestExtensions;
+    use homa_proto::{Data, MessageId};
+    let WithTicket { mut server, of_client, .. } = with_ticket(None);
     let request = |idempotent: bool, length: u32| {
         let span = Span { message: MessageId(0), offset: 0, len: 5 };
         let (incoming, ack, incast) = (length, None, None);
@@ -338,21 +354,13 @@ fn early_data_that_may_not_run_twice_are_dropped() {
 #[test]
 fn early_data_of_a_client_that_is_refused_are_not_opened() {
     use std::sync::atomic::{AtomicU64, Ordering};
-    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
-    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
-    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
     let asked = Arc::new(AtomicU64::new(0));
     let counts = Arc::clone(&asked);
     // The first client is admitted.
     let once: Arc<Admission> = Arc::new(move |_| counts.fetch_add(1, Ordering::Relaxed) == 0);
-    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), Some(once), 100, 0);
-    let of_client = keys();
-    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
-    client.send(&train(server.local()[0], 1, 100), &Nothing);
-    run(&mut client, &mut server, |_, trains| trains > 0);
-    client.receive(true);
+    let WithTicket { mut server, of_client, .. } = with_ticket(Some(once));
     let way = |host| Way { to: SocketAddr::from(([10, 0, 0, host], 3)), socket: 0, source: None };
-    let mut stranger = Handshake::client(&keys(), server.local()[0], 7).unwrap();
+    let mut stranger = Handshake::client(&early_keys(), server.local()[0], 7).unwrap();
     for part in &stranger.flight(FULL - frame::FRONT) {
         server.accept(way(4), FULL, &HandshakeDatagram::flight(true, 8, 7, part));
     }
@@ -373,15 +381,7 @@ fn early_data_of_a_client_that_is_refused_are_not_opened() {
 /// A host on the path of one client delivers its first flight under the address of another one.
 #[test]
 fn early_data_take_nothing_from_a_session_of_their_address() {
-    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
-    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
-    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
-    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
-    let of_client = keys();
-    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
-    client.send(&train(server.local()[0], 1, 100), &Nothing);
-    run(&mut client, &mut server, |_, trains| trains > 0);
-    client.receive(true);
+    let WithTicket { mut client, mut server, of_client, .. } = with_ticket(None);
     let mut hello = Handshake::client(&of_client, server.local()[0], 7).unwrap();
     let mut parts = hello.flight(FULL - frame::FRONT);
     parts.push(hello.seal_early(b"request").unwrap());
@@ -397,18 +397,10 @@ fn early_data_take_nothing_from_a_session_of_their_address() {
     assert_eq!(client.counters().datagrams_opened, before + 1);
 }
 
-/// Whatever the engine sends to a client with early data that never proves its address.
+/// The engine keeps sending to a client with early data that never proves its address.
 #[test]
 fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
-    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
-    let network = MemoryNetwork::new(1, NetworkFaults::NONE);
-    let inner = |at: &str| Box::new(network.driver(at.parse().unwrap()).unwrap());
-    let mut server = Sealed::new(inner("10.0.0.1:1"), keys(), None, 100, 0);
-    let of_client = keys();
-    let mut client = Sealed::new(inner("10.0.0.2:2"), of_client.clone(), None, 100, 0);
-    client.send(&train(server.local()[0], 1, 100), &Nothing);
-    run(&mut client, &mut server, |_, trains| trains > 0);
-    client.receive(true);
+    let WithTicket { network, mut server, of_client, .. } = with_ticket(None);
     let to: SocketAddr = "10.0.0.3:3".parse().unwrap();
     let mut victim = network.driver(to).unwrap();
     let way = Way { to, socket: 0, source: None };

@@ -9,8 +9,8 @@ fn is_early(datagram: &[u8]) -> bool {
     datagram[4..8] == [0; 4] && datagram[1] & 4 != 0 && datagram[16 + 29] == 2
 }
 
-/// A client with a ticket of a server, both of which allow early data, and the attacker between
-/// them.
+/// A client that has a ticket of a server, that server, and the attacker between them. Both ends
+/// allow early data.
 fn with_a_ticket() -> (Engine, Engine, Attacker) {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let (of_client, mut server) = (keys(), open_with(&keys()));
