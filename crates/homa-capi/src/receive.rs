@@ -61,7 +61,7 @@ struct Completed {
     content: Content,
 }
 
-/// What is received.
+/// The content of a received message, or why there is none.
 enum Content {
     /// A message whose bytes before `offset` were copied before.
     Whole { bytes: Message, offset: usize },

@@ -20,7 +20,7 @@ const RTT_BYTES_SLOW: u32 = 60_000;
 const RTT_BYTES_UNKNOWN: u32 = 240_000;
 /// Most RTTbytes on any link, in bytes: what 800 Gbit/s carry in [`RTT_MAX`].
 const RTT_BYTES_MAX: u32 = 4_000_000;
-/// The largest windows that may be granted at a time.
+/// How many of the largest windows may be granted at a time.
 const WINDOWS: u32 = 4;
 
 /// Most RTTbytes on a link of the given rate, in bytes; `None` if it is not known, or is no wire.

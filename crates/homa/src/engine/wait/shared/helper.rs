@@ -34,7 +34,7 @@ impl Shared {
     pub(super) fn keep_helping(&self) {
         while panic::catch_unwind(AssertUnwindSafe(|| self.help())).is_err() {
             let mut access = self.access();
-            // It does not sleep any more, whatever it did when it panicked.
+            // It may have panicked while it slept, but now it is awake.
             (access.helper_polls, access.helper_watches) = (false, false);
             if access.lead == Lead::Helper {
                 // Otherwise each thread would wait for a leader that is gone.
