@@ -1,5 +1,6 @@
 //! Limits on outgoing messages: their memory, each host's share of it, and calls in progress.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -28,13 +29,15 @@ pub enum CapacityWaiter {
     },
 }
 
-/// What waiters will take that were woken before others.
+/// What waiters will take that were woken before others, in one look at all waiters.
 #[derive(Debug, Default)]
 pub struct Promised {
     calls: usize,
     bytes: u64,
     /// Calls by server.
     to: BTreeMap<SocketAddr, u32>,
+    /// Whether the table of peers has a place. The search may pass all peers, so it is made once.
+    place: OnceCell<bool>,
 }
 
 impl Promised {
@@ -113,15 +116,13 @@ impl Core {
         max.max(1).saturating_sub(calls)
     }
 
-    /// Whether a call to a server finds a place in the table of peers.
-    fn has_place(&self, server: SocketAddr) -> bool {
+    /// Whether another peer finds a place in the table of peers.
+    fn has_place(&self) -> bool {
         let EngineState { peers, endpoint, config, .. } = &self.state;
         let (known, _) = peers.count();
         // A full table has no gaps.
         let mut full = (0..known as u32).map(PeerId);
-        known < config.max_peers.max(1) as usize
-            || peers.server_at(server).is_some()
-            || full.any(|peer| endpoint.rpcs_with(peer) == 0)
+        known < config.max_peers.max(1) as usize || full.any(|peer| endpoint.rpcs_with(peer) == 0)
     }
 
     /// Whether a waiter would be served now if other waiters also took what is promised.
@@ -132,7 +133,8 @@ impl Core {
         match waiter {
             CapacityWaiter::Call { to: Some(to), .. }
                 if self.calls_left_to(to) <= promised.to.get(&to).copied().unwrap_or(0)
-                    || !self.has_place(to) =>
+                    || (self.state.peers.server_at(to).is_none()
+                        && !promised.place.get_or_init(|| self.has_place())) =>
             {
                 Capacity::OnlyForOthers
             }

@@ -115,7 +115,12 @@ impl Waiters {
         let entry = &mut self.calls[index as usize];
         let (rpc, waiting, partial, lent) = (None, None, None, None);
         entry.call = Some(PendingCall { slot, rpc, waiting, partial, progress: false, lent });
-        CallKey(u64::from(entry.generation) << 32 | u64::from(index))
+        CallKey(self.cookie(index))
+    }
+
+    /// The cookie of the call in an entry.
+    fn cookie(&self, index: u32) -> u64 {
+        u64::from(self.calls[index as usize].generation) << 32 | u64::from(index)
     }
 
     /// The call started.
@@ -158,12 +163,9 @@ impl Waiters {
 
     /// Ends all calls with an error; returns the RPCs of those that have started.
     pub fn end_calls(&mut self, error: &CallError) -> Vec<RpcHandle> {
-        let cookies = self.calls.iter().enumerate();
-        let cookies: Vec<_> =
-            cookies.map(|(n, entry)| u64::from(entry.generation) << 32 | n as u64).collect();
         let mut started = Vec::new();
-        for cookie in cookies {
-            let Some(call) = self.leave(cookie) else { continue };
+        for index in 0..self.calls.len() as u32 {
+            let Some(call) = self.leave(self.cookie(index)) else { continue };
             call.slot.put(CallOutcome { result: Err(error.clone()), lent: None });
             self.wake_caller(call.waiting);
             started.extend(call.rpc);
