@@ -83,7 +83,7 @@ impl Engine {
     ///
     /// let sharded = Engine::sharded("127.0.0.1:0".parse()?, 2, Config::default())?;
     /// for server in sharded.serve()? {
-    ///     // A thread for each, best on a core of its own.
+    ///     // A thread for each, best on a separate core.
     ///     std::thread::spawn(move || {
     ///         while let Some(request) = server.accept() {
     ///             let _ = request.reply("done");

@@ -106,7 +106,7 @@ impl Sharded {
     /// thread are dropped: let the future drain its server last. If it panics, the clients of this
     /// shard are refused from then on, and joining the thread returns the panic; a panic of a task
     /// only ends its request. For calls to others, open a client in each thread
-    /// ([`Client::with`](crate::Client::with)), which gets a port of its own, and let the runtime
+    /// ([`Client::with`](crate::Client::with)), which gets another port, and let the runtime
     /// drive its engine; a client of the shards may leave from the shard of another thread.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 //! from the authenticated transport parameters. A client gives out a challenge only of a server
 //! that it has verified. Memory is bounded (`stream.rs`).
 //!
-//! Early data (`early_data.rs`) are datagrams in fragments of a level of their own.
+//! Early data (`early_data.rs`) are datagrams in fragments of another level.
 //!
 //! Left out: timers, addresses, and the limit of bytes to an address that has not answered.
 

@@ -25,7 +25,7 @@ use crate::secure::{EARLY_MAX, EARLY_OVERHEAD};
 const DATAGRAM_MAX: usize = FULL - FRONT - EARLY_OVERHEAD;
 /// Clients with early data that may be unverified at a time.
 const UNPROVEN_MAX: usize = 256;
-/// How long they may be: the client repeats its flight for so long.
+/// How long a client may be unverified: as long as it repeats its flight.
 const LIFE: Duration = Duration::secs(5);
 /// How long early data are opened, so that an attacker cannot deliver them much later. The requests
 /// of a client that is not verified then end before its session, because they have a second.
@@ -53,7 +53,8 @@ fn is_repeatable(bytes: &[u8]) -> bool {
 }
 
 impl Sealed {
-    /// As client: sends what waits for a way as early data, as far as that is possible.
+    /// As client: sends the trains that wait for a way as early data. A train stays behind if it
+    /// has a datagram that is too long or may not run twice, or if too many were sent.
     pub(super) fn send_early(&mut self, way: Way) {
         let Some(opening) = self.opening.get_mut(&way) else { return };
         let Some(attempt) = &mut opening.attempt else { return };
@@ -89,7 +90,7 @@ impl Sealed {
         }
     }
 
-    /// As client: the server has the early data, or what was sent so has to be sent again.
+    /// As client: the server has accepted the early data, or they have to be sent again.
     pub(super) fn settle_early(&mut self, way: &Way, accepted: bool) {
         self.waiting.trains(way).for_each(|waiting| waiting.early &= accepted);
     }
