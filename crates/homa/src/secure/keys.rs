@@ -330,16 +330,19 @@ impl Keys {
         {
             tracing::warn!(%error, "the old keys stay in use");
         }
-        let current = self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if current.process.is_this() {
-            return current;
+        let mut found = self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if !found.process.is_this() {
+            // A thread of the parent may have held the lock, so this does not wait for it. If it is
+            // not free, this handshake uses no tickets.
+            let mut shared = self.0.current.try_write();
+            let current = shared.as_deref_mut().unwrap_or(&mut found);
+            // Another thread of this process may have been first.
+            if !current.process.is_this() {
+                current.leave_parent();
+            }
+            return current.clone();
         }
-        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread of this process may have been first.
-        if !current.process.is_this() {
-            current.leave_parent();
-        }
-        current.clone()
+        found
     }
 }
 
