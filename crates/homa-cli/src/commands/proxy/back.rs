@@ -11,7 +11,7 @@ use homa::Engine;
 use homa_tonic::Server;
 use http::header::TE;
 use http::{HeaderValue, Request, Response};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 use tonic::Status;
@@ -21,7 +21,7 @@ use tower::service_fn;
 use super::ProxyEnd;
 use super::connections::{LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts};
-use super::gather::{Gathered, gather};
+use super::gather::{Gathered, Pauses, gather};
 use super::run::{RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -64,6 +64,10 @@ async fn forward(
     request: Request<Body>,
 ) -> Result<Response<Body>, Infallible> {
     let call = counts.begin();
+    // The size of a request is known once it is whole. If it is not, the response is a stream, too,
+    // or follows the end of the request.
+    let whole = request.body().size_hint().exact().is_some();
+    let pauses = if whole { Pauses::BeforeEnd } else { Pauses::Never };
     let mut request = request.map(RequestBody);
     // homa-tonic removes it, and servers of gRPC look for it.
     request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
@@ -76,7 +80,7 @@ async fn forward(
     };
     let (head, body) = response.into_parts();
     let body = ResponseBody { body, local, counts, _place: place, _call: call };
-    let body: Gathered<ResponseBody> = gather(body).await;
+    let body: Gathered<ResponseBody> = gather(body, pauses).await;
     Ok(Response::from_parts(head, Body::new(body)))
 }
 

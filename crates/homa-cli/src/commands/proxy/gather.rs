@@ -7,6 +7,7 @@
 //! the other side could not use a part of it.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,9 +30,20 @@ const LONGEST: usize = (4 << 20) + PREFIX;
 /// Bytes of a body of several messages that are read at most.
 const SEVERAL: usize = 64 << 10;
 
-/// How long a body may pause between two messages, or before the first. A timer of tokio takes up
-/// to a millisecond longer.
+/// How long a body that may end soon is waited for. A timer of tokio takes up to a millisecond
+/// longer.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// When a body may pause without being forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pauses {
+    /// Before its first message, because clients send the end together with the last one.
+    BeforeMessages,
+    /// Also before its end, because servers send the status after the last message.
+    BeforeEnd,
+    /// Never: it is a stream.
+    Never,
+}
 
 /// How to continue with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +95,7 @@ enum Unread<B> {
 }
 
 /// Reads the beginning of a body.
-pub async fn gather<B>(mut body: B) -> Gathered<B>
+pub async fn gather<B>(mut body: B, pauses: Pauses) -> Gathered<B>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {
@@ -95,10 +107,17 @@ where
         let frame = match read_next(bytes, first) {
             ReadNext::Stop => break Unread::Body(body),
             ReadNext::Wait => body.frame().await,
-            ReadNext::Pause => match timeout(PAUSE, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) => break Unread::Body(body),
-            },
+            ReadNext::Pause => {
+                let next = match pauses {
+                    Pauses::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
+                    Pauses::BeforeMessages if bytes == 0 => timeout(PAUSE, body.frame()).await.ok(),
+                    Pauses::BeforeMessages | Pauses::Never => at_once(&mut body).await,
+                };
+                match next {
+                    Some(frame) => frame,
+                    None => break Unread::Body(body),
+                }
+            }
         };
         match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => {
@@ -116,6 +135,18 @@ where
     };
     let whole = matches!(rest, Unread::End | Unread::Trailers(_));
     Gathered { parts: if whole && bytes > SEVERAL { joined(parts, bytes) } else { parts }, rest }
+}
+
+/// The next frame, if it is here.
+async fn at_once<B>(body: &mut B) -> Option<Option<Result<Frame<Bytes>, Status>>>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// One part, because homa-tonic sends at most a window of parts at once, but any part as a whole.

@@ -1,5 +1,6 @@
 //! Calls of all kinds: what a client and a server see of each other.
 
+use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -36,13 +37,39 @@ async fn unary_calls_of_all_sizes_are_answered() {
     let service = Service::start().await;
     let pair = Pair::to(&service.at, &[]);
     let mut client = pair.client();
-    for size in [0, 100, 70_000, (4 << 20) - 9, 20 << 20] {
+    for size in [0, 100, 70_000, (4 << 20) - 20, 20 << 20] {
         let response = client.unary_call(unary(size, size)).await.unwrap();
         assert_eq!(response.into_inner().payload.map(|payload| payload.body.len()), Some(size));
     }
     assert_eq!(client.empty_call(Empty {}).await.unwrap().into_inner(), Empty {});
     let status = client.unimplemented_call(Empty {}).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "as the case asks"));
+}
+
+#[tokio::test]
+async fn a_unary_call_is_one_rpc() {
+    let service = Service::start().await;
+    let mut pair = Pair::to(&service.at, &["--metrics", "127.0.0.1:0"]);
+    let metrics = pair.front.line("metrics at http://");
+    let mut client = pair.client();
+    for size in [100, 200_000, (4 << 20) - 20] {
+        for _ in 0..5 {
+            client.unary_call(unary(size, size)).await.unwrap();
+        }
+    }
+    let page = tokio::task::spawn_blocking(move || {
+        let mut page = std::net::TcpStream::connect(metrics.strip_suffix("/metrics")?).ok()?;
+        page.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+        let mut text = String::new();
+        page.read_to_string(&mut text).ok()?;
+        Some(text)
+    });
+    let page = page.await.unwrap().unwrap();
+    let counts = page.lines().filter(|line| line.starts_with("homa_rpc_duration_seconds_count"));
+    let rpcs: u64 =
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    // A busy machine may be slower than a pause. Each part of 64 kB would take an RPC otherwise.
+    assert!((15..40).contains(&rpcs), "{rpcs} RPCs for 15 calls");
 }
 
 #[tokio::test]
