@@ -37,7 +37,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// When a body may pause without being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pauses {
-    /// Before its first message, because clients send the end together with the last one.
+    /// Before its first message, and after one of several frames. Clients send the end together
+    /// with the last message if that is short.
     BeforeMessages,
     /// Also before its end, because servers send the status after the last message.
     BeforeEnd,
@@ -110,7 +111,9 @@ where
             ReadNext::Pause => {
                 let next = match pauses {
                     Pauses::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
-                    Pauses::BeforeMessages if bytes == 0 => timeout(PAUSE, body.frame()).await.ok(),
+                    Pauses::BeforeMessages if parts.len() != 1 => {
+                        timeout(PAUSE, body.frame()).await.ok()
+                    }
                     Pauses::BeforeMessages | Pauses::Never => at_once(&mut body).await,
                 };
                 match next {

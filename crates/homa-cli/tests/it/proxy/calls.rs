@@ -1,6 +1,7 @@
 //! Calls of all kinds: what a client and a server see of each other.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -46,30 +47,32 @@ async fn unary_calls_of_all_sizes_are_answered() {
     assert_eq!((status.code(), status.message()), (Code::Unimplemented, "as the case asks"));
 }
 
-#[tokio::test]
+/// RPCs that an engine has made, by its metrics.
+fn rpcs(metrics: &str) -> u64 {
+    let mut page = TcpStream::connect(metrics.strip_suffix("/metrics").unwrap()).unwrap();
+    page.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    page.read_to_string(&mut text).unwrap();
+    let counts = text.lines().filter(|line| line.starts_with("homa_rpc_duration_seconds_count"));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unary_call_is_one_rpc() {
     let service = Service::start().await;
     let mut pair = Pair::to(&service.at, &["--metrics", "127.0.0.1:0"]);
     let metrics = pair.front.line("metrics at http://");
     let mut client = pair.client();
     for size in [100, 200_000, (4 << 20) - 20] {
-        for _ in 0..5 {
+        let mut taken = Vec::new();
+        // A busy machine may be slower than the proxy waits.
+        while taken.len() < 10 && !taken.contains(&1) {
+            let before = rpcs(&metrics);
             client.unary_call(unary(size, size)).await.unwrap();
+            taken.push(rpcs(&metrics) - before);
         }
+        assert!(taken.contains(&1), "{size} bytes took {taken:?} RPCs");
     }
-    let page = tokio::task::spawn_blocking(move || {
-        let mut page = std::net::TcpStream::connect(metrics.strip_suffix("/metrics")?).ok()?;
-        page.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
-        let mut text = String::new();
-        page.read_to_string(&mut text).ok()?;
-        Some(text)
-    });
-    let page = page.await.unwrap().unwrap();
-    let counts = page.lines().filter(|line| line.starts_with("homa_rpc_duration_seconds_count"));
-    let rpcs: u64 =
-        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
-    // A busy machine may be slower than a pause. Each part of 64 kB would take an RPC otherwise.
-    assert!((15..40).contains(&rpcs), "{rpcs} RPCs for 15 calls");
 }
 
 #[tokio::test]
