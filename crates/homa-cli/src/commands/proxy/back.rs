@@ -21,7 +21,7 @@ use tower::service_fn;
 use super::ProxyEnd;
 use super::connections::{LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts};
-use super::gather::{Gathered, Pauses, gather};
+use super::gather::{Gathered, Patience, gather};
 use super::run::{RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -67,7 +67,7 @@ async fn forward(
     // The size of a request is known once it is whole. If it is not, the response is a stream, too,
     // or follows the end of the request.
     let whole = request.body().size_hint().exact().is_some();
-    let pauses = if whole { Pauses::BeforeEnd } else { Pauses::Never };
+    let pauses = if whole { Patience::BeforeEnd } else { Patience::Never };
     let mut request = request.map(RequestBody);
     // homa-tonic removes it, and servers of gRPC look for it.
     request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));

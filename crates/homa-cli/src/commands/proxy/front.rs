@@ -32,7 +32,7 @@ use tower::Service;
 use super::ProxyEnd;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{Pauses, gather};
+use super::gather::{Patience, gather};
 use super::run::{DRAIN, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
 use crate::failure::{Failure, Hint};
@@ -234,7 +234,7 @@ impl Front {
         let call = self.counts.begin();
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
-        let body = gather(body, Pauses::BeforeMessages).await;
+        let body = gather(body, Patience::BeforeMessages).await;
         let called = self.channel.call(Request::from_parts(head, Body::new(body))).await;
         Ok(match called {
             Ok(response) => response.map(|body| {

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// When a body may pause without being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pauses {
+pub enum Patience {
     /// Before its first message, and after one of several frames. Clients send the end together
     /// with the last message if that is short.
     BeforeMessages,
@@ -96,7 +96,7 @@ enum Unread<B> {
 }
 
 /// Reads the beginning of a body.
-pub async fn gather<B>(mut body: B, pauses: Pauses) -> Gathered<B>
+pub async fn gather<B>(mut body: B, pauses: Patience) -> Gathered<B>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {
@@ -110,11 +110,11 @@ where
             ReadNext::Wait => body.frame().await,
             ReadNext::Pause => {
                 let next = match pauses {
-                    Pauses::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
-                    Pauses::BeforeMessages if parts.len() != 1 => {
+                    Patience::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
+                    Patience::BeforeMessages if parts.len() != 1 => {
                         timeout(PAUSE, body.frame()).await.ok()
                     }
-                    Pauses::BeforeMessages | Pauses::Never => at_once(&mut body).await,
+                    Patience::BeforeMessages | Patience::Never => at_once(&mut body).await,
                 };
                 match next {
                     Some(frame) => frame,
