@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, call, completions, doctor, hull, key, pcap, pfc, pias_thresholds, ping, report, repro,
-    schemes, serve, sim, swarm, sweep, tail, top, why, workloads,
+    bench, call, completions, doctor, hull, key, pcap, pfc, pias_thresholds, ping, proxy, report,
+    repro, schemes, serve, sim, swarm, sweep, tail, top, why, workloads,
 };
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
@@ -29,6 +29,9 @@ pub enum Command {
     Serve(serve::Args),
     /// Call a server and print the answer, or measure many calls.
     Call(call::Args),
+    /// Carry gRPC between unmodified programs over Homa: one proxy beside the clients, one beside
+    /// the server.
+    Proxy(proxy::Args),
     /// Time small RPCs to a server, one at a time.
     Ping(ping::Args),
     /// Show what a running engine does: RPCs per second, percentiles, losses, its busiest peers.

@@ -183,7 +183,9 @@ impl PulledBody {
         let rest = match end {
             Some(trailers) => {
                 pulls.pump = None;
-                Rest::Trailers(trailers)
+                // A status without messages stands in the head. A proxy to HTTP/2 has to
+                // see at once that nothing follows, because it then ends the stream with the head.
+                if trailers.is_empty() { Rest::End } else { Rest::Trailers(trailers) }
             }
             None => Rest::Pulling(pulls.next()),
         };
@@ -214,8 +216,6 @@ impl http_body::Body for PulledBody {
                         Err(status) => return Poll::Ready(Some(Err(status))),
                     }
                 }
-                // A status without messages stands in the head.
-                Rest::Trailers(trailers) if trailers.is_empty() => return Poll::Ready(None),
                 Rest::Trailers(trailers) => {
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }

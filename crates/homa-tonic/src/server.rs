@@ -97,7 +97,24 @@ impl<L> Server<L> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Display,
     {
-        Router { server: self, services: HashMap::new() }.add_service(service)
+        self.router().add_service(service)
+    }
+
+    /// Serves all requests with one service, whatever method they name: for proxies and gateways,
+    /// which do not know the services.
+    pub fn fallback_service<S, B>(self, service: S) -> Router<L>
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Display,
+    {
+        self.router().fallback_service(service)
+    }
+
+    fn router(self) -> Router<L> {
+        Router { server: self, services: ServiceTable::default() }
     }
 }
 
@@ -105,7 +122,15 @@ impl<L> Server<L> {
 #[derive(Clone, Debug)]
 pub struct Router<L = Identity> {
     server: Server<L>,
-    services: HashMap<&'static str, BoxService>,
+    services: ServiceTable,
+}
+
+/// Which service gets a request.
+#[derive(Clone, Debug, Default)]
+struct ServiceTable {
+    named: HashMap<&'static str, BoxService>,
+    /// For requests that name none of them.
+    fallback: Option<BoxService>,
 }
 
 impl<L> Router<L> {
@@ -118,8 +143,20 @@ impl<L> Router<L> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError> + Display,
     {
-        let service = service.map_response(|response: http::Response<B>| response.map(Body::new));
-        self.services.insert(S::NAME, BoxCloneSyncService::new(service));
+        self.services.named.insert(S::NAME, boxed(service));
+        self
+    }
+
+    /// Serves the requests that name no other service. Default: they end as `UNIMPLEMENTED`.
+    pub fn fallback_service<S, B>(mut self, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError> + Display,
+    {
+        self.services.fallback = Some(boxed(service));
         self
     }
 
@@ -225,7 +262,19 @@ impl<L> Router<L> {
 
 /// All services of a server, as one: what layers are put around.
 #[derive(Clone, Debug)]
-pub struct Services(Arc<HashMap<&'static str, BoxService>>);
+pub struct Services(Arc<ServiceTable>);
+
+fn boxed<S, B>(service: S) -> BoxService
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError> + Display,
+{
+    let service = service.map_response(|response: http::Response<B>| response.map(Body::new));
+    BoxCloneSyncService::new(service)
+}
 
 impl Service<http::Request<Body>> for Services {
     type Response = http::Response<Body>;
@@ -240,7 +289,8 @@ impl Service<http::Request<Body>> for Services {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let path = request.uri().path();
         let name = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-        match name.and_then(|(name, _)| self.0.get(name)) {
+        let named = name.and_then(|(name, _)| self.0.named.get(name));
+        match named.or(self.0.fallback.as_ref()) {
             Some(service) => Box::pin(service.clone().oneshot(request)),
             None => {
                 let what = format!("no service has the method {path}");

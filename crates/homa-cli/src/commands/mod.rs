@@ -12,6 +12,7 @@ pub mod pfc;
 pub mod pias_thresholds;
 pub mod ping;
 mod protection;
+pub mod proxy;
 pub mod report;
 pub mod repro;
 pub mod schemes;
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Call(args) => call::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Sim(args) => sim::run(&args),

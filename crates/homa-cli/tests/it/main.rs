@@ -14,6 +14,11 @@ mod refused;
 mod relay;
 #[path = "../common/server.rs"]
 mod server;
+// It also has the parts of a service over Homa.
+#[cfg(feature = "grpc")]
+#[allow(dead_code)]
+#[path = "../../../homa-tonic/tests/it/service.rs"]
+mod service;
 
 mod activation;
 mod bench;
@@ -30,6 +35,14 @@ mod operating;
 mod pages;
 mod pcap;
 mod priorities;
+mod proxy;
 mod servers;
 mod sim;
 mod why;
+
+/// What tonic generates from the interoperability tests of gRPC.
+#[cfg(feature = "grpc")]
+#[allow(missing_docs, unused_qualifications, clippy::all)]
+mod generated {
+    include!("../../../homa-tonic/tests/it/generated/grpc.testing.rs");
+}

@@ -124,3 +124,27 @@ async fn layers_of_tower_see_every_call_and_may_refuse_it() {
     assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "a layer's word"));
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
+
+#[tokio::test]
+async fn a_fallback_gets_what_no_other_service_has() {
+    use http_body::Body as _;
+    use tower::ServiceExt;
+
+    let fallback = tower::service_fn(|request: http::Request<tonic::body::Body>| async move {
+        let path = request.uri().path();
+        Ok(Status::failed_precondition(format!("fallback: {path}")).into_http())
+    });
+    let server = open();
+    let at = server.local_addr();
+    let router = Server::builder().add_service(TestServiceServer::new(Seen::default()));
+    let router = router.fallback_service::<_, tonic::body::Body>(fallback);
+    tokio::spawn(router.serve_on(server, std::future::pending()));
+    let channel = channel(at).await;
+    TestServiceClient::new(channel.clone()).empty_call(Empty {}).await.unwrap();
+    let mut request = http::Request::new(tonic::body::Body::empty());
+    *request.uri_mut() = "/other.Service/Method".parse().unwrap();
+    let response = channel.oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["grpc-message"], "fallback:%20/other.Service/Method");
+    // A proxy to HTTP/2 has to send the head as the end of the stream.
+    assert!(response.body().is_end_stream());
+}

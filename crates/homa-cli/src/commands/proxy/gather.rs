@@ -1,0 +1,227 @@
+//! The beginning of a body, read before it is forwarded, so that a short call is one RPC.
+//!
+//! HTTP/2 brings a unary call in several frames, and only the last one says that nothing follows.
+//! If each were forwarded when it arrives, the call would take several RPCs, and the network could
+//! not order it by its length. So a body is read until it ends, until a part of it cannot be the
+//! whole body of a unary call, or until it pauses. A message that has begun is waited for, because
+//! the other side could not use a part of it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+use tonic::Status;
+
+/// Bytes in front of each message: a flag and its length (gRPC over HTTP/2,
+/// Length-Prefixed-Message).
+const PREFIX: usize = 5;
+
+/// Longest body that is read as a whole: a message of 4 MiB, which is the default limit of gRPC's
+/// libraries.
+const LONGEST: usize = (4 << 20) + PREFIX;
+
+/// Bytes of a body of several messages that are read at most.
+const SEVERAL: usize = 64 << 10;
+
+/// How long a body that may end soon is waited for. A timer of tokio takes up to a millisecond
+/// longer.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// When a body may pause without being forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Before its first message, and after one of several frames. Clients send the end together
+    /// with the last message if that is short.
+    BeforeMessages,
+    /// Also before its end, because servers send the status after the last message.
+    BeforeEnd,
+    /// Never: it is a stream.
+    Never,
+}
+
+/// How to continue with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadNext {
+    /// Wait for more.
+    Wait,
+    /// Wait for a pause.
+    Pause,
+    /// Forward what is there.
+    Stop,
+}
+
+/// Decides by the bytes that are there, and by the length of the first message with its prefix if
+/// that is known.
+fn read_next(bytes: usize, first: Option<usize>) -> ReadNext {
+    match first {
+        _ if bytes > LONGEST => ReadNext::Stop,
+        None if bytes == 0 => ReadNext::Pause,
+        None => ReadNext::Wait,
+        Some(first) if first > LONGEST => ReadNext::Stop,
+        Some(first) if bytes < first => ReadNext::Wait,
+        Some(first) if bytes > first && bytes >= SEVERAL => ReadNext::Stop,
+        Some(_) => ReadNext::Pause,
+    }
+}
+
+/// The length of the first message with its prefix, if the prefix is there.
+fn first_message(parts: &VecDeque<Bytes>) -> Option<usize> {
+    let mut prefix = parts.iter().flatten().skip(1).copied();
+    let mut next = || prefix.next();
+    let length = u32::from_be_bytes([next()?, next()?, next()?, next()?]);
+    Some(PREFIX.saturating_add(length as usize))
+}
+
+/// A body whose beginning was read.
+#[derive(Debug)]
+pub struct Gathered<B> {
+    parts: VecDeque<Bytes>,
+    rest: Unread<B>,
+}
+
+/// What follows the beginning.
+#[derive(Debug)]
+enum Unread<B> {
+    Body(B),
+    Trailers(HeaderMap),
+    Failed(Status),
+    End,
+}
+
+/// Reads the beginning of a body.
+pub async fn gather<B>(mut body: B, pauses: Patience) -> Gathered<B>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    let (mut parts, mut bytes, mut first) = (VecDeque::new(), 0, None);
+    let rest = loop {
+        if body.is_end_stream() {
+            break Unread::End;
+        }
+        let frame = match read_next(bytes, first) {
+            ReadNext::Stop => break Unread::Body(body),
+            ReadNext::Wait => body.frame().await,
+            ReadNext::Pause => {
+                let next = match pauses {
+                    Patience::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
+                    Patience::BeforeMessages if parts.len() != 1 => {
+                        timeout(PAUSE, body.frame()).await.ok()
+                    }
+                    Patience::BeforeMessages | Patience::Never => at_once(&mut body).await,
+                };
+                match next {
+                    Some(frame) => frame,
+                    None => break Unread::Body(body),
+                }
+            }
+        };
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => {
+                bytes += data.len();
+                parts.push_back(data);
+                first = first.or_else(|| first_message(&parts));
+            }
+            Some(Ok(Err(other))) => match other.into_trailers() {
+                Ok(trailers) => break Unread::Trailers(trailers),
+                Err(_) => continue,
+            },
+            Some(Err(status)) => break Unread::Failed(status),
+            None => break Unread::End,
+        }
+    };
+    let whole = matches!(rest, Unread::End | Unread::Trailers(_));
+    Gathered { parts: if whole && bytes > SEVERAL { joined(parts, bytes) } else { parts }, rest }
+}
+
+/// The next frame, if it is here.
+async fn at_once<B>(body: &mut B) -> Option<Option<Result<Frame<Bytes>, Status>>>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// One part, because homa-tonic sends at most a window of parts at once, but any part as a whole.
+fn joined(parts: VecDeque<Bytes>, bytes: usize) -> VecDeque<Bytes> {
+    let mut whole = BytesMut::with_capacity(bytes);
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    VecDeque::from([whole.freeze()])
+}
+
+impl<B> Body for Gathered<B>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(data) = self.parts.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Unread::Body(body) = &mut self.rest {
+            return Pin::new(body).poll_frame(context);
+        }
+        Poll::Ready(match std::mem::replace(&mut self.rest, Unread::End) {
+            Unread::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            Unread::Failed(status) => Some(Err(status)),
+            Unread::Body(_) | Unread::End => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let ended = match &self.rest {
+            Unread::Body(body) => body.is_end_stream(),
+            Unread::Trailers(_) | Unread::Failed(_) => false,
+            Unread::End => true,
+        };
+        self.parts.is_empty() && ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_has_begun_is_waited_for() {
+        assert_eq!(
+            read_next(0, None),
+            ReadNext::Pause,
+            "a client may wait for the response's head"
+        );
+        assert_eq!(read_next(3, None), ReadNext::Wait);
+        assert_eq!(read_next(99, Some(100)), ReadNext::Wait);
+        assert_eq!(read_next(100, Some(100)), ReadNext::Pause, "is it all?");
+        assert_eq!(read_next(1 << 20, Some(1 << 20)), ReadNext::Pause);
+        assert_eq!(read_next(120, Some(100)), ReadNext::Pause);
+        assert_eq!(read_next(SEVERAL, Some(100)), ReadNext::Stop);
+        assert_eq!(read_next(5, Some(LONGEST + 1)), ReadNext::Stop, "it is forwarded in parts");
+        assert_eq!(read_next(LONGEST, Some(LONGEST)), ReadNext::Pause);
+        assert_eq!(read_next(LONGEST + 1, Some(LONGEST)), ReadNext::Stop);
+    }
+
+    #[test]
+    fn the_length_of_a_message_may_be_divided_between_parts() {
+        let parts = |parts: &[&'static [u8]]| {
+            first_message(&parts.iter().map(|part| Bytes::from_static(part)).collect())
+        };
+        assert_eq!(parts(&[&[0, 0, 0], &[1, 2, 9]]), Some(5 + 258));
+        assert_eq!(parts(&[&[0, 0, 0], &[], &[1]]), None);
+        assert_eq!(parts(&[&[1, 255, 255, 255, 255]]), Some(5 + u32::MAX as usize));
+    }
+}

@@ -1,0 +1,135 @@
+//! `homa proxy`: gRPC between local programs over HTTP/2 and other hosts over Homa (feature
+//! `grpc`).
+//!
+//! | file | what |
+//! |---|---|
+//! | `run` | the life of a proxy |
+//! | `front` | calls of local clients, made over Homa |
+//! | `back` | calls from Homa, made at a local server |
+//! | `socket` | TCP and Unix sockets of both |
+//! | `connections` | the connections to the local server |
+//! | `gather` | how much of a body is read before it is forwarded |
+//! | `counts` | what is counted |
+//!
+//! Invariants: the proxy needs no definition of a service, and neither decodes nor changes
+//! messages. It reads a body only as fast as the other side takes it, after at most its first
+//! 4 MiB. No input of either side ends the process or another call.
+//!
+//! Left out: TLS at the local end, HTTP/1.1, gRPC-Web, and retries, which clients make themselves.
+
+#[cfg(feature = "grpc")]
+mod back;
+#[cfg(feature = "grpc")]
+mod connections;
+#[cfg(feature = "grpc")]
+mod counts;
+#[cfg(feature = "grpc")]
+mod front;
+#[cfg(feature = "grpc")]
+mod gather;
+#[cfg(feature = "grpc")]
+mod run;
+#[cfg(feature = "grpc")]
+mod socket;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::protection::Protection;
+#[cfg(not(feature = "grpc"))]
+use crate::failure::{Failure, Outcome};
+use crate::values;
+#[cfg(feature = "grpc")]
+pub use run::run;
+
+/// What an end may be.
+const ENDS: &str = "write http://127.0.0.1:7000 or unix:/run/homa/search.sock for the end at local \
+                    programs, and homa://search.example:4000 for the end at other hosts";
+
+/// Arguments of `homa proxy`. One of the two ends is Homa, and the other is HTTP/2.
+#[derive(Debug, clap::Args)]
+#[cfg_attr(not(feature = "grpc"), allow(dead_code))]
+pub struct Args {
+    /// Where to accept calls: http://ADDR or unix:PATH from local clients (gRPC over HTTP/2 without
+    /// TLS), or homa://ADDR from other hosts. Port 0 picks a free port and prints it.
+    #[arg(long, value_name = "END", value_parser = end)]
+    listen: ProxyEnd,
+    /// Where to make them: homa://HOST:PORT or homa:///HOST:PORT (all addresses of the name) at
+    /// another host, or http://HOST:PORT or unix:PATH at a local server.
+    #[arg(long, value_name = "END", value_parser = end)]
+    to: ProxyEnd,
+    #[command(flatten)]
+    protection: Protection,
+    /// Maximum number of calls in progress. Further ones from local clients are refused
+    /// (UNAVAILABLE). Those from Homa wait, and are refused if they would be late.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    concurrency: u32,
+    /// Serve metrics as OpenMetrics text over HTTP (GET /metrics) at this TCP address; port 0 picks
+    /// a free one, which is then printed. There is no access control: choose loopback or a private
+    /// network.
+    #[arg(long, value_name = "ADDR", value_parser = values::address)]
+    metrics: Option<SocketAddr>,
+}
+
+/// One end of a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "grpc"), allow(dead_code))]
+pub enum ProxyEnd {
+    /// HTTP/2 over TCP: host and port.
+    Tcp(String),
+    /// HTTP/2 over a Unix socket.
+    Unix(PathBuf),
+    /// Homa: the whole text, because its scheme says what the name stands for.
+    Homa(String),
+}
+
+/// An end as the command line has it.
+fn end(text: &str) -> Result<ProxyEnd, String> {
+    if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+        return Ok(ProxyEnd::Unix(path.into()));
+    }
+    if let Some(at) = text.strip_prefix("http://") {
+        let at = at.strip_suffix('/').unwrap_or(at);
+        let authority = !at.is_empty() && !at.contains(['/', '?', '#', '@']);
+        return match at.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
+            Some(Ok(_)) if authority => Ok(ProxyEnd::Tcp(at.into())),
+            _ => Err(format!("a host and a port are missing: {ENDS}")),
+        };
+    }
+    if text.starts_with("homa://") || text.starts_with("homa+") {
+        return Ok(ProxyEnd::Homa(text.into()));
+    }
+    match text.starts_with("https:") {
+        true => Err(format!("there is no TLS at the local end: {ENDS}")),
+        false => Err(ENDS.into()),
+    }
+}
+
+/// Says how to get the command.
+#[cfg(not(feature = "grpc"))]
+pub fn run(_: &Args) -> Outcome {
+    let error = anyhow::anyhow!("this program was built without the feature `grpc`");
+    let advice = "build it with it: cargo build --release -p homa-rpc-cli --features grpc";
+    Err(Failure::new(error, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_is_named_by_its_scheme() {
+        assert_eq!(end("http://127.0.0.1:7000/"), Ok(ProxyEnd::Tcp("127.0.0.1:7000".into())));
+        assert_eq!(end("http://[::1]:0"), Ok(ProxyEnd::Tcp("[::1]:0".into())));
+        assert_eq!(end("unix:/run/a.sock"), Ok(ProxyEnd::Unix("/run/a.sock".into())));
+        for homa in ["homa://a:1", "homa:///a:1", "homa+file:///etc/servers"] {
+            assert_eq!(end(homa), Ok(ProxyEnd::Homa(homa.into())));
+        }
+        for bad in ["127.0.0.1:7000", "http://a", "http://a:b", "http://a:1/b", "http://:", "unix:"]
+        {
+            assert!(end(bad).unwrap_err().contains("homa://search.example:4000"), "{bad}");
+        }
+        assert!(end("https://a:1").unwrap_err().contains("no TLS"));
+    }
+}

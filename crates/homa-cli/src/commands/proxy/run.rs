@@ -1,0 +1,122 @@
+//! A proxy's life: opens both ends, waits for the end, drains.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use homa::metrics::http::Exporter;
+use homa::{Config, Engine};
+use sd_notify::NotifyState;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::counts::ProxyCounts;
+use super::{Args, ProxyEnd, back, front};
+use crate::commands::{systemd, wait_for_the_end};
+use crate::failure::{Failure, Hint, Outcome, Verdict};
+use crate::output::line;
+
+/// How long calls in progress may take to finish after Ctrl-C. homa-tonic has the same.
+pub const DRAIN: Duration = Duration::from_secs(30);
+
+/// A proxy that serves.
+pub struct RunningProxy {
+    /// Where it listens.
+    pub at: Vec<String>,
+    pub engines: Vec<Engine>,
+    /// They end when calls in progress have, after they were asked to.
+    pub tasks: JoinSet<anyhow::Result<()>>,
+}
+
+/// What both kinds of proxies need.
+pub struct Setting<'a> {
+    pub args: &'a Args,
+    pub counts: Arc<ProxyCounts>,
+    /// True if the proxy should end.
+    pub ending: watch::Receiver<bool>,
+}
+
+impl Setting<'_> {
+    /// The parameters of the engines.
+    pub fn config(&self) -> Result<Config, Failure> {
+        self.args.protection.apply(Config::default())
+    }
+}
+
+/// Waits until the proxy should end.
+pub async fn asked_to_end(mut ending: watch::Receiver<bool>) {
+    // If the sender is gone, it should end, too.
+    drop(ending.wait_for(|ending| *ending).await);
+}
+
+/// Forwards calls until Ctrl-C or SIGTERM.
+pub fn run(args: &Args) -> Outcome {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.hint("the system refuses threads: raise `ulimit -u`")?;
+    let (end, ending) = watch::channel(false);
+    let counts = Arc::new(ProxyCounts::default());
+    let setting = Setting { args, counts: counts.clone(), ending };
+    let RunningProxy { at, engines, mut tasks } = runtime.block_on(start(&setting))?;
+    at.iter().for_each(|at| line(format!("listening on {at}")));
+    let exporter = export(args, &engines, &counts)?;
+    let _watchdog = systemd::watch(&engines);
+    wait_for_the_end(None, || systemd::tell(NotifyState::Ready))
+        .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
+    systemd::tell(NotifyState::Stopping);
+    eprintln!("finishing calls in progress");
+    end.send_replace(true);
+    runtime.block_on(async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended.context("a part of the proxy failed").and_then(|ended| ended)
+            {
+                eprintln!("warning: {error:#}");
+            }
+        }
+    });
+    drop(exporter);
+    eprintln!("{}", counts.summary());
+    Ok(Verdict::Passed)
+}
+
+/// Opens the end that listens.
+async fn start(setting: &Setting<'_>) -> Result<RunningProxy, Failure> {
+    let Args { listen, to, .. } = setting.args;
+    match (listen, to) {
+        (ProxyEnd::Homa(at), to @ (ProxyEnd::Tcp(_) | ProxyEnd::Unix(_))) => {
+            back::start(setting, at, to)
+        }
+        (listen @ (ProxyEnd::Tcp(_) | ProxyEnd::Unix(_)), ProxyEnd::Homa(to)) => {
+            front::start(setting, listen, to).await
+        }
+        (ProxyEnd::Homa(_), ProxyEnd::Homa(_)) => {
+            let error = anyhow::anyhow!("both ends are Homa, and one has to be at local programs");
+            Err(Failure::new(error, "give --to the local server, such as http://127.0.0.1:50051"))
+        }
+        _ => {
+            let error = anyhow::anyhow!("no end is Homa");
+            let hint = "give --to homa://HOST:PORT beside clients, or --listen homa://ADDR \
+                        beside a server";
+            Err(Failure::new(error, hint))
+        }
+    }
+}
+
+/// Serves metrics if that is asked for.
+fn export(
+    args: &Args,
+    engines: &[Engine],
+    counts: &Arc<ProxyCounts>,
+) -> Result<Option<Exporter>, Failure> {
+    let Some(at) = args.metrics else { return Ok(None) };
+    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
+                or port 0 for any";
+    let listener =
+        TcpListener::bind(at).with_context(|| format!("no metrics at {at}")).hint(hint)?;
+    let counts = counts.clone();
+    let exporter = Exporter::with(engines, listener, move || counts.to_openmetrics());
+    let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
+    line(format!("metrics at http://{}/metrics", exporter.local_addr()));
+    Ok(Some(exporter))
+}

@@ -1,0 +1,155 @@
+//! TCP and Unix sockets at the end of local programs.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::time::timeout;
+
+use super::ProxyEnd;
+
+/// How long a local server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A stream of bytes that hyper can use.
+pub type LocalStream = TokioIo<TcpOrUnix>;
+
+/// A connection of either kind.
+#[derive(Debug)]
+pub enum TcpOrUnix {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub enum LocalListener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket, which is removed at the end.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // If another process has replaced it meanwhile, its clients connect again.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl LocalListener {
+    /// Listens at a path. A socket that an earlier process has left there is replaced.
+    pub async fn unix(path: &Path) -> io::Result<Self> {
+        let is_socket = path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
+        if is_socket && UnixStream::connect(path).await.is_err() {
+            std::fs::remove_file(path)?;
+        }
+        Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned())))
+    }
+
+    /// The next connection.
+    pub async fn accept(&self) -> io::Result<LocalStream> {
+        match self {
+            Self::Tcp(listener) => tcp(listener.accept().await?.0),
+            Self::Unix(listener, _) => {
+                Ok(TokioIo::new(TcpOrUnix::Unix(listener.accept().await?.0)))
+            }
+        }
+    }
+}
+
+impl fmt::Display for LocalListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(listener) => match listener.local_addr() {
+                Ok(at) => write!(f, "http://{at}"),
+                Err(_) => f.write_str("http"),
+            },
+            Self::Unix(_, SocketFile(path)) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Connects to a local server.
+pub async fn connect(to: &ProxyEnd) -> io::Result<LocalStream> {
+    let connecting = async {
+        match to {
+            ProxyEnd::Tcp(at) => tcp(TcpStream::connect(at).await?),
+            ProxyEnd::Unix(path) => {
+                Ok(TokioIo::new(TcpOrUnix::Unix(UnixStream::connect(path).await?)))
+            }
+            ProxyEnd::Homa(_) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    };
+    timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+fn tcp(stream: TcpStream) -> io::Result<LocalStream> {
+    // Short messages would otherwise wait for acknowledgements of those before.
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(TcpOrUnix::Tcp(stream)))
+}
+
+impl AsyncRead for TcpOrUnix {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for TcpOrUnix {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
