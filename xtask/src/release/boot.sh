@@ -61,5 +61,6 @@ dpkg --purge homa
 fails systemctl is-active homa-echo.socket homa-echo.service
 rm "$key"
 rmdir /etc/homa
-test -z "$(find / -xdev -name '*homa*' ! -path /homa.deb ! -name homa-check.service)"
+left=$(find / -xdev \( -name 'homa*' -o -name _homa \) ! -name homa.deb ! -name homa-check.service)
+test -z "$left"
 echo PASSED
