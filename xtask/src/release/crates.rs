@@ -32,10 +32,25 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
         return Err(Error::other(format!("`{file}` is in a package: {advice}")));
     }
     let files = packed.lines().count();
+    // Cargo would take packages of an earlier commit that are still unpacked there.
+    remove_unpacked()?;
     succeed(cargo(repository).args(["publish", "--workspace", "--dry-run"]))?;
-    // Each package is unpacked and built there, with all that it depends on.
+    remove_unpacked()?;
     remove_folder(&crate::target(repository).join("package"))?;
     Ok(vec![Outcome::Passed(format!("each package builds from its files, {files} in all"))])
+}
+
+/// Removes our packages from cargo's downloads. While packages that depend on each other are built,
+/// each lies there as that of a registry without a name.
+fn remove_unpacked() -> io::Result<()> {
+    for registry in fs::read_dir(crate::cargo_home()?.join("registry/src"))? {
+        let folder = registry?.path();
+        let crates = fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?;
+        if crates.iter().all(|name| name.file_name().to_string_lossy().starts_with("homa-rpc")) {
+            remove_folder(&folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// The names of packages that stay in this repository, whose files no upload has.
