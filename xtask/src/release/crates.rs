@@ -41,13 +41,19 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
 }
 
 /// Removes our packages from cargo's downloads. While packages that depend on each other are built,
-/// each lies there as that of a registry without a name.
+/// each lies there in the folder of a registry without a name (`-` and a hash).
 fn remove_unpacked() -> io::Result<()> {
-    for registry in fs::read_dir(crate::cargo_home()?.join("registry/src"))? {
-        let folder = registry?.path();
-        let crates = fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?;
-        if crates.iter().all(|name| name.file_name().to_string_lossy().starts_with("homa-rpc")) {
-            remove_folder(&folder)?;
+    let Ok(registries) = fs::read_dir(crate::cargo_home()?.join("registry/src")) else {
+        return Ok(());
+    };
+    let begins = |entry: &fs::DirEntry, with| entry.file_name().to_string_lossy().starts_with(with);
+    for registry in registries {
+        let registry = registry?;
+        if begins(&registry, "-")
+            && fs::read_dir(registry.path())?
+                .all(|package| package.is_ok_and(|package| begins(&package, "homa-rpc")))
+        {
+            remove_folder(&registry.path())?;
         }
     }
     Ok(())
