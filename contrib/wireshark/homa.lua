@@ -48,6 +48,7 @@ local f = {
   cutoff_version = ProtoField.uint16("homa.cutoff_version", "Cutoff version"),
   retransmit = ProtoField.uint8("homa.retransmit", "Retransmitted"),
   incast = ProtoField.uint8("homa.incast", "Incast flag (in padding; not the kernel's)"),
+  idempotent = ProtoField.bool("homa.idempotent", "Idempotent request", 8, nil, 0x04),
   incast_limit = ProtoField.uint16("homa.incast_limit", "Unscheduled bytes of the response"),
   segment_offset = ProtoField.uint32("homa.segment_offset", "Segment offset (-1: see sequence)", base.HEX),
   offset = ProtoField.uint32("homa.offset", "Offset"),
@@ -202,6 +203,7 @@ local function data(p, said)
   if offset == 0 and u8(p, 27) % 2 == 0 then
     text = text .. told(said)
     if said.ours and math.floor(u8(p, 49) / 4) % 2 == 1 then
+      add(p, f.idempotent, 49, 1)
       text = text .. " idempotent"
     end
   end

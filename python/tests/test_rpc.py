@@ -305,6 +305,29 @@ def test_room_can_be_waited_for(run):
     run(main())
 
 
+def test_a_server_that_hangs_does_not_take_all_calls(run):
+    async def main():
+        slow, fast = Slow(), Slow()
+        fast.go_on.set()
+        one, other = rpc.Server("127.0.0.1:0", slow), rpc.Server("127.0.0.1:0", fast)
+        async with one, other, rpc.Client(max_calls_per_server=1) as client:
+            first = asyncio.ensure_future(client.call(one.address, b"first"))
+            await slow.begun.wait()
+            with pytest.raises(rpc.TooManyCallsTo, match="max_calls_per_server") as caught:
+                await client.call(one.address, b"second")
+            assert isinstance(caught.value, rpc.Busy) and caught.value.max == 1
+            assert await client.call(other.address, b"second") == b"done"
+            await client.ready(to=other.address)
+            room = asyncio.ensure_future(client.ready(6, to=one.address))
+            await asyncio.sleep(0)
+            assert not room.done()
+            slow.go_on.set()
+            await room
+            assert await first == b"done"
+
+    run(main())
+
+
 def test_closing_a_client_ends_its_calls(run):
     async def main():
         slow = Slow()

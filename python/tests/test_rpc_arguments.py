@@ -291,8 +291,8 @@ def test_every_error_of_the_crate_has_a_class():
     enum = source.read_text().split("pub enum CallError {")[1].split("\n}")[0]
     names = re.findall(r"^    ([A-Z]\w+)", enum, re.MULTILINE)
     assert len(names) > 15
-    # Python has no engines that share an address, no calls that block, and no statuses. A limit of
-    # calls to one server is Busy, and a kernel peer of a newer wire is DeadlineExceeded.
-    others = {"OtherShard", "RuntimeBlocked", "Status", "TooManyCallsTo", "NewerPeer"}
+    # Python has no engines that share an address, no calls that block, and no statuses. A kernel
+    # peer of a newer wire is DeadlineExceeded.
+    others = {"OtherShard", "RuntimeBlocked", "Status", "NewerPeer"}
     for name in set(names) - others:
         assert issubclass(getattr(rpc, name), rpc.CallError), name

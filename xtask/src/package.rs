@@ -203,7 +203,7 @@ fn debian(inputs: &Inputs<'_>) -> io::Result<[PathBuf; 3]> {
     Ok([homa, library, development])
 }
 
-/// The program, its manual, the unit and the dissector.
+/// The program, its manual, the unit, the dissector, and examples for what surrounds them.
 fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<PathBuf> {
     let program = program(inputs, &[], "")?;
     let root = inputs.stage("homa")?;
@@ -237,6 +237,14 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
     units.sort();
     let plugin = format!("usr/lib/{}/wireshark/plugins/homa.lua", platform.triplet);
     stage.copy(&inputs.file("contrib/wireshark/homa.lua"), &plugin, 0o644)?;
+    for folder in ["bpftrace", "container", "monitoring"] {
+        for file in fs::read_dir(inputs.file("contrib").join(folder))? {
+            let file = file?;
+            let name = file.file_name();
+            let to = format!("usr/share/doc/homa/examples/{folder}/{}", name.to_string_lossy());
+            stage.copy(&file.path(), &to, 0o644)?;
+        }
+    }
     let notices = notices::text(inputs.repository, "homa-rpc-cli", false)?;
     documents(inputs, &stage, "homa", &notices)?;
     let needs = deb::needs(&fs::read(&program)?);
@@ -248,7 +256,8 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
         description: "Homa is a transport for RPCs in data centers. This package has the program \
                       homa, which serves, calls and measures RPCs and simulates networks, a unit \
                       of systemd for its echo server (not started by itself), completions for \
-                      shells, and a dissector for Wireshark.",
+                      shells, a dissector for Wireshark, and examples for Prometheus, Grafana, \
+                      bpftrace and Kubernetes.",
     };
     for (script, text) in deb::unit_scripts(&units) {
         stage.write(&format!("DEBIAN/{script}"), text.as_bytes(), 0o755)?;
@@ -305,7 +314,7 @@ fn library_packages(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result
     Ok([library, development.build(inputs, &stage, platform)?])
 }
 
-/// Licences and the list of changes.
+/// Licences and the lists of changes.
 fn documents(
     inputs: &Inputs<'_>,
     stage: &deb::Staged<'_>,
@@ -320,8 +329,10 @@ fn documents(
          you choose. NOTICES.gz has the licences of the crates that are linked in.\n\n{mit}"
     );
     stage.write(&format!("{folder}/copyright"), copyright.as_bytes(), 0o644)?;
+    let changes = deb::changelog(name, &inputs.epoch)?;
+    stage.write(&format!("{folder}/changelog.gz"), &gzip(changes.as_bytes())?, 0o644)?;
     let changes = fs::read(inputs.file("CHANGELOG.md"))?;
-    stage.write(&format!("{folder}/changelog.gz"), &gzip(&changes)?, 0o644)?;
+    stage.write(&format!("{folder}/CHANGELOG.md.gz"), &gzip(&changes)?, 0o644)?;
     stage.write(&format!("{folder}/NOTICES.gz"), &gzip(notices.as_bytes())?, 0o644)
 }
 

@@ -56,6 +56,10 @@ pub fn output(command: &mut Command) -> io::Result<String> {
     let ran = ran.map_err(|error| Error::other(format!("`{name}` does not run: {error}")))?;
     match ran.status.success() {
         true => String::from_utf8(ran.stdout).map_err(Error::other),
-        false => Err(Error::other(format!("`{name}` failed ({}): see above", ran.status))),
+        false => {
+            // Some programs say here what is wrong.
+            eprint!("{}", String::from_utf8_lossy(&ran.stdout));
+            Err(Error::other(format!("`{name}` failed ({}): see above", ran.status)))
+        }
     }
 }

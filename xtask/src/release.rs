@@ -1,6 +1,8 @@
 //! `cargo xtask release --check`: what must hold before a release and takes too long for every test
 //! run. Each check passes, fails, or says what this machine lacks for it; only a failure counts.
 //!
+//! A check that passes leaves nothing but build outputs and downloads in the target folder, which
+//! the next run uses. Of one that fails, the files stay for a look, and the next run replaces them.
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod boot;
@@ -9,13 +11,17 @@ mod container;
 mod crates;
 mod packages;
 mod previous;
+mod program;
 mod prometheus;
-mod server;
+mod user;
 mod wheels;
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use crate::process::output;
 
 /// What a check, or a part of one, found if it did not fail.
 enum Outcome {
@@ -28,8 +34,9 @@ enum Outcome {
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     ("crates", crates::publish),
+    ("semver", crates::compatible),
     ("rust-version", crates::rust_version),
     ("advisories", crates::advisories),
     ("wheels", wheels::two_alike),
@@ -42,6 +49,71 @@ const CHECKS: [Check; 11] = [
     ("collector", collector::check),
 ];
 
+/// What the checks have found so far.
+#[derive(Default)]
+struct Findings {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// How long each check took.
+    times: Vec<(&'static str, Duration)>,
+}
+
+impl Findings {
+    /// Adds what a check found, and says it.
+    fn add(&mut self, name: &'static str, found: io::Result<Vec<Outcome>>, took: Duration) {
+        self.times.push((name, took));
+        let outcomes = found.unwrap_or_else(|error| {
+            println!("release: {name}: FAILED, {error}");
+            self.failed += 1;
+            Vec::new()
+        });
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Passed(what) => {
+                    println!("release: {name}: {what}");
+                    self.passed += 1;
+                }
+                Outcome::Skipped(why) => {
+                    println!("release: {name}: skipped, {why}");
+                    self.skipped += 1;
+                }
+            }
+        }
+    }
+
+    /// The last lines: the time of each check, the room that build outputs take, and the sums.
+    fn end(&self, megabytes: [u64; 2]) -> String {
+        let times: Vec<_> =
+            self.times.iter().map(|(name, took)| format!("{name} {}", minutes(*took))).collect();
+        let total = minutes(self.times.iter().map(|(_, took)| *took).sum());
+        let [before, after] = megabytes;
+        format!(
+            "release: took {total}: {}\nrelease: the target folder has {after} MB, before the run \
+             it had {before} MB\nrelease: {} passed, {} failed, {} skipped",
+            times.join(", "),
+            self.passed,
+            self.failed,
+            self.skipped
+        )
+    }
+}
+
+/// `4 min`, or `12 s` below two minutes.
+fn minutes(time: Duration) -> String {
+    match time.as_secs() {
+        short @ ..120 => format!("{short} s"),
+        long => format!("{} min", (long + 30) / 60),
+    }
+}
+
+/// The room that a folder takes, in MB; 0 if `du` cannot tell.
+fn megabytes(folder: &Path) -> u64 {
+    let mut du = Command::new("du");
+    let said = output(du.args(["--summarize", "--block-size=1MB"]).arg(folder)).ok();
+    said.and_then(|said| said.split('\t').next()?.parse().ok()).unwrap_or(0)
+}
+
 /// Runs the checks of these names, or all, and says what they found.
 pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
     if let Some(name) = names.iter().find(|name| !CHECKS.iter().any(|(known, _)| known == *name)) {
@@ -49,21 +121,32 @@ pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
         eprintln!("release: no check `{name}`; there are {known}");
         return ExitCode::from(2);
     }
-    let mut failed = false;
+    let target = crate::target(repository);
+    let before = megabytes(&target);
+    let mut findings = Findings::default();
     for (name, check) in CHECKS {
-        if !names.is_empty() && !names.contains(&name) {
-            continue;
-        }
-        match check(repository) {
-            Ok(outcomes) => outcomes.iter().for_each(|outcome| match outcome {
-                Outcome::Passed(what) => println!("release: {name}: {what}"),
-                Outcome::Skipped(why) => println!("release: {name}: skipped, {why}"),
-            }),
-            Err(error) => {
-                eprintln!("release: {name}: FAILED, {error}");
-                failed = true;
-            }
+        if names.is_empty() || names.contains(&name) {
+            let start = Instant::now();
+            findings.add(name, check(repository), start.elapsed());
         }
     }
-    ExitCode::from(u8::from(failed))
+    println!("{}", findings.end([before, megabytes(&target)]));
+    ExitCode::from(u8::from(findings.failed > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_every_part() {
+        let mut findings = Findings::default();
+        let parts = vec![Outcome::Passed("a".to_owned()), Outcome::Skipped("no b".to_owned())];
+        findings.add("packages", Ok(parts), Duration::from_secs(90));
+        findings.add("boot", Err(io::Error::other("no call")), Duration::from_secs(400));
+        let end = findings.end([100, 250]);
+        assert!(end.ends_with("\nrelease: 1 passed, 1 failed, 1 skipped"), "{end}");
+        assert!(end.contains("took 8 min: packages 90 s, boot 7 min\n"), "{end}");
+        assert!(end.contains("has 250 MB, before the run it had 100 MB"), "{end}");
+    }
 }

@@ -13,7 +13,7 @@
 
 /* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 #define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
@@ -203,6 +203,17 @@ struct homa_options {
      it. Default: 0, no padding.
      */
     uint32_t padding;
+    /*
+     The largest number of calls in progress to one server, so that a server that hangs does not
+     take all of max_rpcs. With raw-ip, to one host. Another call fails with EAGAIN. Default: 0,
+     no limit.
+     */
+    uint32_t max_calls_per_server;
+    /*
+     How many peers are remembered. Idle ones are forgotten first, and with them which of their
+     requests were executed. Default: 65,536.
+     */
+    uint32_t max_peers;
 };
 
 /*

@@ -91,7 +91,19 @@ pub struct homa_options {
     /// HOMA_PADDING_FULL. It costs bandwidth, and needs key_file or cert_file. Peers need not set
     /// it. Default: 0, no padding.
     pub padding: u32,
+    /// The largest number of calls in progress to one server, so that a server that hangs does not
+    /// take all of max_rpcs. With raw-ip, to one host. Another call fails with EAGAIN. Default: 0,
+    /// no limit.
+    pub max_calls_per_server: u32,
+    /// How many peers are remembered. Idle ones are forgotten first, and with them which of their
+    /// requests were executed. Default: 65,536.
+    pub max_peers: u32,
 }
+
+// A member that is added must not lie where earlier programs have padding with any content.
+const _: () = assert!(
+    std::mem::offset_of!(homa_options, max_peers) + size_of::<u32>() == size_of::<homa_options>()
+);
 
 /// Reads a structure that begins with its size. The program's version of the structure may have
 /// fewer members (the others are 0), or more (which must be 0).
@@ -253,6 +265,12 @@ fn limits(config: &mut Config, given: &homa_options) -> Result<(), Error> {
     if given.mtu != 0 {
         let too_large = |_| Error::invalid("`options->mtu` must be 576 to 65,535");
         config.mtu = Some(u16::try_from(given.mtu).map_err(too_large)?);
+    }
+    if given.max_calls_per_server != 0 {
+        config.max_calls_per_server = Some(given.max_calls_per_server);
+    }
+    if given.max_peers != 0 {
+        config.max_peers = given.max_peers;
     }
     Ok(())
 }

@@ -220,11 +220,18 @@ impl Endpoint {
         })
     }
 
-    /// Waits for capacity for a call with a request of this many bytes.
-    fn room<'py>(&self, py: Python<'py>, length: usize) -> Started<'py> {
-        self.start(py, |open| {
+    /// Waits for capacity for a call with a request of this many bytes, perhaps to this server.
+    #[pyo3(signature = (length, to))]
+    fn room<'py>(&self, py: Python<'py>, length: usize, to: Option<&str>) -> Started<'py> {
+        let to = to.map(parsed).transpose()?;
+        self.start(py, move |open| {
             let client = open.client.clone();
-            Box::pin(async move { Outcome::Room(client.ready_for(length).await) })
+            Box::pin(async move {
+                Outcome::Room(match to {
+                    Some(to) => client.ready_to(to, length).await,
+                    None => client.ready_for(length).await,
+                })
+            })
         })
     }
 
@@ -434,6 +441,7 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
             "max_message" => config.protocol.max_message = small(i32::MAX as u32)?,
             "max_rpcs" => config.protocol.max_rpcs = small(1 << 24)?,
             "max_peers" => config.max_peers = small(u32::MAX)?,
+            "max_calls_per_server" => config.max_calls_per_server = Some(small(u32::MAX)?),
             "send_memory" => config.send_memory = limit(name, value, u64::MAX)?,
             _ => return Err(PyValueError::new_err(format!("{name:?} is no limit"))),
         }

@@ -33,7 +33,7 @@ pub fn call(py: Python<'_>, error: &CallError) -> PyErr {
             ("MessageTooLong", &[("length", length as u64), ("max", max.into())])
         }
         CallError::TooManyCalls { max } => ("TooManyCalls", &[("max", max.into())]),
-        CallError::TooManyCallsTo { .. } => ("Busy", &[]),
+        CallError::TooManyCallsTo { max, .. } => ("TooManyCallsTo", &[("max", max.into())]),
         CallError::SendMemoryFull { held } => ("SendMemoryFull", &[("held", held)]),
         CallError::TooManyPeers { max } => ("TooManyPeers", &[("max", max.into())]),
         CallError::AddressFamily { .. } => ("AddressFamily", &[]),

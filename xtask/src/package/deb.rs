@@ -145,23 +145,16 @@ impl Package<'_> {
         Ok(path)
     }
 
-    /// The control file. Who builds the package is its maintainer, as Debian's tools are told.
+    /// The control file.
     fn control(&self, architecture: &str, kilobytes: u64) -> String {
-        let given = |name: &str, otherwise: &str| {
-            std::env::var(name)
-                .ok()
-                .filter(|given| !given.is_empty() && !given.contains('\n'))
-                .unwrap_or_else(|| otherwise.to_owned())
-        };
-        let maintainer = given("DEBFULLNAME", "The contributors to Homa for everyone");
-        let address = given("DEBEMAIL", "homa@localhost");
+        let maintainer = maintainer();
         let depends = match &self.depends[..] {
             [] => String::new(),
             list => format!("Depends: {}\n", list.join(", ")),
         };
         format!(
             "Package: {}\nVersion: {VERSION}\nArchitecture: {architecture}\n\
-             Maintainer: {maintainer} <{address}>\nInstalled-Size: {kilobytes}\n{depends}\
+             Maintainer: {maintainer}\nInstalled-Size: {kilobytes}\n{depends}\
              Section: {}\nPriority: optional\nDescription: {}\n{}",
             self.name,
             self.section,
@@ -169,6 +162,29 @@ impl Package<'_> {
             folded(self.description)
         )
     }
+}
+
+/// Who builds the package, as Debian's tools are told.
+fn maintainer() -> String {
+    let given = |name: &str, otherwise: &str| {
+        std::env::var(name)
+            .ok()
+            .filter(|given| !given.is_empty() && !given.contains('\n'))
+            .unwrap_or_else(|| otherwise.to_owned())
+    };
+    let name = given("DEBFULLNAME", "The contributors to Homa for everyone");
+    format!("{name} <{}>", given("DEBEMAIL", "homa@localhost"))
+}
+
+/// The list of changes in Debian's format, which apt and others read: that there is this version.
+pub(super) fn changelog(name: &str, epoch: &str) -> io::Result<String> {
+    let mut date = Command::new("date");
+    let date = output(date.args(["--utc", "--rfc-email", "--date"]).arg(format!("@{epoch}")))?;
+    Ok(format!(
+        "{name} ({VERSION}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz lists the changes.\n\n \
+         -- {}  {date}",
+        maintainer()
+    ))
 }
 
 /// Lines of at most 76 letters that begin with a space, as control files continue a field.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Inputs, Kind, container, deb, folder, gzip, parse};
+use super::{Inputs, Kind, VERSION, container, deb, folder, gzip, parse};
 use crate::process::output;
 
 /// A folder for one test, removed at its end.
@@ -40,6 +40,26 @@ fn kinds_and_the_profile_are_chosen() {
 fn packages_for_trying_out_replace_none_of_a_release() {
     let at = |debug| folder(crate::repository(), debug);
     assert!(!at(true).starts_with(at(false)) && !at(false).starts_with(at(true)));
+}
+
+#[test]
+fn pages_name_the_packages_of_this_version() {
+    let install = include_str!("../../../docs/operating/install.md");
+    let kubernetes = include_str!("../../../contrib/container/kubernetes.yaml");
+    let [package, archive, image] = [
+        format!("homa_{VERSION}_"),
+        format!("homa-{VERSION}-container"),
+        format!("homa:{VERSION}"),
+    ];
+    for (page, name) in [
+        (install, &package),
+        (install, &archive),
+        (install, &image),
+        (kubernetes, &archive),
+        (kubernetes, &image),
+    ] {
+        assert!(page.contains(name), "no {name} there: this is version {VERSION}");
+    }
 }
 
 #[test]

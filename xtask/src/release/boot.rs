@@ -1,16 +1,17 @@
-//! The Debian package in a Debian that is booted: the unit starts, restarts lose no call, and its
-//! watchdog ends a process that hangs (`boot.sh`).
+//! The Debian package in a Debian that is booted: the unit starts, restarts and upgrades lose no
+//! call, and its watchdog ends a process that hangs (`boot.sh`). The same with the units under
+//! another name and the program of `docs/operating/upgrade.md`, as that page says.
 //!
 //! The system is the least that debootstrap makes of the stable release, booted by systemd-nspawn
-//! in namespaces. It is kept in `target/boot` for the next check. Left out: an upgrade from an
-//! earlier package, because there is none yet.
+//! in namespaces. It is kept in `target/boot` for the next check. The upgrade is one to the same
+//! version. Left out: one from the package of an earlier release.
 
 use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::Outcome;
+use super::{Outcome, user};
 use crate::package::debian_for_tests;
 use crate::process::{is_root, remove_folder, succeed, there};
 
@@ -44,18 +45,27 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("homa_"))
     });
     let package = package.ok_or_else(|| Error::other("there is no package of the program"))?;
+    let service = user::build(repository, "my-service", &documented(repository)?)?;
     let root = copy(&base, &folder.join("root"))?;
-    install(&root, package)?;
+    install(&root, package, &service)?;
     let log = boot(&root)?;
-    fs::remove_dir_all(&root)?;
-    match log.trim_end().ends_with("\nPASSED") {
-        true => Ok(vec![Outcome::Passed(
-            "in a booted Debian the unit starts, three restarts lose no call, and the watchdog \
-             ends a process that hangs"
-                .to_owned(),
-        )]),
-        false => Err(Error::other(format!("the check in the booted system failed:\n{log}"))),
+    if !log.trim_end().ends_with("\nPASSED") {
+        return Err(Error::other(format!("the check in the booted system failed:\n{log}")));
     }
+    fs::remove_dir_all(&root)?;
+    let what = "in a booted Debian the units start, restarts and upgrades lose no call, and the \
+                watchdog ends a process that hangs";
+    Ok(vec![
+        Outcome::Passed(what.to_owned()),
+        Outcome::Passed("the documented service does the same under another name".to_owned()),
+    ])
+}
+
+/// The service that the operators' page prints.
+fn documented(repository: &Path) -> io::Result<String> {
+    let page = fs::read_to_string(repository.join("docs/operating/upgrade.md"))?;
+    let program = page.split("```rust,no_run\n").nth(1).and_then(|rest| rest.split("```").next());
+    program.map(str::to_owned).ok_or_else(|| Error::other("upgrade.md has no program"))
 }
 
 /// Why no system can be booted here.
@@ -94,9 +104,10 @@ fn copy(base: &Path, root: &Path) -> io::Result<PathBuf> {
     Ok(root.to_owned())
 }
 
-/// Lays the package and the check into the system.
-fn install(root: &Path, package: &Path) -> io::Result<()> {
+/// Lays the package, a user's service and the check into the system.
+fn install(root: &Path, package: &Path, service: &Path) -> io::Result<()> {
     fs::copy(package, root.join("homa.deb"))?;
+    fs::copy(service, root.join("my-service"))?;
     fs::write(root.join("check.sh"), SCRIPT)?;
     let units = root.join("etc/systemd/system");
     fs::write(units.join("homa-check.service"), UNIT)?;

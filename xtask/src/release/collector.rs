@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
+use super::{Outcome, user};
 use crate::process::{cargo, output, succeed, works};
 
 const PROGRAM: &str = include_str!("collector.go");
@@ -45,7 +45,7 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
         let why = "the collector's Go modules could not be fetched (see above)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     };
-    let target = crate::target(repository).join("traced");
+    let target = user::target(repository);
     let mut example = cargo(repository);
     example.args(["build", "--quiet", "--manifest-path", "contrib/opentelemetry/Cargo.toml"]);
     succeed(example.env("CARGO_TARGET_DIR", &target))?;

@@ -1,5 +1,5 @@
-//! The container image, as programs of others read and run it: umoci unpacks it, runc runs it as
-//! the user that the image names, and a call is answered inside.
+//! The container image, as programs of others read and run it: umoci unpacks it, runc runs it on a
+//! read-only file system as the user that the image names, and a call is answered inside.
 //!
 //! The container has a network with loopback alone. Left out: registries and clusters.
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Outcome;
-use super::server::Server;
+use super::program::RunningProgram;
 use crate::package::{VERSION, container_for_tests, folder};
 use crate::process::{is_root, output, remove_folder, succeed, there};
 
@@ -29,7 +29,8 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     container.call(&bundle)?;
     drop(container);
     fs::remove_dir_all(work)?;
-    Ok(vec![Outcome::Passed("umoci reads the image, and in runc a call is answered".to_owned())])
+    let what = "umoci reads the image, and in runc a call is answered, read-only and not as root";
+    Ok(vec![Outcome::Passed(what.to_owned())])
 }
 
 /// Unpacks an image for runc, with a server that needs no key in place of its own command.
@@ -46,9 +47,19 @@ fn unpack(image: &Path, work: &Path) -> io::Result<PathBuf> {
     }
     succeed(&mut config)?;
     succeed(Command::new("umoci").args(["unpack", "--image", &tag]).arg(&bundle))?;
-    // It would need a terminal here.
     let file = bundle.join("config.json");
-    let text = fs::read_to_string(&file)?.replace("\"terminal\": true", "\"terminal\": false");
+    let mut text = fs::read_to_string(&file)?;
+    // There is no terminal here.
+    for (given, wanted) in [
+        ("\"terminal\": true", "\"terminal\": false"),
+        ("\"path\": \"rootfs\"", "\"path\": \"rootfs\", \"readonly\": true"),
+    ] {
+        if !text.contains(given) {
+            let why = format!("umoci wrote no {given} to {}", file.display());
+            return Err(Error::other(why));
+        }
+        text = text.replace(given, wanted);
+    }
     fs::write(file, text)?;
     Ok(bundle)
 }
@@ -61,7 +72,7 @@ impl Container {
     fn call(&self, bundle: &Path) -> io::Result<()> {
         let mut run = Command::new("runc");
         let (_server, address) =
-            Server::start(run.arg("run").arg("--bundle").arg(bundle).arg(&self.0))?;
+            RunningProgram::serve(run.arg("run").arg("--bundle").arg(bundle).arg(&self.0))?;
         let user = output(Command::new("runc").args(["ps", &self.0]))?;
         if user.contains("root") {
             return Err(Error::other(format!("the server does not run as its own user:\n{user}")));

@@ -1,5 +1,6 @@
-//! Crates as a registry gets them: every package builds from its own files, older compilers take
-//! the sources, and no dependency is known to be unsafe.
+//! Crates as a registry gets them: every package builds from its own files, the version says
+//! whether programs of the last release build with this one, older compilers take the sources, and
+//! no dependency is known to be unsafe.
 
 use std::fs;
 use std::io::{self, Error};
@@ -8,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
-use crate::process::{cargo, output, succeed, works};
+use super::{Outcome, previous};
+use crate::process::{cargo, output, remove_folder, succeed, works};
 use crate::tidy;
 
 /// cargo-deny as Astral builds it from its sources.
@@ -31,8 +32,31 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
         return Err(Error::other(format!("`{file}` is in a package: {advice}")));
     }
     let files = packed.lines().count();
+    // Cargo would take packages of an earlier commit that are still unpacked there.
+    remove_unpacked()?;
     succeed(cargo(repository).args(["publish", "--workspace", "--dry-run"]))?;
+    remove_unpacked()?;
+    remove_folder(&crate::target(repository).join("package"))?;
     Ok(vec![Outcome::Passed(format!("each package builds from its files, {files} in all"))])
+}
+
+/// Removes our packages from cargo's downloads. While packages that depend on each other are built,
+/// each lies there in the folder of a registry without a name (`-` and a hash).
+fn remove_unpacked() -> io::Result<()> {
+    let Ok(registries) = fs::read_dir(crate::cargo_home()?.join("registry/src")) else {
+        return Ok(());
+    };
+    let begins = |entry: &fs::DirEntry, with| entry.file_name().to_string_lossy().starts_with(with);
+    for registry in registries {
+        let registry = registry?;
+        if begins(&registry, "-")
+            && fs::read_dir(registry.path())?
+                .all(|package| package.is_ok_and(|package| begins(&package, "homa-rpc")))
+        {
+            remove_folder(&registry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// The names of packages that stay in this repository, whose files no upload has.
@@ -51,6 +75,24 @@ fn unpublished(repository: &Path) -> io::Result<Vec<String>> {
 /// Whether a file of a package is only for tests of the whole repository.
 fn belongs_to_tests(file: &str) -> bool {
     file.starts_with("tests/") || file.starts_with("benches/")
+}
+
+/// Compares what users can name with the last release. Before 1.0, what removes or changes a public
+/// item raises the second number of the version.
+pub(super) fn compatible(repository: &Path) -> io::Result<Vec<Outcome>> {
+    let Some(tag) = previous::tag(repository) else {
+        return Ok(vec![Outcome::Skipped(previous::NO_TAG.to_owned())]);
+    };
+    if !works(Path::new("cargo"), &["semver-checks", "--version"]) {
+        let why = "cargo-semver-checks is missing (cargo install --locked cargo-semver-checks)";
+        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+    }
+    let folder = crate::target(repository).join("semver-checks");
+    let mut check = cargo(repository);
+    check.args(["semver-checks", "--workspace", "--baseline-rev", &tag]);
+    succeed(check.env("CARGO_TARGET_DIR", &folder))?;
+    remove_folder(&folder)?;
+    Ok(vec![Outcome::Passed(format!("the version says what changed for users since {tag}"))])
 }
 
 /// Checks the sources with the oldest compiler that `rust-version` promises.

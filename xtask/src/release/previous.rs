@@ -7,17 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Outcome;
-use super::server::Server;
+use super::program::RunningProgram;
 use crate::process::{cargo, output, remove_folder, succeed};
+
+/// Why nothing is compared with an earlier release.
+pub(super) const NO_TAG: &str = "because no tag of a release (such as v0.1.0) precedes this commit";
 
 /// Builds both programs, unoptimised, and lets them call each other.
 pub(super) fn calls(repository: &Path) -> io::Result<Vec<Outcome>> {
     let Some(tag) = tag(repository) else {
-        let why = "because no tag of a release (v0.1.0) precedes this commit";
-        return Ok(vec![Outcome::Skipped(why.to_owned())]);
+        return Ok(vec![Outcome::Skipped(NO_TAG.to_owned())]);
     };
     let folder = crate::target(repository).join("previous");
-    let old = program(&sources(repository, &folder, &tag)?, &folder.join("target"))?;
+    let sources = sources(repository, &folder, &tag)?;
+    let old = program(&sources, &folder.join("target"))?;
     let new = program(repository, &crate::target(repository))?;
     let keys = folder.join("cluster.key");
     let _ = fs::remove_file(&keys);
@@ -26,11 +29,13 @@ pub(super) fn calls(repository: &Path) -> io::Result<Vec<Outcome>> {
         converse(server, client, None)?;
         converse(server, client, Some(&keys))?;
     }
+    fs::remove_file(keys)?;
+    fs::remove_dir_all(sources)?;
     Ok(vec![Outcome::Passed(format!("this program and that of {tag} call each other"))])
 }
 
 /// The last tag of a release before this commit.
-fn tag(repository: &Path) -> Option<String> {
+pub(super) fn tag(repository: &Path) -> Option<String> {
     let mut git = Command::new("git");
     git.args(["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^"]);
     let tag = git.current_dir(repository).stderr(Stdio::null()).output().ok()?;
@@ -48,7 +53,8 @@ fn sources(repository: &Path, folder: &Path, tag: &str) -> io::Result<PathBuf> {
     pack.arg("archive").arg("--output").arg(&archive).arg(tag).current_dir(repository);
     succeed(&mut pack)?;
     let mut unpack = Command::new("tar");
-    succeed(unpack.arg("-xf").arg(&archive).arg("-C").arg(&sources)).map(|()| sources)
+    succeed(unpack.arg("-xf").arg(&archive).arg("-C").arg(&sources))?;
+    fs::remove_file(archive).map(|()| sources)
 }
 
 /// Builds the program `homa` of some sources.
@@ -68,7 +74,7 @@ fn converse(server: &Path, client: &Path, keys: Option<&Path>) -> io::Result<()>
     let mut serve = Command::new(server);
     serve.args(["serve", "--bind", "127.0.0.1:0", "--echo"]);
     with_keys(&mut serve);
-    let (_serve, address) = Server::start(&mut serve)?;
+    let (_serve, address) = RunningProgram::serve(&mut serve)?;
     for size in ["100", "1000000"] {
         let mut call = Command::new(client);
         call.args(["call", &address, "--size", size, "--count", "20"]).stdin(Stdio::null());

@@ -7,7 +7,7 @@
 //! wheel unnoticed. Neither is optimised, because that would take minutes: the check leaves out the
 //! optimiser, which promises the same code for the same input and flags.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Error};
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::Outcome;
-use crate::process::{cargo, output, remove_folder};
+use crate::process::{cargo, output, remove_folder, works};
 use crate::{package, python, target, tidy};
 
 /// Debug information is as in releases, and no crate is optimised.
@@ -30,14 +30,17 @@ const LINK: (&str, &str) = ("crates/homa-lab/repro", "../../repro");
 
 /// Builds the wheel twice, which takes minutes.
 pub(super) fn two_alike(repository: &Path) -> io::Result<Vec<Outcome>> {
-    let wheel = two_wheels(repository)?;
+    let Some(python) = python_with_maturin(repository) else {
+        return Ok(vec![Outcome::Skipped(NO_PYTHON.to_owned())]);
+    };
+    let wheel = two_wheels(repository, &python)?;
     Ok(vec![Outcome::Passed(format!("two builds gave the same {}", wheel.display()))])
 }
 
 /// Builds the optimised wheel as it is published, into `target/packages`.
 pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
-    let Some(python) = python::prepare(repository) else {
-        return Ok(vec![Outcome::Skipped("because there is no Python for the build".to_owned())]);
+    let Some(python) = python_with_maturin(repository) else {
+        return Ok(vec![Outcome::Skipped(NO_PYTHON.to_owned())]);
     };
     let out = target(repository).join("packages");
     let started = std::time::SystemTime::now();
@@ -59,15 +62,52 @@ pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
             if !files.contains(&format!(".dist-info/licenses/{NOTICES} ")) {
                 return Err(Error::other(format!("{name} lacks {NOTICES}")));
             }
-            return match runs_widely(&name) {
-                true => Ok(vec![Outcome::Passed(format!("{name} in {}", out.display()))]),
-                false => Err(Error::other(format!(
+            if !runs_widely(&name) {
+                return Err(Error::other(format!(
                     "{name} is not abi3, or needs a newer C library than glibc 2.{GLIBC}"
-                ))),
-            };
+                )));
+            }
+            let programs = fresh(repository, &python, &file.path())?;
+            return Ok(vec![
+                Outcome::Passed(format!("{name} in {}", out.display())),
+                Outcome::Passed(format!("{programs} programs of its README run where it alone is")),
+            ]);
         }
     }
     Err(Error::other(format!("maturin left no wheel in {}", out.display())))
+}
+
+/// Installs a wheel into an environment with nothing else, and runs the programs of the page that
+/// registries show. Returns how many there are.
+fn fresh(repository: &Path, python: &OsStr, wheel: &Path) -> io::Result<usize> {
+    let folder = target(repository).join("wheels/fresh");
+    remove_folder(&folder)?;
+    output(Command::new(python).args(["-m", "venv"]).arg(&folder))?;
+    let alone = || {
+        let mut alone = Command::new(folder.join("bin/python"));
+        // Not beside the sources.
+        alone.current_dir(&folder).stdin(Stdio::null());
+        alone
+    };
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"];
+    output(alone().args(install).arg(wheel))?;
+    let page = fs::read_to_string(repository.join("python/README.md"))?;
+    let programs = page.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let programs: Vec<_> = programs.collect();
+    for program in &programs {
+        output(alone().args(["-W", "error", "-c", program]))?;
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(programs.len())
+}
+
+/// Why no wheel is built.
+const NO_PYTHON: &str = "because there is no Python with maturin and its packages (see above)";
+
+/// The Python that builds wheels, if there is one.
+fn python_with_maturin(repository: &Path) -> Option<OsString> {
+    let python = python::prepare(repository)?;
+    works(Path::new(&python), &["-m", "maturin", "--version"]).then_some(python)
 }
 
 /// The newest C library that a wheel may need, as CONTRIBUTING.md says: glibc 2 with this number.
@@ -81,27 +121,35 @@ fn runs_widely(name: &str) -> bool {
 }
 
 /// Builds the wheel twice; returns its name if both are the same.
-fn two_wheels(repository: &Path) -> io::Result<PathBuf> {
-    let python = python::prepare(repository)
-        .ok_or_else(|| Error::other("no Python for the build: see above"))?;
+fn two_wheels(repository: &Path, python: &OsStr) -> io::Result<PathBuf> {
     // maturin asks for the crates of every platform, and other platforms' may never have been
     // needed here. Without a network the builds, which are offline, say what they lack.
     let _ = cargo(repository).args(["fetch", "--quiet", "--locked"]).status();
     let folder = target(repository).join("wheels");
-    let begin = |name| Build::begin(repository, &python, folder.join(name));
+    let begin = |name| Build::begin(repository, python, folder.join(name));
     // Both at a time, on a core each.
     let [one, another] = [begin("one")?, begin("another")?];
     let [one, another] = [one.finish()?, another.finish()?];
     let same = one.0 == another.0 && one.1 == another.1;
     let different = one.1.iter().zip(&another.1).position(|(one, other)| one != other);
     match same {
-        true => Ok(one.0),
+        true => {
+            for name in ["one", "another"] {
+                leave_target(&folder.join(name))?;
+            }
+            Ok(one.0)
+        }
         false => Err(Error::other(format!(
             "two builds differ (the first different byte: {different:?}): compare the folders \
              `out` of {}/one and {0}/another",
             folder.display()
         ))),
     }
+}
+
+/// Removes all of a build but what cargo keeps for the next one.
+fn leave_target(folder: &Path) -> io::Result<()> {
+    ["sources", "out", "home"].into_iter().try_for_each(|name| remove_folder(&folder.join(name)))
 }
 
 /// One build, in a separate folder.
@@ -113,9 +161,7 @@ struct Build {
 impl Build {
     /// Copies the sources to `folder` and begins.
     fn begin(repository: &Path, python: &OsStr, folder: PathBuf) -> io::Result<Self> {
-        for old in ["sources", "out", "home"] {
-            remove_folder(&folder.join(old))?;
-        }
+        leave_target(&folder)?;
         let sources = folder.join("sources");
         for path in tidy::files(repository)? {
             let copy = sources.join(&path);
@@ -165,7 +211,7 @@ impl Build {
 }
 
 /// With the programs of Python's environment, among them maturin.
-fn path_with(python: &OsStr) -> io::Result<std::ffi::OsString> {
+fn path_with(python: &OsStr) -> io::Result<OsString> {
     let before = std::env::var_os("PATH").unwrap_or_default();
     let own = Path::new(python).parent().map(Path::to_path_buf);
     std::env::join_paths(own.into_iter().chain(std::env::split_paths(&before)))
@@ -174,7 +220,7 @@ fn path_with(python: &OsStr) -> io::Result<std::ffi::OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::{GLIBC, runs_widely};
+    use super::{GLIBC, fs, runs_widely};
 
     #[test]
     fn a_wheel_for_this_machine_alone_is_not_published() {
@@ -184,7 +230,10 @@ mod tests {
         }
         assert!(!runs_widely("homa_rpc-0.1.0-cp310-abi3-manylinux_2_36_x86_64.whl"));
         let promise = format!("glibc 2.{GLIBC} ");
-        assert!(include_str!("../../../CONTRIBUTING.md").contains(&promise), "{promise}");
+        for page in ["CONTRIBUTING.md", "docs/operating/install.md"] {
+            let text = fs::read_to_string(crate::repository().join(page)).unwrap();
+            assert!(text.contains(&promise), "{page}: {promise}");
+        }
         assert!(!runs_widely("homa_rpc-0.1.0-cp310-abi3-linux_x86_64.whl"));
         assert!(!runs_widely("homa_rpc-0.1.0-cp313-cp313-manylinux_2_34_x86_64.whl"));
     }

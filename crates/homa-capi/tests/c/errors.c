@@ -156,6 +156,24 @@ static void padding(struct homa_options options)
     CHECK(strstr(homa_strerror(EINVAL), "padding") != NULL);
 }
 
+/* A server that does not answer gets as many calls as the limit says, and others get theirs. */
+static void one_call_each(void)
+{
+    struct homa_options options = HOMA_OPTIONS_INIT;
+    struct sockaddr_in to, other;
+    uint64_t call;
+    int client, servers[2] = { serve(&to, NULL), serve(&other, NULL) };
+
+    options.max_calls_per_server = 1;
+    CHECK((client = homa_socket(NULL, 0, &options)) >= 0);
+    CHECK(homa_send(client, "first", 5, AT(to), &call) == 0);
+    FAILS(homa_send(client, "second", 6, AT(to), &call), EAGAIN);
+    CHECK(strstr(homa_strerror(EAGAIN), "max_calls_per_server") != NULL);
+    CHECK(homa_send(client, "third", 5, AT(other), &call) == 0);
+    CHECK(homa_close(client) == 0);
+    CHECK(homa_close(servers[0]) == 0 && homa_close(servers[1]) == 0);
+}
+
 /* With the same key a call is answered; with no key it is refused, and not executed. */
 static void keys(int plain)
 {
@@ -346,6 +364,7 @@ int main(void)
     policy();
     given(client);
     plaintext();
+    one_call_each();
     calls_that_fail(client, to);
     replies(client, server, to);
     forks(server, to);

@@ -60,6 +60,8 @@ class Client(Endpoint):
         deadline: default deadline of a call, in seconds.
         max_message: bytes of the longest payload and answer (16 MiB).
         max_rpcs: calls in progress at a time.
+        max_calls_per_server: calls in progress to one server, so that one that hangs does not take
+            all of ``max_rpcs``; another call raises ``TooManyCallsTo``. None: no limit.
         max_peers: servers remembered at a time (65,536).
         send_memory: bytes of outgoing messages held at a time (1 GiB).
         keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
@@ -86,6 +88,7 @@ class Client(Endpoint):
         deadline: float = 10.0,
         max_message: int | None = None,
         max_rpcs: int | None = None,
+        max_calls_per_server: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
         keys: Keys | None = None,
@@ -97,6 +100,7 @@ class Client(Endpoint):
         limits = {
             "max_message": max_message,
             "max_rpcs": max_rpcs,
+            "max_calls_per_server": max_calls_per_server,
             "max_peers": max_peers,
             "send_memory": send_memory,
             **protection(keys, plaintext, padding),
@@ -253,10 +257,17 @@ class Client(Endpoint):
             raise Unreachable(missing(name[0], error)) from error
         return numeric(found)
 
-    async def ready(self, length: int | None = None) -> None:
-        """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``."""
+    async def ready(self, length: int | None = None, *, to: Address | None = None) -> None:
+        """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``.
+
+        With ``to`` it is a call to this server (of a name, its first address), which may have as
+        many as ``max_calls_per_server`` says. Without, such calls are not waited for.
+        """
         if length is None:
             length = MOST
         elif not 0 <= length <= MOST:
             raise ValueError(f"length is from 0 to {MOST} bytes, and {length} was given")
-        await self._ended(self._native.room, length)
+        at = None if to is None else written(to)
+        if at is not None and (name := named(at)) is not None:
+            at = (await self._looked_up(name, self._deadline))[0]
+        await self._ended(self._native.room, length, at)

@@ -93,6 +93,15 @@ class TooManyCalls(Busy):
     max: int
 
 
+class TooManyCallsTo(Busy):
+    """As many calls to this server as ``max_calls_per_server`` says, ``max``, are in progress.
+
+    Wait with ``await client.ready(to=server)``, or call another server.
+    """
+
+    max: int
+
+
 class SendMemoryFull(Busy):
     """Outgoing messages hold all that ``send_memory`` allows; ``held`` bytes."""
 

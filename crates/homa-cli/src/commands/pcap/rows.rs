@@ -83,11 +83,13 @@ pub struct PacketRow {
     kind: Option<&'static str>,
     #[serde(flatten)]
     fields: Option<Fields>,
-    /// The datagram's extensions of the request that begins here.
+    /// What the client said of the request that begins here.
     #[serde(skip_serializing_if = "Option::is_none")]
     deadline_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    idempotent: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -248,6 +250,7 @@ impl PacketRow {
             Known::All(packet, told) => Self {
                 deadline_us: told.left.map(|left| left.0 / 1_000),
                 trace: told.trace.map(|trace| trace.to_string()),
+                idempotent: told.idempotent,
                 id: Some(format!("{:#x}", packet.id.0)),
                 kind: Some(type_name(&packet.body)),
                 fields: Fields::of(packet),

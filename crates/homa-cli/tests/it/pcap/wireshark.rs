@@ -17,7 +17,7 @@ const SCRIPT: &str =
     concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../contrib/wireshark/homa.lua");
 
 /// Fields of tshark and the same values in our rows: a path, `[]` for all elements of a list.
-const FIELDS: [(&str, &str); 30] = [
+const FIELDS: [(&str, &str); 31] = [
     ("homa.sport", "source"),
     ("homa.dport", "destination"),
     ("homa.type", "type"),
@@ -48,6 +48,7 @@ const FIELDS: [(&str, &str); 30] = [
     ("homa.udp.number", "datagram"),
     ("homa.deadline", "deadline_us"),
     ("homa.traceparent", "trace"),
+    ("homa.idempotent", "idempotent"),
 ];
 
 fn is_installed() -> bool {
@@ -215,11 +216,8 @@ fn requests() -> Vec<u8> {
         let (local_port, remote_port, body) = (40_000, 4_000, data(0..5, 5, 5));
         let packet = Packet { peer, priority, local_port, remote_port, id, body };
         let trace = TraceContext::new(u128::from(n) << 100, 7, n);
-        let told = RequestExtensions {
-            left: Some(Duration(u64::from(n) * 1_000_000)),
-            trace,
-            ..RequestExtensions::NONE
-        };
+        let left = Some(Duration(u64::from(n) * 1_000_000));
+        let told = RequestExtensions { left, trace, idempotent: n == 2 };
         writer.push_request(&packet, &told).expect("room").fill(n);
     }
     let length = writer.len();
