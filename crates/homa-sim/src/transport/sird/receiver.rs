@@ -151,7 +151,7 @@ impl Sird {
     fn recover(&mut self, now: Time, message: Ref, sent: u32) {
         let Some(incoming) = self.exchange.incoming(message) else { return };
         let (length, state) = (incoming.length, &mut incoming.state);
-        if state.granted == 0 {
+        if state.granted == 0 && sent == 0 {
             return;
         }
         let Some(source) = self.sources.get(state.source) else { return };
