@@ -5,8 +5,8 @@
 //! adds the part of it that has not left; both values are kept. The mean over time is exact,
 //! because it is the sum of bytes x waiting time of all frames. The total at all ports of a tier at
 //! one time, and at all ports of a TOR switch, is exact to one frame per port, because a frame that
-//! enters service at once, or is dropped, counts until the next one arrives. Priority use (Homa Figure 14) counts the wire bytes
-//! that begin to leave towards receivers.
+//! enters service at once, or is dropped, counts until the next one arrives. Priority use (Homa
+//! Figure 14) counts the wire bytes that begin to leave towards receivers.
 
 use std::ops::Range;
 

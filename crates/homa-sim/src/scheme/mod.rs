@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `rows` | the table |
 //! | `hosts` | the interface of a row's hosts |
-//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `stop_and_wait`, `ideal` | the hosts of papers |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird` | the hosts of papers |
+//! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
 //! | `unfit` | errors of options that a scheme does not have |
 

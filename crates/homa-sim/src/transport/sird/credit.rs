@@ -9,7 +9,7 @@ use crate::transport::parts::WireFormat;
 
 /// Credit that is out, and the limit on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account {
+pub(super) struct CreditBudget {
     /// Bytes granted or taken that have not arrived yet. It is negative for a while if a message
     /// uses credit that another one took without asking and has not announced yet.
     pub out: i64,
@@ -17,7 +17,7 @@ pub(super) struct Account {
     pub limit: u32,
 }
 
-impl Account {
+impl CreditBudget {
     /// Whether `need` more bytes fit.
     pub fn has_room(self, need: u32) -> bool {
         self.out + i64::from(need) <= i64::from(self.limit)
@@ -26,7 +26,7 @@ impl Account {
 
 /// Whether a receiver may send a credit of `need` bytes: it must fit the budget of all senders (B)
 /// and the sender's own, the smaller one of its two buckets.
-pub(super) fn may_grant(need: u32, all: Account, sender: Account) -> bool {
+pub(super) fn may_grant(need: u32, all: CreditBudget, sender: CreditBudget) -> bool {
     all.has_room(need) && sender.has_room(need)
 }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_credit_must_fit_both_budgets() {
-        let account = |out, limit| Account { out, limit };
+        let account = |out, limit| CreditBudget { out, limit };
         for (need, all, sender, may) in [
             (1_538, (0, 150_000), (0, 100_000), true),
             (1_538, (148_462, 150_000), (0, 100_000), true),

@@ -45,8 +45,8 @@ use super::parts::{MessageTimers, PermitPacer, Piece, WireFormat};
 use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
 use bucket::{AimdRule, Marked};
-use credit::Account;
-use peers::{Peers, Sink, Source};
+use credit::CreditBudget;
+use peers::{CreditedSender, Peers, Sink};
 use receiver::SirdReceiving;
 use sender::SirdSending;
 use shortest::Shortest;
@@ -175,11 +175,11 @@ pub struct Sird {
     outbound: u32,
     /// Timers of messages that are being sent.
     timers: MessageTimers,
-    sources: Peers<Source>,
+    sources: Peers<CreditedSender>,
     /// Senders that may get credit now.
     granting: Shortest<u32>,
     /// Credit at all senders.
-    budget: Account,
+    budget: CreditBudget,
     pacer: PermitPacer,
     /// A credit may be sent once the pacer allows it.
     waits: bool,
@@ -207,7 +207,7 @@ impl Sird {
             timers: MessageTimers::default(),
             sources: Peers::default(),
             granting: Shortest::default(),
-            budget: Account { out: 0, limit: config.credit },
+            budget: CreditBudget { out: 0, limit: config.credit },
             pacer: PermitPacer::new(config.link, config.wire.full()),
             waits: false,
             issued: 0,

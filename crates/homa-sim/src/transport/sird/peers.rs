@@ -44,11 +44,11 @@ impl<T> Peers<T> {
 
 /// A sender, as its receiver accounts for it.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct CreditedSender {
     /// Its two control loops.
     pub bucket: Bucket,
     /// Credit that it has and has not spent, as far as the receiver can tell; see
-    /// [`super::credit::Account`].
+    /// [`super::credit::CreditBudget`].
     pub out: i64,
     /// Its messages that need credit.
     pub wanting: Shortest<Ref>,
@@ -67,7 +67,7 @@ pub(super) struct Source {
     pub due: MessageTimer,
 }
 
-impl Source {
+impl CreditedSender {
     pub fn new(bucket: Bucket) -> Self {
         Self {
             bucket,

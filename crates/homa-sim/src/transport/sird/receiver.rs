@@ -7,8 +7,8 @@ use crate::transport::exchange::{Head, MessageLookup, Ref};
 use crate::transport::parts::{PacketSet, Piece};
 
 use super::bucket::{Bucket, Marked};
-use super::credit::{Account, may_grant, wire_of};
-use super::peers::Source;
+use super::credit::{CreditBudget, may_grant, wire_of};
+use super::peers::CreditedSender;
 use super::{Sird, SirdBody, SirdConfig, SirdOrder};
 
 /// A message that is being received.
@@ -90,7 +90,7 @@ impl Sird {
     fn source_of(&mut self, from: HostId) -> u32 {
         let config = &self.config;
         let floors = (config.host_floor, config.network_floor);
-        self.sources.index(from, || Source::new(Bucket::new(&config.rule(), floors)))
+        self.sources.index(from, || CreditedSender::new(Bucket::new(&config.rule(), floors)))
     }
 
     /// The message that a packet of its sender belongs to. What the sender took is charged with the
@@ -282,7 +282,7 @@ impl Sird {
     fn refresh_source(&mut self, index: u32) {
         let offer = self.offer(index);
         let Some(source) = self.sources.get(index) else { return };
-        let account = Account { out: source.out, limit: source.bucket.limit() };
+        let account = CreditBudget { out: source.out, limit: source.bucket.limit() };
         let key = offer.filter(|(_, offer)| account.has_room(offer.bytes)).map(|(key, _)| key);
         self.granting.set(&mut source.listed, index, key);
     }
@@ -293,7 +293,7 @@ impl Sird {
         while let Some((_, index)) = self.granting.first() {
             let offer = self.offer(index);
             let Some(source) = self.sources.get(index) else { return };
-            let account = Account { out: source.out, limit: source.bucket.limit() };
+            let account = CreditBudget { out: source.out, limit: source.bucket.limit() };
             let Some((_, offer)) = offer else {
                 self.refresh_source(index);
                 continue;
