@@ -12,9 +12,9 @@ use homa_proto::{Duration, Rate};
 use homa_sim::experiment::run;
 use homa_sim::measure::headroom::{self, DCTCP_SHORTFALL};
 use homa_sim::scenario::{
-    Bandwidth, Basis, EcnConfig, EcnScopeName, Fabric, Groups, Measures, OfferedLoad,
-    PhantomOptions, Probes, Scenario, ScenarioError, ScenarioOutcome, Shape, SlowdownBy, Span,
-    Stop, TcpOptions, Traffic, TrafficEnding,
+    Bandwidth, Basis, EcnConfig, Fabric, Groups, Measures, OfferedLoad, PhantomOptions, Probes,
+    Scenario, ScenarioError, ScenarioOutcome, Shape, SlowdownBy, Span, Stop, TcpOptions, Traffic,
+    TrafficEnding,
 };
 use serde::Serialize;
 
@@ -319,8 +319,7 @@ impl Question {
                 scenario.options.phantom = Some(phantom);
             }
             None => {
-                let (threshold, scope) = (self.usual_threshold().into(), EcnScopeName::Queue);
-                scenario.options.ecn = Some(EcnConfig { threshold, scope });
+                scenario.options.ecn = Some(EcnConfig::new(self.usual_threshold().into()));
             }
         }
         scenario

@@ -44,6 +44,8 @@ pub enum Framing {
     Tcp,
     /// Headers of 40 bytes, as simulations of pFabric, pHost, NDP and TCP count them.
     Plain,
+    /// R2P2 in UDP datagrams, as SIRD's simulation counts it.
+    R2p2,
 }
 
 /// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
@@ -80,9 +82,7 @@ impl Framing {
                 let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
                 wire.unscheduled + wire.scheduled
             }
-            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain => {
-                self.first().wire_bytes(bytes)
-            }
+            _ => self.first().wire_bytes(bytes),
         }
     }
 
@@ -91,7 +91,7 @@ impl Framing {
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
-            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain => 0,
+            _ => 0,
         }
     }
 
@@ -111,6 +111,7 @@ impl Framing {
             Self::Ip146 => 20 + 56,
             Self::Tcp => 20 + 32,
             Self::Plain => 20 + 20,
+            Self::R2p2 => 20 + 8 + 14,
         };
         Packets { headers, payload: 1500 - headers }
     }

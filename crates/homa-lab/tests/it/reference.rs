@@ -9,12 +9,13 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, Diverging, EcnConfig, EcnScopeName,
-    Exchange, Fabric, FlowGroup, FramingName, Groups, Impaired, InterruptsName, LoadedLinks,
-    Measures, NdpOptions, NicOptions, OfferedLoad, PFabricOptions, PHostFirst, PHostOptions,
-    PacerOptions, Paused, PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes,
-    Routing, Scenario, SchemeOptions, SecondScheme, Shape, SlowdownBy, Span, Stop, SwitchKind,
-    SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass, WorkflowTraffic,
+    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, Diverging, EcnConfig, Exchange, Fabric,
+    FlowGroup, FramingName, Groups, Impaired, InterruptsName, LoadedLinks, Measures, NdpOptions,
+    NicOptions, OfferedLoad, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused,
+    PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario,
+    SchemeOptions, SecondScheme, Shape, SirdFirstName, SirdOptions, SirdOrderName, SlowdownBy,
+    Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass,
+    WorkflowTraffic,
 };
 use toml::{Table, Value};
 
@@ -184,7 +185,7 @@ fn options() -> SchemeOptions {
         tail_boost: Some(true),
         incast_control: Some(true),
         resend_after: Some(Span(1)),
-        ecn: Some(EcnConfig { threshold: 1.into(), scope: EcnScopeName::Queue }),
+        ecn: Some(EcnConfig::new(1.into())),
         phantom: Some(phantom()),
         pacer: Some(pacer()),
         nic: Some(nic()),
@@ -218,8 +219,27 @@ fn options() -> SchemeOptions {
             avoid_bad_paths: Some(true),
             again_first: Some(true),
         }),
+        sird: Some(sird()),
         switch: Some(switch()),
         tcp: Some(tcp()),
+    }
+}
+
+fn sird() -> SirdOptions {
+    SirdOptions {
+        mtu: Some(1500),
+        bdp: Some(1),
+        credit: Some(1.0),
+        sender_credit: Some(1.0),
+        csn_threshold: Some(1.0),
+        unsolicited: Some(1.0),
+        gain: Some(1.0),
+        host_floor: Some(1.0),
+        network_floor: Some(1.0),
+        order: Some(SirdOrderName::Srpt),
+        shortest_share: Some(1.0),
+        first: Some(SirdFirstName::Control),
+        resend: Some(Span(1)),
     }
 }
 

@@ -89,10 +89,14 @@ impl MeasurementWindow<'_> {
         }
     }
 
-    /// Rates of flows that last longer than the run, measured on their senders' links.
+    /// Rates of flows that last longer than the run, measured on the links of their senders and
+    /// receivers.
     fn flow_groups(&self) -> Vec<FlowGroupRate> {
         let seconds = self.closed.since(self.opened).0.max(1) as f64 / 1e12;
-        let rate = |(from, _)| self.sent(PortId(from)) * 8e-9 / seconds;
+        let wiring = &self.experiment.network.wiring;
+        let gbps = |port| self.sent(port) * 8e-9 / seconds;
+        let rate = |(from, _)| gbps(PortId(from));
+        let received = |(_, to)| gbps(wiring.downlink(HostId(to)));
         let groups = self.experiment.demand.flow_groups().iter();
         let of = |group: &FlowGroup| {
             let rates: Vec<f64> = group.pairs().map(rate).collect();
@@ -104,6 +108,7 @@ impl MeasurementWindow<'_> {
                 mean_gbps: sum / flows,
                 min_gbps: rates.iter().copied().fold(f64::MAX, f64::min),
                 max_gbps: rates.iter().copied().fold(0.0, f64::max),
+                received_gbps: group.pairs().map(received).sum::<f64>() / flows,
                 fairness: if squares > 0.0 { sum * sum / (flows * squares) } else { 0.0 },
             }
         };

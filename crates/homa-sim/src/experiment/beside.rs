@@ -133,7 +133,7 @@ impl Experiment<'_> {
         };
         let (queue, trip) = (self.queue, start.round_trip());
         start.with(make, move |port| match queue {
-            SwitchQueue::Ecn(ecn) => ecn_queue(ecn, port.rate, trip),
+            SwitchQueue::Ecn(ecn) => ecn_queue(ecn, port, trip),
             _ => EcnThreshold::new(u32::MAX, EcnScope::Queue),
         })
     }

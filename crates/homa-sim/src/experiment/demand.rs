@@ -198,11 +198,6 @@ impl Demand {
         if pairs.iter().any(|(from, to)| from == to) {
             return wrong("traffic.groups", "have no flow from a host to itself".into());
         }
-        let mut senders: Vec<u32> = pairs.iter().map(|(from, _)| *from).collect();
-        senders.sort_unstable();
-        if senders.windows(2).any(|pair| pair[0] == pair[1]) {
-            return wrong("traffic.groups", "have one flow for each sender".into());
-        }
         let receivers = pairs.iter().map(|(_, to)| *to);
         let first = receivers.clone().min().unwrap_or(0);
         Ok(Self {

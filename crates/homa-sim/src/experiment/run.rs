@@ -257,7 +257,11 @@ impl Experiment<'_> {
         let Range { start, end } = self.demand.receivers;
         let downlink = |host| self.network.wiring.downlink(HostId(host));
         let apart = end - start < self.network.wiring.hosts();
-        let probe = || QueueProbe::new(measures.queues, downlink(start)..downlink(end), apart);
+        let ports = self.network.wiring.ports();
+        let probe = || {
+            let receivers = downlink(start)..downlink(end);
+            QueueProbe::new(measures.queues, receivers, apart).with_tors(ports)
+        };
         (measures.queues || measures.priorities).then(probe)
     }
 

@@ -4,16 +4,16 @@
 //! finds, over all ports of a tier. Their text excludes the frame in transmission, but their code
 //! adds the part of it that has not left; both values are kept. The mean over time is exact,
 //! because it is the sum of bytes x waiting time of all frames. The total at all ports of a tier at
-//! one time is exact to one frame per port, because a frame that enters service at once, or is
-//! dropped, counts until the next one arrives. Priority use (Homa Figure 14) counts the wire bytes
-//! that begin to leave towards receivers.
+//! one time, and at all ports of a TOR switch, is exact to one frame per port, because a frame that
+//! enters service at once, or is dropped, counts until the next one arrives. Priority use (Homa
+//! Figure 14) counts the wire bytes that begin to leave towards receivers.
 
 use std::ops::Range;
 
 use crate::engine::{AtPort, PortBacklog, Probe};
 use crate::scenario::outcome::{QueueLength, Queues};
 use crate::time::SimTime;
-use crate::topology::{PortId, Tier};
+use crate::topology::{PortId, PortSpec, Tier};
 use crate::transport::Transport;
 
 /// The probe of queue lengths and priority use.
@@ -33,6 +33,44 @@ pub struct QueueProbe {
     /// Measure the queues of these ports separately as well.
     apart: bool,
     level_bytes: [u64; 8],
+    tors: TorQueues,
+}
+
+/// Bytes that wait at all ports of each TOR switch.
+#[derive(Clone, Debug, Default)]
+struct TorQueues {
+    /// By port: its TOR switch, [`NO_TOR`] if it belongs to none.
+    of: Vec<u32>,
+    waiting: Vec<u64>,
+    max: u64,
+}
+
+const NO_TOR: u32 = u32::MAX;
+
+impl TorQueues {
+    fn new(ports: &[PortSpec]) -> Self {
+        let mut tors: Vec<u32> = ports
+            .iter()
+            .filter(|port| port.tier == Tier::TorDown)
+            .map(|port| port.from.0)
+            .collect();
+        tors.sort_unstable();
+        tors.dedup();
+        let place = |port: &PortSpec| tors.binary_search(&port.from.0).map_or(NO_TOR, |n| n as u32);
+        Self { of: ports.iter().map(place).collect(), waiting: vec![0; tors.len()], max: 0 }
+    }
+
+    /// The bytes that wait at a port change; while `open`, the most of any switch is kept.
+    #[inline]
+    fn change(&mut self, port: usize, (before, after): (u64, u64), open: bool) {
+        let tor = self.of.get(port).copied().unwrap_or(NO_TOR);
+        if let Some(waiting) = self.waiting.get_mut(tor as usize) {
+            *waiting = *waiting + after - before;
+            if open {
+                self.max = self.max.max(*waiting);
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -117,7 +155,13 @@ impl QueueProbe {
             waiting: Vec::new(),
             receivers,
             level_bytes: [0; 8],
+            tors: TorQueues::default(),
         }
+    }
+
+    /// Also measures the bytes that wait at all ports of a TOR switch of this network.
+    pub fn with_tors(self, ports: &[PortSpec]) -> Self {
+        Self { tors: TorQueues::new(ports), ..self }
     }
 
     /// Measurement begins.
@@ -154,6 +198,7 @@ impl QueueProbe {
             core_down: of(Tier::CoreDown),
             fabric: of(Tier::Fabric),
             receivers: self.tiers[RECEIVERS].length(time, receivers),
+            tor_max_bytes: self.tors.max,
         })
     }
 
@@ -176,6 +221,7 @@ impl QueueProbe {
         }
         let before = std::mem::replace(&mut self.waiting[port], bytes);
         self.seen(frame).for_each(|seen| seen.together = seen.together + bytes - before);
+        self.tors.change(port, (before, bytes), self.open);
     }
 
     /// A frame, or the rest of one, that waited at a port enters service.
@@ -273,6 +319,40 @@ mod tests {
         // 1000 B waited for 500 of 1000 ps, at one of two ports.
         assert_eq!(down.time_mean_bytes, 250.0);
         assert_eq!(probe.level_bytes(), [0, 0, 0, 1000, 0, 0, 0, 1000]);
+    }
+
+    #[test]
+    fn bytes_at_all_ports_of_a_tor_switch() {
+        let wiring = crate::topology::LeafSpine::homa().wire();
+        let mut probe = QueueProbe::new(true, PortId(0)..PortId(0), false);
+        probe = probe.with_tors(wiring.ports());
+        let at = |port: PortId, slot, wire_bytes| {
+            let tier = wiring.ports()[port.0 as usize].tier;
+            AtPort { port, tier, slot, wire_bytes, priority: 0 }
+        };
+        let mut waits = |port, slot, wire_bytes| {
+            let backlog =
+                PortBacklog { queued_bytes: 0, residual_bytes: 0, in_service_priority: 0 };
+            let frame = at(port, slot, wire_bytes);
+            Probe::<Homa>::enqueued(&mut probe, SimTime(0), &frame, &backlog);
+        };
+        let down = |host| wiring.downlink(crate::topology::HostId(host));
+        let first = wiring.ports()[down(0).0 as usize].from;
+        let up =
+            wiring.ports().iter().position(|port| (port.from, port.tier) == (first, Tier::TorUp));
+        waits(down(0), 0, 100);
+        waits(down(1), 1, 200);
+        waits(PortId(up.unwrap() as u32), 2, 400);
+        // Another rack, and a host's own port.
+        waits(down(16), 3, 650);
+        waits(PortId(0), 4, 5_000);
+        assert_eq!(probe.queues([1; Tier::ALL.len()]).unwrap().tor_max_bytes, 0, "not open yet");
+        probe.open(SimTime(0));
+        let frame = at(down(0), 5, 50);
+        let backlog = PortBacklog { queued_bytes: 100, residual_bytes: 0, in_service_priority: 0 };
+        Probe::<Homa>::enqueued(&mut probe, SimTime(0), &frame, &backlog);
+        Probe::<Homa>::departed(&mut probe, SimTime(1), &at(down(1), 1, 200));
+        assert_eq!(probe.queues([1; Tier::ALL.len()]).unwrap().tor_max_bytes, 750);
     }
 
     #[test]

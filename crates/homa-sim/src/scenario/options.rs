@@ -1,6 +1,7 @@
 //! Parameters of schemes, the divisors of latencies, and the measures.
 
 mod phost;
+mod sird;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use super::transports::{NdpOptions, PFabricOptions, SwitchOptions};
 use super::units::{self, Span};
 
 pub use phost::{PHostFirst, PHostOptions};
+pub use sird::{SirdFirstName, SirdOptions, SirdOrderName};
 
 /// Parameters that differ from the scheme's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,6 +82,9 @@ pub struct SchemeOptions {
     /// Options of the scheme `ndp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ndp: Option<NdpOptions>,
+    /// Options of the scheme `sird`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sird: Option<SirdOptions>,
     /// Options of switches with queues at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
@@ -111,12 +116,13 @@ impl SchemeOptions {
 
     /// The largest MTU that is given for any hosts.
     pub(crate) fn largest_mtu(&self) -> Option<u32> {
-        let Self { mtu, pfabric, phost, ndp, tcp, .. } = self;
+        let Self { mtu, pfabric, phost, ndp, sird, tcp, .. } = self;
         let mtus = [
             *mtu,
             pfabric.and_then(|pfabric| pfabric.mtu),
             phost.and_then(|phost| phost.mtu),
             ndp.and_then(|ndp| ndp.mtu),
+            sird.and_then(|sird| sird.mtu),
             tcp.as_ref().and_then(|tcp| tcp.mtu),
         ];
         mtus.into_iter().flatten().max()
@@ -128,6 +134,7 @@ impl SchemeOptions {
             ("options.pfabric", self.pfabric.is_some(), "pFabric's parameters"),
             ("options.phost", self.phost.is_some(), "pHost's parameters"),
             ("options.ndp", self.ndp.is_some(), "NDP's parameters"),
+            ("options.sird", self.sird.is_some(), "SIRD's parameters"),
             ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
             ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
             ("options.nic", self.nic.is_some(), "NICs with options"),
@@ -251,6 +258,16 @@ pub struct EcnConfig {
     /// Which waiting bytes count.
     #[serde(default)]
     pub scope: EcnScopeName,
+    /// Which ports mark.
+    #[serde(default)]
+    pub links: EcnLinksName,
+}
+
+impl EcnConfig {
+    /// Marks at every port, by the bytes of the packet's priority level.
+    pub const fn new(threshold: QueueBytes) -> Self {
+        Self { threshold, scope: EcnScopeName::Queue, links: EcnLinksName::All }
+    }
 }
 
 /// Which waiting bytes are compared with a threshold.
@@ -262,6 +279,18 @@ pub enum EcnScopeName {
     Queue,
     /// Bytes of all levels of the port.
     Port,
+}
+
+/// The links at whose ports switches mark packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnLinksName {
+    /// All.
+    #[default]
+    All,
+    /// Links between switches. Ports to hosts do not mark, because receivers schedule those links
+    /// themselves (SIRD; Ultra Ethernet with receiver credit).
+    Fabric,
 }
 
 /// Headers around packets.

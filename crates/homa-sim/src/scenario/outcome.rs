@@ -266,6 +266,10 @@ pub struct Queues {
     /// only returning acknowledgements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<QueueLength>,
+    /// The most bytes that waited at all ports of a TOR switch at one time, accurate to one frame
+    /// per port: the memory that such a switch needs.
+    #[serde(default)]
+    pub tor_max_bytes: u64,
 }
 
 /// Queue lengths over the ports of one tier, wire bytes.

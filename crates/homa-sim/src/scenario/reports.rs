@@ -94,7 +94,8 @@ pub struct Rounds {
 }
 
 /// Rates of a group of flows that last longer than the run, measured on the senders' links in wire
-/// bytes, including retransmissions.
+/// bytes, including retransmissions. If a host sends several flows, each of them counts the bytes
+/// of all.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowGroupRate {
     /// Number of flows.
@@ -107,6 +108,10 @@ pub struct FlowGroupRate {
     pub max_gbps: f64,
     /// Jain's index, which is 1 if all rates are equal.
     pub fairness: f64,
+    /// Mean of the rates at which their receivers' links carried frames, of these and of any other
+    /// flows, Gbit/s.
+    #[serde(default)]
+    pub received_gbps: f64,
 }
 
 /// Activity of NICs and processors while traffic was measured (HULL §4.1). A burst is a sequence of

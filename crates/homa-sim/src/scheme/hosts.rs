@@ -19,7 +19,7 @@ use crate::transport::either::Either;
 use crate::transport::parts::WireFormat;
 use crate::transport::tcp::Tcp;
 
-use super::{Environment, Nic, SwitchQueue};
+use super::{Environment, NetworkScale, Nic, SwitchQueue};
 
 /// Hosts that several rows of the table have, for errors that name them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,17 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
         _rtt_bytes: u32,
     ) -> Result<Option<u64>, ScenarioError> {
         Ok(None)
+    }
+
+    /// The queue of switch ports, if it follows the options of these hosts. `row` is that of the
+    /// row.
+    fn ports(
+        &self,
+        row: SwitchQueue,
+        _options: &SchemeOptions,
+        _scale: NetworkScale,
+    ) -> Result<SwitchQueue, ScenarioError> {
+        Ok(row)
     }
 
     /// The hosts under a scenario's options, which were checked to be theirs.

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `rows` | the table |
 //! | `hosts` | the interface of a row's hosts |
-//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `stop_and_wait`, `ideal` | the hosts of papers |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird` | the hosts of papers |
+//! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
 //! | `unfit` | errors of options that a scheme does not have |
 
@@ -23,6 +24,7 @@ mod ndp;
 mod pfabric;
 mod phost;
 mod rows;
+mod sird;
 mod stop_and_wait;
 pub mod tcp;
 mod unfit;
@@ -37,7 +39,10 @@ use crate::fabric::queue::{
     TrimmingConfig,
 };
 use crate::fabric::{CioqConfig, Forwarding, PortQueue, StrictPriority};
-use crate::scenario::{EcnConfig, EcnScopeName, QueueBytes, ScenarioError, SchemeOptions};
+use crate::scenario::{
+    EcnConfig, EcnLinksName, EcnScopeName, QueueBytes, ScenarioError, SchemeOptions,
+};
+use crate::topology::{PortSpec, Tier};
 use crate::transport::parts::WireFormat;
 
 pub use crate::transport::tcp::config::TcpConfig;
@@ -204,13 +209,17 @@ fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioErro
     }
 }
 
-/// The ECN queue of a port of this rate.
-pub(crate) fn ecn_queue(ecn: EcnConfig, port: Rate, round_trip: Duration) -> EcnThreshold {
+/// The ECN queue of a port.
+pub(crate) fn ecn_queue(ecn: EcnConfig, port: &PortSpec, round_trip: Duration) -> EcnThreshold {
+    let threshold = match ecn.links {
+        EcnLinksName::Fabric if port.tier == Tier::TorDown => u32::MAX,
+        _ => ecn.threshold.at(port.rate, round_trip),
+    };
     let scope = match ecn.scope {
         EcnScopeName::Queue => EcnScope::Queue,
         EcnScopeName::Port => EcnScope::Port,
     };
-    EcnThreshold::new(ecn.threshold.at(port, round_trip), scope)
+    EcnThreshold::new(threshold, scope)
 }
 
 impl Scheme {
@@ -311,13 +320,17 @@ impl Scheme {
         let unheeded = |field| Err(unfit::unheeded(self, field));
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         let kind = options.switch.and_then(|switch| switch.kind);
-        let row = self.default_queue(scale.link);
+        let row = self.host.ports(self.default_queue(scale.link), options, scale)?;
         match (detail::chosen(row, kind, scale), options.ecn, &options.phantom) {
             (SwitchQueue::Trimming(_), None, None) => {
                 ndp::queue(options).map(SwitchQueue::Trimming)
             }
             (SwitchQueue::Combined(row), Some(_), None) if row.mark_above.is_none() => {
                 unheeded("options.ecn")
+            }
+            (SwitchQueue::Combined(_), Some(EcnConfig { links: EcnLinksName::Fabric, .. }), _) => {
+                let why = "switches that queue at their inputs mark at all ports: leave it out";
+                Err(ScenarioError::unfit("options.ecn.links", why))
             }
             (SwitchQueue::Combined(row), _, None) => {
                 detail::switch(row, options, scale).map(SwitchQueue::Combined)

@@ -4,13 +4,14 @@ use homa_proto::Duration;
 
 use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
-use crate::scenario::{EcnConfig, EcnScopeName, QueueBytes};
+use crate::scenario::{EcnConfig, EcnLinksName, EcnScopeName, QueueBytes};
 
 use super::homa::{self, HomaHosts};
 use super::ideal::Ideal;
 use super::ndp::NdpHosts;
 use super::pfabric::PFabricHosts;
 use super::phost::PHostHosts;
+use super::sird::SirdHosts;
 use super::stop_and_wait::StopAndWaitHosts;
 use super::tcp::{self, TcpHosts};
 use super::{Nic, PhantomQueue, Scheme, SwitchQueue, detail, hull};
@@ -152,6 +153,21 @@ pub const SCHEMES: &[Scheme] = &[
         loses_by_design: false,
     },
     Scheme {
+        name: "sird",
+        paper: "SIRD (NSDI 2025)",
+        host: &SirdHosts,
+        // The threshold follows the hosts' link ([`super::sird`]).
+        queue: SwitchQueue::Ecn(EcnConfig {
+            threshold: K,
+            scope: EcnScopeName::Port,
+            links: EcnLinksName::Fabric,
+        }),
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
         name: "tcp",
         paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",
         host: &TcpHosts { variant: "TCP CUBIC, SACK, RACK-TLP", build: tcp::linux },
@@ -175,7 +191,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "dctcp",
         paper: "DCTCP (SIGCOMM 2010), RFC 8257",
         host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: tcp::dctcp },
-        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
+        queue: SwitchQueue::Ecn(EcnConfig::new(K)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -185,7 +201,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "pias",
         paper: "PIAS (NSDI 2015)",
         host: &TcpHosts { variant: "DCTCP, levels by bytes sent", build: tcp::pias },
-        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Port }),
+        queue: SwitchQueue::Ecn(EcnConfig { scope: EcnScopeName::Port, ..EcnConfig::new(K) }),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -195,7 +211,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "tcp-ecn",
         paper: "RFC 3168: NewReno that halves once per window with marks",
         host: &TcpHosts { variant: "TCP NewReno, ECN", build: tcp::ecn },
-        queue: SwitchQueue::Ecn(EcnConfig { threshold: K, scope: EcnScopeName::Queue }),
+        queue: SwitchQueue::Ecn(EcnConfig::new(K)),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -225,10 +241,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "dctcp-30k",
         paper: "HULL §6: DCTCP with its threshold for 1 Gbit/s",
         host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: hull::dctcp },
-        queue: SwitchQueue::Ecn(EcnConfig {
-            threshold: QueueBytes::Fixed(30_000),
-            scope: EcnScopeName::Queue,
-        }),
+        queue: SwitchQueue::Ecn(EcnConfig::new(QueueBytes::Fixed(30_000))),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
@@ -238,10 +251,7 @@ pub const SCHEMES: &[Scheme] = &[
         name: "dctcp-6k-pacer",
         paper: "HULL §6: the lowest threshold that pacing allows, at 1 Gbit/s",
         host: &TcpHosts { variant: "DCTCP, SACK, RACK-TLP", build: hull::dctcp },
-        queue: SwitchQueue::Ecn(EcnConfig {
-            threshold: QueueBytes::Fixed(6_000),
-            scope: EcnScopeName::Queue,
-        }),
+        queue: SwitchQueue::Ecn(EcnConfig::new(QueueBytes::Fixed(6_000))),
         forwarding: Forwarding::Ecmp,
         nic: Nic::Pacer,
         one_way_only: false,

@@ -43,7 +43,7 @@ impl HostScheme for StopAndWaitHosts {
         match start.queue() {
             SwitchQueue::Ecn(ecn) => {
                 let trip = start.round_trip();
-                start.with(make, move |port| ecn_queue(ecn, port.rate, trip))
+                start.with(make, move |port| ecn_queue(ecn, port, trip))
             }
             _ => start.with(make, |_| StrictPriority),
         }

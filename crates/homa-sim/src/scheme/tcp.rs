@@ -165,7 +165,7 @@ impl HostScheme for ConfiguredTcp {
             (SwitchQueue::Phantom(ecn, phantom), _) => (ecn, phantom),
             (SwitchQueue::Ecn(ecn), true) => {
                 let trip = start.round_trip();
-                return start.with(plain, move |port| ecn_queue(ecn, port.rate, trip));
+                return start.with(plain, move |port| ecn_queue(ecn, port, trip));
             }
             (SwitchQueue::Combined(_), true) => return start.with(plain, |_| Combined),
             (_, true) => return start.with(plain, |_| StrictPriority),
@@ -181,7 +181,7 @@ impl HostScheme for ConfiguredTcp {
         let never = EcnThreshold::new(u32::MAX, EcnScope::Queue);
         let trip = start.round_trip();
         let queue = move |port: &PortSpec| {
-            let inner = ecn.map_or(never, |ecn| ecn_queue(ecn, port.rate, trip));
+            let inner = ecn.map_or(never, |ecn| ecn_queue(ecn, port, trip));
             let phantom = phantom.map(|phantom| phantom.at(port.rate, trip));
             Phantom::new(inner, phantom, port.rate)
         };

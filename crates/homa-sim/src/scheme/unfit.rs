@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
     use crate::scenario::{
-        EcnConfig, EcnScopeName, NdpOptions, NicOptions, PFabricOptions, PacerOptions,
-        PhantomOptions, Span, SwitchOptions, TcpOptions,
+        EcnConfig, NdpOptions, NicOptions, PFabricOptions, PacerOptions, PhantomOptions, Span,
+        SwitchOptions, TcpOptions,
     };
     use crate::scheme::find;
 
@@ -122,13 +122,13 @@ mod tests {
             options
         };
         let ecn = |o: &mut SchemeOptions| {
-            o.ecn = Some(EcnConfig { threshold: 30_000.into(), scope: EcnScopeName::Queue });
+            o.ecn = Some(EcnConfig::new(30_000.into()));
         };
         let pfabric = |o: &mut SchemeOptions| o.pfabric = Some(PFabricOptions::default());
         let phantom = |o: &mut SchemeOptions| o.phantom = Some(PhantomOptions::default());
         let switch = |o: &mut SchemeOptions| o.switch = Some(SwitchOptions::default());
-        let marks = "`dctcp`, `pias`, `tcp-ecn`, `hull`, `dctcp-30k`, `dctcp-6k-pacer` and \
-                     `tcp-ecn-pq` have hosts that react to marks";
+        let marks = "`sird`, `dctcp`, `pias`, `tcp-ecn`, `hull`, `dctcp-30k`, `dctcp-6k-pacer` \
+                     and `tcp-ecn-pq` have hosts that react to marks";
         let inputs = "`streaming`, `flow-hashing`, `packet-scatter`, `lossless-packet-scatter` \
                       and `detail` have switches that queue at their inputs";
         for (scheme, change, field, who) in [

@@ -12,6 +12,7 @@ mod numbered;
 pub mod parts;
 pub mod pfabric;
 pub mod phost;
+pub mod sird;
 mod stop_and_wait;
 pub mod stream;
 pub mod tcp;

@@ -310,6 +310,7 @@ impl MessageTimers {
 /// unused permits are not saved up.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitPacer {
+    link: LinkRate,
     /// Picoseconds per packet.
     every: u64,
     next: u64,
@@ -318,7 +319,8 @@ pub struct PermitPacer {
 impl PermitPacer {
     /// A pacer for packets of `bytes` on the wire.
     pub const fn new(link: Rate, bytes: u32) -> Self {
-        Self { every: LinkRate::new(link).serialisation(bytes).0, next: 0 }
+        let link = LinkRate::new(link);
+        Self { link, every: link.serialisation(bytes).0, next: 0 }
     }
 
     /// When the next permit may be given.
@@ -328,12 +330,21 @@ impl PermitPacer {
 
     /// Gives a permit, if it is time.
     pub fn take(&mut self, now: Time) -> bool {
+        self.spend(now, self.every)
+    }
+
+    /// The same for a packet of `bytes` on the wire.
+    pub fn take_for(&mut self, now: Time, bytes: u32) -> bool {
+        self.spend(now, self.link.serialisation(bytes).0)
+    }
+
+    fn spend(&mut self, now: Time, picos: u64) -> bool {
         let may = self.next() <= now;
         if may {
             // Rounding of the clock is compensated; a pause is not.
             let on_time = self.next + 1_000 > now.0 * 1_000;
             let from = if on_time { self.next } else { now.0 * 1_000 };
-            self.next = from + self.every;
+            self.next = from + picos;
         }
         may
     }
@@ -429,5 +440,8 @@ mod tests {
         assert_eq!(now, Time(1_230_400));
         assert!(pacer.take(Time(5_000_000)));
         assert!(!pacer.take(Time(5_001_230)) && pacer.take(Time(5_001_231)));
+        // A shorter packet takes less time: 67.2 ns.
+        assert!(pacer.take_for(Time(9_000_000), 84) && !pacer.take(Time(9_000_067)));
+        assert!(pacer.take(Time(9_000_068)));
     }
 }

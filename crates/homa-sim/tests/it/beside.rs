@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::{Observers, Rehearsal, Times, rehearse, run, run_watched, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, EcnConfig, EcnScopeName, Exchange, NicOptions, Probes, Routing, Scenario,
-    ScenarioOutcome, SchemeOptions, SecondScheme, SlowdownBy, Span, Traffic,
+    Bandwidth, Basis, EcnConfig, Exchange, NicOptions, Probes, Routing, Scenario, ScenarioOutcome,
+    SchemeOptions, SecondScheme, SlowdownBy, Span, Traffic,
 };
 use homa_sim::scheme::find;
 use homa_sim::{SimTime, scenario};
@@ -130,10 +130,7 @@ fn the_second_schemes_ecn_threshold_applies() {
     scenario.traffic = Traffic::AllToAll { workload, exchange: Exchange::Echo, max_bytes: None };
     scenario.load.fraction = 0.9;
     scenario.stop.messages = Some(300);
-    let low = SchemeOptions {
-        ecn: Some(EcnConfig { threshold: 3_000.into(), scope: EcnScopeName::Queue }),
-        ..SchemeOptions::default()
-    };
+    let low = SchemeOptions { ecn: Some(EcnConfig::new(3_000.into())), ..SchemeOptions::default() };
     let high = outcome(&scenario);
     scenario.beside.as_mut().unwrap().options = low;
     let low = outcome(&scenario);

@@ -3,9 +3,9 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, EcnScopeName, Exchange, Fabric,
-    InterruptsName, NicOptions, OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario,
-    ScenarioOutcome, Shape, SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
+    Bandwidth, Basis, Buffer, CpuOptions, EcnConfig, Exchange, Fabric, InterruptsName, NicOptions,
+    OfferedLoad, PacerOptions, PhantomOptions, Probes, Scenario, ScenarioOutcome, Shape,
+    SlowdownBy, Span, Stop, TcpOptions, Traffic, TrafficEnding,
 };
 
 /// Two servers of a rack at 1 Gbit/s send to a third, and a fourth sends it probes.
@@ -52,7 +52,7 @@ fn traded(scenario: &Scenario) -> (f64, f64) {
 #[test]
 fn phantom_queues_and_pacers_trade_bandwidth_for_latency() {
     let mut dctcp = two_flows("dctcp");
-    dctcp.options.ecn = Some(EcnConfig { threshold: 30_000.into(), scope: EcnScopeName::Queue });
+    dctcp.options.ecn = Some(EcnConfig::new(30_000.into()));
     let mut unpaced = two_flows("hull");
     unpaced.options.pacer = Some(PacerOptions { enabled: Some(false), ..PacerOptions::default() });
     let mut lower = two_flows("hull");

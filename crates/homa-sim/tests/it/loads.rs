@@ -2,8 +2,8 @@
 
 use homa_sim::experiment::{foresee, run};
 use homa_sim::scenario::{
-    Bandwidth, Basis, Diverging, EcnConfig, EcnScopeName, Exchange, LoadedLinks, PhantomOptions,
-    Scenario, ScenarioOutcome, SchemeOptions, Shape, Traffic,
+    Bandwidth, Basis, Diverging, EcnConfig, Exchange, LoadedLinks, PhantomOptions, Scenario,
+    ScenarioOutcome, SchemeOptions, Shape, Traffic,
 };
 
 fn scenario(scheme: &str, workload: &str, fraction: f64) -> Scenario {
@@ -65,7 +65,7 @@ fn constants_of_other_networks_are_warned_of() {
         foresee(&scenario).unwrap_or_else(|error| panic!("{error}"))
     };
     let k = |options: &mut SchemeOptions| {
-        options.ecn = Some(EcnConfig { threshold: 30_000.into(), scope: EcnScopeName::Queue });
+        options.ecn = Some(EcnConfig::new(30_000.into()));
     };
     let hull = |options: &mut SchemeOptions| {
         let threshold = Some(1_000.into());

@@ -7,8 +7,8 @@ use homa_sim::experiment::{run as simulate, validate};
 use homa_sim::fabric::queue::{PriorityDrop, Trimming, TrimmingConfig};
 use homa_sim::fabric::{Buffers, FabricConfig, Forwarding, PortQueue, StrictPriority};
 use homa_sim::scenario::{
-    Bandwidth, Fabric, NdpOptions, PFabricOptions, PHostOptions, Routing, Scenario, SchemeOptions,
-    Shape, Span, TcpOptions, Traffic,
+    Bandwidth, EcnConfig, EcnLinksName, Fabric, NdpOptions, PFabricOptions, PHostOptions, Routing,
+    Scenario, SchemeOptions, Shape, SirdOptions, Span, TcpOptions, Traffic,
 };
 use homa_sim::topology::{FatTree, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring};
 use homa_sim::transport::Transport;
@@ -369,6 +369,7 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
     let timeout = Some(Span::nanos(999));
     let pfabric = |options| SchemeOptions { pfabric: Some(options), ..SchemeOptions::default() };
     let phost = |options| SchemeOptions { phost: Some(options), ..SchemeOptions::default() };
+    let sird = |options| SchemeOptions { sird: Some(options), ..SchemeOptions::default() };
     let ndp = NdpOptions { timeout, ..NdpOptions::default() };
     let tcp = TcpOptions { connections: Some(u32::MAX), ..TcpOptions::default() };
     let cases = [
@@ -381,6 +382,10 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
         ("phost", "resend", phost(PHostOptions { resend: Some(0.9), ..Default::default() })),
         ("phost", "expiry", phost(PHostOptions { expiry: Some(0.0), ..Default::default() })),
         ("ndp", "timeout", SchemeOptions { ndp: Some(ndp), ..SchemeOptions::default() }),
+        ("sird", "bdp", sird(SirdOptions { bdp: Some(1_537), ..Default::default() })),
+        ("sird", "credit", sird(SirdOptions { credit: Some(f64::NAN), ..Default::default() })),
+        ("sird", "gain", sird(SirdOptions { gain: Some(1.1), ..Default::default() })),
+        ("sird", "resend", sird(SirdOptions { resend: timeout, ..Default::default() })),
         ("tcp", "connections", SchemeOptions { tcp: Some(tcp), ..SchemeOptions::default() }),
     ];
     for (scheme, key, options) in cases {
@@ -406,10 +411,33 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         switch_delay: none,
         ..Fabric::default()
     };
-    for scheme in ["pfabric", "phost", "ndp"] {
+    for scheme in ["pfabric", "phost", "ndp", "sird"] {
         let fabric = fabric.clone();
         let accepted =
             validate(&Scenario { scheme: scheme.to_owned(), fabric, ..Scenario::default() });
         assert_eq!(accepted, Ok(()), "{scheme}");
     }
+}
+
+/// Receivers of SIRD schedule their own links, so that only links between switches mark.
+#[test]
+fn marks_can_be_limited_to_links_between_switches() {
+    let hash = |shape, ecn| {
+        let mut scenario = Scenario { scheme: "dctcp".to_owned(), ..Scenario::default() };
+        scenario.fabric = Fabric { shape, fabric_link: Bandwidth::gbps(10), ..Fabric::default() };
+        let Traffic::AllToAll { workload, .. } = &mut scenario.traffic else { unreachable!() };
+        *workload = "200000".to_owned();
+        scenario.stop.messages = Some(100);
+        scenario.options.ecn = Some(ecn);
+        simulate(&scenario, &mut |_| ()).unwrap().trace_hash
+    };
+    let all = EcnConfig::new(3_000.into());
+    let fabric = EcnConfig { links: EcnLinksName::Fabric, ..all };
+    let never = EcnConfig::new(u32::MAX.into());
+    let one = Shape::SingleSwitch { hosts: 4 };
+    assert_eq!(hash(one.clone(), fabric), hash(one.clone(), never));
+    assert_ne!(hash(one.clone(), all), hash(one, never));
+    let two = Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 1 };
+    let [all, fabric, never] = [all, fabric, never].map(|ecn| hash(two.clone(), ecn));
+    assert!(all != fabric && fabric != never, "{all} {fabric} {never}");
 }

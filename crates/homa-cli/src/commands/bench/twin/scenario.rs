@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, EcnConfig, EcnScopeName, Fabric, FramingName, Impaired,
-    Measures, PhantomOptions, PickName, Routing, Scenario, SchemeOptions, Shape, Span, Stop,
-    TcpOptions,
+    AlgorithmName, Bandwidth, Buffer, EcnConfig, Fabric, FramingName, Impaired, Measures,
+    PhantomOptions, PickName, Routing, Scenario, SchemeOptions, Shape, Span, Stop, TcpOptions,
 };
 use homa_testbed::{Degraded, LEAVES, POOL, SMALL_RPC_BYTES, Transport};
 
@@ -125,7 +124,7 @@ fn tcp(args: &Args, row: PlannedRow, rto_min: Duration) -> Option<(&'static str,
     let classes = (row.transport == Transport::TcpClassed).then(|| vec![SMALL_RPC_BYTES]);
     let marks = heeds && row.marks == Some(true);
     let scheme = if row.transport == Transport::Dctcp { "dctcp" } else { "tcp" };
-    let unmarked = EcnConfig { threshold: u32::MAX.into(), scope: EcnScopeName::Queue };
+    let unmarked = EcnConfig::new(u32::MAX.into());
     let threshold = args.marks.ecn_threshold.filter(|_| marks);
     let ecn = threshold.map(|bytes| EcnConfig { threshold: bytes.into(), ..unmarked });
     // DCTCP's own row has a threshold, which the rack lacks.

@@ -1,0 +1,97 @@
+//! What a host keeps about each of its peers, in the two roles that a peer may have.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use homa_proto::Time;
+
+use crate::topology::HostId;
+use crate::transport::exchange::{Head, Ref};
+use crate::transport::parts::MessageTimer;
+
+use super::bucket::Bucket;
+use super::shortest::Shortest;
+
+/// The peers of one role. A peer is found by its host once per message, and by its index after
+/// that.
+#[derive(Clone, Debug)]
+pub(super) struct Peers<T> {
+    index: BTreeMap<u32, u32>,
+    all: Vec<T>,
+}
+
+impl<T> Default for Peers<T> {
+    fn default() -> Self {
+        Self { index: BTreeMap::new(), all: Vec::new() }
+    }
+}
+
+impl<T> Peers<T> {
+    /// The index of a peer; `make` makes its state if it is new.
+    pub fn index(&mut self, host: HostId, make: impl FnOnce() -> T) -> u32 {
+        let next = self.all.len() as u32;
+        let index = *self.index.entry(host.0).or_insert(next);
+        if index == next {
+            self.all.push(make());
+        }
+        index
+    }
+
+    /// The peer with this index, if there is one.
+    pub fn get(&mut self, index: u32) -> Option<&mut T> {
+        self.all.get_mut(index as usize)
+    }
+}
+
+/// A sender, as its receiver accounts for it.
+#[derive(Clone, Debug)]
+pub(super) struct CreditedSender {
+    /// Its two control loops.
+    pub bucket: Bucket,
+    /// Credit that it has and has not spent, as far as the receiver can tell; see
+    /// [`super::credit::CreditBudget`].
+    pub out: i64,
+    /// Its messages that need credit.
+    pub wanting: Shortest<Ref>,
+    /// Its key among the senders that may get credit now.
+    pub listed: Option<u64>,
+    /// Messages that arrived with the credit of others, and how many bytes of credit of their own
+    /// they still had coming: the others need them.
+    pub owed: VecDeque<(Head, u64)>,
+    /// When its last data arrived.
+    pub heard: Time,
+    /// When the last credit was sent to it.
+    pub granted: Time,
+    /// When `out` was last found to be lost.
+    pub cleared: Option<Time>,
+    /// When `out` counts as lost if neither data arrives nor credit leaves.
+    pub due: MessageTimer,
+}
+
+impl CreditedSender {
+    pub fn new(bucket: Bucket) -> Self {
+        Self {
+            bucket,
+            out: 0,
+            wanting: Shortest::default(),
+            listed: None,
+            owed: VecDeque::new(),
+            heard: Time::ZERO,
+            granted: Time::ZERO,
+            cleared: None,
+            due: MessageTimer::default(),
+        }
+    }
+}
+
+/// A receiver, as its sender sees it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sink {
+    /// Credit that the host holds for it, wire bytes.
+    pub credit: u64,
+    /// Messages to it with packets to send, shortest first.
+    pub pending: Shortest<Ref>,
+    /// Its key among the receivers for which a packet may be sent.
+    pub listed: Option<u64>,
+    /// It has a place in the round.
+    pub in_round: bool,
+}
