@@ -370,30 +370,25 @@ fn comparison(
     item: &CheckItem,
     side: &dyn Fn(&str, &Value) -> Result<Side, PlanFault>,
 ) -> Result<Compare, PlanFault> {
-    let one: [(&str, _, fn(Side) -> Compare); 2] =
-        [("over", &item.over, Compare::Over), ("reduction", &item.reduction, Compare::Reduction)];
-    let several: [(&str, _, fn(Vec<Side>) -> Compare); 3] = [
-        ("ordering", &item.ordering, Compare::Ordering),
-        ("least", &item.least, Compare::Least),
-        ("greatest", &item.greatest, Compare::Greatest),
+    let one = |key: &str, value: Option<&Value>| value.map(|value| side(key, value)).transpose();
+    let several = |key: &str, values: Option<&[Value]>| match values {
+        Some([] | [_]) => Err(place.fault(&[key], "needs two sides or more")),
+        Some(values) => {
+            values.iter().map(|value| side(key, value)).collect::<Result<_, _>>().map(Some)
+        }
+        None => Ok(None),
+    };
+    let found = [
+        one("over", item.over.as_ref())?.map(Compare::Over),
+        one("reduction", item.reduction.as_ref())?.map(Compare::Reduction),
+        several("ordering", item.ordering.as_deref())?.map(Compare::Ordering),
+        several("least", item.least.as_deref())?.map(Compare::Least),
+        several("greatest", item.greatest.as_deref())?.map(Compare::Greatest),
     ];
-    let mut found = Vec::new();
-    for (key, value, make) in one {
-        if let Some(value) = value {
-            found.push(make(side(key, value)?));
-        }
-    }
-    for (key, values, make) in several {
-        let Some(values) = values else { continue };
-        if values.len() < 2 {
-            return Err(place.fault(&[key], "needs two sides or more"));
-        }
-        let sides = values.iter().map(|value| side(key, value));
-        found.push(make(sides.collect::<Result<_, _>>()?));
-    }
-    match found.len() {
-        0 => Ok(Compare::Alone),
-        1 => Ok(found.remove(0)),
+    let mut found = found.into_iter().flatten();
+    match (found.next(), found.next()) {
+        (None, _) => Ok(Compare::Alone),
+        (Some(only), None) => Ok(only),
         _ => {
             let message = "has one of `over`, `reduction`, `ordering`, `least` and `greatest`";
             Err(place.fault(&[], message))
