@@ -2,9 +2,10 @@
 
 use homa_sim::scenario::outcome::SizeBucket;
 
+use super::comparison::measure;
 use super::metric::{Metric, Rank, Reading};
 use super::plan::{Figure, FigureKind, ReproPlan, Run, drawn};
-use super::verdict::{Results, measure};
+use super::verdict::Results;
 use crate::chart::{Axis, Chart, Mark, Mode, Point, Scale, Series, size_label};
 
 /// A bin with fewer messages says nothing about the percentile of all: one of them lies beyond it.

@@ -12,10 +12,9 @@ use homa_workload::units::Quantity;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::comparison::{Compare, Side};
 use super::metric::Metric;
-use super::plan::{
-    Axis, Check, Class, Compare, Curve, Figure, FigureKind, Point, ReproPlan, Run, Side, Variant,
-};
+use super::plan::{Axis, Check, Class, Curve, Figure, FigureKind, Point, ReproPlan, Run, Variant};
 use super::template::{Binding, combinations};
 use crate::document::{Document, plain};
 use crate::error::PlanFault;
@@ -94,6 +93,8 @@ struct CheckItem {
     over: Option<Value>,
     reduction: Option<Value>,
     ordering: Option<Vec<Value>>,
+    least: Option<Vec<Value>>,
+    greatest: Option<Vec<Value>>,
     below: Option<String>,
     label: Option<String>,
     undecidable: Option<String>,
@@ -130,15 +131,6 @@ struct CurveItem {
     figure: String,
     name: String,
     points: Vec<[f64; 2]>,
-}
-
-/// A side of a comparison as a table.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SideItem {
-    run: Option<String>,
-    variant: Option<String>,
-    at: Option<f64>,
 }
 
 /// A point as a table.
@@ -334,25 +326,10 @@ fn read_check(
     };
     let run = text("run", &item.run)?;
     let side = |key: &str, value: &Value| {
-        let side = bound.value(value).and_then(|value| side(run.as_deref(), value));
+        let side = bound.value(value).and_then(|value| Side::read(run.as_deref(), value));
         side.map_err(|message| place.fault(&[key], message))
     };
-    let compare = match (&item.over, &item.reduction, &item.ordering) {
-        (None, None, None) => Compare::Alone,
-        (Some(over), None, None) => Compare::Over(side("over", over)?),
-        (None, Some(than), None) => Compare::Reduction(side("reduction", than)?),
-        (None, None, Some(order)) if order.len() > 1 => {
-            let sides = order.iter().map(|value| side("ordering", value));
-            Compare::Ordering(sides.collect::<Result<_, _>>()?)
-        }
-        (None, None, Some(_)) => {
-            return Err(place.fault(&["ordering"], "needs two sides or more, the lowest first"));
-        }
-        _ => {
-            let message = "has one of `over`, `reduction` and `ordering`";
-            return Err(place.fault(&[], message));
-        }
-    };
+    let compare = comparison(place, item, &side)?;
     let mut points = Vec::new();
     for (written, value) in &item.points {
         let wrong = |message: String| place.fault(&["points", written], message);
@@ -387,6 +364,38 @@ fn read_check(
     })
 }
 
+/// The use that a check makes of its number, whose sides `side` reads.
+fn comparison(
+    place: &Place<'_>,
+    item: &CheckItem,
+    side: &dyn Fn(&str, &Value) -> Result<Side, PlanFault>,
+) -> Result<Compare, PlanFault> {
+    let one = |key: &str, value: Option<&Value>| value.map(|value| side(key, value)).transpose();
+    let several = |key: &str, values: Option<&[Value]>| match values {
+        Some([] | [_]) => Err(place.fault(&[key], "needs two sides or more")),
+        Some(values) => {
+            values.iter().map(|value| side(key, value)).collect::<Result<_, _>>().map(Some)
+        }
+        None => Ok(None),
+    };
+    let found = [
+        one("over", item.over.as_ref())?.map(Compare::Over),
+        one("reduction", item.reduction.as_ref())?.map(Compare::Reduction),
+        several("ordering", item.ordering.as_deref())?.map(Compare::Ordering),
+        several("least", item.least.as_deref())?.map(Compare::Least),
+        several("greatest", item.greatest.as_deref())?.map(Compare::Greatest),
+    ];
+    let mut found = found.into_iter().flatten();
+    match (found.next(), found.next()) {
+        (None, _) => Ok(Compare::Alone),
+        (Some(only), None) => Ok(only),
+        _ => {
+            let message = "has one of `over`, `reduction`, `ordering`, `least` and `greatest`";
+            Err(place.fault(&[], message))
+        }
+    }
+}
+
 /// A check's label for a metric: `{metric}` is its name.
 fn label_of(item: &CheckItem, bound: &Binding, metric: &Metric) -> Result<Option<String>, String> {
     let bound = bound.with("metric", &metric.to_string());
@@ -399,18 +408,6 @@ fn several(text: &str) -> Vec<String> {
         Some((name, at)) => at.split(',').map(|at| format!("{name}@{}", at.trim())).collect(),
         None => vec![text.to_owned()],
     }
-}
-
-/// The other side of a comparison: the name of a run, or what differs from the check's own.
-fn side(run: Option<&str>, value: Value) -> Result<Side, String> {
-    let item = match value {
-        Value::String(run) => SideItem { run: Some(run), variant: None, at: None },
-        Value::Table(_) => SideItem::deserialize(value).map_err(|error| plain(error.message()))?,
-        _ => return Err("a run, \"w4\", or { run = \"w4\", variant = \"homa\", at = 0.8 }".into()),
-    };
-    let run = item.run.or(run.map(str::to_owned));
-    let run = run.ok_or("needs a run: the check's `run`, or one of its own")?;
-    Ok(Side { run, variant: item.variant, at: item.at })
 }
 
 /// `1.98`, `[1.98, "10%", "grows", "full-only"]`, or a table.

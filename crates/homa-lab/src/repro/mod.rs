@@ -7,7 +7,8 @@
 //! | [`limit`] | which value of an axis is the last that passes |
 //! | [`computed`] | numbers that follow from rules without a simulation |
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
-//! | [`verdict`] | the comparison |
+//! | [`comparison`] | ratios, reductions, orderings, and the least and the greatest of several |
+//! | [`verdict`] | the verdicts |
 //! | `numbers` | what each number is called |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
 //! | `file`, `template`, `names` | how a plan's file is read: axes, placeholders, names |
@@ -17,6 +18,7 @@
 //! Simulations that several plans need (Figures 10, 11, 14 and Table 1 read the same ones) run
 //! once.
 
+pub mod comparison;
 pub mod computed;
 pub mod figure;
 mod file;

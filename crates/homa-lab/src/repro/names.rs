@@ -100,16 +100,12 @@ fn checks(plan: &ReproPlan, document: &Document) -> Result<(), PlanFault> {
         if let Some(message) = check.run.as_deref().and_then(|name| no_run(plan, name)) {
             return fault(&["run"], message);
         }
-        let key = match check.compare {
-            super::plan::Compare::Reduction(_) => "reduction",
-            super::plan::Compare::Ordering(_) => "ordering",
-            _ => "over",
-        };
+        let key = check.compare.key();
         if let Some(message) = check.sides().iter().find_map(|side| no_run(plan, &side.run)) {
             return fault(&[key], message);
         }
-        if check.below.is_some() && !matches!(check.compare, super::plan::Compare::Ordering(_)) {
-            return fault(&["below"], "comes with `ordering`".to_owned());
+        if check.below.is_some() && !check.compare.is_of_sides() {
+            return fault(&["below"], "comes with `ordering`, `least` or `greatest`".to_owned());
         }
         let needs_run = check.points.iter().any(|point| !point.metric.is_computed());
         if check.run.is_none() && check.sides().is_empty() && needs_run {

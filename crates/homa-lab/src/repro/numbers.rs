@@ -1,6 +1,7 @@
 //! Names of the numbers of a plan: row and metric, and if several numbers share these, the part
 //! that differs, so that readers and scripts find each number by its name.
 
+use super::comparison::Compare;
 use super::plan::{Check, Point, ReproPlan};
 
 /// A number with its row.
@@ -14,7 +15,11 @@ pub fn names(plan: &ReproPlan) -> Vec<String> {
         .iter()
         .flat_map(|check| check.points.iter().map(move |point| (check, point)))
         .collect();
-    let plain = |(check, point): &Number<'_>| format!("{} {}", check.row, point.metric);
+    let plain = |(check, point): &Number<'_>| match &check.compare {
+        Compare::Least(sides) => format!("{} least of {}", check.row, sides.len()),
+        Compare::Greatest(sides) => format!("{} greatest of {}", check.row, sides.len()),
+        _ => format!("{} {}", check.row, point.metric),
+    };
     let names: Vec<String> = numbers.iter().map(plain).collect();
     let apart = numbers.iter().zip(&names).map(|(number, name)| {
         let twins = numbers.iter().zip(&names).filter(|(_, other)| *other == name);

@@ -52,7 +52,8 @@
 //!
 //! A check compares what it reads: `over = "w4"` is the quotient by another run, `reduction =
 //! { variant = "dctcp" }` by how many per cent it is below, `ordering = [{ variant = "hull" },
-//! { variant = "dctcp" }]` that each side is below the next at every point.
+//! { variant = "dctcp" }]` that each side is below the next at every point, and `least` and
+//! `greatest` the one number of such sides that a published range ends at.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,6 +62,7 @@ use homa_sim::scenario::{Diverging, Scenario};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::comparison::{Compare, Side};
 use super::metric::Metric;
 use super::tolerance::Tolerance;
 use super::{file, names};
@@ -179,7 +181,8 @@ pub struct Check {
     pub at: Option<f64>,
     /// The other side of the comparison.
     pub compare: Compare,
-    /// Sides of an ordering are compared by how many per cent they are below this variant.
+    /// Sides of an ordering, `least` and `greatest` count by how many per cent they are below this
+    /// variant.
     pub below: Option<String>,
     /// The numbers.
     pub points: Vec<Point>,
@@ -194,36 +197,8 @@ pub struct Check {
 impl Check {
     /// The other sides of its comparison.
     pub fn sides(&self) -> &[Side] {
-        match &self.compare {
-            Compare::Alone => &[],
-            Compare::Over(side) | Compare::Reduction(side) => std::slice::from_ref(side),
-            Compare::Ordering(sides) => sides,
-        }
+        self.compare.sides()
     }
-}
-
-/// The use that a check makes of the number it reads.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Compare {
-    /// The number itself.
-    Alone,
-    /// Divided by the same number of another side.
-    Over(Side),
-    /// By how many per cent it is below that of another side.
-    Reduction(Side),
-    /// Each side's number is below the next one's.
-    Ordering(Vec<Side>),
-}
-
-/// The other side of a check.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Side {
-    /// The run.
-    pub run: String,
-    /// The scheme or variant; absent: the plan's first.
-    pub variant: Option<String>,
-    /// The value of the run's axis; absent: the check's.
-    pub at: Option<f64>,
 }
 
 /// How binding a row is.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use homa_sim::scenario::TrafficEnding;
 use serde::{Deserialize, Serialize};
 
+use super::comparison::{Compare, Side, measure, of_side, ordered};
 use super::metric::Metric;
 use super::numbers;
-use super::plan::{self, Class, Compare, Planned, Point, ReproPlan, Side};
+use super::plan::{self, Class, Planned, Point, ReproPlan};
 use super::tolerance::{Measured, Tolerance, judge};
 use crate::error::LabError;
 use crate::store::{Store, Stored};
@@ -129,13 +130,13 @@ impl Results {
     }
 
     /// The schemes that a run has results of.
-    fn variants(&self, run: usize) -> BTreeSet<&str> {
+    pub(super) fn variants(&self, run: usize) -> BTreeSet<&str> {
         let of_run = self.list.iter().filter(|entry| entry.run == run);
         of_run.map(|entry| entry.variant.as_str()).collect()
     }
 
     /// The latencies of a run's messages above a size, all seeds.
-    fn flows(
+    pub(super) fn flows(
         &self,
         run: usize,
         variant: &str,
@@ -169,7 +170,7 @@ impl Results {
 }
 
 /// Seed, sender and number of a message.
-type FlowName = (u64, u32, u32);
+pub(super) type FlowName = (u64, u32, u32);
 
 /// All checks of a plan, in its order.
 pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
@@ -177,122 +178,6 @@ pub fn checks(plan: &ReproPlan, results: &Results, quick: bool) -> Vec<Check> {
     let points = rows.flat_map(|row| row.points.iter().map(move |point| (row, point)));
     let named = points.zip(numbers::names(plan));
     named.map(|((row, point), name)| check(plan, results, (row, point), name, quick)).collect()
-}
-
-/// The number of a point of a row under a scheme; for an ordering, that of its first side.
-pub fn measure(
-    plan: &ReproPlan,
-    results: &Results,
-    row: &plan::Check,
-    metric: &Metric,
-    variant: &str,
-) -> Option<Measured> {
-    if let Metric::Computed(computed) = metric {
-        return Some(Measured::exact(computed.value()));
-    }
-    let own = || {
-        let (place, _) = plan.run(row.run.as_deref()?)?;
-        results.measure(metric, place, variant, row.at)
-    };
-    let of = |side: &Side| of_side(plan, results, row, metric, side, row.at);
-    let ratio = |side: &Side| match *metric {
-        Metric::Paired(above) => paired(plan, results, row, above, (variant, side)),
-        _ => own()?.over(of(side)?),
-    };
-    match &row.compare {
-        Compare::Alone => own(),
-        Compare::Over(side) => ratio(side),
-        Compare::Reduction(side) => Some(per_cent_below(ratio(side)?)),
-        Compare::Ordering(sides) => of(sides.first()?),
-    }
-}
-
-/// 100 (1 - A / B) of a ratio A / B: the ends change places.
-fn per_cent_below(ratio: Measured) -> Measured {
-    let percent = |ratio: f64| 100.0 * (1.0 - ratio);
-    let (value, low, high) = (ratio.value, ratio.high, ratio.low);
-    Measured { value: percent(value), low: percent(low), high: percent(high) }
-}
-
-/// The number of one side of a comparison.
-fn of_side(
-    plan: &ReproPlan,
-    results: &Results,
-    row: &plan::Check,
-    metric: &Metric,
-    side: &Side,
-    at: Option<f64>,
-) -> Option<Measured> {
-    let variant = side.variant.as_ref().or(match row.compare {
-        // Runs are compared under one scheme unless they say otherwise.
-        Compare::Ordering(_) => row.variant.as_ref(),
-        _ => None,
-    });
-    let (place, _) = plan.run(&side.run)?;
-    let read = |variant: &str| results.measure(metric, place, variant, side.at.or(at));
-    let own = read(variant.or(plan.variants.first())?)?;
-    match (&row.compare, &row.below) {
-        (Compare::Ordering(_), Some(than)) => Some(per_cent_below(own.over(read(than)?)?)),
-        _ => Some(own),
-    }
-}
-
-/// The quotient of mean latencies over the messages that arrived under every scheme of both runs.
-fn paired(
-    plan: &ReproPlan,
-    results: &Results,
-    row: &plan::Check,
-    above: u32,
-    (variant, side): (&str, &Side),
-) -> Option<Measured> {
-    let (own, _) = plan.run(row.run.as_deref()?)?;
-    let (other, _) = plan.run(&side.run)?;
-    let against = side.variant.as_ref().or(plan.variants.first())?;
-    let flows = |run, variant, at| results.flows(run, variant, at, above);
-    let own_flows = flows(own, variant, row.at);
-    let other_flows = flows(other, against, side.at.or(row.at));
-    let mut all = vec![];
-    for (run, at) in [(own, row.at), (other, side.at.or(row.at))] {
-        all.extend(results.variants(run).into_iter().map(|variant| flows(run, variant, at)));
-    }
-    let everywhere = |flow: &FlowName| all.iter().all(|flows| flows.contains_key(flow));
-    let common = own_flows.keys().filter(|flow| everywhere(flow));
-    let pairs: Vec<(f64, f64)> =
-        common.filter_map(|flow| Some((own_flows[flow], *other_flows.get(flow)?))).collect();
-    let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
-    (b > 0.0).then(|| Measured::exact(a / b))
-}
-
-/// Whether each side is below the next, at every value of the axis when the row names none: false
-/// as soon as one is not below, `None` while intervals overlap or a side was not measured.
-fn ordered(
-    plan: &ReproPlan,
-    results: &Results,
-    row: &plan::Check,
-    metric: &Metric,
-    sides: &[Side],
-) -> Option<bool> {
-    let first = sides.first().and_then(|side| plan.run(&side.run));
-    let axis = match (row.at, first) {
-        (None, Some((place, run))) if run.axis.is_some() => {
-            let variant = sides[0].variant.as_ref().or(row.variant.as_ref());
-            results.values(place, variant.or(plan.variants.first())?)
-        }
-        _ => Vec::new(),
-    };
-    let at = if axis.is_empty() { vec![row.at] } else { axis.into_iter().map(Some).collect() };
-    let mut all = Some(true);
-    for at in at {
-        let read = |side: &Side| of_side(plan, results, row, metric, side, at);
-        for pair in sides.windows(2) {
-            match (read(&pair[0]), read(&pair[1])) {
-                (Some(a), Some(b)) if a.low >= b.high => return Some(false),
-                (Some(a), Some(b)) if a.high < b.low => (),
-                _ => all = None,
-            }
-        }
-    }
-    all
 }
 
 /// Messages that a point's runs sent and that no percentile includes, in words.
@@ -359,7 +244,8 @@ fn said(of: &str, counts: &[u64]) -> Option<String> {
 
 /// The name of a side, which differs from those of the others.
 fn name_of(side: &Side) -> String {
-    side.variant.clone().unwrap_or_else(|| side.run.clone())
+    let metric = side.metric.as_ref().map(ToString::to_string);
+    side.variant.clone().or(metric).unwrap_or_else(|| side.run.clone())
 }
 
 fn check(
@@ -404,6 +290,7 @@ fn check(
         cause: row.cause.clone(),
         others: match &row.compare {
             _ if point.metric.is_computed() => Vec::new(),
+            Compare::Least(_) | Compare::Greatest(_) => Vec::new(),
             Compare::Ordering(sides) => {
                 let of = |side: &Side| of_side(plan, results, row, &point.metric, side, row.at);
                 let rest = sides.iter().skip(1);
@@ -411,67 +298,5 @@ fn check(
             }
             _ => others.collect(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::document::Document;
-    use crate::repro::{How, run};
-    use crate::sweep::Options;
-
-    /// A percentage below another scheme, an ordering of variants with separate settings, a number
-    /// of the outcome by its path, and the runs of a shared set that are read.
-    #[test]
-    fn variants_are_compared_by_reduction_and_by_order() {
-        let set = "[scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
-            traffic = { pattern = \"all-to-all\", workload = \"1000\" }\n\
-            stop = { messages = 3_000 }\n\
-            [[run]]\neach.load = [0.4, 0.6, 0.7]\nname = \"at-{load}\"\n\
-            set = { \"load.fraction\" = \"{load}\" }\n";
-        let text = |order: [&str; 2]| {
-            format!(
-                "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nuse = \"set\"\n\
-                 [[variant]]\nname = \"near\"\nscheme = \"homa-sim\"\n\
-                 [[variant]]\nname = \"far\"\nscheme = \"homa-sim\"\n\
-                 set = {{ \"fabric.switch_delay\" = \"9us\" }}\n\
-                 [[check]]\nrow = \"a-b-less\"\nrun = \"at-0.4\"\n\
-                 reduction = {{ variant = \"far\" }}\n\
-                 points = {{ \"p50_us@50\" = [80, \"40..99\"] }}\nreport = [\"outcome.messages\"]\n\
-                 [[check]]\nrow = \"a-b-order\"\nrun = \"at-0.6\"\n\
-                 ordering = [{{ variant = \"{}\" }}, {{ variant = \"{}\" }}]\n\
-                 points = {{ \"p50_us@50\" = [] }}\n\
-                 [[check]]\nrow = \"a-b-gain\"\nrun = \"at-0.6\"\nbelow = \"far\"\n\
-                 ordering = [{{ variant = \"far\" }}, {{ variant = \"near\" }}]\n\
-                 points = {{ \"p50_us@50\" = [] }}\n",
-                order[0], order[1]
-            )
-        };
-        let sets = [Document::new("repro/a/runs/set.toml", set)];
-        let done = |order| {
-            let document = Document::new("repro/a/r.toml", text(order));
-            let plan = ReproPlan::parse(&document, &sets).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(plan.runs.len(), 2, "the third is not read");
-            let root = std::env::temp_dir().join(format!(
-                "homa-order-{}-{}",
-                order[0],
-                std::process::id()
-            ));
-            let store = Store::create(&root).unwrap();
-            let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
-            let done =
-                run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap().remove(0);
-            std::fs::remove_dir_all(&root).unwrap();
-            done
-        };
-        let there = done(["near", "far"]);
-        let [less, messages, order, gain] = &there.checks[..] else { panic!("{:?}", there.checks) };
-        assert!(less.pass == Some(true) && less.measured.is_some_and(|it| it < 100.0), "{less:?}");
-        assert_eq!(messages.measured, Some(0.0), "as many messages: none per cent fewer");
-        assert_eq!((order.pass, order.gates()), (Some(true), true), "{order:?}");
-        assert_eq!((gain.pass, gain.measured), (Some(true), Some(0.0)), "none below itself");
-        assert_eq!(there.family, "a");
-        assert_eq!(done(["far", "near"]).checks[2].pass, Some(false));
     }
 }

@@ -1,4 +1,4 @@
-//! DeTail (UCB/EECS-2011-33 TR, SIGCOMM 2012) and the schemes that its evaluation compares it with:
+//! DeTail (UCB/EECS-2012-33 TR, SIGCOMM 2012) and the schemes that its evaluation compares it with:
 //! switches with queues at inputs and outputs, and TCP that recovers from losses by RTOs only.
 
 use homa_proto::Duration;

@@ -25,10 +25,10 @@ pub(super) struct NdpSending {
     packets: u32,
     /// All packets before this one were sent at least once.
     sent: u32,
+    /// All packets before this one were given a permit, if packets are chosen with their permits.
+    chosen: u32,
     /// Packets that NACKs named or switches returned, to be sent again.
     again: VecDeque<u32>,
-    /// How many of them have a permit that goes first.
-    urgent: u32,
     /// PULLs received, by the receiver's count.
     pulls: u32,
     /// PULLs that found no packet to send, because they overtook the NACKs that caused them.
@@ -52,8 +52,8 @@ impl NdpSending {
             acknowledged: PacketSet::new(packets),
             packets,
             sent: 0,
+            chosen: 0,
             again: VecDeque::new(),
-            urgent: 0,
             pulls: 0,
             credit: 0,
             expected_pulls: 0,
@@ -75,14 +75,19 @@ impl NdpSending {
         None
     }
 
-    /// The packet to send if any may be sent.
-    fn next(&mut self) -> Option<u32> {
+    /// The packet to send again first, if there is one.
+    fn next_again(&mut self) -> Option<u32> {
         while let Some(packet) = self.again.pop_front() {
             if !self.acknowledged.contains(packet) {
                 return Some(packet);
             }
         }
-        (self.sent < self.packets).then_some(self.sent)
+        None
+    }
+
+    /// The packet to send if any may be sent.
+    fn next(&mut self) -> Option<u32> {
+        self.next_again().or_else(|| (self.sent < self.packets).then_some(self.sent))
     }
 
     /// An answer for a packet arrived.
@@ -97,21 +102,18 @@ impl Ndp {
     pub(super) fn push_window(&mut self, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let window = outgoing.state.first_window;
-        self.turns.extend((0..window).map(|_| Turn::Any(message)));
+        self.permit(message, window);
     }
 
     /// The next permitted packet.
     pub(super) fn next_data(&mut self, now: Time) -> Option<NdpPacket> {
         loop {
-            let first = self.again.pop_front();
-            let urgent = first.is_some();
-            let turn = first.or_else(|| self.turns.pop_front())?;
+            let turn = self.again.pop_front().or_else(|| self.turns.pop_front())?;
             let (Turn::Any(message) | Turn::Packet(message, _)) = turn;
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
             let (head, length) = (outgoing.head, outgoing.length);
             let sending = &mut outgoing.state;
             let any = matches!(turn, Turn::Any(_));
-            sending.urgent = sending.urgent.saturating_sub(u32::from(urgent && any));
             let packet = match turn {
                 Turn::Any(_) => sending.next(),
                 Turn::Packet(_, packet) => {
@@ -189,19 +191,26 @@ impl Ndp {
         self.permit(message, new);
     }
 
-    /// Permits a message `count` packets. Where packets that are sent again go first, the permits
-    /// are for those, as long as there are some without one.
+    /// Permits a message `count` packets, which are chosen when they leave, or now, if packets that
+    /// are sent again go first. Chosen now, a NACK that arrives while the first window is leaving
+    /// does not put its packet in the place of a new one, which would then have to wait for a PULL.
     fn permit(&mut self, message: Ref, count: u32) {
+        if !self.config.again_first {
+            self.turns.extend((0..count).map(|_| Turn::Any(message)));
+            return;
+        }
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
-        let waiting = sending.again.len() as u32;
-        let first = match self.config.again_first {
-            true => count.min(waiting.saturating_sub(sending.urgent)),
-            false => 0,
-        };
-        sending.urgent += first;
-        self.again.extend((0..first).map(|_| Turn::Any(message)));
-        self.turns.extend((first..count).map(|_| Turn::Any(message)));
+        for _ in 0..count {
+            if let Some(packet) = sending.next_again() {
+                self.again.push_back(Turn::Packet(message, packet));
+            } else if sending.chosen < sending.packets {
+                self.turns.push_back(Turn::Packet(message, sending.chosen));
+                sending.chosen += 1;
+            } else {
+                sending.credit += 1;
+            }
+        }
     }
 
     /// A header was returned because switches have no space even for headers. It waits for a PULL
@@ -265,7 +274,7 @@ impl Ndp {
             late = true;
         }
         if !late {
-            self.turns.push_back(Turn::Any(message));
+            self.permit(message, 1);
         }
         self.reset_timer(now, message);
     }

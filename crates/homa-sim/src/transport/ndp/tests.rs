@@ -256,3 +256,23 @@ fn repeats_go_before_new_packets_if_the_option_says_so() {
     assert_eq!(repeated(false), [(0, 4), (0, 5), (0, 6), (1, 1)]);
     assert_eq!(repeated(true), [(1, 1), (0, 4), (0, 5), (0, 6)]);
 }
+
+/// What a host sends when a NACK arrives while the first window is leaving, and then a PULL.
+fn nacked_in_the_first_window(again_first: bool) -> Vec<(u32, u32)> {
+    let mut sender = Ndp::new(NdpConfig { again_first, ..CONFIG }, HostId(0), 0);
+    start(&mut sender, 4);
+    for now in 0..2 {
+        assert!(sender.transmit(Time(now)).is_some());
+    }
+    hear(&mut sender, 2, 0, nack(0));
+    let mut sent = sends(&mut sender, 3);
+    hear(&mut sender, 4, 0, pull(1));
+    sent.extend(sends(&mut sender, 5));
+    sent
+}
+
+#[test]
+fn a_repeat_takes_no_place_in_the_first_window_if_it_goes_first() {
+    assert_eq!(nacked_in_the_first_window(false), [(0, 0), (0, 2), (0, 3)]);
+    assert_eq!(nacked_in_the_first_window(true), [(0, 2), (0, 3), (0, 0)]);
+}
