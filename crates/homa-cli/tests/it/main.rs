@@ -30,6 +30,7 @@ mod operating;
 mod pages;
 mod pcap;
 mod priorities;
+mod racks;
 mod servers;
 mod sim;
 mod why;
