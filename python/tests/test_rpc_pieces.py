@@ -162,6 +162,43 @@ def test_a_client_that_leaves_midway_ends_its_reader_once() -> None:
     asyncio.run(main())
 
 
+def test_a_read_that_is_cancelled_as_it_ends_loses_nothing() -> None:
+    sent, half = message(200_000), 100_000
+
+    async def main() -> None:
+        written = asyncio.Event()
+
+        async def handler(request: rpc.Request) -> bytes:
+            seen = b""
+            while True:
+                reading = asyncio.ensure_future(request.arrived())
+                await asyncio.wait([reading], timeout=0.05)
+                if not reading.done():
+                    break
+                seen += reading.result()
+            writer.push(sent[half:])
+            written.set()
+            # Both ends are driven here, so that the read ends before its task can run again.
+            waiting = len(server._waiting)
+            while len(server._waiting) == waiting:
+                client._turn()
+                server._turn()
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            async for piece in request:
+                seen += piece
+            return seen
+
+        async with ends(handler) as (server, client):
+            with await client.call_writer(server.address, len(sent)) as writer:
+                writer.push(sent[:half])
+                await written.wait()
+                assert await writer.finish() == sent
+
+    asyncio.run(main())
+
+
 def test_a_read_that_times_out_loses_nothing() -> None:
     timeouts = 0
 

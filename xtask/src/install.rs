@@ -1,5 +1,6 @@
 //! `cargo xtask install-capi --prefix DIR`: builds libhoma and installs what C programs need:
-//! libraries, header, pkg-config file and manual pages.
+//! libraries, header, pkg-config file and manual pages. With `--built`, it installs libraries that
+//! another command has built.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -15,9 +16,19 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What static programs have to link besides, as `rustc --print native-static-libs` tells.
 const STATIC_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// Builds (quickly and unoptimised if `debug`) and installs below `prefix`.
-pub fn run(repository: &Path, prefix: &Path, debug: bool) -> ExitCode {
-    match install(repository, prefix, debug) {
+/// Where the libraries come from.
+pub enum Libraries<'a> {
+    /// They are built with optimisation.
+    Release,
+    /// They are built quickly.
+    Debug,
+    /// They are in this folder.
+    Built(&'a Path),
+}
+
+/// Installs below `prefix`.
+pub fn run(repository: &Path, prefix: &Path, libraries: Libraries<'_>) -> ExitCode {
+    match install(repository, prefix, libraries) {
         Ok(()) => {
             println!("installed libhoma {VERSION} below {}", prefix.display());
             println!("{}", how_it_is_found(prefix));
@@ -30,8 +41,12 @@ pub fn run(repository: &Path, prefix: &Path, debug: bool) -> ExitCode {
     }
 }
 
-fn install(repository: &Path, prefix: &Path, debug: bool) -> io::Result<()> {
-    let built = build(repository, debug)?;
+fn install(repository: &Path, prefix: &Path, libraries: Libraries<'_>) -> io::Result<()> {
+    let built = match libraries {
+        Libraries::Release => build(repository, false)?,
+        Libraries::Debug => build(repository, true)?,
+        Libraries::Built(folder) => folder.to_owned(),
+    };
     let prefix = std::path::absolute(prefix)?;
     place(repository, &built, &prefix, &prefix, "lib")
 }

@@ -42,7 +42,7 @@ const USAGE: &str =
                 handshake
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
   install-capi  build libhoma and install it below DIR: libraries, homa.h, homa.pc, manual pages
-                (with --debug unoptimised, for tests)
+                (with --debug unoptimised, for tests; with --built DIR those of that folder)
   package       write Debian packages (homa, libhoma0, libhoma-dev) and a container image to
                 target/packages, or only the kinds that are named (minutes; with --debug
                 unoptimised, for trying out, to target/packages-debug)";
@@ -71,9 +71,14 @@ fn main() -> ExitCode {
         ["public-items"] => public_items::run(repository(), false),
         ["public-items", "--write"] => public_items::run(repository(), true),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
-        ["install-capi", "--prefix", to] => install::run(repository(), Path::new(to), false),
+        ["install-capi", "--prefix", to] => {
+            install::run(repository(), Path::new(to), install::Libraries::Release)
+        }
         ["install-capi", "--debug", "--prefix", to] => {
-            install::run(repository(), Path::new(to), true)
+            install::run(repository(), Path::new(to), install::Libraries::Debug)
+        }
+        ["install-capi", "--built", folder, "--prefix", to] => {
+            install::run(repository(), Path::new(to), install::Libraries::Built(Path::new(folder)))
         }
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

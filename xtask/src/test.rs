@@ -1,6 +1,9 @@
 //! `cargo xtask test`: builds and runs every test of the workspace, prints a line for each crate,
 //! and adds up what passed, failed and was skipped in the last line, which scripts read.
 //!
+//! Tests that mostly wait run beside tests that mostly compute. Those that measure in real time run
+//! last, and nothing runs beside them.
+//!
 //! Everything that cargo and the tests print is in a file of the target folder; it is shown only
 //! for what failed. Fails when a test failed, when something does not compile, and when no test
 //! ran at all.
@@ -9,31 +12,36 @@ mod outcome;
 mod programs;
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use self::outcome::{Skipped, Tally};
+use self::programs::{Program, Suits};
 use crate::python;
+
+/// Names the folder in which tests find libhoma, so that they do not build it again.
+const LIBRARIES: &str = "HOMA_LIBRARIES";
 
 /// Runs all tests below `repository` and reports.
 pub fn run(repository: &Path) -> ExitCode {
-    let mut skipped = Skipped::default();
-    let tally = match ProgramRun::begin(repository).and_then(|mut run| run.all(&mut skipped)) {
-        Ok(tally) => tally,
+    let results = match TestRun::begin(repository).and_then(TestRun::all) {
+        Ok(results) => results,
         Err(error) => {
             eprintln!("cannot run the tests: {error}; is cargo in PATH?");
             return ExitCode::from(2);
         }
     };
-    if tally == Tally::default() {
+    if results.tally == Tally::default() {
         eprintln!("no test ran");
     }
-    skipped.print();
-    let Tally { passed, failed, skipped } = tally;
+    results.skipped.print();
+    let Tally { passed, failed, skipped } = results.tally;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
-    ExitCode::from(u8::from(!succeeded(tally)))
+    ExitCode::from(u8::from(!succeeded(results.tally)))
 }
 
 fn succeeded(tally: Tally) -> bool {
@@ -41,72 +49,137 @@ fn succeeded(tally: Tally) -> bool {
 }
 
 /// One run of all tests.
-struct ProgramRun<'a> {
+struct TestRun<'a> {
     repository: &'a Path,
-    /// What everything prints, and its path.
-    log: File,
-    log_path: PathBuf,
-    /// The file in which tests that are skipped say so.
-    skips: PathBuf,
+    /// What a crate's tests print while they run.
+    folder: PathBuf,
+    libraries: PathBuf,
+    /// The Python of tests that need one.
+    python: Option<PathBuf>,
+    results: Mutex<Results>,
 }
 
-impl<'a> ProgramRun<'a> {
+/// What is known of the tests that have run.
+struct Results {
+    tally: Tally,
+    skipped: Skipped,
+    /// What everything printed, crate by crate.
+    log: File,
+}
+
+impl<'a> TestRun<'a> {
     fn begin(repository: &'a Path) -> io::Result<Self> {
-        let folder = crate::target(repository);
-        let (log_path, skips) = (folder.join("test.log"), folder.join("test.skipped"));
-        fs::write(&log_path, "")?;
-        let log = File::options().read(true).append(true).open(&log_path)?;
-        Ok(Self { repository, log, log_path, skips })
+        let target = crate::target(repository);
+        let folder = target.join("tests");
+        fs::create_dir_all(&folder)?;
+        let log_path = target.join("test.log");
+        let log = File::create(&log_path)?;
+        println!("building the tests; what they and cargo print is in {}", log_path.display());
+        let results = Results { tally: Tally::default(), skipped: Skipped::default(), log };
+        let libraries = target.join("debug");
+        Ok(Self { repository, folder, libraries, python: None, results: Mutex::new(results) })
     }
 
-    fn all(&mut self, skipped: &mut Skipped) -> io::Result<Tally> {
-        println!("building the tests; what they and cargo print is in {}", self.log_path.display());
+    fn all(mut self) -> io::Result<Results> {
         let begun = Instant::now();
-        let Some(programs) = programs::build(self.repository, &self.log)? else {
-            println!("{}\nthe tests do not build: see above", self.printed_since(0)?);
-            return Ok(Tally { failed: 1, ..Tally::default() });
-        };
-        let python = python::prepare(self.repository).map(PathBuf::from);
-        println!("built in {:.1} s", begun.elapsed().as_secs_f64());
-        let mut variables = vec![(skip::FILE, self.skips.clone())];
-        variables.extend(python.map(|python| (python::VARIABLE, python)));
-        let variables: Vec<(&str, &Path)> =
-            variables.iter().map(|(name, value)| (*name, value.as_path())).collect();
-        let mut sum = Tally::default();
+        let (built, python) = thread::scope(|scope| {
+            // Most of it is download and unpacking.
+            let python = scope.spawn(|| python::prepare(self.repository).map(PathBuf::from));
+            let built = self.build();
+            (built, python.join())
+        });
+        self.python = python.unwrap_or_default();
+        if let Some(programs) = built? {
+            println!("built in {:.1} s", begun.elapsed().as_secs_f64());
+            self.run_all(&programs)?;
+        }
+        fs::remove_dir_all(&self.folder)?;
+        Ok(self.results.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The test programs in the order of their crates. `None` if something does not compile, which
+    /// counts as a failure.
+    fn build(&self) -> io::Result<Option<Vec<Program>>> {
+        let path = self.folder.join("build");
+        let programs = programs::build(self.repository, &File::create(&path)?)?;
+        let printed = read(&path)?;
+        let mut results = self.results();
+        results.log.write_all(printed.as_bytes())?;
+        if programs.is_none() {
+            println!("{printed}\nthe tests do not build: see above");
+            results.tally.failed = 1;
+        }
+        Ok(programs)
+    }
+
+    fn run_all(&self, programs: &[Program]) -> io::Result<()> {
+        let those = |suits: Suits| programs.iter().filter(move |program| program.suits() == suits);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| self.crates(those(Suits::Waiting)));
+            let computing = self.crates(those(Suits::Computing)).and_then(|()| self.examples());
+            waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(computing)
+        })?;
+        self.crates(those(Suits::Alone))
+    }
+
+    /// Runs programs, crate by crate.
+    fn crates<'p>(&self, programs: impl Iterator<Item = &'p Program>) -> io::Result<()> {
+        let programs: Vec<&Program> = programs.collect();
         for of_crate in programs.chunk_by(|one, next| one.folder == next.folder) {
-            let name = of_crate[0].crate_name();
-            sum += self.one(&name, skipped, |run| {
-                let mut status = Vec::new();
-                for program in of_crate {
-                    status.push(program.run(&run.log, &variables)?);
-                }
-                Ok(status)
+            self.one(&of_crate[0].crate_name(), |log, variables| {
+                of_crate.iter().map(|program| program.run(log, variables)).collect()
             })?;
         }
-        sum += self.one("documentation", skipped, |run| {
-            let mut examples = crate::process::cargo(run.repository);
-            examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
-            examples.args(programs::FEATURES).envs(variables.iter().copied());
-            let examples = examples.stdout(run.log.try_clone()?).stderr(run.log.try_clone()?);
-            Ok(vec![examples.status()?])
-        })?;
-        fs::remove_file(&self.skips)?;
-        Ok(sum)
+        Ok(())
     }
 
-    /// Runs the tests of one name and prints their line, and what they said if one failed.
+    /// Runs the examples in the documentation.
+    fn examples(&self) -> io::Result<()> {
+        self.one("documentation", |log, variables| {
+            let mut examples = crate::process::cargo(self.repository);
+            examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
+            examples.args(programs::FEATURES).envs(variables.iter().copied());
+            let examples = examples.stdout(log.try_clone()?).stderr(log.try_clone()?);
+            Ok(vec![examples.stdin(Stdio::null()).status()?])
+        })
+    }
+
+    /// Runs the tests of one name, and then prints their line and what they said if one failed.
+    /// `tests` gets the file for what they print and the variables of their environment.
     fn one(
+        &self,
+        name: &str,
+        tests: impl FnOnce(&File, &[(&str, &Path)]) -> io::Result<Vec<ExitStatus>>,
+    ) -> io::Result<()> {
+        let (log, skips) = (self.folder.join(name), self.folder.join(format!("{name}.skipped")));
+        fs::write(&skips, "")?;
+        let mut variables = vec![(skip::FILE, skips.as_path())];
+        variables.push((LIBRARIES, &self.libraries));
+        variables.extend(self.python.as_deref().map(|python| (python::VARIABLE, python)));
+        let begun = Instant::now();
+        let status = tests(&File::create(&log)?, &variables)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let (printed, skips) = (read(&log)?, read(&skips)?);
+        self.results().add(name, (&status, seconds), &printed, &skips)
+    }
+
+    fn results(&self) -> std::sync::MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Results {
+    /// Adds the tests of one name and prints their line.
+    fn add(
         &mut self,
         name: &str,
-        skipped: &mut Skipped,
-        tests: impl FnOnce(&Self) -> io::Result<Vec<ExitStatus>>,
-    ) -> io::Result<Tally> {
-        let (begun, start) = (Instant::now(), self.log.metadata()?.len());
-        fs::write(&self.skips, "")?;
-        let status = tests(self)?;
-        let printed = self.printed_since(start)?;
-        let mut tally = outcome::totals(&printed);
-        let whole = skipped.add(name, &fs::read_to_string(&self.skips)?);
+        (status, seconds): (&[ExitStatus], f64),
+        printed: &str,
+        skips: &str,
+    ) -> io::Result<()> {
+        self.log.write_all(printed.as_bytes())?;
+        let mut tally = outcome::totals(printed);
+        let whole = self.skipped.add(name, skips);
         tally.passed = tally.passed.saturating_sub(whole);
         tally.skipped += whole;
         let bad = status.iter().find(|status| !status.success());
@@ -118,19 +191,17 @@ impl<'a> ProgramRun<'a> {
             tally.failed = 1;
         }
         if bad.is_some() {
-            println!("{}", outcome::failures(&printed));
+            println!("{}", outcome::failures(printed));
         }
-        println!("{}", line(name, tally, begun.elapsed().as_secs_f64()));
-        Ok(tally)
+        println!("{}", line(name, tally, seconds));
+        self.tally += tally;
+        Ok(())
     }
+}
 
-    /// The log from an offset on, in bytes. Tests may print bytes that are not UTF-8.
-    fn printed_since(&mut self, start: u64) -> io::Result<String> {
-        let mut printed = Vec::new();
-        self.log.seek(SeekFrom::Start(start))?;
-        self.log.read_to_end(&mut printed)?;
-        Ok(String::from_utf8_lossy(&printed).into_owned())
-    }
+/// A file's text. Tests may print bytes that are not UTF-8.
+fn read(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The line of a crate.

@@ -293,7 +293,7 @@ fn arrivals(hosts: usize, per_host: u64) -> Vec<Vec<Arrival>> {
 fn echo(
     rack: &Rack,
     transport: Transport,
-    arrivals: &[Vec<Arrival>],
+    (arrivals, idle_sizes): (&[Vec<Arrival>], &[u32]),
 ) -> Result<RunReport, TestbedError> {
     run(
         rack,
@@ -306,7 +306,7 @@ fn echo(
                 request_bytes: None,
                 duration: Duration::from_millis(800),
             },
-            idle_sizes: &[100, 20_000],
+            idle_sizes,
             grace: Duration::from_secs(60),
         },
     )
@@ -318,7 +318,7 @@ fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
         Transport::COMPARED.into_iter().chain([Transport::HomaSharded, Transport::TcpEcn])
     {
         let rack = Rack::build(small_rack(3), inside)?;
-        let report = echo(&rack, transport, &arrivals)?;
+        let report = echo(&rack, transport, (&arrivals, &[20_000]))?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
         ensure(ends == (180, 180, 0, 0), format!("{transport}: {ends:?}"))?;
         for record in &report.records {
@@ -341,7 +341,7 @@ fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
     let arrivals = arrivals(3, 60);
     for transport in Transport::COMPARED {
         let rack = Rack::build(RackConfig { faults, ..small_rack(3) }, inside)?;
-        let report = echo(&rack, transport, &arrivals)?;
+        let report = echo(&rack, transport, (&arrivals, &[]))?;
         let ends = (report.records.len(), report.failed, report.lost);
         ensure(ends == (180, 0, 0), format!("{transport}: {ends:?}"))?;
         let struck = report.switch.lost > 0 && report.switch.duplicated > 0;
@@ -407,7 +407,7 @@ fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
         (Transport::TcpPool, Forwarding::Ecmp),
     ] {
         let rack = Rack::build(config(forwarding), inside)?;
-        let report = echo(&rack, transport, &arrivals)?;
+        let report = echo(&rack, transport, (&arrivals, &[100]))?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
         ensure(ends == (160, 160, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
         let wire = rack.config().wire_round_trip_ns(Framing::Tcp, 100) as f64;

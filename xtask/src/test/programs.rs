@@ -16,9 +16,17 @@ pub const FEATURES: [&str; 2] = [
     "homa-rpc/srv,homa-rpc/testing,homa-rpc/tower,homa-rpc/metrics-http,homa-rpc/opentelemetry",
 ];
 
-/// A crate whose tests wait for deadlines and timers of real sockets: on two cores, four at a time
-/// take half the time of two.
-const WAITS_MORE_THAN_IT_COMPUTES: &str = "homa";
+/// What may run beside the tests of a crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suits {
+    /// They wait for deadlines and timers of real sockets, and hardly compute. On two cores, four
+    /// at a time take half the time of two, also beside tests that compute.
+    Waiting,
+    /// They compute.
+    Computing,
+    /// They measure in real time: what runs beside them disturbs them.
+    Alone,
+}
 
 /// How many tests a program runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -37,11 +45,19 @@ impl Program {
         self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// What may run beside it.
+    pub fn suits(&self) -> Suits {
+        match self.crate_name().as_str() {
+            "homa" => Suits::Waiting,
+            "homa-cli" | "homa-testbed" => Suits::Alone,
+            _ => Suits::Computing,
+        }
+    }
+
     /// Runs all its tests; what it prints is added to `log`.
     pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
         let mut program = Command::new(&self.executable);
-        let waits = self.crate_name() == WAITS_MORE_THAN_IT_COMPUTES;
-        if waits && std::env::var_os(THREADS).is_none() {
+        if self.suits() == Suits::Waiting && std::env::var_os(THREADS).is_none() {
             program.env(THREADS, "4");
         }
         program
@@ -63,7 +79,8 @@ impl Program {
 /// cost a fresh clone 1.5 GB of disk.
 pub fn build(repository: &Path, log: &File) -> io::Result<Option<Vec<Program>>> {
     let built = cargo(repository)
-        .args(["test", "--no-run", "--workspace", "--tests"])
+        // The libraries for C, too, on which no test depends for cargo.
+        .args(["build", "--workspace", "--lib", "--tests"])
         .args(["--message-format", "json-render-diagnostics"])
         .args(FEATURES)
         .env("CARGO_INCREMENTAL", std::env::var("CARGO_INCREMENTAL").unwrap_or("0".into()))

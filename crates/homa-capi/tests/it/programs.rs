@@ -15,13 +15,21 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Names the folder of a libhoma that is built already, as it is for `cargo xtask test`.
+const LIBRARIES: &str = "HOMA_LIBRARIES";
+
 /// The folder in which `cargo xtask install-capi` installs libhoma for these tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
         let mut install = Command::new(env!("CARGO"));
-        install.args(["xtask", "install-capi", "--debug", "--prefix"]).arg(&prefix);
+        install.args(["xtask", "install-capi"]);
+        match std::env::var_os(LIBRARIES) {
+            Some(built) => install.arg("--built").arg(built),
+            None => install.arg("--debug"),
+        };
+        install.arg("--prefix").arg(&prefix);
         succeed(install.current_dir(here()));
         prefix
     })

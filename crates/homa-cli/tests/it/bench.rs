@@ -13,30 +13,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{code, document, homa, keys, program, stderr};
+use crate::common::{code, document, homa, program, stderr};
 use crate::folder::Folder;
+use crate::racks::{INCAST, MICRO, RACK};
 use crate::refused::without_namespaces;
-
-const TRANSPORT_KEYS: [&str; 15] = [
-    "buckets",
-    "completed",
-    "cpu_us_per_rpc",
-    "errors",
-    "executed",
-    "goodput_mbps",
-    "long",
-    "name",
-    "offered",
-    "queueing",
-    "reason",
-    "short",
-    "source",
-    "started",
-    "valid",
-];
-
-const QUEUEING_KEYS: [&str; 6] =
-    ["frames_marked", "max_bytes", "mean_bytes", "probe_mean_us", "probe_p50_us", "probe_p99_us"];
 
 /// Runs spin on the same cores: one at a time.
 static CORES: Mutex<()> = Mutex::new(());
@@ -56,17 +36,16 @@ fn refused(output: &std::process::Output) -> bool {
     false
 }
 
-/// The whole micro benchmark with rounds so short that only its shape means something.
+/// `json.rs` checks the keys.
 #[test]
-fn micro_prints_the_documented_shape() {
+fn micro_has_a_row_for_each_way_and_rival() {
     let _alone = alone();
-    let output = homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]);
-    if refused(&output) {
+    let output = &*MICRO;
+    if refused(output) {
         return;
     }
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let report = document(&output);
-    assert_eq!(keys(&report), ["echo", "rate", "throughput"]);
+    assert_eq!(code(output), 0, "{}", stderr(output));
+    let report = document(output);
     let echo = report["echo"].as_array().expect("an array");
     for path in [
         "raw-udp-spin",
@@ -86,8 +65,8 @@ fn micro_prints_the_documented_shape() {
     }
     // Over AF_XDP too, or it says why not.
     let xdp = echo.iter().filter(|row| row["path"] == "homa-xdp").count();
-    let left_out = stderr(&output).contains("homa-xdp) are left out");
-    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(&output));
+    let left_out = stderr(output).contains("homa-xdp) are left out");
+    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(output));
     let rate = report["rate"].as_array().expect("an array");
     for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
         for transport in ["homa", "homa-sealed", "tcp-batched"] {
@@ -104,130 +83,58 @@ fn micro_prints_the_documented_shape() {
         assert_eq!(rows.filter(|row| row["rpcs_per_s"].as_f64() > Some(0.0)).count(), 2);
     }
     for row in report["throughput"].as_array().expect("an array") {
-        assert_eq!(keys(row), ["bytes", "mb_per_s", "transport"]);
         assert!(row["mb_per_s"].is_f64(), "{row}");
     }
 }
 
-fn assert_transport_shape(row: &Value) {
-    assert_eq!(keys(row), TRANSPORT_KEYS);
-    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
-    let short =
-        ["count", "max_bytes", "p50_slowdown", "p50_us", "p99_ci_us", "p99_slowdown", "p99_us"];
-    assert_eq!(keys(&row["short"]), short);
-    assert_eq!(keys(&row["long"]), ["min_bytes", "p50_us"]);
-    let bucket =
-        ["count", "cum_share", "max_bytes", "p50_slowdown", "p50_us", "p99_slowdown", "p99_us"];
-    assert_eq!(keys(&row["buckets"][0]), bucket);
-}
-
 #[test]
-fn the_rack_prints_the_documented_shape_and_counts_every_rpc() {
+fn the_rack_counts_every_rpc_and_runs_none_twice() {
     let _alone = alone();
-    let arguments = ["bench", "--transport", "tcp,tcp-pool", "--hosts", "3", "--load", "0.2"];
-    // Shapes and counts hold on a busy machine, too. If a rate is named, no others are tried.
-    let more = ["--link", "50Mbps", "--anyway", "--duration", "300ms", "--format", "json"];
-    let output = homa(&[&arguments[..], &more[..]].concat());
-    if refused(&output) {
+    let output = &*RACK;
+    if refused(output) {
         return;
     }
-    let report = document(&output);
-    assert_eq!(keys(&report), ["config", "transports", "valid"]);
-    let config = [
-        "buffer_bytes",
-        "cc",
-        "duplicate",
-        "duration_s",
-        "hosts",
-        "incast_control",
-        "link_bps",
-        "load",
-        "loss",
-        "network",
-        "seed",
-        "tcp_rto_min_ms",
-        "transports",
-        "version",
-        "workload",
-    ];
-    assert_eq!(keys(&report["config"]), config);
-    assert!([5, 200].map(Value::from).contains(&report["config"]["tcp_rto_min_ms"]), "{report}");
-    // A busy machine may disturb the run, which is no failure of the command.
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(code(output), 0, "{}", stderr(output));
+    let report = document(output);
+    let rto = &report["config"]["tcp_rto_min_ms"];
+    assert!([5, 200].map(Value::from).contains(rto), "{report}");
     let rows = report["transports"].as_array().expect("an array");
     assert_eq!(report["valid"], rows.iter().all(|row| row["valid"] == true));
-    assert_eq!(rows.iter().map(|row| row["name"].clone()).collect::<Vec<_>>(), ["tcp", "tcp-pool"]);
+    let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["homa", "tcp-ecn", "tcp-ecn"], "without marks and with them");
     for row in rows {
-        assert_transport_shape(row);
         assert_eq!(
             (row["valid"] == true, &row["source"]),
             (row["reason"].is_null(), &"measured".into())
         );
         let count = |key: &str| row[key].as_u64().expect("a count");
         assert_eq!(count("offered"), count("completed") + count("errors"));
+        assert_eq!(row["offered"], rows[0]["offered"], "the same arrivals for each row");
     }
-    assert_eq!(rows[0]["offered"], rows[1]["offered"], "the same arrivals for each row");
-}
-
-#[test]
-fn an_incast_prints_the_documented_shape() {
-    let _alone = alone();
-    let arguments = ["bench", "--incast", "20", "--transport", "homa", "--hosts", "3"];
-    let more = ["--anyway", "--link", "20Mbps", "--duration", "300ms", "--incast-control", "off"];
-    let output = homa(&[&arguments[..], &more[..], &["--format", "json"]].concat());
-    if refused(&output) {
-        return;
-    }
-    let report = document(&output);
-    assert_eq!(keys(&report), ["config", "transports", "valid"]);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!(report["config"]["incast_control"], false);
-    let row = &report["transports"][0];
-    let expected = [
-        "completed",
-        "cpu_us_per_rpc",
-        "errors",
-        "executed",
-        "frames_dropped",
-        "goodput_mbps",
-        "name",
-        "offered",
-        "outstanding",
-        "p50_us",
-        "p99_us",
-        "queueing",
-        "reason",
-        "source",
-        "started",
-        "valid",
-    ];
-    assert_eq!(keys(row), expected);
-    assert_eq!(keys(&row["queueing"]), QUEUEING_KEYS);
-    assert_eq!((row["completed"] == row["offered"], &row["errors"]), (true, &Value::from(0)));
-}
-
-#[test]
-fn a_lossy_rack_runs_nothing_twice_and_reports_memory() {
-    let _alone = alone();
-    let fixed = ["bench", "--transport", "homa", "--hosts", "2", "--link", "50Mbps"];
-    let faults = ["--loss", "0.01", "--duplicate", "0.05", "--load", "0.3"];
-    let brief = ["--anyway", "--workload", "w2", "--duration", "500ms", "--format", "json"];
-    let output = homa(&[&fixed[..], &faults, &brief].concat());
-    if refused(&output) {
-        return;
-    }
-    let report = document(&output);
-    assert_eq!(code(&output), 0, "{}", stderr(&output));
-    let row = &report["transports"][0];
-    let count = |key: &str| row[key].as_u64().expect("a count");
-    assert_eq!((count("errors"), count("completed")), (0, count("offered")));
-    assert_eq!(count("executed"), count("started"));
-    let held = |key: &str| row["memory"][key].as_u64();
+    let homa = &rows[0];
+    assert_eq!((&homa["errors"], &homa["completed"]), (&0.into(), &homa["offered"]));
+    assert_eq!(homa["executed"], homa["started"]);
+    let held = |key: &str| homa["memory"][key].as_u64();
     // Some kernels do not tell.
-    assert!(held("start_bytes") <= held("peak_bytes"), "{row}");
+    assert!(held("start_bytes") <= held("peak_bytes"), "{homa}");
     assert_ne!(held("start_bytes"), Some(0));
     let trend = ["early_bytes", "late_bytes", "allowed_bytes"].map(|key| held(key).is_some());
-    assert!(trend == [row["memory"]["flat"].is_boolean(); 3], "{row}");
+    assert!(trend == [homa["memory"]["flat"].is_boolean(); 3], "{homa}");
+}
+
+#[test]
+fn an_incast_ends_every_request_that_it_begins() {
+    let _alone = alone();
+    let output = &*INCAST;
+    if refused(output) {
+        return;
+    }
+    assert_eq!(code(output), 0, "{}", stderr(output));
+    let report = document(output);
+    assert_eq!(report["config"]["incast_control"], false);
+    for row in report["transports"].as_array().expect("an array") {
+        assert_eq!((&row["completed"], &row["errors"]), (&row["offered"], &0.into()));
+    }
 }
 
 /// What a rack could leave at a host: interfaces, mounts, and processes of the run's group.

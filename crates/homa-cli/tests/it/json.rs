@@ -11,6 +11,7 @@ use crate::common::{code, document, homa, keys, program, stderr};
 use crate::operating::observed;
 use crate::page;
 use crate::priorities::Ends;
+use crate::racks::{INCAST, MICRO, RACK, WORKFLOWS};
 use crate::refused::without_namespaces;
 use crate::server::Server;
 
@@ -172,10 +173,6 @@ fn rack(output: &Output) -> Option<Value> {
     Some(document(output))
 }
 
-fn bench(arguments: &[&str]) -> Option<Value> {
-    rack(&homa(&[&["bench", "--anyway"], arguments, &["--format", "json"]].concat()))
-}
-
 /// Documents of every way to run a bench, as far as this machine lets it: on the rack, workflows,
 /// an incast, simulated, against a server.
 struct Benches {
@@ -189,11 +186,6 @@ struct Benches {
 
 impl Benches {
     fn run() -> Self {
-        let small = ["--hosts", "2", "--link", "50Mbps", "--duration", "500ms"];
-        let mix = ["--load", "0.3", "--workload", "w2", "--twin"];
-        let marks = ["--phantom-queue", "0.95,1KB", "--ecn-threshold", "30KB"];
-        let marks = [&["--transport", "homa,tcp-ecn"][..], &marks].concat();
-        let faults = ["--loss", "0.01", "--duplicate", "0.01"];
         let alone = ["--hosts", "2", "--duration", "300ms", "--format", "json"];
         let server = Server::start(&["--echo"]);
         let brief = ["--duration", "300ms", "--load", "0.3"];
@@ -203,13 +195,10 @@ impl Benches {
         let ours = ["bench", "--peer", &server.address, "--cp-node"];
         let cp_node = printed(&[&ours[..], &brief].concat());
         server.terminate();
-        let fabric = ["--fabric", "leaf-spine", "--degrade", "spine1:50"];
-        let small_workflows = ["--link", "20Mbps", "--duration", "500ms", "--load", "0.2"];
-        let workflows = [&["--fan-out", "3"][..], &small_workflows, &fabric, &marks].concat();
         Self {
-            workflows: bench(&workflows),
-            rack: bench(&[&small[..], &mix, &faults, &marks].concat()),
-            incast: bench(&[&small[..], &["--incast", "4"], &marks].concat()),
+            rack: rack(&RACK),
+            workflows: rack(&WORKFLOWS),
+            incast: rack(&INCAST),
             simulated: without_namespaces(&alone).and_then(|output| rack(&output)),
             peer,
             cp_node,
@@ -253,16 +242,13 @@ fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
             check_printed("### A row", &rows);
         }
     }
-    // Here, since two would be in each other's way.
-    check_micro();
 }
 
-fn check_micro() {
-    let only = ["--only", "tcp-spin/100x1,tcp-batched/1x64,tcp/1000000"];
-    // Not with `--anyway`, which is about the machine that a rack needs.
-    let micro = ["bench", "--micro", "--duration", "100ms", "--format", "json"];
-    if let Some(shown) = rack(&homa(&[&micro[..], &only].concat())) {
-        check("### --micro", &[shown]);
+#[test]
+fn the_keys_of_the_micro_benchmark_are_in_the_reference() {
+    let _alone = alone();
+    if let Some(micro) = rack(&MICRO) {
+        check("### --micro", &[micro]);
     }
 }
 

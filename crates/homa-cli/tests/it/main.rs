@@ -36,6 +36,7 @@ mod pages;
 mod pcap;
 mod priorities;
 mod proxy;
+mod racks;
 mod servers;
 mod sim;
 mod why;

@@ -73,17 +73,30 @@ fn any_browser(profile: &str) -> Option<&'static str> {
     })
 }
 
-/// The page in a frame of this width, whatever the least width of windows is. It hears from
-/// `page.js`.
-fn framed(page: &str, width: u32) -> String {
+/// The page in frames of these widths side by side, whatever the least width of windows is. It
+/// hears from the `page.js` of each.
+fn framed(page: &str, widths: &[u32]) -> String {
+    let frame = |width| {
+        format!("<iframe src=\"{page}\" style=\"border:0;width:{width}px;height:6000px\"></iframe>")
+    };
+    let frames: String = widths.iter().map(frame).collect();
     format!(
-        "<meta name=\"color-scheme\" content=\"light dark\"><body style=\"margin:0\">\
-         <iframe src=\"{page}\" style=\"border:0;width:{width}px;height:6000px\"></iframe>\
+        "<meta name=\"color-scheme\" content=\"light dark\">\
+         <body style=\"margin:0;white-space:nowrap\">{frames}\
          <script>onmessage = ({{data}}) => {{\
          document.body.append(Object.assign(document.createElement('pre'),\
-         {{id: 'seen', textContent: data, hidden: true}}));\
+         {{className: 'seen', textContent: data, hidden: true}}));\
          }}</script>"
     )
+}
+
+/// What the `page.js` of each frame found, in the document after its scripts.
+fn seen(dom: &str) -> Vec<Value> {
+    let found = dom.split("<pre class=\"seen\"").skip(1).filter_map(|rest| {
+        let (_, rest) = rest.split_once('>')?;
+        Some(rest.split_once("</pre>")?.0.replace("&amp;", "&").replace("&lt;", "<"))
+    });
+    found.map(|text| serde_json::from_str(&text).expect("what page.js found")).collect()
 }
 
 fn assert_readable(seen: &Value, width: u32, paper: &str) {
@@ -130,26 +143,24 @@ fn look(folder: &Folder, (name, profile): (&str, &str), results: &str) {
     folder.file("page.html", &page.expect("the page").replace("</body>", &told));
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
     std::fs::create_dir_all(&pictures).expect("a folder for pictures");
+    let widths = [400, SCREEN, 1600];
+    let around = folder.file("around.html", &framed("page.html", &widths));
     for (scheme, setting, paper) in
         [("light", 1, "rgb(255, 255, 255)"), ("dark", 0, "rgb(13, 17, 23)")]
     {
-        for width in [400, SCREEN, 1600] {
-            let around = folder.file("around.html", &framed("page.html", width));
-            let picture = pictures.join(format!("{results}-{scheme}-{width}.png"));
-            let mut command = browser(name, profile, &format!("file://{around}"));
-            command.arg(format!("--blink-settings=preferredColorScheme={setting}"));
-            command.arg(format!("--window-size={width},6000"));
-            command.arg(format!("--screenshot={}", picture.display()));
-            let output = command.output().expect("it starts");
-            let dom = String::from_utf8_lossy(&output.stdout);
-            let seen = dom.split_once("<pre id=\"seen\"").and_then(|(_, rest)| {
-                let (_, rest) = rest.split_once('>')?;
-                Some(rest.split_once("</pre>")?.0.replace("&amp;", "&").replace("&lt;", "<"))
-            });
-            let seen = seen.unwrap_or_else(|| panic!("{dom}{}", stderr(&output)));
-            let seen = serde_json::from_str(&seen).expect("what page.js found");
-            assert_readable(&seen, width, paper);
-            assert!(picture.is_file(), "{}", stderr(&output));
+        let picture = pictures.join(format!("{results}-{scheme}.png"));
+        let mut command = browser(name, profile, &format!("file://{around}"));
+        command.arg(format!("--blink-settings=preferredColorScheme={setting}"));
+        command.arg(format!("--window-size={},6000", widths.iter().sum::<u32>()));
+        command.arg(format!("--screenshot={}", picture.display()));
+        let output = command.output().expect("it starts");
+        let dom = String::from_utf8_lossy(&output.stdout);
+        let found = seen(&dom);
+        for width in widths {
+            let frame = found.iter().find(|seen| seen["width"] == width);
+            let frame = frame.unwrap_or_else(|| panic!("{width}: {dom}{}", stderr(&output)));
+            assert_readable(frame, width, paper);
         }
+        assert!(picture.is_file(), "{}", stderr(&output));
     }
 }

@@ -17,9 +17,12 @@ use crate::{Host, Memory, Pauses, Rack};
 
 /// How often a group looks whether the others are through, nanoseconds.
 pub(crate) const LOOK_NS: u64 = 2_000_000;
-/// RPCs per peer and their size in the warm-up: enough to open the windows of a pool of eight.
+/// RPCs per peer in the warm-up: one for each connection of a pool of eight.
 const WARM_RPCS: usize = 8;
-const WARM_BYTES: u32 = 65_536;
+/// An RPC of the warm-up is as long as the link needs 5 ms for, but 64 KiB at most: windows of that
+/// size keep the link full, and a slow link does not take longer than a fast one.
+const WARM_TIME: homa_proto::Duration = homa_proto::Duration::millis(5);
+const MOST_WARM_BYTES: u64 = 65_536;
 /// Longest time that a transport may take to answer in the warm-up and on the idle rack.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -180,8 +183,10 @@ impl<'a> HostGroup<'a> {
     /// known.
     pub(crate) fn warm_up(&mut self) -> io::Result<()> {
         for client in 0..self.clients.len() {
-            for peer in self.clients[client].host.peers() {
-                self.exchange(client, peer, WARM_BYTES, WARM_RPCS)?;
+            let host = self.clients[client].host;
+            let bytes = host.rack.link.bytes_in(WARM_TIME).clamp(1, MOST_WARM_BYTES) as u32;
+            for peer in host.peers() {
+                self.exchange(client, peer, bytes, WARM_RPCS)?;
                 self.exchange(client, peer, 100, WARM_RPCS)?;
             }
         }

@@ -162,8 +162,17 @@ class Endpoint:
         """Close it."""
         await self.close()
 
-    async def _ended(self, start: Callable[..., int | T], *arguments: Any) -> T:
-        """The outcome of a started operation; cancelled with the task that awaits it."""
+    async def _ended(
+        self,
+        start: Callable[..., int | T],
+        *arguments: Any,
+        untaken: Callable[[T], None] | None = None,
+    ) -> T:
+        """The outcome of a started operation; cancelled with the task that awaits it.
+
+        If the task is cancelled after the operation has ended and before the task runs again,
+        ``untaken`` gets the outcome.
+        """
         loop = self._here()
         started = start(*arguments)
         if not isinstance(started, int):
@@ -176,6 +185,9 @@ class Endpoint:
             # Without effect on what ended by itself.
             self._waiting.pop(started, None)
             self._native.forget(started)
+            if untaken is not None and future.done() and not future.cancelled():
+                if future.exception() is None:
+                    untaken(future.result())
             raise
 
     def _room(self) -> int:

@@ -103,10 +103,17 @@ class Request:
             return whole
         server._unwatch(self._task)
         try:
-            return await server._ended(server._native.arrived, self._incoming)
+            return await server._ended(
+                server._native.arrived, self._incoming, untaken=self._give_back
+            )
         finally:
             if self._task is not None:
                 server._watch(self._incoming, self._task)
+
+    def _give_back(self, piece: memoryview | None) -> None:
+        """A read that was cancelled had this piece: the next read takes it."""
+        if piece is not None:
+            self.payload = piece
 
     def __aiter__(self) -> AsyncIterator[memoryview]:
         """Its bytes, in pieces as they arrive."""

@@ -1,0 +1,41 @@
+//! Runs of `homa bench` that several tests look at. Each takes seconds of all cores, so it is made
+//! once, by the first test that asks. Ask while you hold `bench::alone`.
+
+use std::process::Output;
+use std::sync::LazyLock;
+
+use crate::common::homa;
+
+/// Hosts at one switch, without and with marks, over links that lose and repeat packets.
+pub static RACK: LazyLock<Output> = LazyLock::new(|| {
+    let small = ["--hosts", "2", "--link", "50Mbps", "--duration", "500ms"];
+    let mix = ["--load", "0.3", "--workload", "w2", "--twin"];
+    let faults = ["--loss", "0.01", "--duplicate", "0.05"];
+    rack(&[&small[..], &mix, &faults, &MARKS])
+});
+
+/// Requests that go on until the link is full, without Homa's incast control.
+pub static INCAST: LazyLock<Output> = LazyLock::new(|| {
+    let small = ["--hosts", "3", "--link", "50Mbps", "--duration", "300ms"];
+    rack(&[&small[..], &["--incast", "20", "--incast-control", "off"], &MARKS])
+});
+
+/// Workflows over a small fabric with a slow link.
+pub static WORKFLOWS: LazyLock<Output> = LazyLock::new(|| {
+    let fabric = ["--fabric", "leaf-spine", "--degrade", "spine1:50"];
+    let small = ["--link", "20Mbps", "--duration", "500ms", "--load", "0.2"];
+    rack(&[&["--fan-out", "3"][..], &small, &fabric, &MARKS])
+});
+
+/// The whole micro benchmark, with rounds so short that only its shape means something.
+pub static MICRO: LazyLock<Output> =
+    LazyLock::new(|| homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]));
+
+const MARKS: [&str; 6] =
+    ["--transport", "homa,tcp-ecn", "--phantom-queue", "0.95,1KB", "--ecn-threshold", "30KB"];
+
+/// Shapes and counts hold on a busy machine, too, so a disturbed row is no failure. If a rate is
+/// named, no others are tried.
+fn rack(arguments: &[&[&str]]) -> Output {
+    homa(&[&["bench", "--anyway", "--format", "json"], &arguments.concat()[..]].concat())
+}
