@@ -7,7 +7,7 @@ use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, EndpointInput};
 use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
-use crate::grant::scheduler::degree;
+use crate::grant::degree;
 use crate::grant::totals::Grants;
 use crate::link::{LinkTable, Links};
 use crate::loss::RpcTimers;
