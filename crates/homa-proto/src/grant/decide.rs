@@ -61,37 +61,34 @@ pub(super) fn decide(
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
-    let wanted = wanted(message, window, granting);
-    if wanted == 0 || can_wait(message, window, granting, wanted) {
+    let (ahead, least) = match granting {
+        // The transport Basic of Homa Figure 8 grants some packets beyond the window.
+        Granting::Ahead { packets } => (u32::from(packets) * window.packet, 0),
+        // The paper sends a GRANT for each DATA packet, and profile `default` one for several.
+        Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * window.packet),
+        // Only the message over budget comes here, because timers grant the others.
+        Granting::PerSender => (0, 0),
+    };
+    let wanted = wanted(message, window, ahead);
+    if wanted == 0 || can_wait(message, window, least, wanted) {
         return Decision::Wait;
     }
     within_bound(message, window, wanted, bound())
 }
 
-/// The bytes that the window allows, up to the end of the message.
+/// The bytes that the window allows and `ahead` more, up to the end of the message.
 #[inline]
-fn wanted(message: &MessageGrant, window: &GrantRoom, granting: Granting) -> u32 {
+fn wanted(message: &MessageGrant, window: &GrantRoom, ahead: u32) -> u32 {
     // If the window is full, not even the packets ahead of it are granted.
-    if window.free == 0 {
-        return 0;
+    match window.free {
+        0 => 0,
+        free => free.saturating_add(ahead).min(message.length - message.granted),
     }
-    let ahead = match granting {
-        // The transport Basic of Homa Figure 8 grants some packets beyond the window.
-        Granting::Ahead { packets } => u32::from(packets) * window.packet,
-        // Only the message over budget comes here for `PerSender`, because timers grant the others.
-        Granting::PerMessage { .. } | Granting::PerSender => 0,
-    };
-    window.free.saturating_add(ahead).min(message.length - message.granted)
 }
 
-/// True if a GRANT for `wanted` bytes is not worth its packet yet. The paper sends one for each
-/// DATA packet (`least_packets` is 1), and profile `default` one for several.
+/// True if a GRANT for `wanted` bytes, fewer than `least`, is not worth its packet yet.
 #[inline]
-fn can_wait(message: &MessageGrant, window: &GrantRoom, granting: Granting, wanted: u32) -> bool {
-    let least = match granting {
-        Granting::PerMessage { least_packets } => u32::from(least_packets) * window.packet,
-        Granting::Ahead { .. } | Granting::PerSender => 0,
-    };
+fn can_wait(message: &MessageGrant, window: &GrantRoom, least: u32, wanted: u32) -> bool {
     // The last bytes of a message do not wait for more.
     let is_small = wanted < least.min(message.length - message.granted);
     // More than half of the window is outstanding, so the sender has enough to do.
