@@ -10,6 +10,7 @@ mod comments;
 mod crates;
 mod names;
 mod source;
+mod walls;
 mod words;
 
 use std::fmt;
@@ -64,19 +65,22 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     let paths = files(root)?;
     let mut findings = Vec::new();
     let (mut counts, mut definitions) = (words::Counts::default(), names::Definitions::default());
-    let mut shares = comments::Shares::default();
+    let (mut shares, mut walls) = (comments::Shares::default(), walls::Walls::default());
     for path in &paths {
         let content = std::fs::read(root.join(path))?;
         findings.extend(check_file(path, &content));
         if let Ok(text) = std::str::from_utf8(&content) {
-            counts.add(&words::prose(path, text));
+            let prose = words::prose(path, text);
+            counts.add(&prose);
             definitions.add(path, text);
             shares.add(path, text);
+            walls.add(path, text, &prose);
         }
     }
     findings.extend(counts.check());
     findings.extend(definitions.check());
     findings.extend(shares.check());
+    findings.extend(walls.check());
     match words::check_subjects(root) {
         Some(wrong) => findings.extend(wrong),
         None => println!("tidy: subjects of commits are not checked: there is no git history"),

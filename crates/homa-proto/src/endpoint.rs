@@ -7,7 +7,7 @@ use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
 use crate::coverage::{Coverage, EndpointInput};
 use crate::event::{DropReason, Event, Receipt, RpcHandle, Submit, SubmitError, Submitted};
-use crate::grant::scheduler::degree;
+use crate::grant::degree;
 use crate::grant::totals::Grants;
 use crate::link::{LinkTable, Links};
 use crate::loss::RpcTimers;
@@ -52,8 +52,6 @@ pub struct Endpoint {
     pub(crate) memory: ExecutionMemory,
     /// There is no room for another request.
     pub(crate) postpones_requests: bool,
-    /// The packet that is being received may be executed before its client has answered.
-    pub(crate) executes_unproven: bool,
     pub(crate) validation: AddressValidation,
 }
 
@@ -81,7 +79,6 @@ impl Endpoint {
             return_times: ReturnTimes::default(),
             memory: ExecutionMemory::default(),
             postpones_requests: false,
-            executes_unproven: false,
             validation: AddressValidation::new(random.next(), hash),
             levels,
             config,
@@ -129,6 +126,11 @@ impl Endpoint {
 
     /// Network in. After [`Receipt::Place`], copy the bytes before draining events.
     pub fn receive(&mut self, now: Time, packet: &Packet) -> Receipt {
+        self.receive_packet(now, packet, false)
+    }
+
+    #[inline]
+    fn receive_packet(&mut self, now: Time, packet: &Packet, idempotent: bool) -> Receipt {
         self.begin(now);
         let Some(peer) = self.peer_mut(packet.peer) else {
             return self.dropped(DropReason::UnknownPeer);
@@ -138,7 +140,7 @@ impl Endpoint {
         if !peer.validation.is_validated() {
             self.grow_send_allowance(packet);
         }
-        let receipt = self.dispatch(now, packet);
+        let receipt = self.dispatch(now, packet, idempotent);
         self.resume_granting();
         // Its answer shows that it is alive, so another RPC may ask.
         if answered {
@@ -154,13 +156,11 @@ impl Endpoint {
     /// sends ([`Self::note_challenged`]). The execution is not remembered. The request ends if the
     /// client does not answer within a second.
     pub fn receive_idempotent(&mut self, now: Time, packet: &Packet) -> Receipt {
-        self.executes_unproven = true;
-        let receipt = self.receive(now, packet);
-        self.executes_unproven = false;
-        receipt
+        self.receive_packet(now, packet, true)
     }
 
-    fn dispatch(&mut self, now: Time, packet: &Packet) -> Receipt {
+    #[inline]
+    fn dispatch(&mut self, now: Time, packet: &Packet, idempotent: bool) -> Receipt {
         let outcome = match &packet.body {
             Body::Data(data) => {
                 let handle = self.find(packet);
@@ -171,7 +171,7 @@ impl Endpoint {
                     peer.note_recent_rpc(recent);
                 }
                 self.cover(handle, EndpointInput::Data);
-                return match self.on_data(now, packet, data, handle) {
+                return match self.on_data(now, packet, data, handle, idempotent) {
                     Ok(place) => Receipt::Place(place),
                     Err(reason) => self.dropped(reason),
                 };

@@ -85,32 +85,34 @@
 //!
 //! # Where the paper's rules are
 //!
-//! At the line that decides, a comment names the section, for example `// Homa §3.7`.
+//! The function that decides each rule. Its documentation begins with the section and, for most
+//! rules, has an example with numbers.
 //!
 //! | section | rule | file (function) |
 //! |---|---|---|
-//! | §3.1 | RPCs, not connections | `rpc/` |
-//! | §3.2 | unscheduled bytes = RTTbytes | `send/unscheduled.rs`; measured in `receive/rtt.rs` |
-//! | §3.2 | SRPT at the sender | `send/srpt.rs` (`SrptEntry`); `send/queues.rs` (`pick`) |
-//! | §3.2 | control packets before DATA | `endpoint.rs` (`next_packet`); `send/control.rs` |
-//! | §3.3 | a GRANT per DATA packet keeps RTTbytes outstanding | `grant/decide.rs` (`decide`) |
+//! | §3.2 | unscheduled bytes = RTTbytes | `send/unscheduled.rs` (`unscheduled_bytes`) |
+//! | §3.2 | SRPT at the sender | `send/srpt.rs` (`shortest_first`) |
+//! | §3.2 | control packets before DATA | `endpoint.rs` (`next_packet`) |
+//! | §3.3 | a GRANT per DATA keeps RTTbytes outstanding | `grant/decide.rs` (`bytes_to_grant`) |
 //! | §3.3 | packets in any order | `receive/reassembly.rs` (`insert`) |
-//! | §3.4 | level of scheduled bytes by rank, lowest first (Figure 5) | `priority/scheduled.rs` |
+//! | §3.4 | scheduled levels, lowest first | `priority/scheduled.rs` (`scheduled_priority`) |
 //! | §3.4 | cutoffs, chosen by the receiver (Figure 4) | `priority/estimator.rs` (`allocate`) |
-//! | §3.4 | cutoffs, applied by the sender | `send/data.rs` (`level`), `priority/unscheduled.rs` |
-//! | §3.5 | degree of overcommitment = scheduled levels | `grant/scheduler.rs` (`degree`) |
-//! | §3.5 | one active message per host | `grant/scheduler.rs` (`best_waiting`) |
-//! | §3.6 | incast flag | `incast.rs` |
+//! | §3.4 | cutoffs, applied by the sender | `priority/unscheduled.rs` (`level_by_cutoffs`) |
+//! | §3.5 | degree = scheduled levels | `grant/overcommitment.rs` (`degree`) |
+//! | §3.5 | one active message per host | `grant/overcommitment.rs` (`may_be_active`) |
+//! | §3.5 | the highest priority is active | `grant/overcommitment.rs` (`fewest_left_first`) |
+//! | §3.6 | incast flag | `incast.rs` (`incast_flag`) |
 //! | §3.7 | RESEND after a timeout | `loss/due.rs` (`resend_due`) |
-//! | §3.7 | BUSY (Figure 3) | `loss/busy.rs` (`on_resend`) |
-//! | §3.7 | retransmission | `send/retransmit.rs` |
-//! | §3.7 | an unknown RPC | `loss/unknown.rs` |
-//! | §3.8 | at least once; ACKs and at most once (beyond the paper) | `completion/` |
-//! | – | messages read before they are whole (beyond the paper) | `receive/early.rs` |
-//! | – | messages sent while they are written (beyond the paper) | `send/write.rs` |
-//! | – | spoofed addresses, restarts (beyond the paper) | `address_validation/` |
-//! | – | parameters and profiles | `config/` |
-//! | – | the format on the wire (HomaModule) | `wire/` |
+//! | §3.7 | BUSY (Figure 3) | `loss/busy.rs` (`says_busy`) |
+//! | §3.7 | retransmission | `send/retransmit.rs` (`resend`) |
+//! | §3.7 | an unknown RPC | `loss/unknown.rs` (`on_resend_unknown`) |
+//! | §3.8 | the server forgets with the last packet | `completion/need_ack.rs` (`message_sent`) |
+//!
+//! RPCs instead of connections (§3.1) are `rpc/`. RTTbytes are measured in `receive/rtt.rs`.
+//! Beyond the paper: ACKs and at most once (`completion/`), messages read before they are whole
+//! (`receive/early.rs`) and sent while they are written (`send/write.rs`), spoofed addresses and
+//! restarts (`address_validation/`), parameters and profiles (`config/`), and the format on the
+//! wire, which is HomaModule's (`wire/`).
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -161,7 +161,7 @@ fn code_of(line: &str) -> &str {
 }
 
 /// True when `word` occurs and is no part of a longer name.
-fn has_word(text: &str, word: &str) -> bool {
+pub(super) fn has_word(text: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

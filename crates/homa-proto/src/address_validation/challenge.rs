@@ -166,7 +166,7 @@ impl Endpoint {
     /// When a request ends that was executed before its client answered a challenge; never for
     /// others, and after the answer.
     pub(crate) fn proof_due(&self, handle: RpcHandle) -> Time {
-        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.is_unproven()) else {
+        let Some(rpc) = self.rpcs.get(handle).filter(|rpc| rpc.executes_unvalidated()) else {
             return Time::MAX;
         };
         let answered = self.peer(rpc.peer).and_then(|peer| peer.cold.validation.answered_at);

@@ -212,6 +212,19 @@ impl Config {
     pub const fn carries_empty_messages(&self) -> bool {
         self.profile.policy().wire.empty_messages
     }
+
+    /// Allows RTTbytes of at most `bytes` ([`rtt_bytes_max`](Self#structfield.rtt_bytes_max)), and
+    /// raises `max_incoming` of [`GrantWindow::RttBytesShared`] if it holds fewer than
+    /// [`GrantWindow::LARGEST_AT_A_TIME`] such windows.
+    #[must_use]
+    pub fn windows_up_to(mut self, bytes: u32) -> Self {
+        self.rtt_bytes_max = bytes;
+        if let GrantWindow::RttBytesShared { max_incoming } = &mut self.window {
+            *max_incoming =
+                (*max_incoming).max(bytes.saturating_mul(GrantWindow::LARGEST_AT_A_TIME));
+        }
+        self
+    }
 }
 
 impl ValidConfig {

@@ -35,6 +35,11 @@ pub enum GrantWindow {
     WireBytes(u32),
 }
 
+impl GrantWindow {
+    /// How many of the largest windows may be granted at a time ([`Config::windows_up_to`]).
+    pub const LARGEST_AT_A_TIME: u32 = 4;
+}
+
 /// When a GRANT leaves, and how much it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granting {

@@ -6,7 +6,7 @@
 
 use super::decide::{Decision, GrantRoom, MessageGrant, decide};
 use super::memory::reserve;
-use super::scheduler::SrptKey;
+use super::overcommitment::SrptKey;
 use super::state::GrantState;
 use crate::config::{FifoShare, GrantPolicy, Granting, Liveness, RemainingBytes};
 use crate::endpoint::Endpoint;

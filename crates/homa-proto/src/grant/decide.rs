@@ -1,12 +1,22 @@
-//! How much to grant to one active message (Homa §3.3): enough to keep a window of bytes
-//! outstanding, so that its sender never waits for a grant.
+//! How much to grant to one active message (Homa §3.3): [`bytes_to_grant`].
 //!
-//! The paper sends a GRANT for each DATA packet, which keeps RTTbytes outstanding. Two rules of
-//! profile `default` are added: a GRANT waits until it is worth its packet, and a bound over all
-//! messages limits what the window would allow. `active` calls it when DATA arrives. The function
-//! is pure.
+//! [`decide`] adds what the paper leaves open: grants that run ahead, a GRANT that waits until it
+//! is worth its packet, and a bound over all messages. `active` calls it when DATA arrives. All
+//! functions are pure.
 
 use crate::config::Granting;
+
+/// Homa §3.3: each DATA packet is answered by a GRANT, so that RTTbytes are always granted and not
+/// received.
+///
+/// Example: RTTbytes are 10,000. If 12,000 bytes are received and 21,000 granted, 1,000 more are
+/// granted (up to 22,000).
+#[inline]
+pub(super) fn bytes_to_grant(received: u32, granted: u32, rtt_bytes: u32) -> u32 {
+    let offset = received.saturating_add(rtt_bytes);
+    // None if RTTbytes are outstanding already.
+    offset.saturating_sub(granted)
+}
 
 /// An active message, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +35,7 @@ pub(super) struct MessageGrant {
 pub(super) struct GrantRoom {
     /// Bytes that may be outstanding: RTTbytes in the paper.
     pub size: u32,
-    /// How many of them are not.
+    /// How many of them are not: [`bytes_to_grant`].
     pub free: u32,
     /// Message bytes in a DATA packet.
     pub packet: u32,
@@ -51,29 +61,48 @@ pub(super) fn decide(
     granting: Granting,
     bound: impl FnOnce() -> u64,
 ) -> Decision {
-    // The paper (`PerMessage` with 1 packet) grants as far as the window allows. The transport
-    // Basic of Homa Figure 8 grants some packets further, and profile `default` several packets at
-    // a time.
     let (ahead, least) = match granting {
+        // The transport Basic of Homa Figure 8 grants some packets beyond the window.
         Granting::Ahead { packets } => (u32::from(packets) * window.packet, 0),
+        // The paper sends a GRANT for each DATA packet, and profile `default` one for several.
         Granting::PerMessage { least_packets } => (0, u32::from(least_packets) * window.packet),
         // Only the message over budget comes here, because timers grant the others.
         Granting::PerSender => (0, 0),
     };
-    // Homa §3.3: extend the grant until a whole window is outstanding, or the message is granted.
-    let left = message.length - message.granted;
-    // If the window is full, not even the packets ahead of it are granted.
-    let wanted = if window.free == 0 { 0 } else { window.free.saturating_add(ahead).min(left) };
-    // More than half of the window is outstanding, so the sender has enough to do.
-    let can_wait = wanted < left.min(least) && window.free < window.size - window.size / 2;
-    if wanted == 0 || can_wait {
+    let wanted = wanted(message, window, ahead);
+    if wanted == 0 || can_wait(message, window, least, wanted) {
         return Decision::Wait;
     }
+    within_bound(message, window, wanted, bound())
+}
+
+/// The bytes that the window allows and `ahead` more, up to the end of the message.
+#[inline]
+fn wanted(message: &MessageGrant, window: &GrantRoom, ahead: u32) -> u32 {
+    // If the window is full, not even the packets ahead of it are granted.
+    match window.free {
+        0 => 0,
+        free => free.saturating_add(ahead).min(message.length - message.granted),
+    }
+}
+
+/// True if a GRANT for `wanted` bytes, fewer than `least`, is not worth its packet yet.
+#[inline]
+fn can_wait(message: &MessageGrant, window: &GrantRoom, least: u32, wanted: u32) -> bool {
+    // The last bytes of a message do not wait for more.
+    let is_small = wanted < least.min(message.length - message.granted);
+    // More than half of the window is outstanding, so the sender has enough to do.
+    is_small && window.free < window.size - window.size / 2
+}
+
+/// As much of `wanted` as the bound over all messages leaves.
+#[inline]
+fn within_bound(message: &MessageGrant, window: &GrantRoom, wanted: u32, bound: u64) -> Decision {
     // The sender would answer a GRANT for less with a short packet.
     let worthwhile = if window.partial { 1 } else { wanted.min(window.packet) };
-    let bound = bound();
     let allowed = match bound < u64::from(worthwhile) {
         true => 0,
+        // Bytes that are here already take nothing of the bound.
         false => bound.saturating_add(message.received_ahead.into()).min(wanted.into()),
     };
     Decision::Grant { bytes: allowed as u32, starved: allowed < u64::from(wanted) }
@@ -98,6 +127,20 @@ mod tests {
 
     fn all(bytes: u32) -> Decision {
         Grant { bytes, starved: false }
+    }
+
+    #[test]
+    fn a_grant_keeps_rtt_bytes_granted_and_not_received() {
+        for (received, granted, want) in [
+            // Of 10,000 bytes, 9,000 are outstanding.
+            (12_000, 21_000, 1_000),
+            (12_000, 22_000, 0),
+            // The window became smaller, or more bytes are here than were granted.
+            (12_000, 30_000, 0),
+            (12_000, 10_000, 12_000),
+        ] {
+            assert_eq!(bytes_to_grant(received, granted, 10_000), want, "{received} {granted}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! bytes, or ends.
 
 use super::memory::{release, reserve};
-use super::scheduler::SrptKey;
+use super::overcommitment::SrptKey;
 use super::state::GrantState;
 use crate::config::{GrantWindow, RemainingBytes};
 use crate::endpoint::Endpoint;

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `decide` | how much to grant to one message: a pure function |
 //! | `active` | grants for the active messages, GRANT packets |
-//! | `scheduler` | which messages are active: overcommitment, degree (Homa §3.5) |
+//! | `overcommitment` | how many messages are active, and which (Homa §3.5): pure functions |
+//! | `scheduler` | the sets of active and of waiting messages |
 //! | `window` | bytes that may be outstanding, of one message and of all |
 //! | `incoming` | a message begins, receives, ends |
 //! | `memory`, `memory_queue`, `wait` | memory for incoming messages, and who waits for it |
@@ -30,7 +31,8 @@ mod hosts;
 mod incoming;
 mod memory;
 mod memory_queue;
-pub(crate) mod scheduler;
+mod overcommitment;
+mod scheduler;
 mod sibling_shards;
 pub(crate) mod state;
 mod suspend;
@@ -40,3 +42,4 @@ mod wait;
 mod window;
 
 pub use credit::Credit;
+pub(crate) use overcommitment::degree;

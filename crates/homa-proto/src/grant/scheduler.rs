@@ -1,28 +1,18 @@
-//! Overcommitment (Homa §3.5): which incoming messages are granted now.
+//! Overcommitment (Homa §3.5): keeps the set of incoming messages that are granted now.
 //!
-//! At most `degree` messages are *active*; the others wait. The order is SRPT: fewest bytes left
-//! first, then the shorter, then the older. A host has one active message (`one_per_host`), or
-//! hosts with fewer active messages are preferred (Linux §2.4). Hosts that wasted grants are
-//! deprioritized (`hosts`).
+//! The rules are in `overcommitment`: at most `degree` messages are *active* and the others wait,
+//! the order is SRPT, and a host has one active message, or hosts with fewer active messages are
+//! preferred (Linux §2.4). Hosts that wasted grants are deprioritized (`hosts`).
 //!
 //! Invariants: no waiting message that may be active comes before the last active one; every
 //! tracked message is in exactly one of the two sets. If the degree is unlimited, neither set is
 //! kept.
 
-use crate::config::Overcommitment;
+use super::overcommitment::{SrptKey, UNLIMITED, may_be_active};
 use crate::event::RpcHandle;
 use crate::units::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-
-/// The order of messages: fewest bytes left, then shortest, then oldest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SrptKey {
-    pub(super) remaining: u32,
-    pub(super) length: u32,
-    pub(super) age: u64,
-    pub(super) handle: RpcHandle,
-}
 
 /// A sender's grant timer, if grants are paced per sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,20 +59,6 @@ struct HostMessages {
     deprioritized: bool,
     /// The timer while none of its messages is active.
     timer: GrantTimer,
-}
-
-/// The degree at which every message is active.
-pub(super) const UNLIMITED: usize = usize::MAX;
-
-/// The degree of overcommitment: how many messages are granted at a time. The paper's is the number
-/// of scheduled levels, so that each active message has a level.
-pub(crate) fn degree(rule: Overcommitment, scheduled_levels: u8) -> usize {
-    match rule {
-        // Homa §3.5: as many messages as there are scheduled levels.
-        Overcommitment::ScheduledLevels => usize::from(scheduled_levels),
-        Overcommitment::Fixed(k) => usize::from(k),
-        Overcommitment::Unlimited => UNLIMITED,
-    }
 }
 
 /// The messages that need grants.
@@ -246,8 +222,7 @@ impl Scheduler {
 
     fn best_waiting(&self, host: u32) -> Option<HostCandidate> {
         let h = self.hosts.get(&host)?;
-        // Homa §3.5: the second message of a host would wait for the same uplink.
-        let allowed = h.active == 0 || !self.one_per_host;
+        let allowed = may_be_active(h.active, self.one_per_host);
         h.waiting.first().filter(|_| allowed).map(|&key| (h.deprioritized, h.active, key, host))
     }
 

@@ -3,7 +3,7 @@
 //! are not validated start suspended.
 
 use super::memory::release;
-use super::scheduler::SrptKey;
+use super::overcommitment::SrptKey;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;

@@ -18,6 +18,7 @@ impl Endpoint {
     }
 
     /// There is no memory for the first packet of a message, which needs `need` bytes to begin.
+    /// `idempotent`: see [`Endpoint::receive_idempotent`].
     pub(crate) fn wait_for_memory(
         &mut self,
         now: Time,
@@ -25,6 +26,7 @@ impl Endpoint {
         data: &Data,
         found: Option<RpcHandle>,
         need: u32,
+        idempotent: bool,
     ) -> Result<(), DropReason> {
         if packet.is_one_way() {
             // One-way messages have no RESENDs.
@@ -33,7 +35,7 @@ impl Endpoint {
         let handle = match found {
             Some(handle) => handle,
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
-            None => self.create_server_rpc(now, packet, data)?,
+            None => self.create_server_rpc(now, packet, data, idempotent)?,
         };
         let Some(rpc) = self.rpcs.get_mut(handle) else { return Ok(()) };
         if matches!(rpc.state, RpcState::ServerIncoming | RpcState::ClientOutgoing) {

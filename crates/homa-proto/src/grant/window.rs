@@ -7,7 +7,8 @@
 //! last bytes. Grants of messages with lower priority do not count: their senders may be busy with
 //! others for a long time, and the shortest message would wait for the longest.
 
-use super::scheduler::degree;
+use super::decide::bytes_to_grant;
+use super::overcommitment::degree;
 use super::totals::Grants;
 use crate::config::GrantWindow;
 use crate::endpoint::Endpoint;
@@ -89,7 +90,8 @@ impl Endpoint {
         match self.config.window {
             // The authors' simulator counts outstanding bytes with their headers.
             GrantWindow::WireBytes(_) => window.saturating_sub(inc.grant.wire_outstanding),
-            _ => inc.bytes.received().saturating_add(window).saturating_sub(inc.grant.granted),
+            // Homa §3.3.
+            _ => bytes_to_grant(inc.bytes.received(), inc.grant.granted, window),
         }
     }
 

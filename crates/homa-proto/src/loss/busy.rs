@@ -1,5 +1,5 @@
-//! RESEND at the sender of the bytes: retransmit them, or say BUSY if nothing can leave at once
-//! (Homa §3.7, Figure 3).
+//! BUSY (Homa §3.7, Figure 3): when the sender of a message answers a RESEND with it
+//! ([`says_busy`]), and what its receiver does then.
 //!
 //! In profile `default` the BUSY of a request in service names the time until which its client
 //! should not ask again: after as long as the RPC has taken so far, or as the application
@@ -9,12 +9,34 @@
 use crate::config::Completion;
 use crate::endpoint::Endpoint;
 use crate::event::RpcHandle;
-use crate::link::Links;
-use crate::packet::{Body, ResendLength};
+use crate::packet::Body;
+use crate::rpc::RpcState;
 use crate::rpc::room::MOST;
-use crate::rpc::{Rpc, RpcState};
-use crate::send::PacketSizes;
 use crate::units::{Duration, Time};
+
+/// What the sender of a message has for the receiver that sent a RESEND.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Requested {
+    /// The message is a response, and the server still executes the RPC.
+    NoResponseYet,
+    /// None of the bytes was sent so far.
+    NotSent,
+    /// Bytes to retransmit; shorter messages may have to leave first.
+    Retransmission { behind_shorter: bool },
+}
+
+/// Homa §3.7, Figure 3: a sender that cannot answer a RESEND at once says BUSY, so that the
+/// receiver does not time out.
+///
+/// Example: a client asks for a response while the server still executes the RPC: BUSY.
+pub(super) const fn says_busy(requested: Requested, busy_while_waiting: bool) -> bool {
+    match requested {
+        // Nothing can leave yet.
+        Requested::NoResponseYet | Requested::NotSent => true,
+        // Shorter messages leave first. (The kernel module does not say so.)
+        Requested::Retransmission { behind_shorter } => behind_shorter && busy_while_waiting,
+    }
+}
 
 /// Clients of RPCs that have taken less are not told when to ask again: their own backoff is as
 /// slow.
@@ -33,86 +55,8 @@ fn come_back(age: Duration, announced: Duration) -> Option<Duration> {
 }
 
 impl Endpoint {
-    /// A RESEND for a message of an RPC that we know.
-    pub(crate) fn on_resend(
-        &mut self,
-        now: Time,
-        handle: RpcHandle,
-        range: (u32, ResendLength),
-        priority: u8,
-    ) {
-        self.counters.resends_received += 1;
-        let Some(rpc) = self.rpcs.get(handle) else { return };
-        // The address may be spoofed, so a challenge and one RESEND are all that it is sent.
-        if rpc.is_unvalidated() {
-            return self.on_resend_of_unvalidated(now, handle);
-        }
-        // The answer to the challenge that its environment carried was lost, or was void.
-        if self.proof_due(handle) != Time::MAX {
-            let (peer, ports) = (rpc.peer, rpc.ports());
-            self.challenge(now, peer, ports);
-        }
-        let Some(rpc) = self.rpcs.get(handle) else { return };
-        // Homa §3.7: the server still works on the request, which BUSY tells its client.
-        if !rpc.out.exists() {
-            return self.on_resend_before_response(now, handle);
-        }
-        // No byte was granted, so the peer may have missed the announcement: send it again.
-        if range.1 == ResendLength::All && self.announce(handle) {
-            return;
-        }
-        let Some(rpc) = self.rpcs.get(handle) else { return };
-        let restarts = self.server_forgot(rpc, range);
-        // Then the RESEND is answered by the first packets of the request.
-        if restarts {
-            self.restart_request(handle);
-        }
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
-            return;
-        };
-        // Bytes that are sent again may have left in packets of another size.
-        let sizes = PacketSizes::again(&self.config, peer);
-        let out = &mut rpc.out;
-        let (start, end) = match range {
-            // The receiver has nothing of the message, so it cannot name an end.
-            (offset, ResendLength::All) => (offset, out.sent),
-            (offset, ResendLength::Bytes(n)) => (offset, offset.saturating_add(n).min(out.length)),
-        };
-        let level = priority.min(self.levels.top());
-        let retransmits = out.resend(sizes, (start, end), level) || restarts;
-        // A RESEND grants the bytes that it asks for, because the GRANT may have been lost.
-        out.granted = out.granted.max(end);
-        // The client still wants the response, even if all of it was sent.
-        if matches!(rpc.state, RpcState::ServerOutgoing | RpcState::ServerSent) {
-            rpc.loss.heard(now);
-        }
-        let link = Links::only(out.link);
-        self.send_queue.wake(handle, out);
-        // Homa Figure 3: BUSY keeps the receiver from timing out while retransmissions wait behind
-        // shorter messages. The kernel module sends it only if there is nothing to retransmit.
-        let waits = self.config.policy().loss.busy_while_waiting
-            && self.send_queue.shortest(&self.rpcs, link).is_some_and(|first| first != handle);
-        if !retransmits || waits {
-            self.send_busy(handle, None);
-        }
-    }
-
-    /// True if a RESEND shows that the server has nothing of the request. Servers that forget at
-    /// once (Homa §3.8) then ask for all unscheduled bytes, and will grant the rest again. What
-    /// arrived of a response is kept, because the server will execute the request again and answer
-    /// alike.
-    fn server_forgot(&self, rpc: &Rpc, (offset, length): (u32, ResendLength)) -> bool {
-        let all = match length {
-            ResendLength::All => true,
-            ResendLength::Bytes(n) => n >= rpc.out.unscheduled,
-        };
-        let granted = rpc.state == RpcState::ClientOutgoing && rpc.out.length > rpc.out.unscheduled;
-        offset == 0 && all && granted && self.config.completion == Completion::AtLeastOnce
-    }
-
     /// A client asks for a response that does not exist yet.
-    fn on_resend_before_response(&mut self, now: Time, handle: RpcHandle) {
+    pub(super) fn on_resend_before_response(&mut self, now: Time, handle: RpcHandle) {
         let waits_for_memory = self.waits_for_memory(handle);
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         // Our memory is missing, not the client's bytes, and that is no silence.
@@ -126,7 +70,7 @@ impl Endpoint {
             self.request_missing(now, handle);
         }
         let time = self.note_asked_in_service(now, handle);
-        self.send_busy(handle, time);
+        self.answer_resend(handle, Requested::NoResponseYet, time);
     }
 
     /// The client of a request asks; returns the time to come back that it is given if its request
@@ -159,20 +103,16 @@ impl Endpoint {
         }
     }
 
-    /// Everything that was sent of a request is retransmitted, at the level of unscheduled bytes
-    /// (Linux §2.5).
-    pub(crate) fn retransmit_all(&mut self, handle: RpcHandle) {
-        let Some(rpc) = self.rpcs.get_mut(handle) else { return };
-        let Some(peer) = self.peers.get(rpc.peer.0 as usize).and_then(Option::as_ref) else {
+    /// Sends BUSY if it is the answer to a RESEND.
+    pub(super) fn answer_resend(
+        &mut self,
+        handle: RpcHandle,
+        requested: Requested,
+        come_back: Option<Duration>,
+    ) {
+        if !says_busy(requested, self.config.policy().loss.busy_while_waiting) {
             return;
-        };
-        let level = self.levels.unscheduled_priority(self.levels.cutoffs_of(peer), rpc.out.length);
-        let sent = rpc.out.sent;
-        rpc.out.resend(PacketSizes::again(&self.config, peer), (0, sent), level);
-        self.send_queue.wake(handle, &mut rpc.out);
-    }
-
-    fn send_busy(&mut self, handle: RpcHandle, come_back: Option<Duration>) {
+        }
         // A peer that asks faster than our link answers must cost no memory.
         if !self.may_answer() {
             return;
@@ -205,6 +145,21 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sender_that_cannot_answer_at_once_says_busy() {
+        let behind = |behind_shorter| Requested::Retransmission { behind_shorter };
+        for (requested, paper, module) in [
+            (Requested::NoResponseYet, true, true),
+            (Requested::NotSent, true, true),
+            (behind(true), true, false),
+            // The bytes leave at once.
+            (behind(false), false, false),
+        ] {
+            assert_eq!(says_busy(requested, true), paper, "{requested:?}");
+            assert_eq!(says_busy(requested, false), module, "{requested:?}");
+        }
+    }
 
     #[test]
     fn clients_ask_again_after_the_time_that_the_rpc_has_taken() {

@@ -1,5 +1,4 @@
-//! When a receiver sends a RESEND (Homa §3.7): after an RPC was silent for its timeout, unless the
-//! answer could not arrive any sooner for it.
+//! When a receiver sends a RESEND (Homa §3.7): [`resend_due`].
 //!
 //! The paper has one constant timeout of a few milliseconds. Profile `default` adapts it to how
 //! long the peer usually takes and backs off exponentially, because a server that is slow with
@@ -10,6 +9,29 @@
 
 use crate::config::{LossConfig, LossPolicy};
 use crate::units::{Duration, Time};
+
+/// Homa §3.7: if no packet of a message arrives for a whole timeout, the receiver sends a RESEND.
+///
+/// Example: the timeout is 5 ms, and the last DATA arrived at 20 ms: the RESEND is due at 25 ms.
+#[inline]
+pub(super) fn resend_due(
+    silence: &Silence,
+    owed: &Owed,
+    path: &Path,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> ResendDue {
+    let due = due_at(silence, owed, config, policy);
+    // The timeout has not passed.
+    if silence.now < due {
+        return ResendDue::At(due);
+    }
+    // Beyond the paper: a RESEND that would do harm waits.
+    match blocked(silence, owed, path, config, policy) {
+        Some((reason, until)) => ResendDue::Blocked(reason, until),
+        None => ResendDue::Now,
+    }
+}
 
 /// Longest timeout that is learned from a slow peer.
 pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
@@ -132,31 +154,28 @@ pub(super) fn due_at(
     }
 }
 
-/// Decides whether a RESEND is due.
-pub(super) fn resend_due(
+/// Why a RESEND that is due would do harm, and when to look again; `None` if it would not.
+#[inline]
+fn blocked(
     silence: &Silence,
     owed: &Owed,
     path: &Path,
     config: &LossConfig,
     policy: &LossPolicy,
-) -> ResendDue {
+) -> Option<(Block, Time)> {
     let now = silence.now;
-    let due = due_at(silence, owed, config, policy);
-    // Homa §3.7: silence for the whole timeout counts as a loss.
-    if now < due {
-        return ResendDue::At(due);
-    }
     let soon = now + config.resend_after;
     // Our own link is the bottleneck: one more RESEND would only wait for it.
     if path.queue_full {
-        return ResendDue::Blocked(Block::QueueFull, soon);
+        return Some((Block::QueueFull, soon));
     }
     // Missing bytes may wait behind those that arrive, and a RESEND would make that queue longer.
     // Not for ever, because a full link may also be full of what others were sent.
     let waited = now.since(silence.since);
     if policy.defers_on_full_link && path.downlink_full && waited < MAX_TIMEOUT {
-        return ResendDue::Blocked(Block::DownlinkFull, soon);
+        return Some((Block::DownlinkFull, soon));
     }
+    // The peer has not answered the last RESEND.
     if config.one_resend_per_peer && now < path.resend_until {
         // In case the peer stays silent: the longer that lasts, the later.
         let later = match owed.server_absent {
@@ -164,9 +183,9 @@ pub(super) fn resend_due(
             true => now,
             false => now + Duration(waited.0 / 2).min(MAX_TIMEOUT),
         };
-        return ResendDue::Blocked(Block::PeerAsked, path.resend_until.max(later));
+        return Some((Block::PeerAsked, path.resend_until.max(later)));
     }
-    ResendDue::Now
+    None
 }
 
 #[cfg(test)]
@@ -194,6 +213,21 @@ mod tests {
         let since = Time(now.0 - silent.0);
         let silence = Silence { now, since, resends, rest_until: Time::ZERO };
         resend_due(&silence, &owed, &path, &config.loss, &config.profile.policy().loss)
+    }
+
+    #[test]
+    fn silence_for_a_whole_timeout_calls_for_a_resend() {
+        // The timeout is 5 ms, and the last DATA arrived at 20 ms.
+        let config = Config::for_users(Rate::gbps(10));
+        let policy = &config.profile.policy().loss;
+        let at = |now, since| {
+            let [now, since] = [now, since].map(|ms| Time::ZERO + MS(ms));
+            let silence = Silence { now, since, resends: 0, rest_until: Time::ZERO };
+            resend_due(&silence, &REST, &OPEN, &config.loss, policy)
+        };
+        let due = |ms| ResendDue::At(Time::ZERO + MS(ms));
+        assert_eq!([at(20, 20), at(24, 20), at(25, 20)], [due(25), due(25), ResendDue::Now]);
+        assert_eq!([at(25, 22), at(27, 22)], [due(27), ResendDue::Now], "more arrived at 22 ms");
     }
 
     #[test]

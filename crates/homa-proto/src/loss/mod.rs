@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `due` | whether a RESEND is due: a pure function |
 //! | `resend` | RESEND at the receiver |
-//! | `busy` | RESEND at the sender, BUSY |
+//! | `on_resend` | RESEND at the sender: retransmission |
+//! | `busy` | when a sender says BUSY: a pure function; BUSY at the receiver |
 //! | `unknown` | RESEND of an RPC that the server does not know |
 //! | `resend_queue` | one RESEND per peer at a time |
 //! | `timers` | the timer of each RPC |
@@ -25,6 +26,7 @@
 mod busy;
 pub(crate) mod downlink;
 mod due;
+mod on_resend;
 mod resend;
 mod resend_queue;
 mod stall;

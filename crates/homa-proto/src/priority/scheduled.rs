@@ -5,6 +5,17 @@
 use super::Levels;
 
 impl Levels {
+    /// Homa §3.4, Figure 5: each active message has its own level, and the lowest levels are used
+    /// first. `rank` 0 has the fewest bytes left.
+    ///
+    /// Example: of 4 scheduled levels, one message gets level 0; two get levels 1 and 0.
+    pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
+        // If there are more messages than levels, the last ones share the lowest.
+        let used = active.min(usize::from(self.scheduled_levels()));
+        // Of the `used` lowest levels, the first message gets the highest.
+        used.saturating_sub(1 + rank) as u8
+    }
+
     /// How many levels carry scheduled bytes, at least 1.
     pub(crate) const fn scheduled_levels(&self) -> u8 {
         self.scheduled
@@ -15,15 +26,6 @@ impl Levels {
         let free = self.cutoffs.iter().take(usize::from(self.levels)).take_while(|&&c| c == 0);
         // If there is one level only, both kinds of bytes share it.
         self.scheduled = (free.count() as u8).max(1);
-    }
-
-    /// The level of the message at `rank` (0 is the first) of `active` messages. If there are more
-    /// messages than levels, the last ones share the lowest.
-    pub(crate) fn scheduled_priority(&self, rank: usize, active: usize) -> u8 {
-        // Homa §3.4: of the levels for scheduled bytes the lowest are used, the first message
-        // highest.
-        let used = active.min(usize::from(self.scheduled_levels()));
-        used.saturating_sub(1 + rank) as u8
     }
 
     /// The highest level for scheduled bytes.

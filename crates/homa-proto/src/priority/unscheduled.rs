@@ -27,21 +27,30 @@ pub(super) fn differs(old: &[u32; LEVELS], new: &[u32; LEVELS], levels: u8) -> b
 }
 
 impl Levels {
+    /// Homa §3.4: the receiver sent cutoffs; a message uses the highest level whose cutoff is not
+    /// below its length.
+    ///
+    /// Example: the cutoffs are 200 bytes (level 7) and 2,800 bytes (level 6). A message of 1,000
+    /// bytes uses level 6.
+    #[inline]
+    fn level_by_cutoffs(&self, cutoffs: &[u32; LEVELS], length: u32) -> u8 {
+        let fits = |&level: &u8| cutoffs[usize::from(level)] >= length;
+        (1..=self.top()).rev().find(fits).unwrap_or(0)
+    }
+
+    /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs`.
+    pub(crate) fn unscheduled_priority(&self, cutoffs: Option<&[u32; LEVELS]>, length: u32) -> u8 {
+        match (cutoffs, self.top()) {
+            (Some(cutoffs), _) => self.level_by_cutoffs(cutoffs, length),
+            // Before the first CUTOFFS arrive, the second highest level (Linux §2.2).
+            (None, top @ 2..) => top - 1,
+            (None, top) => top,
+        }
+    }
+
     /// The level that our senders give to unscheduled bytes.
     pub(crate) fn own_unscheduled_priority(&self, length: u32) -> u8 {
         self.unscheduled_priority(Some(&self.cutoffs), length)
-    }
-
-    /// The level for unscheduled bytes of a message to a peer that sent us `cutoffs` (Linux §2.2:
-    /// the highest level whose cutoff is not below the length; before the first CUTOFFS the second
-    /// highest level).
-    pub(crate) fn unscheduled_priority(&self, cutoffs: Option<&[u32; LEVELS]>, length: u32) -> u8 {
-        let top = self.top();
-        let Some(cutoffs) = cutoffs else {
-            return if top >= 2 { top - 1 } else { top };
-        };
-        // Homa §3.4: the shortest messages use the highest level.
-        (1..=top).rev().find(|&level| cutoffs[usize::from(level)] >= length).unwrap_or(0)
     }
 }
 
@@ -56,7 +65,8 @@ mod tests {
         let (cutoffs, version) = levels.cutoffs();
         assert_eq!(version, 1);
         let at = |length| levels.unscheduled_priority(Some(&cutoffs), length);
-        assert_eq!([at(200), at(201), at(15_000), at(15_001)], [7, 6, 5, 4]);
+        assert_eq!([at(200), at(201), at(1_000)], [7, 6, 6]);
+        assert_eq!([at(15_000), at(15_001)], [5, 4]);
         assert_eq!(levels.unscheduled_priority(None, 1), 6);
     }
 

@@ -11,13 +11,15 @@ use crate::rpc::{RpcState, incoming_message};
 use crate::units::Time;
 
 impl Endpoint {
-    /// Accepts DATA; returns where its bytes belong.
+    /// Accepts DATA; returns where its bytes belong. `idempotent`: see
+    /// [`Endpoint::receive_idempotent`].
     pub(crate) fn on_data(
         &mut self,
         now: Time,
         packet: &Packet,
         data: &Data,
         found: Option<RpcHandle>,
+        idempotent: bool,
     ) -> Result<Placement, DropReason> {
         let meant = self.incoming_of(packet, data);
         let data = meant.as_ref().unwrap_or(data);
@@ -46,7 +48,7 @@ impl Endpoint {
         let place = if data.span.len == data.message_length && packet.is_one_way() {
             self.whole_one_way(packet, data)?
         } else {
-            let handle = self.rpc_of_data(now, packet, data, found)?;
+            let handle = self.rpc_of_data(now, packet, data, found, idempotent)?;
             self.accept(now, handle, data, end)?
         };
         if cutoffs_after {
@@ -63,6 +65,7 @@ impl Endpoint {
         packet: &Packet,
         data: &Data,
         found: Option<RpcHandle>,
+        idempotent: bool,
     ) -> Result<RpcHandle, DropReason> {
         // A piggybacked ACK may have ended the RPC.
         let known = found.and_then(|handle| self.rpcs.get(handle));
@@ -88,7 +91,7 @@ impl Endpoint {
         // Memory is reserved for what is here and announced, before the message is accepted.
         if !begun && (greedy || !self.has_memory(first)) {
             if self.config.policy().grants.waits_for_memory {
-                self.wait_for_memory(now, packet, data, found, first)?;
+                self.wait_for_memory(now, packet, data, found, first, idempotent)?;
             }
             self.send_away(now, packet, data);
             return Err(DropReason::NoMemory);
@@ -99,7 +102,7 @@ impl Endpoint {
                 handle
             }
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
-            None => self.create_server_rpc(now, packet, data)?,
+            None => self.create_server_rpc(now, packet, data, idempotent)?,
         };
         if !begun && self.is_validated(packet.peer) {
             self.correct_sender(now, packet, data);

@@ -43,8 +43,8 @@ impl Endpoint {
         let outstanding = self.rpcs.clients() + 1;
         let incast = self.config.incast.as_ref();
         let own = self.response_burst(request.peer);
-        let already = self.grants.pending_unscheduled();
-        let response_limit = incast::response_limit(incast, outstanding, already, own);
+        let unscheduled_bytes = self.grants.pending_unscheduled() + u64::from(own);
+        let response_limit = incast::incast_flag(incast, outstanding, unscheduled_bytes);
         // Homa §3.6: with the flag, the response brings no more than its limit.
         let pending_unscheduled = response_limit.map_or(own, |limit| own.min(limit.into()));
         self.grants.expect_response(pending_unscheduled);

@@ -64,7 +64,7 @@ impl Endpoint {
         }
         let ended = self.forget(handle).ok_or(SubmitError::UnknownRpc)?;
         self.counters.cancels += 1;
-        if !ended.unproven {
+        if !ended.executes_unvalidated {
             self.remember_executed(now, ended.peer, ended.id);
         }
         if let Some(peer) = self.peer_mut(ended.peer) {
@@ -86,7 +86,7 @@ impl Endpoint {
         if !self.config.policy().completion.tells_given_up {
             return;
         }
-        if !ended.unproven {
+        if !ended.executes_unvalidated {
             self.remember_executed(self.now, ended.peer, ended.id);
         }
         if let Some(reason) = reason

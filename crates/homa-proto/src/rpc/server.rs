@@ -13,12 +13,14 @@ use crate::units::{Duration, Time};
 const CUTOFFS_INTERVAL: Duration = Duration::millis(1);
 
 impl Endpoint {
-    /// The first packet of a request (or one-way message): creates the RPC.
+    /// The first packet of a request (or one-way message): creates the RPC. `idempotent`: see
+    /// [`Endpoint::receive_idempotent`].
     pub(crate) fn create_server_rpc(
         &mut self,
         now: Time,
         packet: &Packet,
         data: &Data,
+        idempotent: bool,
     ) -> Result<RpcHandle, DropReason> {
         let one_way = packet.local_port == 0;
         if !one_way && !self.rpcs.is_listening(packet.local_port) {
@@ -37,9 +39,10 @@ impl Endpoint {
         if known == Execution::Executed {
             return Err(DropReason::AlreadyExecuted);
         }
-        let stranger = known == Execution::Unvalidated;
-        let unproven = stranger && self.executes_unproven && data.span.len == data.message_length;
-        let unvalidated = stranger && !unproven;
+        // A whole request that may be executed more than once does not wait for its validation.
+        let executes = idempotent && data.span.len == data.message_length;
+        let unvalidated = known == Execution::Unvalidated && !executes;
+        let executes_unvalidated = known == Execution::Unvalidated && executes;
         if unvalidated && !self.postpones_requests {
             self.evict_unvalidated();
         }
@@ -59,8 +62,8 @@ impl Endpoint {
         let ports = (packet.local_port, packet.remote_port);
         let limit = data.incast.filter(|_| self.config.policy().wire.response_limits);
         let mut rpc = Rpc::new(now, state, packet.id.client(), packet.peer, ports);
-        if unproven {
-            rpc.set_unproven();
+        if executes_unvalidated {
+            rpc.set_executes_unvalidated();
         }
         let handle = self.rpcs.insert_server(rpc.with_request(limit, unvalidated));
         self.return_times.note_room();
@@ -88,7 +91,8 @@ impl Endpoint {
         let Some(rpc) = self.rpcs.get_mut(handle) else { return };
         rpc.state = RpcState::ServerInService;
         rpc.loss.restart(now);
-        let (peer, id, begun) = (rpc.peer, rpc.id, rpc.is_begun_early() || rpc.is_unproven());
+        let (peer, id, begun) =
+            (rpc.peer, rpc.id, rpc.is_begun_early() || rpc.executes_unvalidated());
         self.counters.requests_delivered += 1;
         // A request that is read early counts as executed from its beginning on.
         if !begun {

@@ -61,7 +61,7 @@ impl Endpoint {
         };
         let handle = match found {
             None if packet.id.from_server() => return Err(self.unknown_or_foreign(packet)),
-            None => self.create_server_rpc(now, packet, &data)?,
+            None => self.create_server_rpc(now, packet, &data, false)?,
             Some(handle) => handle,
         };
         let Some(rpc) = self.rpcs.get(handle) else { return Err(DropReason::UnknownRpc) };

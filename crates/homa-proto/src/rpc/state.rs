@@ -96,7 +96,7 @@ pub(crate) struct Rpc {
     /// A request whose client has not answered a challenge yet.
     unvalidated: bool,
     /// A request that is executed although its client has not answered a challenge yet.
-    unproven: bool,
+    executes_unvalidated: bool,
     /// A request that its application began to execute before it was whole.
     begun_early: bool,
     /// At the client: bytes of the response that may be granted beyond those that the application
@@ -119,8 +119,8 @@ pub(crate) struct EndedRpc {
     /// Local and remote.
     pub(crate) ports: (u16, u16),
     pub(crate) cookie: u64,
-    /// See [`Rpc::is_unproven`].
-    pub(crate) unproven: bool,
+    /// See [`Rpc::executes_unvalidated`].
+    pub(crate) executes_unvalidated: bool,
 }
 
 /// What a call asks for beyond its message.
@@ -167,7 +167,7 @@ impl Rpc {
             restarted: false,
             seen_by_peer: false,
             unvalidated: false,
-            unproven: false,
+            executes_unvalidated: false,
             begun_early: false,
             response_window: 0,
             cookie: 0,
@@ -218,8 +218,9 @@ impl Rpc {
 
     /// What remains when it ends.
     pub(super) const fn ended(&self) -> EndedRpc {
-        let (ports, &Self { state, id, peer, cookie, unproven, .. }) = (self.ports(), self);
-        EndedRpc { state, id, peer, ports, cookie, unproven }
+        let (ports, &Self { state, id, peer, cookie, executes_unvalidated, .. }) =
+            (self.ports(), self);
+        EndedRpc { state, id, peer, ports, cookie, executes_unvalidated }
     }
 
     /// Bytes of the message that it receives were agreed to and are not here.
@@ -291,13 +292,13 @@ impl Rpc {
 
     /// True for a request that was executed although its client had not answered a challenge. It
     /// is not remembered as executed: it may be executed again.
-    pub(crate) const fn is_unproven(&self) -> bool {
-        self.unproven
+    pub(crate) const fn executes_unvalidated(&self) -> bool {
+        self.executes_unvalidated
     }
 
     /// The request is executed at once.
-    pub(super) fn set_unproven(&mut self) {
-        self.unproven = true;
+    pub(super) fn set_executes_unvalidated(&mut self) {
+        self.executes_unvalidated = true;
     }
 
     pub(crate) const fn is_begun_early(&self) -> bool {

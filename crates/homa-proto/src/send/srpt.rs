@@ -1,4 +1,4 @@
-//! The order of outgoing messages: fewest remaining bytes first (Homa §3.2), then the older.
+//! The order of outgoing messages (Homa §3.2, SRPT): `shortest_first`.
 //!
 //! Messages of less than [`SHORT`] bytes, nearly all in most workloads, wait in buckets of [`STEP`]
 //! bytes and leave in constant time; in a bucket the older goes first. The others wait in a heap.
@@ -8,21 +8,45 @@
 use crate::event::RpcHandle;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::cmp::{Ordering, Reverse};
 
-const STEP: u32 = 16;
-const BUCKETS: u32 = 128;
-/// Messages shorter than this go into buckets.
-const SHORT: u32 = STEP * BUCKETS;
+/// Homa §3.2, SRPT: of the messages that are ready, the one with the fewest remaining bytes is sent
+/// first (it is `Less`).
+///
+/// Example: a message with 3,000 bytes left goes before an older one with 50,000.
+#[inline]
+fn shortest_first(a: &SrptEntry, b: &SrptEntry) -> Ordering {
+    let fewest_bytes = a.remaining.cmp(&b.remaining);
+    // Of two that have equally many, the older. Ages differ, so the handle decides nothing.
+    fewest_bytes.then(a.age.cmp(&b.age)).then(a.handle.cmp(&b.handle))
+}
 
 /// A message that may send, with the bytes remaining when it was queued.
-// Homa §3.2: the message with the fewest bytes left comes first, as the order of the fields says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SrptEntry {
     pub(crate) remaining: u32,
     pub(crate) age: u64,
     pub(crate) handle: RpcHandle,
 }
+
+impl Ord for SrptEntry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        shortest_first(self, other)
+    }
+}
+
+impl PartialOrd for SrptEntry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+const STEP: u32 = 16;
+const BUCKETS: u32 = 128;
+/// Messages shorter than this go into buckets.
+const SHORT: u32 = STEP * BUCKETS;
 
 #[derive(Debug, Default)]
 pub(crate) struct SrptQueue {
@@ -117,6 +141,24 @@ impl SrptQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_with_the_fewest_bytes_left_goes_first() {
+        let message = |remaining, age| {
+            let handle = RpcHandle { index: 0, generation: 0 };
+            SrptEntry { remaining, age, handle }
+        };
+        for (first, second) in [
+            // Fewest bytes left, whichever is older.
+            (message(3_000, 1), message(50_000, 2)),
+            (message(3_000, 2), message(50_000, 1)),
+            // The older of two that have equally many.
+            (message(3_000, 1), message(3_000, 2)),
+        ] {
+            assert_eq!(shortest_first(&first, &second), Ordering::Less, "{first:?} {second:?}");
+            assert!(second > first);
+        }
+    }
 
     #[test]
     fn leaves_in_order_of_remaining_bytes_within_a_step() {

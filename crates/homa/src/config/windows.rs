@@ -20,8 +20,6 @@ const RTT_BYTES_SLOW: u32 = 60_000;
 const RTT_BYTES_UNKNOWN: u32 = 240_000;
 /// Most RTTbytes on any link, in bytes: what 800 Gbit/s carry in [`RTT_MAX`].
 const RTT_BYTES_MAX: u32 = 4_000_000;
-/// How many of the largest windows may be granted at a time.
-const WINDOWS: u32 = 4;
 
 /// Most RTTbytes on a link of the given rate, in bytes; `None` if it is not known, or is no wire.
 /// The receive buffer may allow less.
@@ -32,9 +30,7 @@ pub(crate) fn rtt_bytes_max(wire: Option<Rate>) -> u32 {
 
 /// The profile for users, with windows for any link rate.
 pub(super) fn users() -> homa_proto::Config {
-    let mut protocol = homa_proto::Config::for_users(None);
-    size_windows(&mut protocol, RTT_BYTES_UNKNOWN);
-    protocol
+    homa_proto::Config::for_users(None).windows_up_to(RTT_BYTES_UNKNOWN)
 }
 
 /// Lets the windows of [`users`] grow on fast links, if the receive buffer holds all that is
@@ -42,17 +38,9 @@ pub(super) fn users() -> homa_proto::Config {
 pub(super) fn fit(protocol: &mut homa_proto::Config, receive_buffer: u32) {
     let usual = users();
     if (protocol.rtt_bytes_max, protocol.window) == (usual.rtt_bytes_max, usual.window) {
-        let fits = receive_buffer / WINDOWS;
-        size_windows(protocol, fits.clamp(RTT_BYTES_UNKNOWN, RTT_BYTES_MAX));
-    }
-}
-
-/// Allows RTTbytes of at most `rtt_bytes_max`, and as much for all grants together as a few of such
-/// windows need.
-fn size_windows(protocol: &mut homa_proto::Config, rtt_bytes_max: u32) {
-    if let GrantWindow::RttBytesShared { max_incoming } = &mut protocol.window {
-        protocol.rtt_bytes_max = rtt_bytes_max;
-        *max_incoming = (*max_incoming).max(WINDOWS * rtt_bytes_max);
+        let fits = receive_buffer / GrantWindow::LARGEST_AT_A_TIME;
+        let most = fits.clamp(RTT_BYTES_UNKNOWN, RTT_BYTES_MAX);
+        *protocol = protocol.clone().windows_up_to(most);
     }
 }
 

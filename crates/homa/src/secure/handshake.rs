@@ -98,7 +98,7 @@ pub(crate) struct Handshake {
     /// As server: the challenge for the client. As client: the server's, empty once it is taken.
     challenge: Option<Vec<u8>>,
     /// The peer has sealed a fragment, so it receives at its address.
-    proven: bool,
+    validated: bool,
     /// As client: the server is complete.
     confirmed: bool,
     /// As complete server: the client has to be told.
@@ -159,7 +159,7 @@ impl Handshake {
             alert: None,
             theirs: None,
             challenge: None,
-            proven: false,
+            validated: false,
             confirmed: false,
             confirm: false,
             ticket: Vec::new(),
@@ -202,7 +202,7 @@ impl Handshake {
     fn receive_plain(&mut self, offset: u32, bytes: &[u8]) -> Result<Next, HandshakeError> {
         if self.reading != Some(Level::Initial) {
             // Only a client that did not get our flight sends its first bytes again.
-            let repeats = self.is_server() && !self.proven && offset == 0;
+            let repeats = self.is_server() && !self.validated && offset == 0;
             return Ok(if repeats { Next::Send } else { Next::Wait });
         }
         if offset == ALERT {
@@ -224,7 +224,7 @@ impl Handshake {
             };
         };
         let opened = seal.opener.open(offset, bytes).map_err(HandshakeError::Dropped)?;
-        self.proven = true;
+        self.validated = true;
         match offset {
             ALERT => Err(self.refused(&opened)),
             COMPLETE if self.is_server() => Err(HandshakeError::Dropped("only a server confirms")),
@@ -304,7 +304,7 @@ impl Handshake {
         for (offset, bytes) in std::mem::take(&mut self.before_keys) {
             let Some(seal) = &mut self.seal else { break };
             let Ok(opened) = seal.opener.open(offset, &bytes) else { continue };
-            self.proven = true;
+            self.validated = true;
             match offset {
                 ALERT => return Err(self.refused(&opened)),
                 COMPLETE | TICKET => {}
@@ -373,7 +373,7 @@ impl Handshake {
             return flight;
         }
         // A peer that has the handshake keys has everything of the level before.
-        if self.seal.is_none() || !self.proven {
+        if self.seal.is_none() || !self.validated {
             for (piece, offset) in self.outgoing[0].chunks(room).zip((0..).step_by(room)) {
                 flight.push((Level::Initial, offset, piece.to_vec()));
             }
@@ -436,8 +436,8 @@ impl Handshake {
 
     /// Whether the peer receives at its address: it has sealed a fragment with keys that it could
     /// only derive from our flight.
-    pub(crate) fn is_address_proven(&self) -> bool {
-        self.proven
+    pub(crate) fn is_address_validated(&self) -> bool {
+        self.validated
     }
 
     /// Whether nothing is left to send: as client, the server has confirmed; as server, the client

@@ -73,7 +73,7 @@ mod sharded_threads;
 mod sizes;
 mod socket;
 mod socket_pieces;
-mod standstill;
+mod stall;
 #[cfg(feature = "testing")]
 mod testing;
 #[cfg(feature = "tokio")]

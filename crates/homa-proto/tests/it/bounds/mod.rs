@@ -12,9 +12,9 @@ mod handshake;
 mod late_answers;
 mod moved;
 mod names;
+mod queued_requests;
 mod silent;
-mod strangers;
-mod untaken;
+mod unvalidated;
 
 const PEER: PeerId = PeerId(0);
 const START: Time = Time(1_000_000_000);

@@ -2,17 +2,13 @@
 //!
 //! Left out: options, which change them (`apply` in the parent).
 
-use homa_proto::{Config, GrantWindow, PriorityAllocation};
+use homa_proto::{Config, PriorityAllocation};
 use homa_workload::cutoffs::configured;
 use homa_workload::sizes::Workload;
 
 use super::{LEVELS, NO_LIMIT, PAPER_RTT_BYTES, rule, split};
 use crate::headers::Headers;
 use crate::scheme::Environment;
-
-/// The limit on all granted bytes, in windows of the largest size. The `homa` crate has the same
-/// one.
-const WINDOWS: u32 = 4;
 
 /// The authors' simulator (Homa §5.2). If the network is theirs, RTTbytes are 10,000 wire bytes,
 /// and their workloads have the splits and cutoffs that they configured. Otherwise RTTbytes are
@@ -77,15 +73,12 @@ pub fn basic(environment: &Environment<'_>) -> (Config, Headers) {
 
 /// Lifts limits that only protect real hosts, and raises the caps on RTTbytes and on all granted
 /// bytes with the network, so that hosts can measure larger ones than they begin with.
-fn large(mut config: Config, environment: &Environment<'_>) -> Config {
+fn large(config: Config, environment: &Environment<'_>) -> Config {
     let rtt_bytes_max = config.rtt_bytes_max.max(environment.rtt_bytes.saturating_mul(2));
-    if let GrantWindow::RttBytesShared { max_incoming } = &mut config.window {
-        *max_incoming = (*max_incoming).max(rtt_bytes_max.saturating_mul(WINDOWS));
-    }
     config
+        .windows_up_to(rtt_bytes_max)
         .max_message((1 << 31) - 1)
         .max_rpcs(1 << 24)
         .memory_budget(1 << 60)
         .receive_buffer(u32::MAX)
-        .rtt_bytes_max(rtt_bytes_max)
 }

@@ -24,7 +24,7 @@ use crate::secure::{EARLY_MAX, EARLY_OVERHEAD};
 /// Longest datagram in early data: with what is added, it is as long as those of the ClientHello.
 const DATAGRAM_MAX: usize = FULL - FRONT - EARLY_OVERHEAD;
 /// Clients with early data that may be unverified at a time.
-const UNPROVEN_MAX: usize = 256;
+const UNVALIDATED_MAX: usize = 256;
 /// How long a client may be unverified: as long as it repeats its flight.
 const LIFE: Duration = Duration::secs(5);
 /// How long early data are opened, so that an attacker cannot deliver them much later. The requests
@@ -98,7 +98,7 @@ impl Sealed {
     /// As server: whether early data can be accepted from one more client. Not from the address of
     /// a session: it may be forged, and datagrams for that session would be lost.
     pub(super) fn takes_early_data(&self, way: &Way) -> bool {
-        self.unproven < UNPROVEN_MAX && !self.sessions.has(way)
+        self.unvalidated < UNVALIDATED_MAX && !self.sessions.has(way)
     }
 
     /// As server: a fragment of a handshake was received, perhaps of early data, or the last one.
@@ -113,7 +113,7 @@ impl Sealed {
             entry.unfinished = Some(Unfinished::Prove(id));
             accepting.early = Some(Arc::clone(&entry.identity));
             self.sessions.add(entry);
-            self.unproven += 1;
+            self.unvalidated += 1;
             self.counts.handshakes_early += 1;
             self.timers.start(OPEN, Timer::CloseEarly(way, id));
         }
@@ -129,14 +129,14 @@ impl Sealed {
             let range = start..self.bytes.len();
             self.arrivals.push(Arrival::new(way, Arc::clone(&identity), range).early());
         }
-        if accepting.handshake.is_confirmed() && !accepting.proven {
-            accepting.proven = true;
+        if accepting.handshake.is_confirmed() && !accepting.validated {
+            accepting.validated = true;
             let resumed = accepting.handshake.is_resumed();
             let challenged = accepting.challenging.of_client(&way);
-            self.unproven -= 1;
+            self.unvalidated -= 1;
             // It ends as others do from now on.
             self.accepted_first.push_back(name);
-            self.sessions.proven(&way, id);
+            self.sessions.note_validated(&way, id);
             self.counts.handshakes_resumed += u64::from(resumed);
             self.challenged.extend(challenged);
             self.established(way);
@@ -181,8 +181,8 @@ impl Sealed {
     /// ends.
     pub(super) fn end_early(&mut self, name: (Way, u64)) {
         let (way, id) = name;
-        if self.accepting.get(&name).is_some_and(Accepting::is_unproven) {
-            self.unproven -= 1;
+        if self.accepting.get(&name).is_some_and(Accepting::is_unvalidated) {
+            self.unvalidated -= 1;
             self.sessions.end(&way, |entry| entry.unfinished == Some(Unfinished::Prove(id)));
             self.drop_waiting(way);
             self.end_accepting(name);

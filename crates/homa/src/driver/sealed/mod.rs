@@ -133,7 +133,7 @@ pub struct Sealed {
     accepting: HashMap<(Way, u64), Accepting>,
     accepted_first: VecDeque<(Way, u64)>,
     /// Number of those with early data whose client is not verified.
-    unproven: usize,
+    unvalidated: usize,
     /// Those whose flight waits for the engine's challenge.
     unchallenged: Vec<(Way, u64)>,
     /// Boot id and remembered time of the engine's challenges, at the last look.
@@ -179,7 +179,7 @@ impl Sealed {
             by_id: HashMap::new(),
             accepting: HashMap::new(),
             accepted_first: VecDeque::new(),
-            unproven: 0,
+            unvalidated: 0,
             unchallenged: Vec::new(),
             challenge: None,
             challenged: VecDeque::new(),

@@ -29,7 +29,7 @@ pub struct Accepting {
     /// The client of early data that were accepted, as its ticket names it.
     pub(super) early: Option<Arc<PeerIdentity>>,
     /// It was verified since.
-    pub(super) proven: bool,
+    pub(super) validated: bool,
     /// Bytes from the address and to it, with headers.
     received: usize,
     sent: usize,
@@ -41,15 +41,15 @@ pub struct Accepting {
 impl Accepting {
     /// Bytes that the address may get, with headers.
     fn most(&self) -> usize {
-        match self.handshake.is_address_proven() {
+        match self.handshake.is_address_validated() {
             true => usize::MAX,
             false => AMPLIFICATION * self.received,
         }
     }
 
     /// Early data of a client that is not verified were accepted.
-    pub(super) fn is_unproven(&self) -> bool {
-        self.early.is_some() && !self.proven
+    pub(super) fn is_unvalidated(&self) -> bool {
+        self.early.is_some() && !self.validated
     }
 
     /// Takes room for datagrams of `len` bytes in all; false if the address may not get them.
@@ -129,7 +129,7 @@ impl Sealed {
             && let Some(oldest) = self.accepted_first.pop_front()
         {
             // Those with early data end by their timer.
-            if !self.accepting.get(&oldest).is_some_and(Accepting::is_unproven) {
+            if !self.accepting.get(&oldest).is_some_and(Accepting::is_unvalidated) {
                 self.end_accepting(oldest);
             }
         }
@@ -137,7 +137,7 @@ impl Sealed {
             handshake,
             ours,
             early: None,
-            proven: false,
+            validated: false,
             received: 0,
             sent: 0,
             failed: false,

@@ -74,7 +74,7 @@ impl Entry {
         Self { session, ours, theirs, way, identity, unfinished: None, heard: false, used: true }
     }
 
-    fn is_unproven(&self) -> bool {
+    fn is_unvalidated(&self) -> bool {
         matches!(self.unfinished, Some(Unfinished::Prove(_)))
     }
 }
@@ -148,13 +148,13 @@ impl Sessions {
             self.evict();
         }
         self.last_way = None;
-        let (key, way, unproven) = (entry.ours, entry.way, entry.is_unproven());
+        let (key, way, unvalidated) = (entry.ours, entry.way, entry.is_unvalidated());
         let index = self.free.pop().unwrap_or(self.entries.len());
         match self.entries.get_mut(index) {
             Some(free) => *free = Some(entry),
             None => self.entries.push(Some(entry)),
         }
-        if !unproven {
+        if !unvalidated {
             self.by_key.insert(key, KeyUse::Session(index));
         }
         let of_peer = self.by_way.entry(way).or_default();
@@ -210,7 +210,7 @@ impl Sessions {
     }
 
     /// The client of a handshake was verified: datagrams are received by its session from now on.
-    pub fn proven(&mut self, way: &Way, id: u64) {
+    pub fn note_validated(&mut self, way: &Way, id: u64) {
         for &index in self.by_way.get(way).into_iter().flatten() {
             if let Some(entry) = &mut self.entries[index]
                 && entry.unfinished == Some(Unfinished::Prove(id))
@@ -257,7 +257,7 @@ impl Sessions {
         for _ in 0..=2 * self.entries.len() {
             self.hand = (self.hand + 1) % self.entries.len();
             match &mut self.entries[self.hand] {
-                Some(entry) if entry.is_unproven() => {}
+                Some(entry) if entry.is_unvalidated() => {}
                 Some(entry) if entry.used => entry.used = false,
                 Some(_) => return self.remove(self.hand),
                 None => {}

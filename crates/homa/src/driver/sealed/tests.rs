@@ -375,7 +375,7 @@ fn early_data_of_a_client_that_is_refused_are_not_opened() {
     let counts = server.counts;
     assert_eq!((counts.handshakes_refused, counts.handshakes_early), (1, 0));
     assert_eq!((counts.early_datagrams_opened, counts.early_datagrams_refused), (0, 0));
-    assert_eq!((server.unproven, server.sessions.len()), (0, 1));
+    assert_eq!((server.unvalidated, server.sessions.len()), (0, 1));
 }
 
 /// A host on the path of one client delivers its first flight under the address of another one.
@@ -399,7 +399,7 @@ fn early_data_take_nothing_from_a_session_of_their_address() {
 
 /// The engine keeps sending to a client with early data that never proves its address.
 #[test]
-fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
+fn an_unvalidated_client_gets_three_times_its_bytes_and_ends() {
     let WithTicket { network, mut server, of_client, .. } = with_ticket(None);
     let to: SocketAddr = "10.0.0.3:3".parse().unwrap();
     let mut victim = network.driver(to).unwrap();
@@ -413,7 +413,7 @@ fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
         server.accept(way, FULL, &HandshakeDatagram::flight(true, 9, 7, part));
         sent += FULL + 28;
     }
-    assert_eq!((server.unproven, server.sessions.len()), (1, 2));
+    assert_eq!((server.unvalidated, server.sessions.len()), (1, 2));
     let mut now = Time::ZERO + Duration::secs(1);
     for _ in 0..60 {
         now += Duration::millis(100);
@@ -435,7 +435,7 @@ fn an_unproven_client_gets_three_times_its_bytes_and_ends() {
     assert!(2 * got > sent, "it is answered: {got} for {sent}");
     // One came in time. The other's response might leave after the end.
     assert_eq!((late.len(), server.counts.early_datagrams_refused), (0, 1));
-    assert_eq!((server.unproven, server.sessions.len()), (0, 1));
+    assert_eq!((server.unvalidated, server.sessions.len()), (0, 1));
     assert!(!server.accepting.contains_key(&(way, 9)));
     assert!(server.opening.is_empty(), "nothing more is sent to it");
 }

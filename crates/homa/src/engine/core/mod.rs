@@ -21,6 +21,7 @@ pub mod context;
 mod counters;
 mod dialect;
 mod early;
+mod encrypted_peers;
 pub mod event;
 mod failure;
 pub mod limits;
@@ -31,7 +32,6 @@ mod protection;
 pub mod receive;
 mod reports;
 mod send;
-mod strangers;
 mod transmit;
 mod turn;
 

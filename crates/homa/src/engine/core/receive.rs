@@ -16,11 +16,11 @@ use homa_proto::{
 
 use super::context::RequestContext;
 use super::dialect::UnknownTypes;
+#[cfg(feature = "encryption")]
+use super::encrypted_peers::EncryptedPeers;
 use super::event::{EngineEvent, Partial, QueuedRequest};
 use super::messages::Messages;
 use super::peers::Peers;
-#[cfg(feature = "encryption")]
-use super::strangers::Strangers;
 use crate::config::Config;
 use crate::driver::{ChallengedClient, Driver, Encapsulation, ReceivedTrain, Rejection};
 use crate::engine::fairness::accounts::AccountId;
@@ -79,7 +79,7 @@ pub struct EngineState {
     pub is_early_data: bool,
     /// Handshakes of peers that encrypt, although we have no keys.
     #[cfg(feature = "encryption")]
-    pub strangers: Strangers,
+    pub encrypted_peers: EncryptedPeers,
 }
 
 impl EngineState {
@@ -115,7 +115,7 @@ impl EngineState {
             sender_identity: None,
             is_early_data: false,
             #[cfg(feature = "encryption")]
-            strangers: Strangers::default(),
+            encrypted_peers: EncryptedPeers::default(),
         }
     }
 

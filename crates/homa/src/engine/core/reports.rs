@@ -30,7 +30,7 @@ impl Core {
             }
             self.state.drain_events();
         }
-        self.answer_strangers();
+        self.answer_encrypted_peers();
         while let Some(rejection) = self.driver.rejection() {
             self.handle_rejection(rejection);
         }

@@ -41,7 +41,7 @@ fn early_data_are_opened_once_and_answered_at_once() {
         assert_eq!(receive(&mut pair.server, slice::from_ref(&forged)), [b""; 0]);
         forged.2[at] ^= 1;
     }
-    assert!(pair.server.session().is_none() && !pair.server.is_address_proven());
+    assert!(pair.server.session().is_none() && !pair.server.is_address_validated());
     let (mut at_server, theirs) = pair.server.early_session().unwrap();
     assert_eq!((theirs, at_server.identity()), (CLIENT_KEY, &PeerIdentity::Cluster));
     assert!(pair.server.early_session().is_none());

@@ -10,7 +10,7 @@ fn two_holders_of_a_key_agree_and_seal_both_ways() {
     assert!(pair.server.session().is_none(), "the client is not verified yet");
     let flight = pair.answer(&flight).unwrap();
     let confirmation = pair.serve(&flight).unwrap();
-    assert!(pair.server.is_address_proven() && pair.server.is_confirmed());
+    assert!(pair.server.is_address_validated() && pair.server.is_confirmed());
     assert!(!pair.client.is_confirmed());
     assert_eq!(pair.client.peer_key(), Some(SERVER_KEY));
     assert_eq!(pair.server.peer_key(), Some(CLIENT_KEY));

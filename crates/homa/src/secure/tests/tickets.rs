@@ -125,7 +125,7 @@ fn a_recorded_ticket_is_of_no_use_without_its_secret() {
         let mut replayed = Handshake::server(&server, SERVER_KEY).unwrap();
         assert!(!deliver(&mut replayed, &hello).unwrap().is_empty(), "the server answers");
         assert_eq!(deliver(&mut replayed, &finished), Ok(Vec::new()));
-        assert!(replayed.session().is_none() && !replayed.is_address_proven());
+        assert!(replayed.session().is_none() && !replayed.is_address_validated());
         let confirmation = pair.serve(&finished).unwrap();
         pair.answer(&confirmation).unwrap();
     }

@@ -27,7 +27,7 @@ const ANSWERS_MAX: usize = 16;
 /// What peers that encrypt have sent.
 #[cfg(feature = "encryption")]
 #[derive(Debug, Default)]
-pub struct Strangers {
+pub struct EncryptedPeers {
     answers: Outbox,
     rejections: Vec<Rejection>,
 }
@@ -62,7 +62,7 @@ impl EngineState {
         #[cfg(feature = "encryption")]
         // A handshake has the type of no packet.
         if reason == DropReason::UnknownType && HandshakeDatagram::is_in(bytes) {
-            self.strangers.note(train, bytes);
+            self.encrypted_peers.note(train, bytes);
         }
         #[cfg(not(feature = "encryption"))]
         let _ = (train, bytes);
@@ -70,7 +70,7 @@ impl EngineState {
 }
 
 #[cfg(feature = "encryption")]
-impl Strangers {
+impl EncryptedPeers {
     fn note(&mut self, train: &ReceivedTrain<'_>, bytes: &[u8]) {
         match HandshakeDatagram::read(bytes) {
             Some(HandshakeDatagram::Flight { from_client: true, id, .. })
@@ -114,14 +114,14 @@ impl Strangers {
 
 impl Core {
     /// Sends the answers, and ends the calls that need keys.
-    pub(super) fn answer_strangers(&mut self) {
+    pub(super) fn answer_encrypted_peers(&mut self) {
         #[cfg(feature = "encryption")]
         {
-            if !self.state.strangers.answers.trains.is_empty() {
-                let answers = std::mem::take(&mut self.state.strangers.answers);
+            if !self.state.encrypted_peers.answers.trains.is_empty() {
+                let answers = std::mem::take(&mut self.state.encrypted_peers.answers);
                 self.driver.send(&answers, &NoMessages);
             }
-            for rejection in std::mem::take(&mut self.state.strangers.rejections) {
+            for rejection in std::mem::take(&mut self.state.encrypted_peers.rejections) {
                 self.handle_rejection(rejection);
             }
         }

@@ -146,7 +146,7 @@ fn a_sender_above_its_share_gets_cutoffs_again() {
 }
 
 /// A server whose challenges are not answered.
-fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
+fn server_of_unvalidated(peers: u32, budget: u64) -> Endpoint {
     let config = users().validate_addresses(true).unguessable_ids(true).memory_budget(budget);
     let mut server = endpoint(config);
     for peer in 1..=peers {
@@ -158,7 +158,7 @@ fn server_of_strangers(peers: u32, budget: u64) -> Endpoint {
 #[test]
 fn growing_unvalidated_requests_keep_to_their_quota() {
     const BUDGET: u64 = 1_000_000;
-    let mut server = server_of_strangers(100, BUDGET);
+    let mut server = server_of_unvalidated(100, BUDGET);
     let grown = |peer, offset| {
         let packet = data(RpcId(2), offset, 70_000);
         let Body::Data(bytes) = packet.body else { panic!("it is DATA") };
@@ -188,7 +188,7 @@ fn growing_unvalidated_requests_keep_to_their_quota() {
 
 #[test]
 fn a_challenge_from_an_unknown_server_learns_no_token() {
-    let mut client = server_of_strangers(1, 1 << 20);
+    let mut client = server_of_unvalidated(1, 1 << 20);
     client.submit(START, call(100, 1)).expect("accepted");
     sent(&mut client, START);
     let body = Body::Challenge { boot: 7, remembered: Duration::secs(100) };
@@ -269,7 +269,7 @@ fn begins(peer: u32, id: u64) -> Packet {
 #[test]
 fn spoofed_requests_take_nothing_from_a_hosts_share() {
     const BUDGET: u64 = 200_000;
-    let mut server = server_of_strangers(6, BUDGET);
+    let mut server = server_of_unvalidated(6, BUDGET);
     // The last two have one host's address: one is validated, the other spoofed.
     for (peer, account) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 5)] {
         server.set_account(PeerId(peer), account, u64::from(account));
