@@ -13,7 +13,8 @@ use crate::process::cargo;
 /// The features that no crate of the workspace turns on by itself and that have tests.
 pub const FEATURES: [&str; 2] = [
     "--features",
-    "homa-rpc/srv,homa-rpc/testing,homa-rpc/tower,homa-rpc/metrics-http,homa-rpc/opentelemetry",
+    "homa-rpc/srv,homa-rpc/testing,homa-rpc/tower,homa-rpc/metrics-http,homa-rpc/opentelemetry,\
+     homa-rpc-cli/grpc",
 ];
 
 /// What may run beside the tests of a crate.
