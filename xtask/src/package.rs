@@ -172,10 +172,13 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     Ok(packed.stdout)
 }
 
+/// The program as packages have it: with `homa proxy`.
+const PROGRAM: [&str; 4] = ["--package", "homa-rpc-cli", "--features", "grpc"];
+
 /// Builds the program for this machine; returns its path.
 fn program(inputs: &Inputs<'_>, arguments: &[&str], folder: &str) -> io::Result<PathBuf> {
     let mut build = cargo(inputs.repository);
-    build.args(["build", "--quiet", "--locked", "--package", "homa-rpc-cli"]).args(arguments);
+    build.args(["build", "--quiet", "--locked"]).args(PROGRAM).args(arguments);
     if !inputs.debug {
         build.arg("--release");
     }
@@ -245,7 +248,7 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
             stage.copy(&file.path(), &to, 0o644)?;
         }
     }
-    let notices = notices::text(inputs.repository, "homa-rpc-cli", false)?;
+    let notices = notices::text(inputs.repository, &PROGRAM, false)?;
     documents(inputs, &stage, "homa", &notices)?;
     let needs = deb::needs(&fs::read(&program)?);
     let package = deb::Package {
@@ -280,7 +283,7 @@ fn library_packages(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result
         fs::rename(usr.join(&folder).join(&name), lib.join(&name))?;
     }
     let needs = deb::needs(&fs::read(built.join("libhoma.so"))?);
-    let notices = notices::text(inputs.repository, "homa-rpc-capi", false)?;
+    let notices = notices::text(inputs.repository, &["--package", "homa-rpc-capi"], false)?;
     let text = "Homa is a transport for RPCs in data centers.";
     let stage = deb::Staged::new(&library);
     documents(inputs, &stage, "libhoma0", &notices)?;

@@ -22,7 +22,7 @@ pub(super) fn build(inputs: &Inputs<'_>, program: &Path) -> io::Result<PathBuf> 
     let files = inputs.stage("container")?;
     let stage = Staged::new(&files);
     stage.copy(program, "homa", 0o755)?;
-    let notices = notices::text(inputs.repository, "homa-rpc-cli", true)?;
+    let notices = notices::text(inputs.repository, &super::PROGRAM, true)?;
     stage.write("licenses/NOTICES", notices.as_bytes(), 0o644)?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         stage.copy(&inputs.file(name), &format!("licenses/{name}"), 0o644)?;

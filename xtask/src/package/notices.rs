@@ -16,11 +16,12 @@ const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"
 /// Folders within folders that are searched: aws-lc has third-party code with licences in there.
 const DEPTH: usize = 4;
 
-/// The notices for one of our packages; with the C library if that is linked in, too.
-pub(crate) fn text(repository: &Path, package: &str, is_static: bool) -> io::Result<String> {
+/// The notices for what cargo builds with these arguments; with the C library if that is linked in,
+/// too.
+pub(crate) fn text(repository: &Path, built: &[&str], is_static: bool) -> io::Result<String> {
     let mut tree = cargo(repository);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
-    tree.args(["--package", package, "--format", "{p}|{l}"]);
+    tree.args(built).args(["--format", "{p}|{l}"]);
     let tree = output(&mut tree)?;
     let mut linked: Vec<&str> = tree.lines().filter(|line| !line.contains("(/")).collect();
     linked.sort_unstable();

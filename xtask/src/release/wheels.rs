@@ -49,7 +49,10 @@ pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
     build.current_dir(repository.join("python")).env("PATH", path_with(&python)?);
     // The file is beside the licences while maturin takes them.
     let notices = repository.join("python").join(NOTICES);
-    fs::write(&notices, package::notices::text(repository, "homa-rpc-python", false)?)?;
+    fs::write(
+        &notices,
+        package::notices::text(repository, &["--package", "homa-rpc-python"], false)?,
+    )?;
     let built = output(build.stdin(Stdio::null()));
     fs::remove_file(notices)?;
     built?;
