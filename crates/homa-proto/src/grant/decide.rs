@@ -10,7 +10,7 @@ use crate::config::Granting;
 /// received.
 ///
 /// Example: RTTbytes are 10,000. If 12,000 bytes are received and 21,000 granted, 1,000 more are
-/// granted (up to 22,000).
+/// granted (up to 22,000). [`decide`] may hold back a GRANT that is not worth its packet yet.
 #[inline]
 pub(super) fn bytes_to_grant(received: u32, granted: u32, rtt_bytes: u32) -> u32 {
     let offset = received.saturating_add(rtt_bytes);

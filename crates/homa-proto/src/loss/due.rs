@@ -33,6 +33,39 @@ pub(super) fn resend_due(
     }
 }
 
+/// When a RESEND is due at the earliest.
+pub(super) fn due_at(
+    silence: &Silence,
+    owed: &Owed,
+    config: &LossConfig,
+    policy: &LossPolicy,
+) -> Time {
+    // The time that the server named in its BUSY takes the place of the timeout.
+    match silence.rest_until > silence.since {
+        true => silence.rest_until,
+        false => silence.since + resend_timeout(silence.resends, owed, config, policy),
+    }
+}
+
+/// How long an RPC may be silent before a RESEND is due.
+fn resend_timeout(resends: u16, owed: &Owed, config: &LossConfig, policy: &LossPolicy) -> Duration {
+    let mut timeout = config.resend_after;
+    if owed.server_absent {
+        return timeout.max(ABSENT_RETRY);
+    }
+    if policy.adaptive_timeout {
+        let (backoff, most) = match owed.is_request {
+            true => (MAX_REQUEST_BACKOFF, MAX_REQUEST_TIMEOUT),
+            false => (MAX_BACKOFF, MAX_TIMEOUT),
+        };
+        let learned = timeout.max(owed.usual.min(MAX_LEARNED));
+        // A configured timeout above the bound is kept, because the user asked for it.
+        timeout = Duration(learned.0 << resends.min(backoff)).min(most.max(timeout));
+    }
+    // Messages arrive one behind the other, so each may have to wait for all.
+    if config.scale_with_bytes { timeout + owed.transfer } else { timeout }
+}
+
 /// Longest timeout that is learned from a slow peer.
 pub(crate) const MAX_LEARNED: Duration = Duration::millis(100);
 /// Longest timeout after backoff, and its exponent. With the 5 ms of profile `default`, only a
@@ -44,8 +77,9 @@ const MAX_SILENT: Duration = Duration::secs(2);
 /// Time between RESENDs of a call whose server is not there, as its host said. That is often
 /// enough for a server that restarts, and each is answered.
 pub(super) const ABSENT_RETRY: Duration = Duration::millis(20);
-/// The same for an incomplete request. Its source address may be spoofed, so it gets few packets;
-/// a client that is alive asks for its response itself. Nine doublings of 5 ms reach the bound.
+/// Longest timeout of an incomplete request after backoff, and its exponent. The source address may
+/// be spoofed, so it gets few packets; a client that is alive asks for its response itself. Nine
+/// doublings of 5 ms reach the bound.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::millis(2_500);
 const MAX_REQUEST_BACKOFF: u16 = 9;
 
@@ -104,25 +138,6 @@ pub(super) enum Block {
     PeerAsked,
 }
 
-/// How long an RPC may be silent before a RESEND is due.
-fn resend_timeout(resends: u16, owed: &Owed, config: &LossConfig, policy: &LossPolicy) -> Duration {
-    let mut timeout = config.resend_after;
-    if owed.server_absent {
-        return timeout.max(ABSENT_RETRY);
-    }
-    if policy.adaptive_timeout {
-        let (backoff, most) = match owed.is_request {
-            true => (MAX_REQUEST_BACKOFF, MAX_REQUEST_TIMEOUT),
-            false => (MAX_BACKOFF, MAX_TIMEOUT),
-        };
-        let learned = timeout.max(owed.usual.min(MAX_LEARNED));
-        // A configured timeout above the bound is kept, because the user asked for it.
-        timeout = Duration(learned.0 << resends.min(backoff)).min(most.max(timeout));
-    }
-    // Messages arrive one behind the other, so each may have to wait for all.
-    if config.scale_with_bytes { timeout + owed.transfer } else { timeout }
-}
-
 /// For how long a RESEND to a peer counts as outstanding if nothing is heard: `unanswered` is the
 /// number of rounds of RESENDs before it since the peer was heard.
 pub(super) fn outstanding_for(
@@ -138,20 +153,6 @@ pub(super) fn outstanding_for(
     // The shift is bounded, because `unanswered` may be 255; two seconds are reached long before.
     let doubled = first.0.saturating_mul(1 << unanswered.min(16));
     Duration(doubled).min(MAX_SILENT.max(first))
-}
-
-/// When a RESEND is due at the earliest.
-pub(super) fn due_at(
-    silence: &Silence,
-    owed: &Owed,
-    config: &LossConfig,
-    policy: &LossPolicy,
-) -> Time {
-    // The time that the server named in its BUSY takes the place of the timeout.
-    match silence.rest_until > silence.since {
-        true => silence.rest_until,
-        false => silence.since + resend_timeout(silence.resends, owed, config, policy),
-    }
 }
 
 /// Why a RESEND that is due would do harm, and when to look again; `None` if it would not.

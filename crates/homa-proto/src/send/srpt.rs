@@ -13,7 +13,8 @@ use core::cmp::{Ordering, Reverse};
 /// Homa §3.2, SRPT: of the messages that are ready, the one with the fewest remaining bytes is sent
 /// first (it is `Less`).
 ///
-/// Example: a message with 3,000 bytes left goes before an older one with 50,000.
+/// Example: a message with 3,000 bytes left goes before an older one with 50,000. Below [`SHORT`]
+/// bytes the order is exact to [`STEP`] bytes, because buckets take the place of this comparison.
 #[inline]
 fn shortest_first(a: &SrptEntry, b: &SrptEntry) -> Ordering {
     let fewest_bytes = a.remaining.cmp(&b.remaining);

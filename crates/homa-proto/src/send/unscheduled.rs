@@ -6,7 +6,8 @@ use crate::peer::Peer;
 
 /// Homa §3.2: the first RTTbytes of a message are sent at once, without a GRANT.
 ///
-/// Example: if RTTbytes are 10,000, a message of 50,000 bytes sends 10,000 unscheduled.
+/// Example: if RTTbytes are 10,000, a message of 50,000 bytes sends 10,000 unscheduled. The memory
+/// of either end may allow less ([`unscheduled_limit`]).
 const fn unscheduled_bytes(rule: UnscheduledLimit, rtt_bytes: u32) -> u32 {
     match rule {
         UnscheduledLimit::RttBytes => rtt_bytes,
