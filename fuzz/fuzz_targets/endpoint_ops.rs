@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::millis(50);
 /// Answers that may wait for the link, and the grants, acks and RESENDs that are our own.
 const MAX_WAITING: usize = 6_000;
 /// Steps of a network that got well; far more than any exchange needs.
-const PATIENCE: usize = 20_000;
+const MOST_ROUNDS: usize = 20_000;
 
 /// How a call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +319,7 @@ impl World {
         for host in &mut self.hosts {
             host.endpoint.limit_memory(self.now, u64::MAX);
         }
-        for _ in 0..PATIENCE {
+        for _ in 0..MOST_ROUNDS {
             self.step();
             for host in &mut self.hosts {
                 while !host.requests.is_empty() {

@@ -12,7 +12,7 @@ use homa::proto::wire::datagram;
 use homa::proto::{Body, Packet, PeerId, RpcId};
 
 /// How long an address may take to answer before the next one is tried.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// NEED_ACKs in the question: a host that is not known gets at most three times the bytes that it
 /// sent, and the answer to one is longer than that.
@@ -61,7 +61,7 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     let any = crate::commands::any_address_for(address);
     let socket = UdpSocket::bind(any)?;
     socket.connect(address)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let id = RpcId(u64::from(std::process::id()) << 1 | 1 << 63).server();
     let local_port = socket.local_addr()?.port();
     let mut bytes = [0; 1500];

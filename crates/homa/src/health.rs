@@ -8,7 +8,7 @@ use crate::engine::wait::shared::PendingWork;
 use crate::sharded::Sharded;
 
 /// How long work may be left undone.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -42,7 +42,7 @@ impl Engine {
                 PendingWork::Ended => return false,
                 PendingWork::Nothing => return true,
                 PendingWork::Some if shared.turns() != before => return true,
-                PendingWork::Some if began.elapsed() >= PATIENCE => return false,
+                PendingWork::Some if began.elapsed() >= TIMEOUT => return false,
                 PendingWork::Some => thread::sleep(PAUSE),
             }
         }

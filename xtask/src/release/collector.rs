@@ -34,7 +34,7 @@ require (
 ";
 
 /// How long the collector may take to start, and then to show the spans.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     if !works(Path::new("go"), &["version"]) {
@@ -118,8 +118,8 @@ impl Collector {
                 sleep(Duration::from_millis(200));
                 return fs::read_to_string(&self.log);
             }
-            if start.elapsed() > PATIENCE {
-                let seconds = PATIENCE.as_secs();
+            if start.elapsed() > TIMEOUT {
+                let seconds = TIMEOUT.as_secs();
                 let error = format!("no `{text}` from the collector in {seconds} s:\n{log}");
                 return Err(Error::other(error));
             }

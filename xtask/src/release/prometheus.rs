@@ -21,7 +21,7 @@ use crate::target;
 /// What a rate is taken over, in place of Grafana's `$__rate_interval`.
 const RATE_INTERVAL: &str = "5s";
 /// Prometheus needs a few scrapes until a rate has a value.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Calls a server, and an address where none is, until it is ended.
 const CALLER: &str = r#"
@@ -182,7 +182,7 @@ impl Observed {
 
     /// Waits until Prometheus has a result of an expression; an error if it refuses it.
     fn accepts(&self, expression: &str) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             match self.query(expression) {
                 Ok(answer) if answer.contains("\"status\":\"error\"") => {

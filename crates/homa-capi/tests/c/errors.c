@@ -76,7 +76,7 @@ static void lengths(int sock, struct sockaddr_in to)
 }
 
 /* After close(2) by mistake, homa_close does not close a new file with the same number. */
-static void strangers(void)
+static void foreign_descriptors(void)
 {
     struct sockaddr_in to;
     int sock = serve(&to, NULL), pair[2], again;
@@ -358,7 +358,7 @@ int main(void)
     CHECK((client = homa_socket(NULL, 0, NULL)) >= 0);
     misuse(server, to);
     lengths(server, to);
-    strangers();
+    foreign_descriptors();
     growth();
     keys(client);
     policy();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 
 /// Time limit for connecting, and for each read.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest answer, bytes. An engine's is about 20 KB.
 const LONGEST: u64 = 8 << 20;
 
@@ -70,9 +70,9 @@ impl Scrape {
 
     /// Asks an endpoint.
     fn fetch(endpoint: SocketAddr) -> io::Result<Self> {
-        let mut page = TcpStream::connect_timeout(&endpoint, PATIENCE)?;
-        page.set_read_timeout(Some(PATIENCE))?;
-        page.set_write_timeout(Some(PATIENCE))?;
+        let mut page = TcpStream::connect_timeout(&endpoint, TIMEOUT)?;
+        page.set_read_timeout(Some(TIMEOUT))?;
+        page.set_write_timeout(Some(TIMEOUT))?;
         let ask = format!("GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n");
         page.write_all(ask.as_bytes())?;
         let mut answer = Vec::new();

@@ -24,7 +24,7 @@ const WARM_RPCS: usize = 8;
 const WARM_TIME: homa_proto::Duration = homa_proto::Duration::millis(5);
 const MOST_WARM_BYTES: u64 = 65_536;
 /// Longest time that a transport may take to answer in the warm-up and on the idle rack.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A host with its transport.
 pub(crate) struct Client<'a> {
@@ -206,7 +206,7 @@ impl<'a> HostGroup<'a> {
             let rpc = RackRpc { id, server, request_bytes: bytes, response_bytes: bytes };
             self.clients[client].transport.submit(rpc)?;
         }
-        let give_up = sys::monotonic_ns() + PATIENCE.as_nanos() as u64;
+        let give_up = sys::monotonic_ns() + TIMEOUT.as_nanos() as u64;
         let (mut ended, mut last) = (0, 0);
         while ended < count {
             let now = sys::monotonic_ns();

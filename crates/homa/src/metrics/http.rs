@@ -16,7 +16,7 @@ use super::{Metrics, text};
 use crate::engine::Engine;
 
 /// Time limit for a client's request, and again for the response.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most requests at a time.
 const MOST: usize = 16;
 /// Longest head of a request, bytes.
@@ -139,7 +139,7 @@ impl Drop for Exporter {
         }
         // A connection wakes the thread so that it sees the flag. If none is possible, it ends with
         // the next one.
-        if TcpStream::connect_timeout(&at, PATIENCE).is_ok()
+        if TcpStream::connect_timeout(&at, TIMEOUT).is_ok()
             && let Some(thread) = self.thread.take()
         {
             let _ = thread.join();
@@ -175,7 +175,7 @@ fn answer(listener: &TcpListener, source: &Arc<Page>, ends: &AtomicBool) {
 
 /// Handles one request.
 fn exchange(mut stream: TcpStream, source: &Page) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let head = head(&mut stream, until);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let (status, kind, text) = match head {
@@ -188,7 +188,7 @@ fn exchange(mut stream: TcpStream, source: &Page) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}\
          Connection: close\r\n\r\n"
     );
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let text = if head_only { "" } else { &text };
     stream.write_all((head + text).as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
@@ -237,7 +237,7 @@ fn head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
 fn refused(error: io::Error) -> io::Result<Answer> {
     let (status, text) = match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-            ("408 Request Timeout", format!("no request within {} s\n", PATIENCE.as_secs()))
+            ("408 Request Timeout", format!("no request within {} s\n", TIMEOUT.as_secs()))
         }
         io::ErrorKind::InvalidInput => (
             "431 Request Header Fields Too Large",

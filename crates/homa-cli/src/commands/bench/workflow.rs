@@ -88,7 +88,7 @@ impl WorkflowRow {
 }
 
 /// How long each complete workflow took. The parts of a workflow have the same host and time, so
-/// that their records are neighbours.
+/// that their records stand together.
 fn completions(records: &[Record], parts: usize) -> Vec<u64> {
     let workflows = records.chunk_by(|one, other| one.due_ns == other.due_ns);
     let whole = workflows.filter(|workflow| workflow.len() == parts);

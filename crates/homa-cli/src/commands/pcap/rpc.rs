@@ -17,7 +17,7 @@ use super::finding::{Encapsulation, IcmpRefusal};
 /// Separate ranges of a message that are kept. A message that needs more has lost most of its
 /// packets.
 const MAX_RANGES: usize = 256;
-/// Silence after which an RPC is called silent, nanoseconds: the kernel module's patience.
+/// Silence after which an RPC is called silent, nanoseconds: as long as the kernel module waits.
 const SILENCE: i64 = 100_000_000;
 /// RESENDs without an answer after which a peer is called unresponsive.
 const UNANSWERED: u32 = 2;

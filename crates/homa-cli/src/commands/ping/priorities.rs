@@ -28,7 +28,7 @@ const PROBES: u32 = 20;
 const BULK: usize = 8;
 const BULK_BYTES: usize = 64_000;
 /// A server that has answered none of this many probes does not answer.
-const PATIENCE: u32 = 3;
+const PROBES_WITHOUT_ANSWER: u32 = 3;
 /// How long a bulk request may take.
 const BULK_DEADLINE: Duration = Duration::from_secs(2);
 /// How long the bulk fills the path before the first probe.
@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> Outcome {
     let count = args.count.unwrap_or(PROBES);
     for _ in 0..count {
         idle.probe(&probes[0], args);
-        if idle.times.is_empty() && idle.lost >= PATIENCE {
+        if idle.times.is_empty() && idle.lost >= PROBES_WITHOUT_ANSWER {
             break;
         }
     }

@@ -31,7 +31,7 @@ const PROMPT: u64 = 1_000;
 const REPEAT: u64 = 50_000;
 /// Silence before which nothing may be asked, microseconds: the kernel counts ticks, the first of
 /// them is cut short, and the tap adds its jitter.
-const PATIENCE: u64 = 3_900;
+const TIMEOUT: u64 = 3_900;
 /// Silence after which `Ours` must have asked.
 const LATEST: u64 = 6_500;
 

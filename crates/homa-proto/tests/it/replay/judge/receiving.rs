@@ -1,7 +1,7 @@
 //! The requests of the host: RESEND and GRANT.
 
 use super::books::{InBook, Owed};
-use super::{Judge, MessageKey, PATIENCE, PROMPT};
+use super::{Judge, MessageKey, PROMPT, TIMEOUT};
 
 const MAX_INCOMING: u32 = 400_000;
 const FIFO: u32 = 50_000;
@@ -24,7 +24,7 @@ impl Judge {
         let answers = books.called == Some(now);
         let same_round = books.asked.is_some_and(|at| now < at + 500);
         let since = books.heard.max(books.asked.unwrap_or(0));
-        let patient = now >= since + PATIENCE || (books.inc.is_none() && level == FIFO_LEVEL);
+        let patient = now >= since + TIMEOUT || (books.inc.is_none() && level == FIFO_LEVEL);
         let waits = books.awaits() || called || same_round;
         // An answer to NEED_ACK does not count for the ticks.
         if !answers && (patient || !called) {

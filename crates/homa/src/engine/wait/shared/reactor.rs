@@ -8,7 +8,7 @@
 //! flushes them, so that they share datagrams. A single message leaves at once.
 //!
 //! The helper watches the loop. It sleeps on the same descriptor, and once that is readable it
-//! looks every [`PATIENCE`]. If the loop has done nothing since the last look although there is
+//! looks every [`LOOK_INTERVAL`]. If the loop has done nothing since the last look although there is
 //! work, the helper leads until the loop drives again. Only while the helper looks so often may
 //! messages wait.
 //!
@@ -28,7 +28,7 @@ use crate::engine::wait::waiters::WakeTarget;
 use crate::error::OpenError;
 
 /// How long an event loop may leave work undone before the helper does it.
-const PATIENCE: Duration = Duration::from_millis(4);
+const LOOK_INTERVAL: Duration = Duration::from_millis(4);
 
 /// With more RPCs in progress than this, messages wait for others to share datagrams with.
 const FEW_RPCS: usize = 4;
@@ -53,7 +53,7 @@ pub struct EventLoop {
     timer: Time,
     /// The full socket that is watched.
     full: Option<RawFd>,
-    /// The helper looks after it every [`PATIENCE`].
+    /// The helper looks after it every [`LOOK_INTERVAL`].
     watched: bool,
     /// It left work undone, and has not driven since.
     starved: bool,
@@ -218,7 +218,7 @@ impl Shared {
             let handle = [link.poller.as_raw_fd()];
             // If nothing is due, it sleeps until the descriptor of the loop is readable.
             let (handles, patience) =
-                if due { (&[][..], Some(PATIENCE)) } else { (&handle[..], None) };
+                if due { (&[][..], Some(LOOK_INTERVAL)) } else { (&handle[..], None) };
             let waits = || wait_or_writable(handles, None, Some(&self.helper_waker), patience);
             // An error is exhausted memory. The next look says the same as this one would.
             let _ = access.unlocked(waits);
