@@ -56,11 +56,11 @@ struct TestRun<'a> {
     libraries: PathBuf,
     /// The Python of tests that need one.
     python: Option<PathBuf>,
-    results: Mutex<Results>,
+    results: Mutex<TestResults>,
 }
 
-/// What is known of the tests that have run.
-struct Results {
+/// The outcome of the tests that have run.
+struct TestResults {
     tally: Tally,
     skipped: Skipped,
     /// What everything printed, crate by crate.
@@ -75,12 +75,12 @@ impl<'a> TestRun<'a> {
         let log_path = target.join("test.log");
         let log = File::create(&log_path)?;
         println!("building the tests; what they and cargo print is in {}", log_path.display());
-        let results = Results { tally: Tally::default(), skipped: Skipped::default(), log };
+        let results = TestResults { tally: Tally::default(), skipped: Skipped::default(), log };
         let libraries = target.join("debug");
         Ok(Self { repository, folder, libraries, python: None, results: Mutex::new(results) })
     }
 
-    fn all(mut self) -> io::Result<Results> {
+    fn all(mut self) -> io::Result<TestResults> {
         let begun = Instant::now();
         let (built, python) = thread::scope(|scope| {
             // Most of it is download and unpacking.
@@ -163,12 +163,12 @@ impl<'a> TestRun<'a> {
         self.results().add(name, (&status, seconds), &printed, &skips)
     }
 
-    fn results(&self) -> std::sync::MutexGuard<'_, Results> {
+    fn results(&self) -> std::sync::MutexGuard<'_, TestResults> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Results {
+impl TestResults {
     /// Adds the tests of one name and prints their line.
     fn add(
         &mut self,

@@ -253,7 +253,7 @@ fn largest_circle(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What is said of some files of the protocol.
+    /// A finding about some files of the protocol.
     fn said(files: &[(&str, &str)]) -> Vec<String> {
         let mut walls = Walls::default();
         for (file, text) in files {

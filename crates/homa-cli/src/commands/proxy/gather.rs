@@ -53,7 +53,7 @@ enum ReadNext {
     Wait,
     /// Wait for a pause.
     Pause,
-    /// Forward what is there.
+    /// Forward the messages that have arrived.
     Stop,
 }
 

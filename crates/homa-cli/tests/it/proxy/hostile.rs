@@ -1,4 +1,4 @@
-//! What is no call of gRPC, from either side.
+//! Answers to everything that is not a call of gRPC, from either side.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

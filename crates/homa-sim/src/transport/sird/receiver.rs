@@ -22,7 +22,7 @@ pub(super) struct SirdReceiving {
     missing: u32,
     /// Packets that have had credit, those that its sender took included.
     granted: u32,
-    /// Packets before this one were sent, and what is missing of them was lost.
+    /// Packets before this one were sent; those of them that are missing were lost.
     lost: u32,
     /// Lost packets before this one were asked for again.
     asked: u32,

@@ -28,7 +28,7 @@ pub(super) struct SirdSending {
     listed: Option<u64>,
     /// Of equal messages the older goes first.
     order: u32,
-    /// When to ask what is missing.
+    /// When to ask for the missing packets.
     due: MessageTimer,
     timeout: Duration,
 }

@@ -8,8 +8,8 @@
 //! flushes them, so that they share datagrams. A single message leaves at once.
 //!
 //! The helper watches the loop. It sleeps on the same descriptor, and once that is readable it
-//! looks every [`LOOK_INTERVAL`]. If the loop has done nothing since the last look although there is
-//! work, the helper leads until the loop drives again. Only while the helper looks so often may
+//! looks every [`LOOK_INTERVAL`]. If the loop has done nothing since the last look although there
+//! is work, the helper leads until the loop drives again. Only while the helper looks so often may
 //! messages wait.
 //!
 //! Left out: more than one event loop for an engine.
