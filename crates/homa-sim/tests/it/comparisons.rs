@@ -163,10 +163,14 @@ fn each_group_of_long_flows_has_its_own_rate() {
         (vec![], "senders"),
         (vec![FlowGroup { to: 6, ..one }], "hosts below 6"),
         (vec![FlowGroup { to: 1, ..one }], "itself"),
-        (vec![one, FlowGroup { to: 5, ..one }], "one flow for each"),
     ] {
         let refused = run(&of(groups), &mut |_| ()).unwrap_err().to_string();
         assert!(refused.contains(word), "{refused}");
+    }
+    // Two hosts send a flow to each of two hosts: all four links are full.
+    let crossed = outcome(&of(vec![one, FlowGroup { to: 5, ..one }]));
+    for group in crossed.flow_groups {
+        assert!((group.received_gbps - 1.0).abs() < 0.01, "{group:?}");
     }
 }
 
