@@ -185,9 +185,9 @@ class Endpoint:
             # Without effect on what ended by itself.
             self._waiting.pop(started, None)
             self._native.forget(started)
-            if untaken is not None and future.done() and not future.cancelled():
-                if future.exception() is None:
-                    untaken(future.result())
+            has_result = future.done() and not future.cancelled() and future.exception() is None
+            if untaken is not None and has_result:
+                untaken(future.result())
             raise
 
     def _room(self) -> int:
