@@ -20,14 +20,18 @@ pub const FEATURES: [&str; 2] = [
 /// What may run beside the tests of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suits {
-    /// They wait for deadlines and timers of real sockets, and hardly compute. On two cores, four
-    /// at a time take half the time of two, also beside tests that compute.
+    /// They wait for deadlines and timers of real sockets, and hardly compute. Beside them run
+    /// tests that compute, which give way to them.
     Waiting,
-    /// They compute.
+    /// They compute, with the least priority.
     Computing,
     /// They measure in real time: what runs beside them disturbs them.
     Alone,
 }
+
+/// A crate with hundreds of tests that wait: on two cores, four at a time take half the time of
+/// two.
+const WAITS_LONGEST: &str = "homa";
 
 /// How many tests a program runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -49,7 +53,7 @@ impl Program {
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            "homa" => Suits::Waiting,
+            WAITS_LONGEST | "homa-tonic" | "python" => Suits::Waiting,
             "homa-cli" | "homa-testbed" => Suits::Alone,
             _ => Suits::Computing,
         }
@@ -57,8 +61,11 @@ impl Program {
 
     /// Runs all its tests; what it prints is added to `log`.
     pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
-        let mut program = Command::new(&self.executable);
-        if self.suits() == Suits::Waiting && std::env::var_os(THREADS).is_none() {
+        let mut program = match self.suits() {
+            Suits::Computing => giving_way(&self.executable),
+            Suits::Waiting | Suits::Alone => Command::new(&self.executable),
+        };
+        if self.crate_name() == WAITS_LONGEST && std::env::var_os(THREADS).is_none() {
             program.env(THREADS, "4");
         }
         program
@@ -71,6 +78,13 @@ impl Program {
             .stderr(log.try_clone()?)
             .status()
     }
+}
+
+/// A program that runs while no other one needs the processors.
+fn giving_way(executable: &Path) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(executable);
+    nice
 }
 
 /// Builds every test program; cargo's own output is added to `log`. `None` if something does not
