@@ -1,8 +1,8 @@
 //! `cargo xtask test`: builds and runs every test of the workspace, prints a line for each crate,
 //! and adds up what passed, failed and was skipped in the last line, which scripts read.
 //!
-//! Tests that mostly wait run beside tests that mostly compute. Those that measure in real time run
-//! last, and nothing runs beside them.
+//! Tests that mostly wait run beside tests that mostly compute. Those that compute against
+//! deadlines or measure in real time run last, and nothing runs beside them.
 //!
 //! Everything that cargo and the tests print is in a file of the target folder; it is shown only
 //! for what failed. Fails when a test failed, when something does not compile, and when no test

@@ -25,7 +25,7 @@ pub enum Suits {
     Waiting,
     /// They compute, with the least priority.
     Computing,
-    /// They measure in real time: what runs beside them disturbs them.
+    /// They compute against deadlines, or measure in real time.
     Alone,
 }
 
@@ -53,8 +53,8 @@ impl Program {
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            WAITS_LONGEST | "homa-tonic" | "python" => Suits::Waiting,
-            "homa-cli" | "homa-testbed" => Suits::Alone,
+            WAITS_LONGEST => Suits::Waiting,
+            "homa-capi" | "homa-cli" | "homa-testbed" | "homa-tonic" | "python" => Suits::Alone,
             _ => Suits::Computing,
         }
     }
