@@ -143,6 +143,18 @@ async fn both_local_ends_may_be_unix_sockets() {
     assert!(!std::path::Path::new(&clients).exists());
 }
 
+#[test]
+fn a_socket_that_takes_datagrams_is_not_replaced() {
+    let folder = Folder::new("proxy-datagrams");
+    let path = folder.path("other.sock");
+    let _other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let at = format!("unix:{path}");
+    let output = homa(&["proxy", "--listen", &at, "--to", "homa://127.0.0.1:1"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("no other process listens"), "{}", stderr(&output));
+    assert!(std::path::Path::new(&path).exists());
+}
+
 #[tokio::test]
 async fn proxies_with_the_same_key_encrypt() {
     let folder = Folder::new("proxy-keys");
