@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use http::uri::Authority;
 use http::{Request, Response, Uri};
@@ -43,8 +44,8 @@ pub struct LocalServer {
     name: String,
     authority: Authority,
     open: Mutex<Vec<OpenConnection>>,
-    /// Held by the task that opens a connection.
-    opening: tokio::sync::Mutex<()>,
+    /// Held by the task that opens a connection: when the last attempt failed, and why.
+    opening: tokio::sync::Mutex<Option<(Instant, String)>>,
 }
 
 /// An open connection.
@@ -103,14 +104,14 @@ impl LocalServer {
         (uri.scheme, uri.authority) = (Some(http::uri::Scheme::HTTP), Some(self.authority.clone()));
         *request.uri_mut() = Uri::from_parts(uri)
             .map_err(|error| Status::invalid_argument(format!("no path of a method: {error}")))?;
-        let mut attempts = 0..ATTEMPTS;
+        let mut others = 1..ATTEMPTS;
         loop {
             let mut place = self.place().await?;
             let mut unsent = match place.send.try_send_request(request).await {
                 Ok(response) => return Ok((response, place)),
                 Err(unsent) => unsent,
             };
-            match (unsent.take_message(), attempts.next()) {
+            match (unsent.take_message(), others.next()) {
                 (Some(again), Some(_)) => request = again,
                 _ => return Err(self.status(&unsent.into_error())),
             }
@@ -138,14 +139,26 @@ impl LocalServer {
         if let Some(place) = self.free_place() {
             return Ok(place);
         }
-        let _opening = self.opening.lock().await;
+        let asked = Instant::now();
+        let mut failed = self.opening.lock().await;
         if let Some(place) = self.free_place() {
             return Ok(place);
         }
-        let name = &self.name;
-        let stream = connect(&self.to).await.map_err(|error| {
-            Status::unavailable(format!("the server at {name} cannot be reached: {error}"))
-        })?;
+        // Many calls may wait for one attempt. If each then made its own, the last of them would
+        // wait for all their timeouts.
+        if let Some((at, why)) = &*failed
+            && *at >= asked
+        {
+            return Err(Status::unavailable(why));
+        }
+        let stream = match connect(&self.to).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                let why = format!("the server at {} cannot be reached: {error}", self.name);
+                *failed = Some((Instant::now(), why.clone()));
+                return Err(Status::unavailable(why));
+            }
+        };
         let mut builder = Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).max_header_list_size(LONGEST_HEAD);
         builder.initial_stream_window_size(STREAM_WINDOW);
