@@ -38,7 +38,7 @@ use super::socket::{LocalListener, LocalStream};
 use crate::failure::{Failure, Hint};
 use crate::values;
 
-/// How long a client of HTTP/1.1 may take to send a head, and connections to end after a drain.
+/// How long a client of HTTP/1.1 may take to send a head.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause after the system returned no connection, for example because no descriptor was left.
@@ -87,7 +87,8 @@ async fn listen(at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
         ProxyEnd::Unix(path) => {
             let listener = LocalListener::unix(path).await;
             let listener = listener.with_context(|| format!("cannot listen at {path:?}"));
-            let hint = "name a path in a folder where this user may write, with no other process";
+            let hint = "choose a path where no other process listens, in a folder that this user \
+                        may write to";
             return Ok(vec![listener.hint(hint)?]);
         }
         ProxyEnd::Homa(_) => return Ok(Vec::new()),
@@ -112,7 +113,7 @@ async fn accept(
     front: Front,
     ending: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let mut connections = JoinSet::new();
+    let (mut connections, mut warned) = (JoinSet::new(), false);
     let asked = asked_to_end(ending.clone());
     tokio::pin!(asked);
     loop {
@@ -123,8 +124,16 @@ async fn accept(
         };
         match accepted {
             Ok(stream) => drop(connections.spawn(serve(stream, front.clone(), ending.clone()))),
-            // The client of one has gone already, or there is no descriptor for more.
-            Err(_) => sleep(REST).await,
+            // There is no descriptor or no memory for more, or the client has gone already.
+            Err(error) => {
+                if !std::mem::replace(&mut warned, true) {
+                    eprintln!(
+                        "warning: clients at {listener} have to wait: {error}; raise the limit of \
+                         descriptors (ulimit -n, LimitNOFILE= of systemd)"
+                    );
+                }
+                sleep(REST).await;
+            }
         }
         while connections.try_join_next().is_some() {}
     }
