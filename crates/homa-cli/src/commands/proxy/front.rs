@@ -33,7 +33,7 @@ use super::ProxyEnd;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
 use super::gather::{Patience, gather};
-use super::run::{DRAIN, RunningProxy, Setting, asked_to_end};
+use super::run::{DRAIN, FULL, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
 use crate::failure::{Failure, Hint};
 use crate::values;
@@ -49,7 +49,7 @@ const REST: Duration = Duration::from_millis(100);
 struct Front {
     channel: Channel,
     counts: Arc<ProxyCounts>,
-    /// Most calls in progress, and the places of further ones.
+    /// The maximum number of calls in progress, and the places of further ones.
     most: u32,
     room: Arc<Semaphore>,
 }
@@ -236,9 +236,7 @@ impl Front {
         }
         let Ok(place) = self.room.clone().try_acquire_owned() else {
             self.counts.refused(ProxyRefusal::Full);
-            let full = "the proxy has as many calls in progress as --concurrency allows; the call \
-                        was not executed";
-            return Ok(Status::unavailable(full).into_http());
+            return Ok(Status::unavailable(FULL).into_http());
         };
         let call = self.counts.begin();
         let (head, body) = request.into_parts();

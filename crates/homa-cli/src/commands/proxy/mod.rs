@@ -60,8 +60,8 @@ pub struct Args {
     to: ProxyEnd,
     #[command(flatten)]
     protection: Protection,
-    /// Maximum number of calls in progress. Further ones from local clients are refused
-    /// (UNAVAILABLE). Those from Homa wait, and are refused if they would be late.
+    /// Maximum number of calls in progress. Further ones are refused (UNAVAILABLE), except calls
+    /// from Homa whose client does not stream: those wait, and are refused if they would be late.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     concurrency: u32,

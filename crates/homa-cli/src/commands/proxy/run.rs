@@ -21,6 +21,10 @@ use crate::output::line;
 /// How long calls in progress may take to finish after Ctrl-C. homa-tonic has the same.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
+/// What a client reads whose call is one too many.
+pub const FULL: &str = "the proxy has as many calls in progress as --concurrency allows; the call \
+                        was not executed";
+
 /// A proxy that serves.
 pub struct RunningProxy {
     /// Where it listens.
