@@ -22,7 +22,7 @@ use tower::service_fn;
 use super::ProxyEnd;
 use super::connections::{LONGEST_HEAD, LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{Gathered, Patience, gather};
+use super::gather::{GatherMemory, Gathered, Patience, gather};
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -35,6 +35,7 @@ struct Back {
     counts: Arc<ProxyCounts>,
     /// The places of further calls.
     room: Arc<Semaphore>,
+    memory: GatherMemory,
 }
 
 /// Listens for other hosts.
@@ -46,7 +47,8 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningPr
     let local = LocalServer::new(to.clone()).hint("give --to http://HOST:PORT")?;
     let most = setting.args.concurrency as usize;
     let room = Arc::new(Semaphore::new(most));
-    let back = Back { local: Arc::new(local), counts: setting.counts.clone(), room };
+    let (local, counts) = (Arc::new(local), setting.counts.clone());
+    let back = Back { local, counts, room, memory: GatherMemory::default() };
     let service = service_fn(move |request| back.clone().forward(request));
     let router = Server::builder().concurrency_limit(most).fallback_service(service);
     let (mut at, mut engines, mut tasks) = (Vec::new(), Vec::<Engine>::new(), JoinSet::new());
@@ -95,7 +97,7 @@ impl Back {
         let (head, body) = response.into_parts();
         let (local, counts) = (self.local, self.counts);
         let body = ResponseBody { body, local, counts, _place: place, _call: call, _room: room };
-        let body: Gathered<ResponseBody> = gather(body, pauses).await;
+        let body: Gathered<ResponseBody> = gather(body, pauses, &self.memory).await;
         Ok(Response::from_parts(head, Body::new(body)))
     }
 

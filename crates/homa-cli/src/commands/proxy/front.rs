@@ -32,7 +32,7 @@ use tower::Service;
 use super::ProxyEnd;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{Patience, gather};
+use super::gather::{GatherMemory, Patience, gather};
 use super::run::{DRAIN, FULL, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
 use crate::failure::{Failure, Hint};
@@ -52,6 +52,7 @@ struct Front {
     /// The maximum number of calls in progress, and the places of further ones.
     most: u32,
     room: Arc<Semaphore>,
+    memory: GatherMemory,
 }
 
 /// Listens for local clients, and opens a channel to the server.
@@ -70,7 +71,8 @@ pub async fn start(
     let listeners = listen(at).await?;
     let most = setting.args.concurrency;
     let room = Arc::new(Semaphore::new(most as usize));
-    let front = Front { channel, counts: setting.counts.clone(), most, room };
+    let (counts, memory) = (setting.counts.clone(), GatherMemory::default());
+    let front = Front { channel, counts, most, room, memory };
     let at = listeners.iter().map(ToString::to_string).collect();
     let mut tasks = JoinSet::new();
     for listener in listeners {
@@ -241,7 +243,7 @@ impl Front {
         let call = self.counts.begin();
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
-        let body = gather(body, Patience::BeforeMessages).await;
+        let body = gather(body, Patience::BeforeMessages, &self.memory).await;
         let called = self.channel.call(Request::from_parts(head, Body::new(body))).await;
         Ok(match called {
             Ok(response) => response.map(|body| {

@@ -13,7 +13,8 @@
 //!
 //! Invariants: the proxy needs no definition of a service, and neither decodes nor changes
 //! messages. It reads a body only as fast as the other side takes it, after at most its first
-//! 4 MiB. No input of either side ends the process or another call.
+//! 4 MiB, and at most 256 MiB of long bodies at once. No input of either side ends the process or
+//! another call, unless the local server ends a connection because of it.
 //!
 //! Left out: TLS at the local end, HTTP/1.1, gRPC-Web, and retries, which clients make themselves.
 
