@@ -44,7 +44,13 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningPr
     let address = at.strip_prefix("homa://").unwrap_or_default();
     let address = address.strip_suffix('/').unwrap_or(address);
     let addresses = values::addresses(address).map_err(anyhow::Error::msg).hint(hint)?.0;
-    let local = LocalServer::new(to.clone()).hint("give --to http://HOST:PORT")?;
+    if let ProxyEnd::Tcp(name) = to {
+        // A name may not be known yet. So connections are checked, too.
+        let addresses = values::addresses(name).map_or(Vec::new(), |addresses| addresses.0);
+        setting.args.check_local(&addresses)?;
+    }
+    let anywhere = setting.args.plain_http;
+    let local = LocalServer::new(to.clone(), anywhere).hint("give --to http://HOST:PORT")?;
     let most = setting.args.concurrency as usize;
     let room = Arc::new(Semaphore::new(most));
     let (local, counts) = (Arc::new(local), setting.counts.clone());

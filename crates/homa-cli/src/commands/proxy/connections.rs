@@ -41,6 +41,8 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub struct LocalServer {
     to: ProxyEnd,
+    /// Whether it may be off loopback.
+    anywhere: bool,
     name: String,
     authority: Authority,
     open: Mutex<Vec<OpenConnection>>,
@@ -82,7 +84,7 @@ impl OpenConnection {
 
 impl LocalServer {
     /// A server that is not connected yet; an error if its name is none.
-    pub fn new(to: ProxyEnd) -> Result<Self, http::uri::InvalidUri> {
+    pub fn new(to: ProxyEnd, anywhere: bool) -> Result<Self, http::uri::InvalidUri> {
         let (name, authority) = match &to {
             ProxyEnd::Tcp(at) => (format!("http://{at}"), at.parse()?),
             ProxyEnd::Unix(path) => {
@@ -91,7 +93,7 @@ impl LocalServer {
             ProxyEnd::Homa(text) => (text.clone(), text.parse()?),
         };
         let (open, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { to, name, authority, open, opening })
+        Ok(Self { to, anywhere, name, authority, open, opening })
     }
 
     /// Sends a request, and waits for the head of its response. The place is to be kept until the
@@ -151,7 +153,7 @@ impl LocalServer {
         {
             return Err(Status::unavailable(why));
         }
-        let stream = match connect(&self.to).await {
+        let stream = match connect(&self.to, self.anywhere).await {
             Ok(stream) => stream,
             Err(error) => {
                 let why = format!("the server at {} cannot be reached: {error}", self.name);

@@ -29,12 +29,12 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-use super::ProxyEnd;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
 use super::gather::{GatherMemory, Patience, gather};
 use super::run::{DRAIN, FULL, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
+use super::{Args, ProxyEnd};
 use crate::failure::{Failure, Hint};
 use crate::values;
 
@@ -68,7 +68,7 @@ pub async fn start(
     let channel = endpoint.client(client).connect_lazy().await;
     let channel = channel.hint("give the name or the address of the other host's proxy")?;
     channel.servers().into_iter().try_for_each(|to| setting.args.protection.check(to))?;
-    let listeners = listen(at).await?;
+    let listeners = listen(setting.args, at).await?;
     let most = setting.args.concurrency;
     let room = Arc::new(Semaphore::new(most as usize));
     let (counts, memory) = (setting.counts.clone(), GatherMemory::default());
@@ -82,7 +82,7 @@ pub async fn start(
 }
 
 /// Opens the sockets of an end; all addresses of a name.
-async fn listen(at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
+async fn listen(args: &Args, at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
     let hint = "choose a free address of this machine, such as --listen http://127.0.0.1:7000";
     let name = match at {
         ProxyEnd::Tcp(name) => name,
@@ -96,6 +96,7 @@ async fn listen(at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
         ProxyEnd::Homa(_) => return Ok(Vec::new()),
     };
     let addresses = values::addresses(name).map_err(anyhow::Error::msg).hint(hint)?.0;
+    args.check_local(&addresses)?;
     let mut listeners: Vec<LocalListener> = Vec::new();
     let mut chosen = None;
     for mut at in addresses {

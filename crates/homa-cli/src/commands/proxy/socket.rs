@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::ProxyEnd;
+use super::{ProxyEnd, is_loopback};
 
 /// How long a local server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -84,11 +84,19 @@ impl fmt::Display for LocalListener {
     }
 }
 
-/// Connects to a local server.
-pub async fn connect(to: &ProxyEnd) -> io::Result<LocalStream> {
+/// Connects to a local server, which has to be at loopback or may be `anywhere`.
+pub async fn connect(to: &ProxyEnd, anywhere: bool) -> io::Result<LocalStream> {
     let connecting = async {
         match to {
-            ProxyEnd::Tcp(at) => Ok(tcp(TcpStream::connect(at).await?)),
+            ProxyEnd::Tcp(at) => {
+                let stream = TcpStream::connect(at).await?;
+                if !anywhere && !is_loopback(&stream.peer_addr()?) {
+                    let why = "the name stands for an address off loopback, for which the proxy \
+                               needs --plain-http";
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
+                Ok(tcp(stream))
+            }
             ProxyEnd::Unix(path) => {
                 Ok(TokioIo::new(TcpOrUnix::Unix(UnixStream::connect(path).await?)))
             }
