@@ -1,6 +1,5 @@
 //! A proxy's life: opens both ends, waits for the end, drains.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::counts::ProxyCounts;
 use super::{Args, ProxyEnd, back, front};
-use crate::commands::{systemd, wait_for_the_end};
+use crate::commands::{serve, systemd, wait_for_the_end};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 
@@ -114,12 +113,8 @@ fn export(
     counts: &Arc<ProxyCounts>,
 ) -> Result<Option<Exporter>, Failure> {
     let Some(at) = args.metrics else { return Ok(None) };
-    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
-                or port 0 for any";
-    let listener =
-        TcpListener::bind(at).with_context(|| format!("no metrics at {at}")).hint(hint)?;
     let counts = counts.clone();
-    let exporter = Exporter::with(engines, listener, move || counts.to_openmetrics());
+    let exporter = Exporter::with(engines, serve::listen(at)?, move || counts.to_openmetrics());
     let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
     line(format!("metrics at http://{}/metrics", exporter.local_addr()));
     Ok(Some(exporter))
