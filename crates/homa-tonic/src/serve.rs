@@ -210,11 +210,14 @@ impl Sessions {
         }
     }
 
-    /// Why a call was not added.
-    pub(crate) fn refusal(&self) -> Status {
+    /// Why a call was not added. Its service may have begun it.
+    pub(crate) fn refusal(&self, begun: bool) -> Status {
+        let executed = if begun { "may have been executed" } else { "was not executed" };
         match self.lock().ending {
-            true => Status::unavailable("the server is ending: call another one"),
-            false => Status::resource_exhausted("the server has too many streams in progress"),
+            true => Status::unavailable(format!("the server is ending, and the call {executed}")),
+            false => Status::resource_exhausted(format!(
+                "the server has too many streams in progress, and the call {executed}"
+            )),
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) async fn run(
         pulls,
     };
     if call.session.takes_pushes() && !call.register() {
-        return refuse(request, &call.sessions).await;
+        return refuse(request, call.sessions.refusal(false), true).await;
     }
     call.answer_all(request, window).await;
 }
@@ -147,13 +147,13 @@ impl InProgress {
                 Step::Nothing => Part::default(),
                 Step::Late => {
                     let late = Status::deadline_exceeded("the call's time is over");
-                    return crate::serve::reply(request, ended(late, headless)).await;
+                    return refuse(request, late, headless).await;
                 }
                 Step::Abandoned => return,
             };
             let ends = part.end.is_some();
             if !ends && !self.register() {
-                return refuse(request, &self.sessions).await;
+                return refuse(request, self.sessions.refusal(true), headless).await;
             }
             if !send(request, part, headless).await || ends {
                 return;
@@ -197,8 +197,9 @@ impl InProgress {
     }
 }
 
-async fn refuse(request: homa::Request, sessions: &Sessions) {
-    crate::serve::reply(request, ended(sessions.refusal(), true)).await;
+/// Ends a call by a status that the service did not write.
+async fn refuse(request: homa::Request, status: Status, headless: bool) {
+    crate::serve::reply(request, ended(status, headless)).await;
 }
 
 /// Sends a part of a response. False if the client is gone or the part was too long.
@@ -221,7 +222,7 @@ async fn send(request: homa::Request, part: Part, headless: bool) -> bool {
     }
 }
 
-/// The end of a call by a status that the service did not write.
+/// The message that ends a call so.
 pub(crate) fn ended(status: Status, headless: bool) -> Answer {
     let (mut trailers, mut headers) = (HeaderMap::new(), HeaderMap::new());
     let _ = status.add_header(&mut trailers);

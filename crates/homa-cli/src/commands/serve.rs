@@ -208,7 +208,7 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
 }
 
 /// Binds a TCP address for metrics; an error if another program has it.
-fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
+pub fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
                 or port 0 for any";
     TcpListener::bind(at).with_context(|| format!("no metrics at {at}")).hint(hint)

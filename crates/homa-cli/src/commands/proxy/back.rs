@@ -9,23 +9,34 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Engine;
 use homa_tonic::Server;
-use http::header::TE;
-use http::{HeaderValue, Request, Response};
+use http::header::{CONTENT_LENGTH, HOST, TE};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::body::Body;
 use tower::service_fn;
 
 use super::ProxyEnd;
-use super::connections::{LocalServer, StreamPlace};
-use super::counts::{CallInProgress, ProxyCounts};
-use super::gather::{Gathered, Patience, gather};
-use super::run::{RunningProxy, Setting, asked_to_end};
+use super::connections::{LONGEST_HEAD, LocalServer, StreamPlace};
+use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
+use super::gather::{GatherMemory, Gathered, Patience, gather};
+use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
 use crate::values;
+
+/// What every call needs.
+#[derive(Clone, Debug)]
+struct Back {
+    local: Arc<LocalServer>,
+    counts: Arc<ProxyCounts>,
+    /// The places of further calls.
+    room: Arc<Semaphore>,
+    memory: GatherMemory,
+}
 
 /// Listens for other hosts.
 pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningProxy, Failure> {
@@ -33,10 +44,18 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningPr
     let address = at.strip_prefix("homa://").unwrap_or_default();
     let address = address.strip_suffix('/').unwrap_or(address);
     let addresses = values::addresses(address).map_err(anyhow::Error::msg).hint(hint)?.0;
-    let local = LocalServer::new(to.clone()).hint("give --to http://HOST:PORT")?;
-    let (local, counts) = (Arc::new(local), setting.counts.clone());
-    let service = service_fn(move |request| forward(local.clone(), counts.clone(), request));
+    if let ProxyEnd::Tcp(name) = to {
+        // A name may not be known yet. So connections are checked, too.
+        let addresses = values::addresses(name).map_or(Vec::new(), |addresses| addresses.0);
+        setting.args.check_local(&addresses)?;
+    }
+    let anywhere = setting.args.plain_http;
+    let local = LocalServer::new(to.clone(), anywhere).hint("give --to http://HOST:PORT")?;
     let most = setting.args.concurrency as usize;
+    let room = Arc::new(Semaphore::new(most));
+    let (local, counts) = (Arc::new(local), setting.counts.clone());
+    let back = Back { local, counts, room, memory: GatherMemory::default() };
+    let service = service_fn(move |request| back.clone().forward(request));
     let router = Server::builder().concurrency_limit(most).fallback_service(service);
     let (mut at, mut engines, mut tasks) = (Vec::new(), Vec::<Engine>::new(), JoinSet::new());
     for mut address in addresses {
@@ -57,31 +76,62 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningPr
     Ok(RunningProxy { at, engines, tasks })
 }
 
-/// Makes a call at the local server.
-async fn forward(
-    local: Arc<LocalServer>,
-    counts: Arc<ProxyCounts>,
-    request: Request<Body>,
-) -> Result<Response<Body>, Infallible> {
-    let call = counts.begin();
-    // The size of a request is known once it is whole. If it is not, the response is a stream, too,
-    // or follows the end of the request.
-    let whole = request.body().size_hint().exact().is_some();
-    let pauses = if whole { Patience::BeforeEnd } else { Patience::Never };
-    let mut request = request.map(RequestBody);
-    // homa-tonic removes it, and servers of gRPC look for it.
-    request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
-    let (response, place) = match local.send(request).await {
-        Ok(sent) => sent,
-        Err(status) => {
+impl Back {
+    /// Makes a call at the local server.
+    async fn forward(self, mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        let Self { local, counts, .. } = &self;
+        // The size of a request is known once it is whole. If it is not, the response is a stream,
+        // too, or follows the end of the request.
+        let whole = request.body().size_hint().exact().is_some();
+        let Some(room) = self.room(whole).await else {
+            counts.refused(ProxyRefusal::Full);
+            return Ok(Status::unavailable(FULL).into_http());
+        };
+        let call = counts.begin();
+        if let Err(status) = prepare(request.headers_mut()) {
             counts.failed();
             return Ok(status.into_http());
         }
-    };
-    let (head, body) = response.into_parts();
-    let body = ResponseBody { body, local, counts, _place: place, _call: call };
-    let body: Gathered<ResponseBody> = gather(body, pauses).await;
-    Ok(Response::from_parts(head, Body::new(body)))
+        let (response, place) = match local.send(request.map(RequestBody)).await {
+            Ok(sent) => sent,
+            Err(status) => {
+                counts.failed();
+                return Ok(status.into_http());
+            }
+        };
+        let pauses = if whole { Patience::BeforeEnd } else { Patience::Never };
+        let (head, body) = response.into_parts();
+        let (local, counts) = (self.local, self.counts);
+        let body = ResponseBody { body, local, counts, _place: place, _call: call, _room: room };
+        let body: Gathered<ResponseBody> = gather(body, pauses, &self.memory).await;
+        Ok(Response::from_parts(head, Body::new(body)))
+    }
+
+    /// A place for a call. A request that is whole waits for it, and others would keep the parts
+    /// that follow waiting, too.
+    async fn room(&self, whole: bool) -> Option<OwnedSemaphorePermit> {
+        match whole {
+            true => self.room.clone().acquire_owned().await.ok(),
+            false => self.room.clone().try_acquire_owned().ok(),
+        }
+    }
+}
+
+/// Headers as the local server should see them. All clients share its connections, which some
+/// servers close because of a single request that they do not like.
+fn prepare(headers: &mut HeaderMap) -> Result<(), Status> {
+    // They could contradict the body and `:authority`.
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(HOST);
+    // homa-tonic removes it, and servers of gRPC look for it.
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    // As HTTP/2 counts (RFC 9113 §6.5.2).
+    let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    if bytes.sum::<usize>() > LONGEST_HEAD as usize {
+        let text = format!("the proxy forwards at most {LONGEST_HEAD} bytes of metadata");
+        return Err(Status::resource_exhausted(text));
+    }
+    Ok(())
 }
 
 /// The body of a request. If its client ends the call, the server's stream is reset with CANCEL.
@@ -113,6 +163,7 @@ struct ResponseBody {
     counts: Arc<ProxyCounts>,
     _place: StreamPlace,
     _call: CallInProgress,
+    _room: OwnedSemaphorePermit,
 }
 
 impl http_body::Body for ResponseBody {
@@ -132,5 +183,27 @@ impl http_body::Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    #[test]
+    fn headers_that_end_connections_are_kept_from_the_server() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("7"));
+        headers.insert(HOST, HeaderValue::from_static("other"));
+        headers.insert("x", HeaderValue::from_static("y"));
+        prepare(&mut headers).unwrap();
+        let mut names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["te", "x"]);
+        headers.insert("x", HeaderValue::from_bytes(&[b'x'; LONGEST_HEAD as usize - 42]).unwrap());
+        let status = prepare(&mut headers).unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use http::uri::Authority;
 use http::{Request, Response, Uri};
@@ -40,11 +41,13 @@ const ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub struct LocalServer {
     to: ProxyEnd,
+    /// Whether it may be off loopback.
+    anywhere: bool,
     name: String,
     authority: Authority,
     open: Mutex<Vec<OpenConnection>>,
-    /// Held by the task that opens a connection.
-    opening: tokio::sync::Mutex<()>,
+    /// Held by the task that opens a connection: when the last attempt failed, and why.
+    opening: tokio::sync::Mutex<Option<(Instant, String)>>,
 }
 
 /// An open connection.
@@ -81,7 +84,7 @@ impl OpenConnection {
 
 impl LocalServer {
     /// A server that is not connected yet; an error if its name is none.
-    pub fn new(to: ProxyEnd) -> Result<Self, http::uri::InvalidUri> {
+    pub fn new(to: ProxyEnd, anywhere: bool) -> Result<Self, http::uri::InvalidUri> {
         let (name, authority) = match &to {
             ProxyEnd::Tcp(at) => (format!("http://{at}"), at.parse()?),
             ProxyEnd::Unix(path) => {
@@ -90,7 +93,7 @@ impl LocalServer {
             ProxyEnd::Homa(text) => (text.clone(), text.parse()?),
         };
         let (open, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { to, name, authority, open, opening })
+        Ok(Self { to, anywhere, name, authority, open, opening })
     }
 
     /// Sends a request, and waits for the head of its response. The place is to be kept until the
@@ -103,14 +106,14 @@ impl LocalServer {
         (uri.scheme, uri.authority) = (Some(http::uri::Scheme::HTTP), Some(self.authority.clone()));
         *request.uri_mut() = Uri::from_parts(uri)
             .map_err(|error| Status::invalid_argument(format!("no path of a method: {error}")))?;
-        let mut attempts = 0..ATTEMPTS;
+        let mut others = 1..ATTEMPTS;
         loop {
             let mut place = self.place().await?;
             let mut unsent = match place.send.try_send_request(request).await {
                 Ok(response) => return Ok((response, place)),
                 Err(unsent) => unsent,
             };
-            match (unsent.take_message(), attempts.next()) {
+            match (unsent.take_message(), others.next()) {
                 (Some(again), Some(_)) => request = again,
                 _ => return Err(self.status(&unsent.into_error())),
             }
@@ -138,14 +141,26 @@ impl LocalServer {
         if let Some(place) = self.free_place() {
             return Ok(place);
         }
-        let _opening = self.opening.lock().await;
+        let asked = Instant::now();
+        let mut failed = self.opening.lock().await;
         if let Some(place) = self.free_place() {
             return Ok(place);
         }
-        let name = &self.name;
-        let stream = connect(&self.to).await.map_err(|error| {
-            Status::unavailable(format!("the server at {name} cannot be reached: {error}"))
-        })?;
+        // Many calls may wait for one attempt. If each then made its own, the last of them would
+        // wait for all their timeouts.
+        if let Some((at, why)) = &*failed
+            && *at >= asked
+        {
+            return Err(Status::unavailable(why));
+        }
+        let stream = match connect(&self.to, self.anywhere).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                let why = format!("the server at {} cannot be reached: {error}", self.name);
+                *failed = Some((Instant::now(), why.clone()));
+                return Err(Status::unavailable(why));
+            }
+        };
         let mut builder = Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).max_header_list_size(LONGEST_HEAD);
         builder.initial_stream_window_size(STREAM_WINDOW);

@@ -29,16 +29,16 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-use super::ProxyEnd;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{Patience, gather};
-use super::run::{DRAIN, RunningProxy, Setting, asked_to_end};
+use super::gather::{GatherMemory, Patience, gather};
+use super::run::{DRAIN, FULL, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
+use super::{Args, ProxyEnd};
 use crate::failure::{Failure, Hint};
 use crate::values;
 
-/// How long a client of HTTP/1.1 may take to send a head, and connections to end after a drain.
+/// How long a client of HTTP/1.1 may take to send a head.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause after the system returned no connection, for example because no descriptor was left.
@@ -49,9 +49,10 @@ const REST: Duration = Duration::from_millis(100);
 struct Front {
     channel: Channel,
     counts: Arc<ProxyCounts>,
-    /// Most calls in progress, and the places of further ones.
+    /// The maximum number of calls in progress, and the places of further ones.
     most: u32,
     room: Arc<Semaphore>,
+    memory: GatherMemory,
 }
 
 /// Listens for local clients, and opens a channel to the server.
@@ -67,10 +68,11 @@ pub async fn start(
     let channel = endpoint.client(client).connect_lazy().await;
     let channel = channel.hint("give the name or the address of the other host's proxy")?;
     channel.servers().into_iter().try_for_each(|to| setting.args.protection.check(to))?;
-    let listeners = listen(at).await?;
+    let listeners = listen(setting.args, at).await?;
     let most = setting.args.concurrency;
     let room = Arc::new(Semaphore::new(most as usize));
-    let front = Front { channel, counts: setting.counts.clone(), most, room };
+    let (counts, memory) = (setting.counts.clone(), GatherMemory::default());
+    let front = Front { channel, counts, most, room, memory };
     let at = listeners.iter().map(ToString::to_string).collect();
     let mut tasks = JoinSet::new();
     for listener in listeners {
@@ -80,19 +82,21 @@ pub async fn start(
 }
 
 /// Opens the sockets of an end; all addresses of a name.
-async fn listen(at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
+async fn listen(args: &Args, at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
     let hint = "choose a free address of this machine, such as --listen http://127.0.0.1:7000";
     let name = match at {
         ProxyEnd::Tcp(name) => name,
         ProxyEnd::Unix(path) => {
             let listener = LocalListener::unix(path).await;
             let listener = listener.with_context(|| format!("cannot listen at {path:?}"));
-            let hint = "name a path in a folder where this user may write, with no other process";
+            let hint = "choose a path where no other process listens, in a folder that this user \
+                        may write to";
             return Ok(vec![listener.hint(hint)?]);
         }
         ProxyEnd::Homa(_) => return Ok(Vec::new()),
     };
     let addresses = values::addresses(name).map_err(anyhow::Error::msg).hint(hint)?.0;
+    args.check_local(&addresses)?;
     let mut listeners: Vec<LocalListener> = Vec::new();
     let mut chosen = None;
     for mut at in addresses {
@@ -112,7 +116,7 @@ async fn accept(
     front: Front,
     ending: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let mut connections = JoinSet::new();
+    let (mut connections, mut warned) = (JoinSet::new(), false);
     let asked = asked_to_end(ending.clone());
     tokio::pin!(asked);
     loop {
@@ -123,8 +127,16 @@ async fn accept(
         };
         match accepted {
             Ok(stream) => drop(connections.spawn(serve(stream, front.clone(), ending.clone()))),
-            // The client of one has gone already, or there is no descriptor for more.
-            Err(_) => sleep(REST).await,
+            // There is no descriptor or no memory for more, or the client has gone already.
+            Err(error) => {
+                if !std::mem::replace(&mut warned, true) {
+                    eprintln!(
+                        "warning: clients at {listener} have to wait: {error}; raise the limit of \
+                         descriptors (ulimit -n, LimitNOFILE= of systemd)"
+                    );
+                }
+                sleep(REST).await;
+            }
         }
         while connections.try_join_next().is_some() {}
     }
@@ -227,14 +239,12 @@ impl Front {
         }
         let Ok(place) = self.room.clone().try_acquire_owned() else {
             self.counts.refused(ProxyRefusal::Full);
-            let full = "the proxy has as many calls in progress as --concurrency allows; the call \
-                        was not executed";
-            return Ok(Status::unavailable(full).into_http());
+            return Ok(Status::unavailable(FULL).into_http());
         };
         let call = self.counts.begin();
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
-        let body = gather(body, Patience::BeforeMessages).await;
+        let body = gather(body, Patience::BeforeMessages, &self.memory).await;
         let called = self.channel.call(Request::from_parts(head, Body::new(body))).await;
         Ok(match called {
             Ok(response) => response.map(|body| {

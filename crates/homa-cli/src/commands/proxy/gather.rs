@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -29,6 +31,9 @@ const LONGEST: usize = (4 << 20) + PREFIX;
 
 /// Bytes of a body of several messages that are read at most.
 const SEVERAL: usize = 64 << 10;
+
+/// Memory of a proxy for long bodies that are read as a whole, KiB.
+const MEMORY: usize = 256 << 10;
 
 /// How long a body that may end soon is waited for. A timer of tokio takes up to a millisecond
 /// longer.
@@ -44,6 +49,24 @@ pub enum Patience {
     BeforeEnd,
     /// Never: it is a stream.
     Never,
+}
+
+/// The rest of the memory for long bodies that are read as a whole. A body that does not fit is
+/// forwarded in parts.
+#[derive(Clone, Debug)]
+pub struct GatherMemory(Arc<Semaphore>);
+
+impl Default for GatherMemory {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MEMORY)))
+    }
+}
+
+impl GatherMemory {
+    /// A share for a body, if there is one.
+    fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_many_owned(u32::try_from(bytes.div_ceil(1 << 10)).ok()?).ok()
+    }
 }
 
 /// How to continue with a body.
@@ -84,6 +107,7 @@ fn first_message(parts: &VecDeque<Bytes>) -> Option<usize> {
 pub struct Gathered<B> {
     parts: VecDeque<Bytes>,
     rest: Unread<B>,
+    _share: Option<OwnedSemaphorePermit>,
 }
 
 /// What follows the beginning.
@@ -96,11 +120,11 @@ enum Unread<B> {
 }
 
 /// Reads the beginning of a body.
-pub async fn gather<B>(mut body: B, pauses: Patience) -> Gathered<B>
+pub async fn gather<B>(mut body: B, pauses: Patience, memory: &GatherMemory) -> Gathered<B>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {
-    let (mut parts, mut bytes, mut first) = (VecDeque::new(), 0, None);
+    let (mut parts, mut bytes, mut first, mut share) = (VecDeque::new(), 0, None, None);
     let rest = loop {
         if body.is_end_stream() {
             break Unread::End;
@@ -126,7 +150,14 @@ where
             Some(Ok(Ok(data))) => {
                 bytes += data.len();
                 parts.push_back(data);
-                first = first.or_else(|| first_message(&parts));
+                if first.is_none() {
+                    first = first_message(&parts);
+                    let long = first.filter(|first| (SEVERAL..=LONGEST).contains(first));
+                    share = long.and_then(|bytes| memory.take(bytes));
+                    if long.is_some() && share.is_none() {
+                        break Unread::Body(body);
+                    }
+                }
             }
             Some(Ok(Err(other))) => match other.into_trailers() {
                 Ok(trailers) => break Unread::Trailers(trailers),
@@ -137,7 +168,10 @@ where
         }
     };
     let whole = matches!(rest, Unread::End | Unread::Trailers(_));
-    Gathered { parts: if whole && bytes > SEVERAL { joined(parts, bytes) } else { parts }, rest }
+    match whole && bytes > SEVERAL {
+        true => Gathered { parts: joined(parts, bytes, share), rest, _share: None },
+        false => Gathered { parts, rest, _share: share },
+    }
 }
 
 /// The next frame, if it is here.
@@ -152,11 +186,28 @@ where
     .await
 }
 
+/// A long body, with its share of the memory for those. It is dropped when the engine has delivered
+/// it.
+struct WholeBody {
+    bytes: BytesMut,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for WholeBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// One part, because homa-tonic sends at most a window of parts at once, but any part as a whole.
-fn joined(parts: VecDeque<Bytes>, bytes: usize) -> VecDeque<Bytes> {
-    let mut whole = BytesMut::with_capacity(bytes);
-    parts.iter().for_each(|part| whole.extend_from_slice(part));
-    VecDeque::from([whole.freeze()])
+fn joined(
+    parts: VecDeque<Bytes>,
+    length: usize,
+    share: Option<OwnedSemaphorePermit>,
+) -> VecDeque<Bytes> {
+    let mut bytes = BytesMut::with_capacity(length);
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    VecDeque::from([Bytes::from_owner(WholeBody { bytes, _share: share })])
 }
 
 impl<B> Body for Gathered<B>
@@ -213,6 +264,31 @@ mod tests {
         assert_eq!(read_next(5, Some(LONGEST + 1)), ReadNext::Stop, "it is forwarded in parts");
         assert_eq!(read_next(LONGEST, Some(LONGEST)), ReadNext::Pause);
         assert_eq!(read_next(LONGEST + 1, Some(LONGEST)), ReadNext::Stop);
+    }
+
+    #[tokio::test]
+    async fn long_bodies_are_whole_while_there_is_memory_for_them() {
+        let body = || {
+            let mut message = vec![0; 100_000];
+            message[1..PREFIX].copy_from_slice(&(100_000 - PREFIX as u32).to_be_bytes());
+            let frames = [Bytes::from(message.split_off(60_000)), Bytes::from(message)];
+            let frames = frames.into_iter().rev().map(|bytes| Ok(Frame::data(bytes)));
+            http_body_util::StreamBody::new(tokio_stream::iter(frames))
+        };
+        let memory = GatherMemory(Arc::new(Semaphore::new(100)));
+        let mut first = gather(body(), Patience::Never, &memory).await;
+        let mut second = gather(body(), Patience::Never, &memory).await;
+        let length = |frame: Option<Result<Frame<Bytes>, Status>>| {
+            frame.unwrap().unwrap().into_data().unwrap().len()
+        };
+        let held = first.frame().await;
+        drop(first);
+        assert_eq!(length(second.frame().await), 60_000, "the engine still has the first");
+        assert_eq!(length(second.frame().await), 40_000);
+        assert_eq!(length(held), 100_000);
+        drop(second);
+        let mut third = gather(body(), Patience::Never, &memory).await;
+        assert_eq!(length(third.frame().await), 100_000);
     }
 
     #[test]

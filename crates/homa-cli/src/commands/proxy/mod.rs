@@ -13,7 +13,8 @@
 //!
 //! Invariants: the proxy needs no definition of a service, and neither decodes nor changes
 //! messages. It reads a body only as fast as the other side takes it, after at most its first
-//! 4 MiB. No input of either side ends the process or another call.
+//! 4 MiB, and at most 256 MiB of long bodies at once. No input of either side ends the process or
+//! another call, unless the local server ends a connection because of it.
 //!
 //! Left out: TLS at the local end, HTTP/1.1, gRPC-Web, and retries, which clients make themselves.
 
@@ -36,8 +37,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::protection::Protection;
+use crate::failure::Failure;
 #[cfg(not(feature = "grpc"))]
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::values;
 #[cfg(feature = "grpc")]
 pub use run::run;
@@ -60,8 +62,12 @@ pub struct Args {
     to: ProxyEnd,
     #[command(flatten)]
     protection: Protection,
-    /// Maximum number of calls in progress. Further ones from local clients are refused
-    /// (UNAVAILABLE). Those from Homa wait, and are refused if they would be late.
+    /// Allow an http:// end at an address off loopback. Calls travel in plaintext there, and every
+    /// host that reaches a proxy beside clients can make calls with its key.
+    #[arg(long)]
+    plain_http: bool,
+    /// Maximum number of calls in progress. Further ones are refused (UNAVAILABLE), except calls
+    /// from Homa whose client does not stream: those wait, and are refused if they would be late.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     concurrency: u32,
@@ -82,6 +88,30 @@ pub enum ProxyEnd {
     Unix(PathBuf),
     /// Homa: the whole text, because its scheme says what the name stands for.
     Homa(String),
+}
+
+/// What to do if an `http://` end is off loopback.
+#[cfg(feature = "grpc")]
+const PLAIN_HTTP: &str = "use 127.0.0.1, [::1] or unix:PATH for the end at local programs, or \
+                          choose plaintext and unknown callers there with --plain-http";
+
+impl Args {
+    /// An error if an address at the end of local programs is off loopback without that choice.
+    #[cfg(feature = "grpc")]
+    fn check_local(&self, addresses: &[SocketAddr]) -> Result<(), Failure> {
+        match addresses.iter().find(|at| !self.plain_http && !is_loopback(at)) {
+            None => Ok(()),
+            Some(at) => {
+                let error = anyhow::anyhow!("http://{at} is off loopback, and has no TLS");
+                Err(Failure::new(error, PLAIN_HTTP))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "grpc")]
+fn is_loopback(at: &SocketAddr) -> bool {
+    at.ip().to_canonical().is_loopback()
 }
 
 /// An end as the command line has it.

@@ -1,6 +1,5 @@
 //! A proxy's life: opens both ends, waits for the end, drains.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +13,16 @@ use tokio::task::JoinSet;
 
 use super::counts::ProxyCounts;
 use super::{Args, ProxyEnd, back, front};
-use crate::commands::{systemd, wait_for_the_end};
+use crate::commands::{serve, systemd, wait_for_the_end};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
 
 /// How long calls in progress may take to finish after Ctrl-C. homa-tonic has the same.
 pub const DRAIN: Duration = Duration::from_secs(30);
+
+/// What a client reads whose call is one too many.
+pub const FULL: &str = "the proxy has as many calls in progress as --concurrency allows; the call \
+                        was not executed";
 
 /// A proxy that serves.
 pub struct RunningProxy {
@@ -110,12 +113,8 @@ fn export(
     counts: &Arc<ProxyCounts>,
 ) -> Result<Option<Exporter>, Failure> {
     let Some(at) = args.metrics else { return Ok(None) };
-    let hint = "choose a free TCP address of this machine for --metrics, such as 127.0.0.1:9464, \
-                or port 0 for any";
-    let listener =
-        TcpListener::bind(at).with_context(|| format!("no metrics at {at}")).hint(hint)?;
     let counts = counts.clone();
-    let exporter = Exporter::with(engines, listener, move || counts.to_openmetrics());
+    let exporter = Exporter::with(engines, serve::listen(at)?, move || counts.to_openmetrics());
     let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
     line(format!("metrics at http://{}/metrics", exporter.local_addr()));
     Ok(Some(exporter))

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::ProxyEnd;
+use super::{ProxyEnd, is_loopback};
 
 /// How long a local server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -32,7 +32,9 @@ pub enum TcpOrUnix {
 #[derive(Debug)]
 pub enum LocalListener {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    /// The file is removed before the socket is closed. Otherwise another process could replace it
+    /// in between, and lose its own.
+    Unix(SocketFile, UnixListener),
 }
 
 /// The file of a Unix socket, which is removed at the end.
@@ -41,7 +43,6 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // If another process has replaced it meanwhile, its clients connect again.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -50,17 +51,21 @@ impl LocalListener {
     /// Listens at a path. A socket that an earlier process has left there is replaced.
     pub async fn unix(path: &Path) -> io::Result<Self> {
         let is_socket = path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
-        if is_socket && UnixStream::connect(path).await.is_err() {
+        // Other errors are those of a socket in use: its queue is full, it belongs to another user,
+        // or it takes datagrams.
+        let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if is_socket && UnixStream::connect(path).await.is_err_and(refuses) {
             std::fs::remove_file(path)?;
         }
-        Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned())))
+        let listener = UnixListener::bind(path)?;
+        Ok(Self::Unix(SocketFile(path.to_owned()), listener))
     }
 
     /// The next connection.
     pub async fn accept(&self) -> io::Result<LocalStream> {
         match self {
-            Self::Tcp(listener) => tcp(listener.accept().await?.0),
-            Self::Unix(listener, _) => {
+            Self::Tcp(listener) => Ok(tcp(listener.accept().await?.0)),
+            Self::Unix(_, listener) => {
                 Ok(TokioIo::new(TcpOrUnix::Unix(listener.accept().await?.0)))
             }
         }
@@ -74,16 +79,24 @@ impl fmt::Display for LocalListener {
                 Ok(at) => write!(f, "http://{at}"),
                 Err(_) => f.write_str("http"),
             },
-            Self::Unix(_, SocketFile(path)) => write!(f, "unix:{}", path.display()),
+            Self::Unix(SocketFile(path), _) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
-/// Connects to a local server.
-pub async fn connect(to: &ProxyEnd) -> io::Result<LocalStream> {
+/// Connects to a local server, which has to be at loopback or may be `anywhere`.
+pub async fn connect(to: &ProxyEnd, anywhere: bool) -> io::Result<LocalStream> {
     let connecting = async {
         match to {
-            ProxyEnd::Tcp(at) => tcp(TcpStream::connect(at).await?),
+            ProxyEnd::Tcp(at) => {
+                let stream = TcpStream::connect(at).await?;
+                if !anywhere && !is_loopback(&stream.peer_addr()?) {
+                    let why = "the name stands for an address off loopback, for which the proxy \
+                               needs --plain-http";
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
+                Ok(tcp(stream))
+            }
             ProxyEnd::Unix(path) => {
                 Ok(TokioIo::new(TcpOrUnix::Unix(UnixStream::connect(path).await?)))
             }
@@ -93,10 +106,11 @@ pub async fn connect(to: &ProxyEnd) -> io::Result<LocalStream> {
     timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-fn tcp(stream: TcpStream) -> io::Result<LocalStream> {
-    // Short messages would otherwise wait for acknowledgements of those before.
-    stream.set_nodelay(true)?;
-    Ok(TokioIo::new(TcpOrUnix::Tcp(stream)))
+fn tcp(stream: TcpStream) -> LocalStream {
+    // Short messages would otherwise wait for acknowledgements of those before. If it fails, the
+    // connection has ended already, which its next read says.
+    let _ = stream.set_nodelay(true);
+    TokioIo::new(TcpOrUnix::Tcp(stream))
 }
 
 impl AsyncRead for TcpOrUnix {

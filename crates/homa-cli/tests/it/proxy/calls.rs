@@ -84,6 +84,7 @@ async fn metadata_and_trailers_pass_in_both_directions() {
     request.metadata_mut().insert("x-grpc-test-echo-initial", "first".parse().unwrap());
     request.metadata_mut().append("x-grpc-test-echo-initial", "second".parse().unwrap());
     request.metadata_mut().insert_bin("x-grpc-test-echo-trailing-bin", bytes.clone());
+    request.metadata_mut().insert("host", "other".parse().unwrap());
     let response = pair.client().unary_call(request).await.unwrap();
     let returned = response.metadata().get_bin("x-grpc-test-echo-trailing-bin").unwrap();
     assert_eq!(returned.to_bytes().unwrap(), bytes.to_bytes().unwrap());
@@ -91,6 +92,7 @@ async fn metadata_and_trailers_pass_in_both_directions() {
     let values: Vec<_> = seen.get_all("x-grpc-test-echo-initial").iter().collect();
     assert_eq!(values, ["first", "second"]);
     assert_eq!(seen.get("te").unwrap(), "trailers");
+    assert!(!seen.contains_key("host"), "it could contradict `:authority`");
     assert!(seen.get("user-agent").unwrap().to_str().unwrap().starts_with("tonic/"), "{seen:?}");
 
     let mut request = Request::new(unary(1, 1));

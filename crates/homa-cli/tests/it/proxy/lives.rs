@@ -112,6 +112,23 @@ async fn calls_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
+async fn streams_of_other_hosts_count_as_calls() {
+    let service = Service::start().await;
+    let back = proxy("homa://127.0.0.1:0", &service.at, &["--concurrency", "1"]);
+    let front = proxy("http://127.0.0.1:0", &back.address, &[]);
+    let pair = Pair { front, back };
+    let mut client = pair.client();
+    let [(first, requests), (_second, others)] = [(); 2].map(|()| tokio::sync::mpsc::channel(1));
+    let open = client.full_duplex_call(ReceiverStream::new(requests)).await.unwrap();
+    let status = client.full_duplex_call(ReceiverStream::new(others)).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(status.message().contains("--concurrency"), "{status}");
+    // A unary call waits until the stream has ended.
+    drop((first, open));
+    client.empty_call(Empty {}).await.unwrap();
+}
+
+#[tokio::test]
 async fn both_local_ends_may_be_unix_sockets() {
     let folder = Folder::new("proxy");
     let [server, clients] = ["server.sock", "clients.sock"].map(|name| folder.path(name));
@@ -141,6 +158,18 @@ async fn both_local_ends_may_be_unix_sockets() {
     let end = tokio::task::spawn_blocking(|| front.terminate()).await.unwrap();
     assert_eq!(code(&end), 0, "{}", stderr(&end));
     assert!(!std::path::Path::new(&clients).exists());
+}
+
+#[test]
+fn a_socket_that_takes_datagrams_is_not_replaced() {
+    let folder = Folder::new("proxy-datagrams");
+    let path = folder.path("other.sock");
+    let _other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let at = format!("unix:{path}");
+    let output = homa(&["proxy", "--listen", &at, "--to", "homa://127.0.0.1:1"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("no other process listens"), "{}", stderr(&output));
+    assert!(std::path::Path::new(&path).exists());
 }
 
 #[tokio::test]

@@ -42,4 +42,13 @@ fn plaintext_to_other_hosts_has_to_be_chosen() {
         assert_eq!(code(&output), 2);
         assert!(stderr(&output).contains("--plaintext"), "{}", stderr(&output));
     }
+    let ends = [
+        ["--listen", "http://0.0.0.0:0", "--to", "homa://127.0.0.1:1"],
+        ["--listen", "homa://127.0.0.1:0", "--to", "http://192.0.2.1:1"],
+    ];
+    for ends in ends {
+        let output = homa(&[&["proxy"], &ends[..]].concat());
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains("--plain-http"), "{}", stderr(&output));
+    }
 }
