@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use homa_proto::Time;
 
 use crate::topology::HostId;
-use crate::transport::exchange::{Head, Ref};
-use crate::transport::parts::MessageTimer;
+use crate::transport::exchange::Head;
+use crate::transport::parts::{MessageTimer, Ordered};
 
 use super::bucket::Bucket;
-use super::shortest::Shortest;
 
 /// The peers of one role. A peer is found by its host once per message, and by its index after
 /// that.
@@ -51,7 +50,7 @@ pub(super) struct CreditedSender {
     /// [`super::credit::CreditBudget`].
     pub out: i64,
     /// Its messages that need credit.
-    pub wanting: Shortest<Ref>,
+    pub wanting: Ordered,
     /// Its key among the senders that may get credit now.
     pub listed: Option<u64>,
     /// Messages that arrived with the credit of others, and how many bytes of credit of their own
@@ -72,7 +71,7 @@ impl CreditedSender {
         Self {
             bucket,
             out: 0,
-            wanting: Shortest::default(),
+            wanting: Ordered::default(),
             listed: None,
             owed: VecDeque::new(),
             heard: Time::ZERO,
@@ -89,7 +88,7 @@ pub(super) struct Sink {
     /// Credit that the host holds for it, wire bytes.
     pub credit: u64,
     /// Messages to it with packets to send, shortest first.
-    pub pending: Shortest<Ref>,
+    pub pending: Ordered,
     /// Its key among the receivers for which a packet may be sent.
     pub listed: Option<u64>,
     /// It has a place in the round.

@@ -265,7 +265,7 @@ impl Sird {
             let bytes = owed.min(self.config.wire.full().into()) as u32;
             return Some((0, Offer { message: None, bytes, again: None }));
         }
-        while let Some((key, message)) = source.wanting.first() {
+        while let (Some(key), Some(message)) = (source.wanting.key(), source.wanting.first()) {
             if let Some(incoming) = self.exchange.incoming(message)
                 && let Some((packet, lost)) = incoming.state.next()
             {
@@ -290,7 +290,7 @@ impl Sird {
     /// Sends the credits that are due.
     pub(super) fn grant(&mut self, now: Time) {
         self.waits = false;
-        while let Some((_, index)) = self.granting.first() {
+        while let Some(index) = self.granting.first() {
             let offer = self.offer(index);
             let Some(source) = self.sources.get(index) else { return };
             let account = CreditBudget { out: source.out, limit: source.bucket.limit() };
