@@ -18,8 +18,8 @@
 //! `r2p2-cc-hybrid.cc`). It has neither losses nor acknowledgements: every message is a request,
 //! and its response says that it arrived. Inferred here: a receiver acknowledges a whole message; a
 //! sender that neither sent nor heard anything about a message for `resend` says how far it is; the
-//! receiver then gives credit for what is missing, and takes credit for lost if its owner was
-//! silent for that long.
+//! receiver then gives credit for what is missing, and counts credit as lost if the sender was
+//! silent for that long or restarted.
 //!
 //! Left out: the rule that an unannounced message is sent before shorter ones to the same receiver,
 //! and the experimental variants of the simulator (HPCC's rule in place of csn, resets).

@@ -9,6 +9,7 @@ use crate::transport::exchange::Head;
 use crate::transport::parts::{MessageTimer, Ordered};
 
 use super::bucket::Bucket;
+use super::credit::CreditBudget;
 
 /// The peers of one role. A peer is found by its host once per message, and by its index after
 /// that.
@@ -44,6 +45,8 @@ impl<T> Peers<T> {
 /// A sender, as its receiver accounts for it.
 #[derive(Clone, Debug)]
 pub(super) struct CreditedSender {
+    /// The life of the host that its credit belongs to.
+    pub life: u16,
     /// Its two control loops.
     pub bucket: Bucket,
     /// Credit that it has and has not spent, as far as the receiver can tell; see
@@ -69,6 +72,7 @@ pub(super) struct CreditedSender {
 impl CreditedSender {
     pub fn new(bucket: Bucket) -> Self {
         Self {
+            life: 0,
             bucket,
             out: 0,
             wanting: Ordered::default(),
@@ -79,6 +83,14 @@ impl CreditedSender {
             cleared: None,
             due: MessageTimer::default(),
         }
+    }
+
+    /// Its credit and the limit on it. A sender that holds credit for less than a packet of `full`
+    /// wire bytes, for example what a short packet left of another one's credit, could not spend it
+    /// if the limit had no room for one more credit. So the limit is at least two packets less a
+    /// byte.
+    pub fn account(&self, full: u32) -> CreditBudget {
+        CreditBudget { out: self.out, limit: self.bucket.limit().max(2 * full - 1) }
     }
 }
 
