@@ -21,6 +21,9 @@
 //! receiver then gives credit for what is missing, and counts credit as lost if the sender was
 //! silent for that long or restarted.
 //!
+//! Limit: lost credit counts as out until its sender is silent, so a sender of many short messages
+//! may run out of credit for its long ones.
+//!
 //! Left out: the rule that an unannounced message is sent before shorter ones to the same receiver,
 //! and the experimental variants of the simulator (HPCC's rule in place of csn, resets).
 
