@@ -67,9 +67,9 @@ impl Demand {
         {
             *pairs = Pairs::Alike(kinds);
         }
-        let one_way = [SlowdownBy::BestAcked, SlowdownBy::IdleFirstOnce];
+        let one_way = [SlowdownBy::BestAcked, SlowdownBy::IdleFirstOnce, SlowdownBy::Bare];
         if one_way.contains(&scenario.slowdown) && demand.exchange != Exchange::OneWay {
-            let must = "be another for RPCs: their responses say that the requests arrived";
+            let must = "be another for RPCs: this one is defined for one-way messages";
             return Err(ScenarioError::field("slowdown", must));
         }
         if let Some(probes) = scenario.probes {

@@ -7,9 +7,12 @@
 //! rate of the slowest link of the path. A scheme that starts slowly is therefore not excused
 //! (pFabric §5.2, PIAS §5). `best-acked` adds the time of the last acknowledgement,
 //! sent alone, to the latency and to the best time, because the completion times in these papers
-//! end when the sender receives it.
+//! end when the sender receives it. `bare` is a formula: only the bytes of the message count, and
+//! nothing is measured.
 //!
 //! Prices are measured in the same way: what hosts send for a message that is alone.
+
+use homa_proto::Rate;
 
 use crate::measure::ideal::Alone;
 use crate::scenario::{Exchange, Scenario, ScenarioError, SlowdownBy, Span, Stop};
@@ -54,7 +57,9 @@ impl Experiment<'_> {
     /// Measures the idle times that the scenario's divisor needs, by (bytes, path).
     pub(super) fn ideals(self, loaded: &dyn AnySimulation) -> Result<Ideals, ScenarioError> {
         let first = match self.scenario.slowdown {
-            SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => return Ok(Ideals::new()),
+            SlowdownBy::Authors | SlowdownBy::AuthorsCorrected | SlowdownBy::Bare => {
+                return Ok(Ideals::new());
+            }
             SlowdownBy::Idle | SlowdownBy::IdleFirstOnce => u32::MAX,
             SlowdownBy::Best | SlowdownBy::BestAcked => self.hosts.frames().payload,
         };
@@ -180,6 +185,10 @@ impl Experiment<'_> {
                     after: if acked { ideals[&(TINY, path)] } else { SimDuration::ZERO },
                 })
             }
+            SlowdownBy::Bare => Box::new(move |bytes, path| {
+                let (slowest, delays) = self.links(path);
+                (slowest.serialisation(bytes) + delays).into()
+            }),
             SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => {
                 self.authors(by == SlowdownBy::AuthorsCorrected)
             }
@@ -203,17 +212,26 @@ impl Experiment<'_> {
         }
     }
 
+    /// The slowest rate of the links of a path, and the sum of their delays.
+    fn links(self, path: u32) -> (LinkRate, SimDuration) {
+        let wiring = &self.network.wiring;
+        let (src, dst) = self.network.paths.example(path, wiring.hosts());
+        let (mut slowest, mut delays) = (Rate(u64::MAX), SimDuration::ZERO);
+        for port in wiring.path(HostId(src), HostId(dst)) {
+            let link = &wiring.ports()[port.0 as usize];
+            slowest = slowest.min(link.rate);
+            delays = delays + link.delay;
+        }
+        (LinkRate::new(slowest), delays)
+    }
+
     /// The time of the first frame, plus that of the other frames on the slowest link of the path.
     fn best(self, ideals: &Ideals, (bytes, path): (u32, u32)) -> SimDuration {
         let frames = self.hosts.frames();
-        let wiring = &self.network.wiring;
-        let (src, dst) = self.network.paths.example(path, wiring.hosts());
-        let ports = wiring.path(HostId(src), HostId(dst)).into_iter();
-        let rates = ports.map(|port| wiring.ports()[port.0 as usize].rate);
-        let slowest = rates.min_by_key(|rate| rate.0).unwrap_or(self.network.link);
+        let (slowest, _) = self.links(path);
         let behind = |bytes: u32| {
             let wire = wire_bytes(frames, bytes) - wire_bytes(frames, bytes.min(frames.payload));
-            LinkRate::new(slowest).serialisation(u32::try_from(wire).unwrap_or(u32::MAX))
+            slowest.serialisation(u32::try_from(wire).unwrap_or(u32::MAX))
         };
         let (_, back) = self.demand.call_bytes(bytes);
         let answer = match self.demand.exchange {

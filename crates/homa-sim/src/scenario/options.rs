@@ -331,6 +331,9 @@ pub enum SlowdownBy {
     /// Like `Best`, measured until the sender has received the last ACK. The time of that ACK in an
     /// idle network is added to the latency, too (pFabric, pHost, PIAS). One-way messages only.
     BestAcked,
+    /// The message bytes, without headers, at the rate of the slowest link of the path, and the
+    /// delays of its links: no frame is stored on the way (SIRD). One-way messages only.
+    Bare,
 }
 
 /// Measures besides latency, load, drops and cost. A measure costs nothing if it is off.

@@ -1,8 +1,10 @@
 //! Small parts that the transports with numbered packets share: the division of a message into
 //! packets, sets of packets, lists ordered by key, and timers.
 
+mod ordered;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use homa_proto::{Rate, Time};
 
@@ -10,6 +12,8 @@ use crate::time::LinkRate;
 
 use super::exchange::{Head, Ref};
 use super::{DataContent, message_number};
+
+pub use ordered::Ordered;
 
 /// The wire format of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,46 +189,6 @@ impl PacketSet {
     }
 }
 
-/// Messages ordered by a key, least first; for example, those that are ready to be sent. Each
-/// message stores its current key, so that its entry can be found again.
-#[derive(Clone, Debug, Default)]
-pub struct Ordered(BTreeSet<(u64, Ref)>);
-
-impl Ordered {
-    /// Lists a message under `key`, or removes it (`None`); `place` is the message's record of its
-    /// key.
-    #[inline]
-    pub fn set(&mut self, place: &mut Option<u64>, message: Ref, key: Option<u64>) {
-        if *place == key {
-            return;
-        }
-        if let Some(old) = place.take() {
-            self.0.remove(&(old, message));
-        }
-        if let Some(new) = key {
-            self.0.insert((new, message));
-        }
-        *place = key;
-    }
-
-    /// The first message.
-    #[inline]
-    pub fn first(&self) -> Option<Ref> {
-        self.0.first().map(|(_, message)| *message)
-    }
-
-    /// Removes the first message, which no longer exists.
-    pub fn drop_first(&mut self) {
-        self.0.pop_first();
-    }
-
-    /// True if it lists no message.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// Timers of messages. A message may postpone its timer without an update here: there is at most
 /// one entry per message, which is checked when it comes up.
 #[derive(Clone, Debug, Default)]
@@ -388,21 +352,6 @@ mod tests {
             set.insert_prefix(packets);
             assert_eq!((set.count(), set.prefix().min(packets)), (packets, packets));
         }
-    }
-
-    #[test]
-    fn ordered_lists_follow_their_keys() {
-        let (mut list, mut a, mut b) = (Ordered::default(), None, None);
-        list.set(&mut a, name(1), Some(5));
-        list.set(&mut b, name(2), Some(7));
-        assert_eq!(list.first(), Some(name(1)));
-        list.set(&mut a, name(1), Some(9));
-        assert_eq!(list.first(), Some(name(2)));
-        list.set(&mut b, name(2), None);
-        list.set(&mut b, name(2), None);
-        assert_eq!((list.first(), a, b), (Some(name(1)), Some(9), None));
-        list.drop_first();
-        assert!(list.is_empty());
     }
 
     #[test]

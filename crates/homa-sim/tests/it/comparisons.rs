@@ -182,3 +182,13 @@ fn a_divisor_may_count_the_first_frame_once() {
     let long = alone("phost", 1_000_000, SlowdownBy::IdleFirstOnce);
     assert!((1.0..1.003).contains(&long), "{long}");
 }
+
+#[test]
+fn the_bare_divisor_counts_bytes_and_delays_only() {
+    // 1,000,000 bytes take 800 us and 53 us of delays. Headers add 5 %, and the switch a frame.
+    let long = alone("ideal", 1_000_000, SlowdownBy::Bare);
+    assert!((1.04..1.06).contains(&long), "{long}");
+    // One frame of 100 bytes takes 0.15 us on each of two links.
+    let short = alone("ideal", 100, SlowdownBy::Bare);
+    assert!((1.002..1.006).contains(&short), "{short}");
+}

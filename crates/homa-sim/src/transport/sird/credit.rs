@@ -1,7 +1,8 @@
 //! When a receiver may send a credit, and what a sender may send without one (authors' simulator:
 //! `send_credit_policy_common`, `send_data`).
 //!
-//! The simulator lets a sender exceed its bucket by less than a packet. Here a credit must fit.
+//! The simulator lets a sender exceed its bucket by less than a packet. Here a credit must fit,
+//! unless the sender holds less than a packet (`CreditedSender::account`).
 //! All bytes are wire bytes of data packets, preamble and gap included, so that credit counts what
 //! the receiver's link carries.
 

@@ -18,8 +18,11 @@
 //! `r2p2-cc-hybrid.cc`). It has neither losses nor acknowledgements: every message is a request,
 //! and its response says that it arrived. Inferred here: a receiver acknowledges a whole message; a
 //! sender that neither sent nor heard anything about a message for `resend` says how far it is; the
-//! receiver then gives credit for what is missing, and takes credit for lost if its owner was
-//! silent for that long.
+//! receiver then gives credit for what is missing, and counts credit as lost if the sender was
+//! silent for that long or restarted.
+//!
+//! Limit: lost credit counts as out until its sender is silent, so a sender of many short messages
+//! may run out of credit for its long ones.
 //!
 //! Left out: the rule that an unannounced message is sent before shorter ones to the same receiver,
 //! and the experimental variants of the simulator (HPCC's rule in place of csn, resets).
@@ -29,7 +32,6 @@ mod credit;
 mod peers;
 mod receiver;
 mod sender;
-mod shortest;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -41,7 +43,7 @@ use homa_proto::{
 };
 
 use super::exchange::{Courtesy, Exchange, Head};
-use super::parts::{MessageTimers, PermitPacer, Piece, WireFormat};
+use super::parts::{MessageTimers, Ordered, PermitPacer, Piece, WireFormat};
 use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
 use bucket::{AimdRule, Marked};
@@ -49,7 +51,6 @@ use credit::CreditBudget;
 use peers::{CreditedSender, Peers, Sink};
 use receiver::SirdReceiving;
 use sender::SirdSending;
-use shortest::Shortest;
 use turns::Turns;
 
 /// The parameters of a host. Credit is counted in wire bytes of data packets.
@@ -165,7 +166,7 @@ pub struct Sird {
     exchange: Exchange<SirdSending, SirdReceiving>,
     sinks: Peers<Sink>,
     /// Receivers for which a packet may be sent, shortest message first.
-    ready: Shortest<u32>,
+    ready: Ordered<u32>,
     /// The same in turn; it may have others that may not send now.
     round: VecDeque<u32>,
     turns: Turns,
@@ -177,7 +178,7 @@ pub struct Sird {
     timers: MessageTimers,
     sources: Peers<CreditedSender>,
     /// Senders that may get credit now.
-    granting: Shortest<u32>,
+    granting: Ordered<u32>,
     /// Credit at all senders.
     budget: CreditBudget,
     pacer: PermitPacer,
@@ -199,14 +200,14 @@ impl Sird {
         Self {
             exchange: Exchange::new(life),
             sinks: Peers::default(),
-            ready: Shortest::default(),
+            ready: Ordered::default(),
             round: VecDeque::new(),
             turns: Turns::new(config.shortest_share),
             held: 0,
             outbound: 0,
             timers: MessageTimers::default(),
             sources: Peers::default(),
-            granting: Shortest::default(),
+            granting: Ordered::default(),
             budget: CreditBudget { out: 0, limit: config.credit },
             pacer: PermitPacer::new(config.link, config.wire.full()),
             waits: false,

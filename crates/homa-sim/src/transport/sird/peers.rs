@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use homa_proto::Time;
 
 use crate::topology::HostId;
-use crate::transport::exchange::{Head, Ref};
-use crate::transport::parts::MessageTimer;
+use crate::transport::exchange::Head;
+use crate::transport::parts::{MessageTimer, Ordered};
 
 use super::bucket::Bucket;
-use super::shortest::Shortest;
+use super::credit::CreditBudget;
 
 /// The peers of one role. A peer is found by its host once per message, and by its index after
 /// that.
@@ -45,13 +45,15 @@ impl<T> Peers<T> {
 /// A sender, as its receiver accounts for it.
 #[derive(Clone, Debug)]
 pub(super) struct CreditedSender {
+    /// The life of the host that its credit belongs to.
+    pub life: u16,
     /// Its two control loops.
     pub bucket: Bucket,
     /// Credit that it has and has not spent, as far as the receiver can tell; see
     /// [`super::credit::CreditBudget`].
     pub out: i64,
     /// Its messages that need credit.
-    pub wanting: Shortest<Ref>,
+    pub wanting: Ordered,
     /// Its key among the senders that may get credit now.
     pub listed: Option<u64>,
     /// Messages that arrived with the credit of others, and how many bytes of credit of their own
@@ -70,9 +72,10 @@ pub(super) struct CreditedSender {
 impl CreditedSender {
     pub fn new(bucket: Bucket) -> Self {
         Self {
+            life: 0,
             bucket,
             out: 0,
-            wanting: Shortest::default(),
+            wanting: Ordered::default(),
             listed: None,
             owed: VecDeque::new(),
             heard: Time::ZERO,
@@ -80,6 +83,14 @@ impl CreditedSender {
             cleared: None,
             due: MessageTimer::default(),
         }
+    }
+
+    /// Its credit and the limit on it. A sender that holds credit for less than a packet of `full`
+    /// wire bytes, for example what a short packet left of another one's credit, could not spend it
+    /// if the limit had no room for one more credit. So the limit is at least two packets less a
+    /// byte.
+    pub fn account(&self, full: u32) -> CreditBudget {
+        CreditBudget { out: self.out, limit: self.bucket.limit().max(2 * full - 1) }
     }
 }
 
@@ -89,7 +100,7 @@ pub(super) struct Sink {
     /// Credit that the host holds for it, wire bytes.
     pub credit: u64,
     /// Messages to it with packets to send, shortest first.
-    pub pending: Shortest<Ref>,
+    pub pending: Ordered,
     /// Its key among the receivers for which a packet may be sent.
     pub listed: Option<u64>,
     /// It has a place in the round.

@@ -7,7 +7,7 @@ use crate::transport::exchange::{Head, MessageLookup, Ref};
 use crate::transport::parts::{PacketSet, Piece};
 
 use super::bucket::{Bucket, Marked};
-use super::credit::{CreditBudget, may_grant, wire_of};
+use super::credit::{may_grant, wire_of};
 use super::peers::CreditedSender;
 use super::{Sird, SirdBody, SirdConfig, SirdOrder};
 
@@ -105,6 +105,9 @@ impl Sird {
         let (config, order) = (&self.config, self.begun);
         let start = || SirdReceiving::new(config, source, (length, taken, order));
         let found = self.exchange.arrived(now, from, (head, length), start);
+        if found != MessageLookup::Stale {
+            self.meet(now, source, head.epoch);
+        }
         let MessageLookup::Open(message) = found else { return found };
         let Some(incoming) = self.exchange.incoming(message) else { return found };
         if !std::mem::replace(&mut incoming.state.charged, true) {
@@ -114,6 +117,16 @@ impl Sird {
             self.charge(now, source, bytes as i64);
         }
         found
+    }
+
+    /// A sender of this life is there. If it restarted, it lost the credit of its former life.
+    fn meet(&mut self, now: Time, index: u32, life: u16) {
+        let Some(source) = self.sources.get(index) else { return };
+        if std::mem::replace(&mut source.life, life) != life {
+            source.owed.clear();
+            let gone = source.out;
+            self.charge(now, index, -gone);
+        }
     }
 
     /// Counts credit that a sender got (positive) or spent (negative).
@@ -191,7 +204,10 @@ impl Sird {
             }
             _ => self.source_of(from),
         };
-        self.on_arrival(now, index, (self.config.wire.data(piece.len), marked));
+        // Credit of a former life was written off at the restart.
+        if found != MessageLookup::Stale {
+            self.on_arrival(now, index, (self.config.wire.data(piece.len), marked));
+        }
         let receipt = match found {
             MessageLookup::Open(message) => self.insert(message, piece),
             MessageLookup::Done => {
@@ -265,7 +281,7 @@ impl Sird {
             let bytes = owed.min(self.config.wire.full().into()) as u32;
             return Some((0, Offer { message: None, bytes, again: None }));
         }
-        while let Some((key, message)) = source.wanting.first() {
+        while let (Some(key), Some(message)) = (source.wanting.key(), source.wanting.first()) {
             if let Some(incoming) = self.exchange.incoming(message)
                 && let Some((packet, lost)) = incoming.state.next()
             {
@@ -282,7 +298,7 @@ impl Sird {
     fn refresh_source(&mut self, index: u32) {
         let offer = self.offer(index);
         let Some(source) = self.sources.get(index) else { return };
-        let account = CreditBudget { out: source.out, limit: source.bucket.limit() };
+        let account = source.account(self.config.wire.full());
         let key = offer.filter(|(_, offer)| account.has_room(offer.bytes)).map(|(key, _)| key);
         self.granting.set(&mut source.listed, index, key);
     }
@@ -290,10 +306,10 @@ impl Sird {
     /// Sends the credits that are due.
     pub(super) fn grant(&mut self, now: Time) {
         self.waits = false;
-        while let Some((_, index)) = self.granting.first() {
+        while let Some(index) = self.granting.first() {
             let offer = self.offer(index);
             let Some(source) = self.sources.get(index) else { return };
-            let account = CreditBudget { out: source.out, limit: source.bucket.limit() };
+            let account = source.account(self.config.wire.full());
             let Some((_, offer)) = offer else {
                 self.refresh_source(index);
                 continue;

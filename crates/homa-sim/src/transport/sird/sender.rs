@@ -110,7 +110,8 @@ impl Sird {
     fn refresh_sink(&mut self, index: u32) {
         let Some(sink) = self.sinks.get(index) else { return };
         let next = loop {
-            let Some((key, message)) = sink.pending.first() else { break None };
+            let (key, first) = (sink.pending.key(), sink.pending.first());
+            let (Some(key), Some(message)) = (key, first) else { break None };
             if let Some(outgoing) = self.exchange.outgoing(message)
                 && let Some(packet) = outgoing.state.next()
             {
@@ -134,7 +135,7 @@ impl Sird {
 
     /// The receiver whose turn it is.
     fn next_sink(&mut self) -> Option<u32> {
-        let (_, shortest) = self.ready.first()?;
+        let shortest = self.ready.first()?;
         if self.turns.next() == Turn::Shortest {
             return Some(shortest);
         }
@@ -163,7 +164,7 @@ impl Sird {
     fn data_for(&mut self, now: Time, index: u32) -> Option<SirdPacket> {
         let config = &self.config;
         let sink = self.sinks.get(index)?;
-        let (_, message) = sink.pending.first()?;
+        let message = sink.pending.first()?;
         let outgoing = self.exchange.outgoing(message)?;
         let (head, length, sending) = (outgoing.head, outgoing.length, &mut outgoing.state);
         let packet = sending.next()?;

@@ -223,6 +223,30 @@ fn credit_that_another_message_spent_is_given_again() {
 }
 
 #[test]
+fn an_odd_rest_of_credit_does_not_block_the_next_one() {
+    let mut receiver = host();
+    hear(&mut receiver, 0, (1, 0), request(30, 0));
+    says(&mut receiver, 0);
+    assert_eq!(credits(&mut receiver, TIME, 20).len(), 9);
+    // Marks lower the limit to one packet.
+    let bucket = &mut receiver.sources.get(0).unwrap().bucket;
+    (0..10_000).for_each(|_| bucket.on_packet(&CONFIG.rule(), Marked { csn: true, ecn: true }));
+    assert_eq!(bucket.limit(), FULL);
+    // Seven packets of the message, and another message of two and a half, spend all but half a
+    // packet of its credit.
+    let half = 2 * PAYLOAD + PAYLOAD / 2 - 40;
+    for (serial, length, packets) in [(1, half, 3), (0, 30 * PAYLOAD, 7)] {
+        for packet in 0..packets {
+            let piece = CONFIG.wire.piece(packet, length);
+            let body = SirdBody::Data { piece, unsolicited: 0, csn: true, resent: false };
+            hear(&mut receiver, 30 * TIME, (1, serial), body);
+        }
+    }
+    assert_eq!(credits(&mut receiver, 30 * TIME, 10), [(1, 1, None)], "and no more than that");
+    assert_eq!(receiver.budget.out, i64::from(FULL + FULL / 2));
+}
+
+#[test]
 fn marks_of_senders_and_switches_lower_the_limit_of_one_sender() {
     for (csn, ce) in [(true, false), (false, true)] {
         let mut receiver = host();
@@ -301,6 +325,24 @@ fn lost_credit_is_given_again() {
     hear(&mut receiver, 4 * MS, (1, 0), request(20, 0));
     says(&mut receiver, 4 * MS);
     assert_eq!(credits(&mut receiver, 4 * MS + TIME, 30).len(), 9);
+    assert_eq!(receiver.budget.out, i64::from(10 * FULL));
+}
+
+#[test]
+fn a_restarted_sender_has_no_credit_of_its_former_life() {
+    let mut receiver = host();
+    hear(&mut receiver, 0, (1, 0), request(30, 0));
+    says(&mut receiver, 0);
+    assert_eq!(credits(&mut receiver, TIME, 20).len(), 9);
+    let hear_life = |receiver: &mut Sird, epoch, body| {
+        let packet = SirdPacket { head: Head { epoch, ..head(0) }, body };
+        let _ = receiver.receive(Time(30 * TIME), &packet, PacketMeta::new(HostId(1), 0));
+    };
+    hear_life(&mut receiver, 1, request(30, 0));
+    says(&mut receiver, 30 * TIME);
+    assert_eq!(credits(&mut receiver, 31 * TIME, 20).len(), 9);
+    // Data of the former life was on the way for long.
+    hear_life(&mut receiver, 0, data(0, 30, 0));
     assert_eq!(receiver.budget.out, i64::from(10 * FULL));
 }
 
