@@ -30,13 +30,28 @@ pub(crate) fn text(repository: &Path, built: &[&str], is_static: bool) -> io::Re
     if is_static {
         list = c_library(&output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?)?;
     }
+    let mut by_repository = BTreeMap::<String, Vec<String>>::new();
+    let mut all = Vec::new();
     for line in linked {
         let Some((crate_, licence)) = line.split_once('|') else { continue };
         let Some((name, version)) = crate_.split_once(" v") else { continue };
         let version = version.split(' ').next().unwrap_or(version);
         let label = format!("{name} {version}");
         let _ = writeln!(list, "{label}: {licence}");
-        let found = licences(&downloaded(name, version)?)?;
+        let folder = downloaded(name, version)?;
+        let (from, found) = (repository_of(&folder)?, licences(&folder)?);
+        if let Some(from) = from.clone().filter(|_| !found.is_empty()) {
+            by_repository.entry(from).or_insert_with(|| found.clone());
+        }
+        all.push((label, licence, from, found));
+    }
+    for (label, licence, from, mut found) in all {
+        // Some crates lack the file that others of their repository have.
+        if let Some(theirs) = from.and_then(|from| by_repository.get(&from))
+            && found.is_empty()
+        {
+            found.clone_from(theirs);
+        }
         if found.is_empty() {
             let why = "has no file with its licence, so the notices would be incomplete";
             return Err(Error::other(format!("{label} ({licence}) {why}")));
@@ -46,6 +61,13 @@ pub(crate) fn text(repository: &Path, built: &[&str], is_static: bool) -> io::Re
         }
     }
     Ok(written(&list, texts))
+}
+
+/// The address of the repository that a crate in this folder names.
+fn repository_of(folder: &Path) -> io::Result<Option<String>> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+    let line = manifest.lines().find_map(|line| line.strip_prefix("repository = "));
+    Ok(line.map(str::to_owned))
 }
 
 /// The line about the C library whose version `getconf` prints, such as `glibc 2.36`.
