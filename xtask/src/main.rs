@@ -22,11 +22,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy | words [PATH…] | release --check [NAME…] | book | readme |
-                    header | public-items [--write] | fuzz TARGET |
+    "usage: cargo xtask test | clippy | tidy | words [PATH…] | release --check [NAME…] | book |
+                    readme | header | public-items [--write] | fuzz TARGET |
                     install-capi --prefix DIR | package [--debug] [deb] [container]
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
+  clippy        check every target, with the features that have tests; warnings are errors
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["test"] => test::run(repository()),
+        ["clippy"] => test::clippy(repository()),
         ["tidy"] => report(tidy::check(repository())),
         ["words", ref paths @ ..] => match tidy::words(repository(), paths) {
             Ok(table) => {

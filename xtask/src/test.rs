@@ -44,6 +44,14 @@ pub fn run(repository: &Path) -> ExitCode {
     ExitCode::from(u8::from(!succeeded(results.tally)))
 }
 
+/// Has clippy check everything that the tests build, and more: examples and benches.
+pub fn clippy(repository: &Path) -> ExitCode {
+    let mut clippy = crate::process::cargo(repository);
+    clippy.args(["clippy", "--workspace", "--all-targets"]).args(programs::FEATURES);
+    let clean = clippy.args(["--", "-D", "warnings"]).status().is_ok_and(|status| status.success());
+    ExitCode::from(u8::from(!clean))
+}
+
 fn succeeded(tally: Tally) -> bool {
     tally.failed == 0 && tally.passed > 0
 }

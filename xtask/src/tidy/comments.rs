@@ -7,6 +7,7 @@
 //! Left out: comments behind code on the same line.
 
 use super::Finding;
+use super::source::without_tests;
 
 /// Folders, and the least share of plain comments in their lines, in thousandths.
 const FOLDERS: [(&str, usize); 2] =
@@ -48,20 +49,11 @@ impl Shares {
     }
 }
 
-/// Lines and plain comments of a file without its modules of tests, each of which ends at the first
-/// closing brace in its own column, as rustfmt guarantees.
+/// Lines and plain comments of a file, apart from its modules of tests.
 fn counted(text: &str) -> (usize, usize) {
     let (mut lines, mut comments) = (0, 0);
-    let mut rest = text.lines().peekable();
-    while let Some(line) = rest.next() {
+    for line in without_tests(text) {
         let code = line.trim_start();
-        let indent = &line[..line.len() - code.len()];
-        let next = rest.peek().map(|next| next.trim_start());
-        if code.starts_with("#[cfg(test)]") && next.is_some_and(|next| next.starts_with("mod ")) {
-            let whole = next.is_some_and(|next| next.ends_with(';'));
-            rest.by_ref().find(|line| whole || line.strip_prefix(indent) == Some("}"));
-            continue;
-        }
         lines += 1;
         let plain = code.starts_with("//") && !code.starts_with("///") && !code.starts_with("//!");
         comments += usize::from(plain);

@@ -106,6 +106,25 @@ pub(super) fn check_rust(text: &str, findings: &mut Findings<'_>) {
 }
 
 /// Functions end at the first closing brace in their own column, which rustfmt guarantees.
+/// The lines of a file without those of its modules of tests. As rustfmt guarantees, such a module
+/// ends at the first closing brace in its column.
+pub(super) fn without_tests(text: &str) -> Vec<&str> {
+    let mut kept = Vec::new();
+    let mut rest = text.lines().peekable();
+    while let Some(line) = rest.next() {
+        let code = line.trim_start();
+        let indent = &line[..line.len() - code.len()];
+        let next = rest.peek().map_or("", |next| next.trim_start());
+        if code.starts_with("#[cfg(test)]") && next.starts_with("mod ") {
+            let whole = next.ends_with(';');
+            rest.by_ref().find(|line| whole || line.strip_prefix(indent) == Some("}"));
+            continue;
+        }
+        kept.push(line);
+    }
+    kept
+}
+
 fn check_functions(lines: &[&str], findings: &mut Findings<'_>) {
     for (start, content) in lines.iter().enumerate() {
         let code = content.trim_start();

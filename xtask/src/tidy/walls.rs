@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
+use super::source::without_tests;
 
 const PROTO: &str = "crates/homa-proto/src/";
 
@@ -53,7 +54,7 @@ impl Walls {
         if !path.ends_with(".rs") || is_test {
             return;
         }
-        let text = without_tests(text);
+        let text = without_tests(text).join("\n");
         if let Some(own) = path.strip_prefix(PROTO) {
             self.protocol.insert(own.to_owned(), text);
             return;
@@ -143,24 +144,6 @@ impl Walls {
     }
 }
 
-/// A file without its modules of tests, each of which ends at the first closing brace in its own
-/// column, as rustfmt guarantees.
-fn without_tests(text: &str) -> String {
-    let mut kept = String::new();
-    let mut rest = text.lines().peekable();
-    while let Some(line) = rest.next() {
-        let next = rest.peek().copied().unwrap_or_default();
-        if line == "#[cfg(test)]" && next.starts_with("mod ") {
-            let whole = next.ends_with(';');
-            rest.by_ref().find(|line| whole || *line == "}");
-            continue;
-        }
-        kept.push_str(line);
-        kept.push('\n');
-    }
-    kept
-}
-
 /// The files that each file imports from.
 fn imports(files: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
     let of = |(file, text): (&String, &String)| {
@@ -229,7 +212,7 @@ fn file_of(files: &BTreeMap<String, String>, file: &str, path: &str) -> Option<S
     })
 }
 
-/// The largest set of files, each of which reaches all others by imports.
+/// The largest set of files that all reach each other by imports.
 fn largest_circle(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = imports
         .keys()

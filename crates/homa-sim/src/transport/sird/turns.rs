@@ -25,7 +25,7 @@ impl Turns {
     /// The unit of `share`.
     pub const WHOLE: u32 = 1_000;
 
-    /// Turns of which `share` thousandths are the shortest message's.
+    /// The shortest message gets `share` thousandths of the turns.
     pub const fn new(share: u32) -> Self {
         Self { share, saved: 0 }
     }
