@@ -1,5 +1,5 @@
 //! Commands that the tasks run: cargo, programs that may be missing, and those that must succeed.
-//! And folders that they begin with anew.
+//! Also removes folders before they are made anew.
 
 use std::fs;
 use std::io::{self, Error};

@@ -2,7 +2,8 @@
 //! run. Each check passes, fails, or says what this machine lacks for it; only a failure counts.
 //!
 //! A check that passes leaves nothing but build outputs and downloads in the target folder, which
-//! the next run uses. Of one that fails, the files stay for a look, and the next run replaces them.
+//! the next run uses. If a check fails, its files stay for inspection until the next run replaces
+//! them.
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod boot;
@@ -89,8 +90,8 @@ impl Findings {
         let total = minutes(self.times.iter().map(|(_, took)| *took).sum());
         let [before, after] = megabytes;
         format!(
-            "release: took {total}: {}\nrelease: the target folder has {after} MB, before the run \
-             it had {before} MB\nrelease: {} passed, {} failed, {} skipped",
+            "release: took {total}: {}\nrelease: the target folder has {after} MB ({before} MB \
+             before the run)\nrelease: {} passed, {} failed, {} skipped",
             times.join(", "),
             self.passed,
             self.failed,
@@ -147,6 +148,6 @@ mod tests {
         let end = findings.end([100, 250]);
         assert!(end.ends_with("\nrelease: 1 passed, 1 failed, 1 skipped"), "{end}");
         assert!(end.contains("took 8 min: packages 90 s, boot 7 min\n"), "{end}");
-        assert!(end.contains("has 250 MB, before the run it had 100 MB"), "{end}");
+        assert!(end.contains("has 250 MB (100 MB before the run)"), "{end}");
     }
 }

@@ -96,7 +96,7 @@ impl<'a> TestRun<'a> {
             let built = self.build();
             (built, python.join())
         });
-        self.python = python.unwrap_or_default();
+        self.python = python.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         if let Some(programs) = built? {
             println!("built in {:.1} s", begun.elapsed().as_secs_f64());
             self.run_all(&programs)?;

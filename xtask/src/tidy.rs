@@ -81,6 +81,7 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
     findings.extend(definitions.check());
     findings.extend(shares.check());
     findings.extend(walls.check());
+    findings.extend(walls.lost());
     match words::check_subjects(root) {
         Some(wrong) => findings.extend(wrong),
         None => println!("tidy: subjects of commits are not checked: there is no git history"),

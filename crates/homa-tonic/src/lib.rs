@@ -66,4 +66,4 @@ pub mod wire;
 
 pub use channel::{Channel, Idempotent};
 pub use endpoint::{ConnectError, Endpoint};
-pub use server::{Router, ServeError, Server};
+pub use server::{DRAIN, Router, ServeError, Server};

@@ -23,7 +23,7 @@ use tower::{BoxError, Layer, ServiceExt};
 use crate::serve::{self, Sessions};
 
 /// How long a server that was asked to end waits for requests in progress.
-const DRAIN: Duration = Duration::from_secs(30);
+pub const DRAIN: Duration = Duration::from_secs(30);
 
 /// A service without its type.
 type BoxService = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;

@@ -222,7 +222,7 @@ async fn send(request: homa::Request, part: Part, headless: bool) -> bool {
     }
 }
 
-/// The message that ends a call so.
+/// The message that ends a call with a status that the service did not write.
 pub(crate) fn ended(status: Status, headless: bool) -> Answer {
     let (mut trailers, mut headers) = (HeaderMap::new(), HeaderMap::new());
     let _ = status.add_header(&mut trailers);

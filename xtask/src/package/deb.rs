@@ -176,7 +176,8 @@ fn maintainer() -> String {
     format!("{name} <{}>", given("DEBEMAIL", "homa@localhost"))
 }
 
-/// The list of changes in Debian's format, which apt and others read: that there is this version.
+/// The changelog in Debian's format, which apt reads. Its only entry names this version and points
+/// to CHANGELOG.md.
 pub(super) fn changelog(name: &str, epoch: &str) -> io::Result<String> {
     let mut date = Command::new("date");
     let date = output(date.args(["--utc", "--rfc-email", "--date"]).arg(format!("@{epoch}")))?;

@@ -30,7 +30,7 @@ pub(crate) fn text(repository: &Path, built: &[&str], is_static: bool) -> io::Re
     if is_static {
         list = c_library(&output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?)?;
     }
-    let mut by_repository = BTreeMap::<String, Vec<String>>::new();
+    let mut by_repository = BTreeMap::<(String, &str), Vec<String>>::new();
     let mut all = Vec::new();
     for line in linked {
         let Some((crate_, licence)) = line.split_once('|') else { continue };
@@ -41,13 +41,13 @@ pub(crate) fn text(repository: &Path, built: &[&str], is_static: bool) -> io::Re
         let folder = downloaded(name, version)?;
         let (from, found) = (repository_of(&folder)?, licences(&folder)?);
         if let Some(from) = from.clone().filter(|_| !found.is_empty()) {
-            by_repository.entry(from).or_insert_with(|| found.clone());
+            by_repository.entry((from, licence)).or_insert_with(|| found.clone());
         }
         all.push((label, licence, from, found));
     }
     for (label, licence, from, mut found) in all {
-        // Some crates lack the file that others of their repository have.
-        if let Some(theirs) = from.and_then(|from| by_repository.get(&from))
+        // Some crates lack the file that others of their repository and licence have.
+        if let Some(theirs) = from.and_then(|from| by_repository.get(&(from, licence)))
             && found.is_empty()
         {
             found.clone_from(theirs);

@@ -1,6 +1,6 @@
 //! The Debian package in a Debian that is booted: the unit starts, restarts and upgrades lose no
-//! call, and its watchdog ends a process that hangs (`boot.sh`). The same with the units under
-//! another name and the program of `docs/operating/upgrade.md`, as that page says.
+//! call, and its watchdog ends a process that hangs (`boot.sh`). It then checks the program of
+//! `docs/operating/upgrade.md` in the same way, with the units under another name.
 //!
 //! The system is the least that debootstrap makes of the stable release, booted by systemd-nspawn
 //! in namespaces. It is kept in `target/boot` for the next check. The upgrade is one to the same

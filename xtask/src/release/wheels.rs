@@ -73,7 +73,9 @@ pub(super) fn manylinux(repository: &Path) -> io::Result<Vec<Outcome>> {
             let programs = fresh(repository, &python, &file.path())?;
             return Ok(vec![
                 Outcome::Passed(format!("{name} in {}", out.display())),
-                Outcome::Passed(format!("{programs} programs of its README run where it alone is")),
+                Outcome::Passed(format!(
+                    "{programs} programs of its README run with nothing else installed"
+                )),
             ]);
         }
     }
@@ -97,6 +99,9 @@ fn fresh(repository: &Path, python: &OsStr, wheel: &Path) -> io::Result<usize> {
     let page = fs::read_to_string(repository.join("python/README.md"))?;
     let programs = page.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next());
     let programs: Vec<_> = programs.collect();
+    if programs.is_empty() {
+        return Err(Error::other("python/README.md has no program"));
+    }
     for program in &programs {
         output(alone().args(["-W", "error", "-c", program]))?;
     }

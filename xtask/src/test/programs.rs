@@ -29,10 +29,6 @@ pub enum Suits {
     Alone,
 }
 
-/// A crate with hundreds of tests that wait: on two cores, four at a time take half the time of
-/// two.
-const WAITS_LONGEST: &str = "homa";
-
 /// How many tests a program runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
@@ -53,7 +49,7 @@ impl Program {
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            WAITS_LONGEST => Suits::Waiting,
+            "homa" => Suits::Waiting,
             "homa-capi" | "homa-cli" | "homa-testbed" | "homa-tonic" | "python" => Suits::Alone,
             _ => Suits::Computing,
         }
@@ -65,7 +61,8 @@ impl Program {
             Suits::Computing => giving_way(&self.executable),
             Suits::Waiting | Suits::Alone => Command::new(&self.executable),
         };
-        if self.crate_name() == WAITS_LONGEST && std::env::var_os(THREADS).is_none() {
+        if self.suits() == Suits::Waiting && std::env::var_os(THREADS).is_none() {
+            // On two cores, four at a time take half the time of two.
             program.env(THREADS, "4");
         }
         program

@@ -119,6 +119,30 @@ impl Walls {
         findings
     }
 
+    /// A finding for each thing that is counted and was not found, because a count of nothing is
+    /// within every limit.
+    pub fn lost(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut add = |path: &str, what: String| {
+            let advice =
+                format!("{what} is not there: correct the list in xtask/src/tidy/walls.rs");
+            findings.push(Finding { path: path.to_owned(), line: 0, advice });
+        };
+        for (file, name) in STRUCTURES {
+            let text = self.protocol.get(file).map_or("", String::as_str);
+            if !text.contains(&format!("struct {name} {{")) {
+                add(PROTO, format!("`{name}` in {file}"));
+            }
+        }
+        if self.rules().is_empty() {
+            add(PROTO, "the table of rules in lib.rs".into());
+        }
+        for (document, _) in WORDS.iter().filter(|(name, _)| !self.words.contains_key(*name)) {
+            add(document, "the document".into());
+        }
+        findings
+    }
+
     /// The fields of a structure that the crate sees.
     fn visible(&self, (file, name): &(&str, &str)) -> Vec<String> {
         let text = self.protocol.get(*file).map_or("", String::as_str);

@@ -68,10 +68,12 @@ impl Endpoint {
         }
         let link = Links::only(out.link);
         self.send_queue.wake(handle, out);
-        let first = self.send_queue.shortest(&self.rpcs, link);
-        let behind_shorter = first.is_some_and(|first| first != handle);
+        let mut is_behind = || {
+            let first = self.send_queue.shortest(&self.rpcs, link);
+            first.is_some_and(|first| first != handle)
+        };
         let requested = match retransmits {
-            true => Requested::Retransmission { behind_shorter },
+            true => Requested::Retransmission { behind_shorter: is_behind() },
             false => Requested::NotSent,
         };
         self.answer_resend(handle, requested, None);

@@ -332,8 +332,8 @@ impl Keys {
         }
         let mut found = self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         if !found.process.is_this() {
-            // A thread of the parent may have held the lock, so this does not wait for it. If it is
-            // not free, this handshake uses no tickets.
+            // A thread of the parent may have been reading at the fork, and never releases its lock
+            // here, so this does not wait. If the lock is not free, this handshake uses no tickets.
             let mut shared = self.0.current.try_write();
             let current = shared.as_deref_mut().unwrap_or(&mut found);
             // Another thread of this process may have been first.

@@ -261,7 +261,7 @@ class Client(Endpoint):
         """Wait for room for a call with ``length`` bytes, or any; else calls raise ``Busy``.
 
         With ``to`` it is a call to this server (of a name, its first address), which may have as
-        many as ``max_calls_per_server`` says. Without, such calls are not waited for.
+        many as ``max_calls_per_server`` says. Without ``to``, that limit is not considered.
         """
         if length is None:
             length = MOST

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Engine;
-use homa_tonic::Server;
+use homa_tonic::{DRAIN, Server};
 use http::header::{CONTENT_LENGTH, HOST, TE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as _, Frame};
@@ -19,10 +19,10 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::service_fn;
 
-use super::ProxyEnd;
+use super::LocalEnd;
 use super::connections::{LONGEST_HEAD, LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{GatherMemory, Gathered, Patience, gather};
+use super::gather::{GatherMemory, Gathered, PausesAllowed, gather};
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -39,18 +39,23 @@ struct Back {
 }
 
 /// Listens for other hosts.
-pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningProxy, Failure> {
+pub fn start(setting: &Setting<'_>, at: &str, to: &LocalEnd) -> Result<RunningProxy, Failure> {
     let hint = "choose a free address of this machine, such as --listen homa://127.0.0.1:4000";
-    let address = at.strip_prefix("homa://").unwrap_or_default();
+    let Some(address) = at.strip_prefix("homa://").filter(|at| !at.starts_with('/')) else {
+        let error = anyhow::anyhow!("{at} names servers to call, and no address to listen at");
+        return Err(Failure::new(error, hint));
+    };
     let address = address.strip_suffix('/').unwrap_or(address);
     let addresses = values::addresses(address).map_err(anyhow::Error::msg).hint(hint)?.0;
-    if let ProxyEnd::Tcp(name) = to {
+    if let LocalEnd::Tcp(name) = to {
         // A name may not be known yet. So connections are checked, too.
         let addresses = values::addresses(name).map_or(Vec::new(), |addresses| addresses.0);
         setting.args.check_local(&addresses)?;
     }
     let anywhere = setting.args.plain_http;
-    let local = LocalServer::new(to.clone(), anywhere).hint("give --to http://HOST:PORT")?;
+    let local = LocalServer::new(to.clone(), anywhere);
+    let local = local.with_context(|| format!("{to:?} is no address of a server"));
+    let local = local.hint("give --to http://HOST:PORT")?;
     let most = setting.args.concurrency as usize;
     let room = Arc::new(Semaphore::new(most));
     let (local, counts) = (Arc::new(local), setting.counts.clone());
@@ -70,7 +75,8 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &ProxyEnd) -> Result<RunningPr
         engines.push(engine);
         let (router, end) = (router.clone(), asked_to_end(setting.ending.clone()));
         tasks.spawn(async move {
-            router.serve_on(server, end).await.context("calls were in progress after 30 s")
+            let ended = router.serve_on(server, end).await;
+            ended.with_context(|| format!("calls were in progress after {DRAIN:?}"))
         });
     }
     Ok(RunningProxy { at, engines, tasks })
@@ -99,7 +105,7 @@ impl Back {
                 return Ok(status.into_http());
             }
         };
-        let pauses = if whole { Patience::BeforeEnd } else { Patience::Never };
+        let pauses = if whole { PausesAllowed::BeforeEnd } else { PausesAllowed::Never };
         let (head, body) = response.into_parts();
         let (local, counts) = (self.local, self.counts);
         let body = ResponseBody { body, local, counts, _place: place, _call: call, _room: room };

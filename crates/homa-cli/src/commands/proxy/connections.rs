@@ -15,7 +15,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tonic::Status;
 
-use super::ProxyEnd;
+use super::LocalEnd;
 use super::back::RequestBody;
 use super::socket::connect;
 
@@ -40,7 +40,7 @@ const ATTEMPTS: usize = 3;
 /// A local server.
 #[derive(Debug)]
 pub struct LocalServer {
-    to: ProxyEnd,
+    to: LocalEnd,
     /// Whether it may be off loopback.
     anywhere: bool,
     name: String,
@@ -84,13 +84,12 @@ impl OpenConnection {
 
 impl LocalServer {
     /// A server that is not connected yet; an error if its name is none.
-    pub fn new(to: ProxyEnd, anywhere: bool) -> Result<Self, http::uri::InvalidUri> {
+    pub fn new(to: LocalEnd, anywhere: bool) -> Result<Self, http::uri::InvalidUri> {
         let (name, authority) = match &to {
-            ProxyEnd::Tcp(at) => (format!("http://{at}"), at.parse()?),
-            ProxyEnd::Unix(path) => {
+            LocalEnd::Tcp(at) => (format!("http://{at}"), at.parse()?),
+            LocalEnd::Unix(path) => {
                 (format!("unix:{}", path.display()), Authority::from_static("localhost"))
             }
-            ProxyEnd::Homa(text) => (text.clone(), text.parse()?),
         };
         let (open, opening) = (Mutex::default(), tokio::sync::Mutex::default());
         Ok(Self { to, anywhere, name, authority, open, opening })

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Client;
-use homa_tonic::{Channel, Endpoint};
+use homa_tonic::{Channel, DRAIN, Endpoint};
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Frame;
@@ -31,15 +31,15 @@ use tower::Service;
 
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{GatherMemory, Patience, gather};
-use super::run::{DRAIN, FULL, RunningProxy, Setting, asked_to_end};
+use super::gather::{GatherMemory, PausesAllowed, gather};
+use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use super::socket::{LocalListener, LocalStream};
-use super::{Args, ProxyEnd};
+use super::{Args, LocalEnd};
 use crate::failure::{Failure, Hint};
 use crate::values;
 
 /// How long a client of HTTP/1.1 may take to send a head.
-const PATIENCE: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause after the system returned no connection, for example because no descriptor was left.
 const REST: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ struct Front {
 /// Listens for local clients, and opens a channel to the server.
 pub async fn start(
     setting: &Setting<'_>,
-    at: &ProxyEnd,
+    at: &LocalEnd,
     to: &str,
 ) -> Result<RunningProxy, Failure> {
     let endpoint = Endpoint::from_shared(to).hint("give --to homa://HOST:PORT")?;
@@ -82,18 +82,17 @@ pub async fn start(
 }
 
 /// Opens the sockets of an end; all addresses of a name.
-async fn listen(args: &Args, at: &ProxyEnd) -> Result<Vec<LocalListener>, Failure> {
+async fn listen(args: &Args, at: &LocalEnd) -> Result<Vec<LocalListener>, Failure> {
     let hint = "choose a free address of this machine, such as --listen http://127.0.0.1:7000";
     let name = match at {
-        ProxyEnd::Tcp(name) => name,
-        ProxyEnd::Unix(path) => {
+        LocalEnd::Tcp(name) => name,
+        LocalEnd::Unix(path) => {
             let listener = LocalListener::unix(path).await;
             let listener = listener.with_context(|| format!("cannot listen at {path:?}"));
             let hint = "choose a path where no other process listens, in a folder that this user \
                         may write to";
             return Ok(vec![listener.hint(hint)?]);
         }
-        ProxyEnd::Homa(_) => return Ok(Vec::new()),
     };
     let addresses = values::addresses(name).map_err(anyhow::Error::msg).hint(hint)?.0;
     args.check_local(&addresses)?;
@@ -150,7 +149,7 @@ async fn serve(stream: LocalStream, front: Front, ending: watch::Receiver<bool>)
     let (counts, most) = (front.counts.clone(), front.most);
     let answer = service_fn(move |request| front.clone().answer(request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
     builder.http1().max_buf_size(LONGEST_HEAD as usize).auto_date_header(false);
     let mut http2 = builder.http2();
     http2.initial_stream_window_size(STREAM_WINDOW);
@@ -244,7 +243,7 @@ impl Front {
         let call = self.counts.begin();
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
-        let body = gather(body, Patience::BeforeMessages, &self.memory).await;
+        let body = gather(body, PausesAllowed::BeforeMessages, &self.memory).await;
         let called = self.channel.call(Request::from_parts(head, Body::new(body))).await;
         Ok(match called {
             Ok(response) => response.map(|body| {

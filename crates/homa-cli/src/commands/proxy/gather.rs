@@ -18,7 +18,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 /// Bytes in front of each message: a flag and its length (gRPC over HTTP/2,
@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// When a body may pause without being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum PausesAllowed {
     /// Before its first message, and after one of several frames. Clients send the end together
     /// with the last message if that is short.
     BeforeMessages,
@@ -120,25 +120,34 @@ enum Unread<B> {
 }
 
 /// Reads the beginning of a body.
-pub async fn gather<B>(mut body: B, pauses: Patience, memory: &GatherMemory) -> Gathered<B>
+pub async fn gather<B>(mut body: B, pauses: PausesAllowed, memory: &GatherMemory) -> Gathered<B>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {
     let (mut parts, mut bytes, mut first, mut share) = (VecDeque::new(), 0, None, None);
+    let mut until = None;
     let rest = loop {
         if body.is_end_stream() {
             break Unread::End;
         }
         let frame = match read_next(bytes, first) {
             ReadNext::Stop => break Unread::Body(body),
-            ReadNext::Wait => body.frame().await,
+            ReadNext::Wait => {
+                until = None;
+                body.frame().await
+            }
             ReadNext::Pause => {
-                let next = match pauses {
-                    Patience::BeforeEnd => timeout(PAUSE, body.frame()).await.ok(),
-                    Patience::BeforeMessages if parts.len() != 1 => {
-                        timeout(PAUSE, body.frame()).await.ok()
-                    }
-                    Patience::BeforeMessages | Patience::Never => at_once(&mut body).await,
+                let waits = match pauses {
+                    PausesAllowed::BeforeEnd => true,
+                    PausesAllowed::BeforeMessages => parts.len() != 1,
+                    PausesAllowed::Never => false,
+                };
+                // Frames that keep coming do not make the wait longer.
+                let next = if waits {
+                    let at = *until.get_or_insert_with(|| Instant::now() + PAUSE);
+                    timeout_at(at, body.frame()).await.ok()
+                } else {
+                    at_once(&mut body).await
                 };
                 match next {
                     Some(frame) => frame,
@@ -276,8 +285,8 @@ mod tests {
             http_body_util::StreamBody::new(tokio_stream::iter(frames))
         };
         let memory = GatherMemory(Arc::new(Semaphore::new(100)));
-        let mut first = gather(body(), Patience::Never, &memory).await;
-        let mut second = gather(body(), Patience::Never, &memory).await;
+        let mut first = gather(body(), PausesAllowed::Never, &memory).await;
+        let mut second = gather(body(), PausesAllowed::Never, &memory).await;
         let length = |frame: Option<Result<Frame<Bytes>, Status>>| {
             frame.unwrap().unwrap().into_data().unwrap().len()
         };
@@ -287,8 +296,22 @@ mod tests {
         assert_eq!(length(second.frame().await), 40_000);
         assert_eq!(length(held), 100_000);
         drop(second);
-        let mut third = gather(body(), Patience::Never, &memory).await;
+        let mut third = gather(body(), PausesAllowed::Never, &memory).await;
         assert_eq!(length(third.frame().await), 100_000);
+    }
+
+    /// Without one end for all pauses, 64 KiB of such messages would be waited for.
+    #[tokio::test(start_paused = true)]
+    async fn messages_that_keep_coming_are_forwarded_after_one_pause() {
+        let message = Bytes::from_static(&[0, 0, 0, 0, 3, 1, 2, 3]);
+        let frames = tokio_stream::iter(std::iter::repeat_n(message, 1_000));
+        let paced = tokio_stream::StreamExt::then(frames, |bytes| async {
+            tokio::time::sleep(PAUSE / 2).await;
+            Ok(Frame::data(bytes))
+        });
+        let body = http_body_util::StreamBody::new(Box::pin(paced));
+        let gathered = gather(body, PausesAllowed::BeforeEnd, &GatherMemory::default()).await;
+        assert!((1..=4).contains(&gathered.parts.len()), "{}", gathered.parts.len());
     }
 
     #[test]

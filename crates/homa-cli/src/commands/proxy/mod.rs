@@ -82,12 +82,20 @@ pub struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "grpc"), allow(dead_code))]
 pub enum ProxyEnd {
-    /// HTTP/2 over TCP: host and port.
-    Tcp(String),
-    /// HTTP/2 over a Unix socket.
-    Unix(PathBuf),
+    /// Local programs.
+    Local(LocalEnd),
     /// Homa: the whole text, because its scheme says what the name stands for.
     Homa(String),
+}
+
+/// An end at local programs, which speak HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "grpc"), allow(dead_code))]
+pub enum LocalEnd {
+    /// Over TCP: host and port.
+    Tcp(String),
+    /// Over a Unix socket.
+    Unix(PathBuf),
 }
 
 /// What to do if an `http://` end is off loopback.
@@ -117,13 +125,13 @@ fn is_loopback(at: &SocketAddr) -> bool {
 /// An end as the command line has it.
 fn end(text: &str) -> Result<ProxyEnd, String> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-        return Ok(ProxyEnd::Unix(path.into()));
+        return Ok(ProxyEnd::Local(LocalEnd::Unix(path.into())));
     }
     if let Some(at) = text.strip_prefix("http://") {
         let at = at.strip_suffix('/').unwrap_or(at);
         let authority = !at.is_empty() && !at.contains(['/', '?', '#', '@']);
         return match at.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
-            Some(Ok(_)) if authority => Ok(ProxyEnd::Tcp(at.into())),
+            Some(Ok(_)) if authority => Ok(ProxyEnd::Local(LocalEnd::Tcp(at.into()))),
             _ => Err(format!("a host and a port are missing: {ENDS}")),
         };
     }
@@ -150,9 +158,11 @@ mod tests {
 
     #[test]
     fn each_end_is_named_by_its_scheme() {
-        assert_eq!(end("http://127.0.0.1:7000/"), Ok(ProxyEnd::Tcp("127.0.0.1:7000".into())));
-        assert_eq!(end("http://[::1]:0"), Ok(ProxyEnd::Tcp("[::1]:0".into())));
-        assert_eq!(end("unix:/run/a.sock"), Ok(ProxyEnd::Unix("/run/a.sock".into())));
+        let tcp = |at: &str| Ok(ProxyEnd::Local(LocalEnd::Tcp(at.into())));
+        assert_eq!(end("http://127.0.0.1:7000/"), tcp("127.0.0.1:7000"));
+        assert_eq!(end("http://[::1]:0"), tcp("[::1]:0"));
+        let unix = Ok(ProxyEnd::Local(LocalEnd::Unix("/run/a.sock".into())));
+        assert_eq!(end("unix:/run/a.sock"), unix);
         for homa in ["homa://a:1", "homa:///a:1", "homa+file:///etc/servers"] {
             assert_eq!(end(homa), Ok(ProxyEnd::Homa(homa.into())));
         }

@@ -1,7 +1,6 @@
 //! A proxy's life: opens both ends, waits for the end, drains.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use homa::metrics::http::Exporter;
@@ -16,9 +15,6 @@ use super::{Args, ProxyEnd, back, front};
 use crate::commands::{serve, systemd, wait_for_the_end};
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
-
-/// How long calls in progress may take to finish after Ctrl-C. homa-tonic has the same.
-pub const DRAIN: Duration = Duration::from_secs(30);
 
 /// What a client reads whose call is one too many.
 pub const FULL: &str = "the proxy has as many calls in progress as --concurrency allows; the call \
@@ -61,9 +57,10 @@ pub fn run(args: &Args) -> Outcome {
     let (end, ending) = watch::channel(false);
     let counts = Arc::new(ProxyCounts::default());
     let setting = Setting { args, counts: counts.clone(), ending };
+    let metrics = args.metrics.map(serve::listen).transpose()?;
     let RunningProxy { at, engines, mut tasks } = runtime.block_on(start(&setting))?;
     at.iter().for_each(|at| line(format!("listening on {at}")));
-    let exporter = export(args, &engines, &counts)?;
+    let exporter = metrics.map(|at| export(at, &engines, &counts)).transpose()?;
     let _watchdog = systemd::watch(&engines);
     wait_for_the_end(None, || systemd::tell(NotifyState::Ready))
         .hint("raise the limit of descriptors (ulimit -n), or allow signal handlers")?;
@@ -87,17 +84,13 @@ pub fn run(args: &Args) -> Outcome {
 async fn start(setting: &Setting<'_>) -> Result<RunningProxy, Failure> {
     let Args { listen, to, .. } = setting.args;
     match (listen, to) {
-        (ProxyEnd::Homa(at), to @ (ProxyEnd::Tcp(_) | ProxyEnd::Unix(_))) => {
-            back::start(setting, at, to)
-        }
-        (listen @ (ProxyEnd::Tcp(_) | ProxyEnd::Unix(_)), ProxyEnd::Homa(to)) => {
-            front::start(setting, listen, to).await
-        }
+        (ProxyEnd::Homa(at), ProxyEnd::Local(to)) => back::start(setting, at, to),
+        (ProxyEnd::Local(listen), ProxyEnd::Homa(to)) => front::start(setting, listen, to).await,
         (ProxyEnd::Homa(_), ProxyEnd::Homa(_)) => {
             let error = anyhow::anyhow!("both ends are Homa, and one has to be at local programs");
             Err(Failure::new(error, "give --to the local server, such as http://127.0.0.1:50051"))
         }
-        _ => {
+        (ProxyEnd::Local(_), ProxyEnd::Local(_)) => {
             let error = anyhow::anyhow!("no end is Homa");
             let hint = "give --to homa://HOST:PORT beside clients, or --listen homa://ADDR \
                         beside a server";
@@ -106,16 +99,15 @@ async fn start(setting: &Setting<'_>) -> Result<RunningProxy, Failure> {
     }
 }
 
-/// Serves metrics if that is asked for.
+/// Serves metrics.
 fn export(
-    args: &Args,
+    at: std::net::TcpListener,
     engines: &[Engine],
     counts: &Arc<ProxyCounts>,
-) -> Result<Option<Exporter>, Failure> {
-    let Some(at) = args.metrics else { return Ok(None) };
+) -> Result<Exporter, Failure> {
     let counts = counts.clone();
-    let exporter = Exporter::with(engines, serve::listen(at)?, move || counts.to_openmetrics());
+    let exporter = Exporter::with(engines, at, move || counts.to_openmetrics());
     let exporter = exporter.hint("raise the limit of threads (ulimit -u)")?;
     line(format!("metrics at http://{}/metrics", exporter.local_addr()));
-    Ok(Some(exporter))
+    Ok(exporter)
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use super::{ProxyEnd, is_loopback};
+use super::{LocalEnd, is_loopback};
 
 /// How long a local server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -85,10 +85,10 @@ impl fmt::Display for LocalListener {
 }
 
 /// Connects to a local server, which has to be at loopback or may be `anywhere`.
-pub async fn connect(to: &ProxyEnd, anywhere: bool) -> io::Result<LocalStream> {
+pub async fn connect(to: &LocalEnd, anywhere: bool) -> io::Result<LocalStream> {
     let connecting = async {
         match to {
-            ProxyEnd::Tcp(at) => {
+            LocalEnd::Tcp(at) => {
                 let stream = TcpStream::connect(at).await?;
                 if !anywhere && !is_loopback(&stream.peer_addr()?) {
                     let why = "the name stands for an address off loopback, for which the proxy \
@@ -97,10 +97,9 @@ pub async fn connect(to: &ProxyEnd, anywhere: bool) -> io::Result<LocalStream> {
                 }
                 Ok(tcp(stream))
             }
-            ProxyEnd::Unix(path) => {
+            LocalEnd::Unix(path) => {
                 Ok(TokioIo::new(TcpOrUnix::Unix(UnixStream::connect(path).await?)))
             }
-            ProxyEnd::Homa(_) => Err(io::ErrorKind::InvalidInput.into()),
         }
     };
     timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

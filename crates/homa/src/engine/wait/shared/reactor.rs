@@ -217,9 +217,9 @@ impl Shared {
             access.helper_watches = true;
             let handle = [link.poller.as_raw_fd()];
             // If nothing is due, it sleeps until the descriptor of the loop is readable.
-            let (handles, patience) =
+            let (handles, timeout) =
                 if due { (&[][..], Some(LOOK_INTERVAL)) } else { (&handle[..], None) };
-            let waits = || wait_or_writable(handles, None, Some(&self.helper_waker), patience);
+            let waits = || wait_or_writable(handles, None, Some(&self.helper_waker), timeout);
             // An error is exhausted memory. The next look says the same as this one would.
             let _ = access.unlocked(waits);
             access.helper_watches = false;
