@@ -238,7 +238,7 @@ mod tests {
     use crate::store::Store;
     use crate::sweep::Options;
 
-    /// A plan that compares two variants, whose order it is given.
+    /// A plan that compares two variants in the given order.
     fn plan_of(order: [&str; 2]) -> String {
         format!(
             "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\nuse = \"set\"\n\
@@ -303,6 +303,8 @@ mod tests {
         assert_eq!((order.pass, order.gates()), (Some(true), true), "{order:?}");
         assert_eq!((gain.pass, gain.measured), (Some(true), Some(0.0)), "none below itself");
         assert_eq!((least.measured, least.pass), (Some(0.0), Some(true)), "far below itself");
+        assert_eq!(least.others, [("far".to_owned(), Some(0.0))], "the side that is the least");
+        assert_eq!(greatest.others, [("near".to_owned(), greatest.measured)]);
         assert!(greatest.measured > Some(40.0) && greatest.pass == Some(false), "{greatest:?}");
         assert_eq!((shape.pass, shape.others.len()), (Some(true), 1), "{shape:?}");
         assert_eq!(
@@ -311,5 +313,45 @@ mod tests {
         );
         assert_eq!(there.family, "a");
         assert_eq!(done(["far", "near"]).checks[2].pass, Some(false));
+    }
+
+    /// The run of one variant ends before all its messages arrive. A row that is compared with it
+    /// decides nothing, and counts these messages once. Rows of the other two variants decide.
+    #[test]
+    fn messages_that_a_baseline_lacks_leave_a_row_undecided() {
+        let text = "id = \"a-b\"\ntitle = \"t\"\nsource = \"s\"\n\
+            [[variant]]\nname = \"late\"\nscheme = \"homa-sim\"\n\
+            set = { \"stop.drain_limit\" = \"1us\" }\n\
+            [[variant]]\nname = \"near\"\nscheme = \"homa-sim\"\n\
+            [[variant]]\nname = \"far\"\nscheme = \"homa-sim\"\n\
+            set = { \"fabric.switch_delay\" = \"9us\" }\n\
+            [scenario]\nfabric = { shape = { kind = \"single-switch\", hosts = 4 } }\n\
+            traffic = { pattern = \"all-to-all\", workload = \"1000\" }\n\
+            stop = { messages = 3_000 }\n[[run]]\nname = \"r\"\n\
+            [[check]]\nrow = \"a-b-late\"\nrun = \"r\"\n\
+            points = { \"p50_us@50\" = [1, \"x99\"] }\n\
+            [[check]]\nrow = \"a-b-least\"\nrun = \"r\"\nbelow = \"late\"\n\
+            least = [{ variant = \"near\" }, { variant = \"far\" }]\n\
+            points = { \"p50_us@50\" = [0, \"1000\"] }\n\
+            [[check]]\nrow = \"a-b-greatest\"\nrun = \"r\"\nvariant = \"far\"\n\
+            greatest = [{ run = \"r\" }, { variant = \"near\" }]\n\
+            points = { \"p50_us@50\" = [0, \"1000\"] }\n\
+            [[check]]\nrow = \"a-b-order\"\nrun = \"r\"\n\
+            ordering = [{ variant = \"near\" }, { variant = \"far\" }]\n\
+            points = { \"p50_us@50\" = [] }\n";
+        let plan = ReproPlan::parse(&Document::new("r.toml", text), &[]);
+        let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+        let root = std::env::temp_dir().join(format!("homa-baseline-{}", std::process::id()));
+        let store = Store::create(&root).unwrap();
+        let options = Options { program: "p".into(), keep_going: true, ..Options::on(1) };
+        let done = run(&[plan], &How::default(), &store, &options, &mut |_| {}).unwrap().remove(0);
+        std::fs::remove_dir_all(&root).unwrap();
+        let [late, least, greatest, order] = &done.checks[..] else { panic!("{:?}", done.checks) };
+        assert!(late.missing.as_ref().is_some_and(|it| it.ends_with(" not delivered")), "{late:?}");
+        assert!(least.measured.is_some() && least.pass.is_none(), "{least:?}");
+        assert_eq!(least.missing, late.missing);
+        for there in [greatest, order] {
+            assert_eq!((there.pass, &there.missing), (Some(true), &None), "{there:?}");
+        }
     }
 }

@@ -53,7 +53,8 @@
 //! A check compares what it reads: `over = "w4"` is the quotient by another run, `reduction =
 //! { variant = "dctcp" }` by how many per cent it is below, `ordering = [{ variant = "hull" },
 //! { variant = "dctcp" }]` that each side is below the next at every point, and `least` and
-//! `greatest` the one number of such sides that a published range ends at.
+//! `greatest` are the least and the greatest number of such sides, for the ends of a published
+//! range.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

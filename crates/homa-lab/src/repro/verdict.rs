@@ -51,7 +51,7 @@ pub struct Check {
     #[serde(default)]
     pub cause: Option<String>,
     /// The numbers of the other schemes of the plan's runs. For an ordering, those of the sides
-    /// after the first.
+    /// after the first; for the least or the greatest of several, the side that has it.
     pub others: Vec<(String, Option<f64>)>,
 }
 
@@ -204,16 +204,10 @@ fn unknown(
         Metric::Limit(what) => Some(what),
         _ => None,
     };
-    let at = row.at.filter(|_| limit.is_none());
-    let first = plan.variants.first().map_or("", String::as_str);
     let (mut counts, mut others) = ([0; 3], [0; 2]);
-    let own = row.run.as_deref().map(|name| (name, variant, at));
-    let sides = row
-        .sides()
-        .iter()
-        .map(|side| (&*side.run, side.variant.as_deref().unwrap_or(first), side.at.or(at)));
-    for (name, variant, at) in own.into_iter().chain(sides) {
+    for (name, variant, at) in sources(plan, row, variant) {
         let Some((place, _)) = plan.run(name) else { continue };
+        let at = at.filter(|_| limit.is_none());
         // Only the position is read of a run that does not pass.
         let read = |stored: &&Stored| limit.is_none_or(|what| what.passes(stored));
         for stored in results.of(place, variant, at).filter(read) {
@@ -232,6 +226,33 @@ fn unknown(
     Unknown { missing: said("messages", &counts), aside: said("not measured", &others) }
 }
 
+/// A run, its scheme or variant, and the value of its axis.
+type Source<'a> = (&'a str, &'a str, Option<f64>);
+
+/// The results that a row reads, each once. A row of several sides does not read its own run, and
+/// reads each side also under the variant that the sides are compared with.
+fn sources<'a>(
+    plan: &'a ReproPlan,
+    row: &'a plan::Check,
+    variant: &'a str,
+) -> impl Iterator<Item = Source<'a>> {
+    let several = row.compare.is_of_sides();
+    let first = plan.variants.first().map_or("", String::as_str);
+    let usual = row.variant.as_deref().filter(|_| several).unwrap_or(first);
+    let own = row.run.as_deref().filter(|_| !several).map(|run| (run, variant, row.at));
+    let sides = row.sides().iter().flat_map(move |side| {
+        let own = side.variant.as_deref().unwrap_or(usual);
+        let variants = [Some(own), row.below.as_deref()].into_iter().flatten();
+        variants.map(move |variant| (&*side.run, variant, side.at.or(row.at)))
+    });
+    let mut seen: Vec<Source<'a>> = Vec::new();
+    own.into_iter().chain(sides).filter(move |source| {
+        let new = !seen.contains(source);
+        seen.extend(new.then_some(*source));
+        new
+    })
+}
+
 /// Counts of messages in words; `None` when all are 0.
 fn said(of: &str, counts: &[u64]) -> Option<String> {
     let named = counts.iter().zip(["failed", "refused", "not delivered"]);
@@ -242,10 +263,29 @@ fn said(of: &str, counts: &[u64]) -> Option<String> {
     (!named.is_empty()).then(|| format!("{of}: {}", named.join(", ")))
 }
 
-/// The name of a side, which differs from those of the others.
-fn name_of(side: &Side) -> String {
-    let metric = side.metric.as_ref().map(ToString::to_string);
-    side.variant.clone().or(metric).unwrap_or_else(|| side.run.clone())
+/// The name of one of several sides: the parts in which they differ.
+fn name_of(side: &Side, sides: &[Side]) -> String {
+    let parts: [fn(&Side) -> Option<String>; 4] = [
+        |side| side.variant.clone(),
+        |side| Some(side.run.clone()),
+        |side| side.at.map(|at| at.to_string()),
+        |side| side.metric.as_ref().map(ToString::to_string),
+    ];
+    let differing = parts.iter().filter(|part| sides.iter().any(|other| part(other) != part(side)));
+    let named: Vec<String> = differing.filter_map(|part| part(side)).collect();
+    if named.is_empty() { side.run.clone() } else { named.join(" ") }
+}
+
+/// The side whose number, times `sign`, is the least, and its number; none unless all are measured.
+fn extreme_side(
+    sides: &[Side],
+    of: impl Fn(&Side) -> Option<Measured>,
+    sign: f64,
+) -> Vec<(String, Option<f64>)> {
+    let all: Option<Vec<(&Side, f64)>> =
+        sides.iter().map(|side| Some((side, of(side)?.value))).collect();
+    let won = all.into_iter().flatten().min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
+    won.map(|(side, value)| (name_of(side, sides), Some(value))).into_iter().collect()
 }
 
 fn check(
@@ -273,6 +313,7 @@ fn check(
         let other = measure(plan, results, row, &point.metric, &variant);
         (variant, other.map(|measured| measured.value))
     });
+    let of = |side: &Side| of_side(plan, results, row, &point.metric, side, row.at);
     Check {
         metric,
         label: point.label.clone().unwrap_or_else(|| point.metric.to_string()),
@@ -290,11 +331,11 @@ fn check(
         cause: row.cause.clone(),
         others: match &row.compare {
             _ if point.metric.is_computed() => Vec::new(),
-            Compare::Least(_) | Compare::Greatest(_) => Vec::new(),
+            Compare::Least(sides) => extreme_side(sides, of, 1.0),
+            Compare::Greatest(sides) => extreme_side(sides, of, -1.0),
             Compare::Ordering(sides) => {
-                let of = |side: &Side| of_side(plan, results, row, &point.metric, side, row.at);
                 let rest = sides.iter().skip(1);
-                rest.map(|side| (name_of(side), of(side).map(|it| it.value))).collect()
+                rest.map(|side| (name_of(side, sides), of(side).map(|it| it.value))).collect()
             }
             _ => others.collect(),
         },
