@@ -108,7 +108,7 @@ impl MeasurementWindow<'_> {
                 mean_gbps: sum / flows,
                 min_gbps: rates.iter().copied().fold(f64::MAX, f64::min),
                 max_gbps: rates.iter().copied().fold(0.0, f64::max),
-                received_gbps: group.pairs().map(received).sum::<f64>() / flows,
+                received_gbps: Some(group.pairs().map(received).sum::<f64>() / flows),
                 fairness: if squares > 0.0 { sum * sum / (flows * squares) } else { 0.0 },
             }
         };

@@ -267,9 +267,9 @@ pub struct Queues {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<QueueLength>,
     /// The most bytes that waited at all ports of a TOR switch at one time, accurate to one frame
-    /// per port: the memory that such a switch needs.
-    #[serde(default)]
-    pub tor_max_bytes: u64,
+    /// per port. Absent in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tor_max_bytes: Option<u64>,
 }
 
 /// Queue lengths over the ports of one tier, wire bytes.

@@ -109,9 +109,9 @@ pub struct FlowGroupRate {
     /// Jain's index, which is 1 if all rates are equal.
     pub fairness: f64,
     /// Mean of the rates at which their receivers' links carried frames, of these and of any other
-    /// flows, Gbit/s.
-    #[serde(default)]
-    pub received_gbps: f64,
+    /// flows, Gbit/s. Absent in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_gbps: Option<f64>,
 }
 
 /// Activity of NICs and processors while traffic was measured (HULL §4.1). A burst is a sequence of
