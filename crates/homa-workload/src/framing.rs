@@ -82,7 +82,9 @@ impl Framing {
                 let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
                 wire.unscheduled + wire.scheduled
             }
-            _ => self.first().wire_bytes(bytes),
+            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain | Self::R2p2 => {
+                self.first().wire_bytes(bytes)
+            }
         }
     }
 
@@ -91,7 +93,7 @@ impl Framing {
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
-            _ => 0,
+            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain | Self::R2p2 => 0,
         }
     }
 
