@@ -72,15 +72,13 @@ fn the_slowdown_in_an_idle_network_is_one() {
 #[test]
 fn frames_dropped_by_full_buffers_are_retransmitted() {
     for scheme in transports().filter(|scheme| !scheme.one_way_only && !scheme.is_lossless()) {
-        // Queues of some schemes are too short to fill the larger buffers.
-        let outcomes = [15_000, 4_000].into_iter().map(|bytes| {
-            let mut scenario = scenario(scheme, "20000", Exchange::Echo);
-            scenario.fabric.buffer = Buffer::PerPort { bytes };
-            scenario.stop.messages = Some(300);
-            outcome(&scenario)
-        });
-        let lossy = outcomes.into_iter().find(|outcome| outcome.drops.overflow > 0);
-        let outcome = lossy.unwrap_or_else(|| panic!("{}: nothing to recover from", scheme.name));
+        // SIRD's queues are too short to fill the larger buffers.
+        let bytes = if scheme.name == "sird" { 4_000 } else { 15_000 };
+        let mut scenario = scenario(scheme, "20000", Exchange::Echo);
+        scenario.fabric.buffer = Buffer::PerPort { bytes };
+        scenario.stop.messages = Some(300);
+        let outcome = outcome(&scenario);
+        assert!(outcome.drops.overflow > 0, "{}: nothing to recover from", scheme.name);
         assert_eq!((outcome.messages, outcome.undelivered), (300, 0), "{}", scheme.name);
     }
 }
