@@ -154,18 +154,18 @@ fn configure(
     let sird = with_defaults(options);
     let wire = wire(options)?;
     let bdp = bdp(options, environment.rtt_bytes)?;
-    let number = |field, value: Option<f64>, (least, most): (f64, f64)| match value {
-        Some(value) if value >= least && value <= most => Ok(value),
-        _ => Err(ScenarioError::field(field, format!("be {least} to {most}"))),
+    let number = |field, value: Option<f64>, (most, unit): (f64, &str)| match value {
+        Some(value) if (0.0..=most).contains(&value) => Ok(value),
+        _ => Err(ScenarioError::field(field, format!("be 0 to {most}{unit}"))),
     };
-    let budget = |field, value| {
-        number(field, value, (0.0, MOST)).map(|value| times(value, bdp).max(wire.full()))
-    };
-    let share = |field, value| number(field, value, (0.0, 1.0));
+    let multiple = |field, value| number(field, value, (MOST, " BDP"));
+    let budget =
+        |field, value| multiple(field, value).map(|value| times(value, bdp).max(wire.full()));
+    let share = |field, value| number(field, value, (1.0, ""));
     let sender_credit = budget("options.sird.sender_credit", sird.sender_credit)?;
     let floor = |field, value| share(field, value).map(|share| times(share, sender_credit));
-    let csn_threshold = number("options.sird.csn_threshold", sird.csn_threshold, (0.0, MOST))?;
-    let unsolicited = number("options.sird.unsolicited", sird.unsolicited, (0.0, MOST))?;
+    let csn_threshold = multiple("options.sird.csn_threshold", sird.csn_threshold)?;
+    let unsolicited = multiple("options.sird.unsolicited", sird.unsolicited)?;
     let resend = environment.round_trips(20).max(Duration::millis(1));
     let resend = sird.resend.map_or(resend, |span| Duration(span.0 / 1_000));
     let shortest_share = share("options.sird.shortest_share", sird.shortest_share)?;
@@ -181,14 +181,14 @@ fn configure(
         host_floor: floor("options.sird.host_floor", sird.host_floor)?,
         network_floor: floor("options.sird.network_floor", sird.network_floor)?,
         order: match sird.order {
-            None | Some(SirdOrderName::Srpt) => SirdOrder::Srpt,
             Some(SirdOrderName::Fair) => SirdOrder::Fair,
+            _ => SirdOrder::Srpt,
         },
         shortest_share: (shortest_share * 1e3).round() as u32,
         first: match sird.first {
-            None | Some(SirdFirstName::Unsolicited) => SirdFirst::Unsolicited,
             Some(SirdFirstName::Control) => SirdFirst::Control,
             Some(SirdFirstName::Nothing) => SirdFirst::Nothing,
+            _ => SirdFirst::Unsolicited,
         },
         resend: timeout(resend, "options.sird.resend")?,
     })
