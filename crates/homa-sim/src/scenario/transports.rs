@@ -58,8 +58,8 @@ pub struct NdpOptions {
     /// Whether senders avoid paths with unusually many NACKs. Default: true (NDP §3.1.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoid_bad_paths: Option<bool>,
-    /// Whether packets that are sent again leave a host before new packets of all messages, and a
-    /// permit is for the packet that is next when it arrives, as in the authors' simulator (htsim).
+    /// Whether packets that are sent again leave a host before new packets of all messages, and the
+    /// packet for a permit is chosen when the permit arrives, as in the authors' simulator (htsim).
     /// Default: false. Packets leave in the order of their permits, and each is the next of its
     /// message at that time.
     #[serde(skip_serializing_if = "Option::is_none")]

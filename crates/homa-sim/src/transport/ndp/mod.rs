@@ -58,8 +58,8 @@ pub struct NdpConfig {
     pub paths: u32,
     /// Whether to avoid paths with unusually many NACKs.
     pub avoid_bad_paths: bool,
-    /// Packets that are sent again leave before new ones of all messages, and a permit is for the
-    /// packet that is next when the permit arrives (htsim).
+    /// Packets that are sent again leave before new ones of all messages, and the packet for a
+    /// permit is chosen when the permit arrives (htsim).
     pub again_first: bool,
     /// Seeds the permutations.
     pub seed: u64,

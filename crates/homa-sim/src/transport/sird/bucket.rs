@@ -33,6 +33,8 @@ pub(super) struct Marked {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Aimd {
     limit: f64,
+    /// The limit does not fall below this, at least one packet. A sender may have two packets less
+    /// a byte even so, because it cannot spend less than a packet (`CreditedSender::account`).
     floor: f64,
     /// Average share of marked packets (F).
     fraction: f64,

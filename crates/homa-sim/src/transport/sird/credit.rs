@@ -46,9 +46,9 @@ pub(super) fn wire_of(wire: &WireFormat, length: u32, from: u32) -> u64 {
         + u64::from(wire.data(wire.span(last, length).1))
 }
 
-/// For how many packets a message of `length` bytes takes credit without asking. None if it has
-/// more wire bytes than `threshold` (UnschT). Otherwise for all, as far as the credit that the host
-/// holds for the receiver stays within `bdp`, but always for one.
+/// The number of packets for which a message takes credit without asking: 0 if it has more wire
+/// bytes than `threshold` (UnschT); otherwise as many as keep the host's credit for the receiver
+/// within `bdp`, and at least one.
 pub(super) fn unsolicited(
     wire: &WireFormat,
     length: u32,

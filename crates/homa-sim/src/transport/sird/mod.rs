@@ -8,17 +8,17 @@
 //! two control loops turn the marks into a limit on its credit (`bucket.rs`). So little credit lies
 //! idle at busy senders, and a small budget keeps the receiver's link full.
 //!
-//! Messages of at most 1 BDP take credit for themselves and are sent at once; longer ones send a
-//! request and wait. Credit belongs to the receiver: any message to it may spend it. A sender gives
-//! half of its link to the receiver of its shortest message and divides the rest equally
-//! (`turns.rs`). Control packets and unsolicited data use a higher priority level than other data,
-//! but the design works with one level.
+//! Messages of at most 1 BDP take credit for themselves and are sent at once. Senders request
+//! credit for longer messages. Credit belongs to the receiver: any message to it may spend it. A
+//! sender gives half of its link to the receiver of its shortest message and divides the rest
+//! equally (`turns.rs`). Control packets and unsolicited data use a higher priority level than
+//! other data, but the design works with one level.
 //!
 //! Rules and constants follow the authors' simulator (`epfl-dcsl/SIRD-Simulator`, revision f2be06a,
 //! `r2p2-cc-hybrid.cc`). It has neither losses nor acknowledgements: every message is a request,
 //! and its response says that it arrived. Inferred here: a receiver acknowledges a whole message; a
-//! sender that neither sent nor heard anything about a message for `resend` says how far it is; the
-//! receiver then gives credit for what is missing, and counts credit as lost if the sender was
+//! sender that neither sent nor heard anything about a message for `resend` reports its progress;
+//! the receiver then gives credit for what is missing, and counts credit as lost if the sender was
 //! silent for that long or restarted.
 //!
 //! Limit: lost credit counts as out until its sender is silent, so a sender of many short messages

@@ -1,4 +1,4 @@
-//! What a host keeps about each of its peers, in the two roles that a peer may have.
+//! The state that a host keeps for each of its peers, in the two roles that a peer may have.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,8 +11,8 @@ use crate::transport::parts::{MessageTimer, Ordered};
 use super::bucket::Bucket;
 use super::credit::CreditBudget;
 
-/// The peers of one role. A peer is found by its host once per message, and by its index after
-/// that.
+/// The peers of one role. The index of a peer is looked up by its host for each packet that arrives
+/// and each message that is sent. Other state has the index.
 #[derive(Clone, Debug)]
 pub(super) struct Peers<T> {
     index: BTreeMap<u32, u32>,

@@ -32,7 +32,7 @@ pub(super) struct SirdReceiving {
     order: u32,
     /// When its last credit was sent, counted in credits of this host; 0 if it had none.
     turn: u32,
-    /// What its sender took is charged.
+    /// The unsolicited credit is charged.
     charged: bool,
 }
 
@@ -140,7 +140,8 @@ impl Sird {
         }
     }
 
-    /// A sender announced a message, or says how far it is: `sent` packets were sent at least once.
+    /// A sender announced a message, or reports its progress: `sent` packets were sent at least
+    /// once.
     pub(super) fn on_request(
         &mut self,
         now: Time,

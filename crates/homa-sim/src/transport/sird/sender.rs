@@ -228,8 +228,8 @@ impl Sird {
         self.refresh_sink(index);
     }
 
-    /// Neither sent nor heard anything about a message for a while: says how far it is, so that the
-    /// receiver asks for what is missing.
+    /// Reports the progress of each message about which nothing was sent or heard for a while, so
+    /// that the receiver gives credit for the missing packets.
     pub(super) fn expire_requests(&mut self, now: Time) {
         while let Some((listed, message)) = self.timers.pop(now) {
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
