@@ -162,7 +162,8 @@ def test_a_client_that_leaves_midway_ends_its_reader_once() -> None:
     asyncio.run(main())
 
 
-def test_a_read_that_is_cancelled_as_it_ends_loses_nothing() -> None:
+@pytest.mark.parametrize("cancelled_first", [False, True])
+def test_a_read_that_is_cancelled_as_it_ends_loses_nothing(cancelled_first: bool) -> None:
     sent, half = message(200_000), 100_000
 
     async def main() -> None:
@@ -180,6 +181,8 @@ def test_a_read_that_is_cancelled_as_it_ends_loses_nothing() -> None:
             written.set()
             # Both ends are driven here, so that the read ends before its task can run again.
             waiting = len(server._waiting)
+            if cancelled_first:
+                reading.cancel()
             while len(server._waiting) == waiting:
                 client._turn()
                 server._turn()

@@ -118,6 +118,8 @@ class Endpoint:
         at = None if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        # Who gets the outcomes of operations whose task is cancelled as they end.
+        self._untaken: dict[int, Callable[[Any], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         # More requests may wait than there was room for.
@@ -170,7 +172,7 @@ class Endpoint:
     ) -> T:
         """The outcome of a started operation; cancelled with the task that awaits it.
 
-        If the task is cancelled after the operation has ended and before the task runs again,
+        If the operation ends and its task is cancelled before it runs again, in either order,
         ``untaken`` gets the outcome.
         """
         loop = self._here()
@@ -179,6 +181,8 @@ class Endpoint:
             return started
         future: asyncio.Future[T] = loop.create_future()
         self._waiting[started] = future
+        if untaken is not None:
+            self._untaken[started] = untaken
         try:
             return await future
         except BaseException:
@@ -189,6 +193,8 @@ class Endpoint:
             if untaken is not None and has_result:
                 untaken(future.result())
             raise
+        finally:
+            self._untaken.pop(started, None)
 
     def _room(self) -> int:
         """How many requests may begin."""
@@ -205,6 +211,9 @@ class Endpoint:
         for number, outcome in ended:
             future = self._waiting.pop(number, None)
             if future is None or future.done():
+                # Its task was cancelled, and has not run since.
+                if number in self._untaken and not isinstance(outcome, BaseException):
+                    self._untaken[number](outcome)
                 continue
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
