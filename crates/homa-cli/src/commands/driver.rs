@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use homa::handover::Handover;
 use homa::proto::Rate;
 use homa::{CallError, Client, Config, Engine, OpenError, PriorityMap, inline};
 
@@ -69,16 +68,9 @@ impl Driver {
         route.map_or(any, |own| SocketAddr::new(own.ip(), 0))
     }
 
-    /// An engine for servers at a local address, which may take another's place there; `hint` is
-    /// for an address that cannot be had.
-    pub fn engine(
-        self,
-        at: SocketAddr,
-        hint: &str,
-        protection: &Protection,
-        handover: Option<Handover>,
-    ) -> Result<Engine, Failure> {
-        self.open(at, protection.apply(self.config().handover(handover))?, hint)
+    /// An engine for servers at a local address; `hint` is for an address that cannot be had.
+    pub fn engine(self, at: SocketAddr, config: Config, hint: &str) -> Result<Engine, Failure> {
+        self.open(at, config, hint)
     }
 
     /// An engine for many threads, to call a server.
@@ -122,7 +114,7 @@ impl Driver {
     }
 
     /// The kind of peer decides the profile.
-    fn config(self) -> Config {
+    pub fn config(self) -> Config {
         match self {
             Self::Udp | Self::Xdp | Self::Auto => Config::default(),
             Self::RawIp => Config::linux(),

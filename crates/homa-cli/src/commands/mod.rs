@@ -7,6 +7,7 @@ pub mod doctor;
 mod driver;
 pub mod hull;
 pub mod key;
+mod pacing;
 pub mod pcap;
 pub mod pfc;
 pub mod pias_thresholds;

@@ -16,6 +16,7 @@ use homa::{Config, Engine, Server};
 use sd_notify::NotifyState;
 
 use super::driver::{Driver, explain};
+use super::pacing::Pacing;
 use super::protection::Protection;
 use super::systemd;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
@@ -38,6 +39,8 @@ pub struct Args {
     driver: Driver,
     #[command(flatten)]
     protection: Protection,
+    #[command(flatten)]
+    pacing: Pacing,
     /// Answer every request with its own bytes. Without it, the answer is one line with their
     /// number.
     #[arg(long)]
@@ -180,8 +183,7 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
     for socket in sockets {
         let hint = "give the socket unit ListenDatagram=, and BindIPv6Only=both for all addresses";
         let socket = UdpSocket::from(socket);
-        let handover = socket.local_addr().ok().and_then(|at| handed_over(args, at));
-        let config = args.protection.apply(Config::default().handover(handover))?;
+        let config = config(args, socket.local_addr().ok())?;
         servers.push(explain(Server::from_socket(socket, config), hint)?);
     }
     let passed = servers.len();
@@ -191,8 +193,7 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
             let first = servers.get(passed);
             at.set_port(first.map_or(0, |server: &Server| server.local_addr().port()));
         }
-        let handover = handed_over(args, at);
-        let engine = args.driver.engine(at, hint, &args.protection, handover)?;
+        let engine = args.driver.engine(at, config(args, Some(at))?, hint)?;
         servers.push(engine.serve().hint("choose another port")?);
     }
     for n in 0..servers.len() {
@@ -205,6 +206,12 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
         engines.push(engine);
     }
     Ok((engines, servers))
+}
+
+/// The parameters of an engine at an address, which may take another's place there.
+fn config(args: &Args, at: Option<SocketAddr>) -> Result<Config, Failure> {
+    let handover = at.and_then(|at| handed_over(args, at));
+    args.protection.apply(args.pacing.apply(args.driver.config()).handover(handover))
 }
 
 /// Binds a TCP address for metrics; an error if another program has it.

@@ -153,7 +153,7 @@ fn print_links(links: &[DoctorLink]) {
     links.iter().for_each(|link| line(table.row(&link.cells())));
     if links.iter().any(DoctorLink::is_uncertain) {
         line("=> unknown link rate: Homa estimates it from queue drain and arrivals");
-        line("remedy: set `Config::link_rate` if all peers are behind one link");
+        line("remedy: set `Config::link_rate` (or --link-rate) if all peers are behind one link");
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum ProxyRefusal {
     /// A request of HTTP/1.1.
     Http1,
+    /// CONNECT, to a proxy that calls one server, or to no host and port.
+    Connect,
     /// A method other than POST.
     Method,
     /// A content type other than gRPC's.
@@ -20,13 +22,14 @@ pub enum ProxyRefusal {
 }
 
 impl ProxyRefusal {
-    const ALL: [Self; 5] =
-        [Self::Http1, Self::Method, Self::ContentType, Self::Full, Self::Protocol];
+    const ALL: [Self; 6] =
+        [Self::Http1, Self::Connect, Self::Method, Self::ContentType, Self::Full, Self::Protocol];
 
     /// Its label in metrics.
     fn label(self) -> &'static str {
         match self {
             Self::Http1 => "http1",
+            Self::Connect => "connect",
             Self::Method => "method",
             Self::ContentType => "content_type",
             Self::Full => "full",

@@ -13,8 +13,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Client;
-use homa_tonic::{Channel, DRAIN, Endpoint};
+use homa_tonic::DRAIN;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -33,7 +34,9 @@ use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
 use super::gather::{GatherMemory, PausesAllowed, gather};
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
+use super::servers::Servers;
 use super::socket::{LocalListener, LocalStream};
+use super::tunnel::{Tunnel, is_asked};
 use super::{Args, LocalEnd};
 use crate::failure::{Failure, Hint};
 use crate::values;
@@ -47,7 +50,7 @@ const REST: Duration = Duration::from_millis(100);
 /// What every call needs.
 #[derive(Clone, Debug)]
 struct Front {
-    channel: Channel,
+    servers: Servers,
     counts: Arc<ProxyCounts>,
     /// The maximum number of calls in progress, and the places of further ones.
     most: u32,
@@ -61,18 +64,16 @@ pub async fn start(
     at: &LocalEnd,
     to: &str,
 ) -> Result<RunningProxy, Failure> {
-    let endpoint = Endpoint::from_shared(to).hint("give --to homa://HOST:PORT")?;
     let client = Client::with(setting.config()?).hint("see `homa doctor`")?;
     let engine = client.engine().clone();
     engine.drive_on_tokio().hint("raise the limit of descriptors (ulimit -n)")?;
-    let channel = endpoint.client(client).connect_lazy().await;
-    let channel = channel.hint("give the name or the address of the other host's proxy")?;
-    channel.servers().into_iter().try_for_each(|to| setting.args.protection.check(to))?;
     let listeners = listen(setting.args, at).await?;
+    let own = listeners.iter().filter_map(LocalListener::address).collect();
+    let servers = Servers::open(setting, to, client, own).await?;
     let most = setting.args.concurrency;
     let room = Arc::new(Semaphore::new(most as usize));
     let (counts, memory) = (setting.counts.clone(), GatherMemory::default());
-    let front = Front { channel, counts, most, room, memory };
+    let front = Front { servers, counts, most, room, memory };
     let at = listeners.iter().map(ToString::to_string).collect();
     let mut tasks = JoinSet::new();
     for listener in listeners {
@@ -144,24 +145,37 @@ async fn accept(
     timeout(DRAIN, all).await.with_context(|| format!("calls were in progress after {DRAIN:?}"))
 }
 
-/// Serves one connection.
+/// Serves one connection, and the tunnel that it may become.
 async fn serve(stream: LocalStream, front: Front, ending: watch::Receiver<bool>) {
-    let (counts, most) = (front.counts.clone(), front.most);
-    let answer = service_fn(move |request| front.clone().answer(request));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
-    builder.http1().max_buf_size(LONGEST_HEAD as usize).auto_date_header(false);
-    let mut http2 = builder.http2();
-    http2.initial_stream_window_size(STREAM_WINDOW);
-    http2.initial_connection_window_size(CONNECTION_WINDOW);
-    http2.max_header_list_size(LONGEST_HEAD).max_concurrent_streams(most).auto_date_header(false);
-    // Clients are programs of this host, which may cancel as many calls as they like.
-    http2.max_pending_accept_reset_streams(most as usize).max_local_error_reset_streams(None);
-    let connection = builder.serve_connection(stream, answer);
+    let (counts, builder, tunnel) = (front.counts.clone(), builder(front.most), Tunnel::default());
+    let answer = {
+        let (front, tunnel) = (front.clone(), tunnel.clone());
+        service_fn(move |request| front.clone().answer_or_tunnel(request, tunnel.clone()))
+    };
+    serve_http(&builder, stream, answer, (&counts, &ending)).await;
+    if let Some((stream, server)) = tunnel.entered().await {
+        let answer = service_fn(move |request| front.clone().answer(request, Some(server.clone())));
+        serve_http(&builder.http2_only(), stream, answer, (&counts, &ending)).await;
+    }
+}
+
+/// Serves HTTP on a stream until the client leaves, or until the calls in progress have ended after
+/// the proxy was asked to end.
+async fn serve_http<I, S>(
+    builder: &auto::Builder<TokioExecutor>,
+    stream: I,
+    answer: S,
+    (counts, ending): (&ProxyCounts, &watch::Receiver<bool>),
+) where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    let connection = builder.serve_connection_with_upgrades(stream, answer);
     tokio::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = asked_to_end(ending) => {
+        () = asked_to_end(ending.clone()) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -171,6 +185,20 @@ async fn serve(stream: LocalStream, front: Front, ending: watch::Receiver<bool>)
     {
         counts.refused(ProxyRefusal::Protocol);
     }
+}
+
+/// How connections are served.
+fn builder(most: u32) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
+    builder.http1().max_buf_size(LONGEST_HEAD as usize).auto_date_header(false);
+    let mut http2 = builder.http2();
+    http2.initial_stream_window_size(STREAM_WINDOW);
+    http2.initial_connection_window_size(CONNECTION_WINDOW);
+    http2.max_header_list_size(LONGEST_HEAD).max_concurrent_streams(most).auto_date_header(false);
+    // Clients are programs of this host, which may cancel as many calls as they like.
+    http2.max_pending_accept_reset_streams(most as usize).max_local_error_reset_streams(None);
+    builder
 }
 
 /// Whether a connection ended because of what the client sent, and not because it went away.
@@ -207,6 +235,11 @@ fn refused(why: ProxyRefusal) -> Response<Body> {
             "This is `homa proxy`: it accepts gRPC over HTTP/2 without TLS (prior knowledge), and \
              no HTTP/1.1.\n",
         ),
+        ProxyRefusal::Connect => (
+            StatusCode::FORBIDDEN,
+            "This is `homa proxy`: it calls one server, whatever a client asks for. A proxy with \
+             --to 'homa://*' calls the host and port of a CONNECT.\n",
+        ),
         ProxyRefusal::Method => (
             StatusCode::METHOD_NOT_ALLOWED,
             "This is `homa proxy`: it accepts calls of gRPC, which are POST requests.\n",
@@ -216,11 +249,8 @@ fn refused(why: ProxyRefusal) -> Response<Body> {
             "This is `homa proxy`: it accepts calls of gRPC, with content-type application/grpc.\n",
         ),
     };
-    let text = http_body_util::Full::new(Bytes::from_static(text.as_bytes()));
-    let mut response = Response::new(Body::new(text));
-    *response.status_mut() = code;
+    let mut response = plain(code, text);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     match why {
         ProxyRefusal::Http1 => headers.insert(CONNECTION, HeaderValue::from_static("close")),
         ProxyRefusal::Method => headers.insert(ALLOW, HeaderValue::from_static("POST")),
@@ -229,9 +259,49 @@ fn refused(why: ProxyRefusal) -> Response<Body> {
     response
 }
 
+/// A response with a text for people.
+fn plain(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::new(http_body_util::Full::new(text.into())));
+    *response.status_mut() = code;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
 impl Front {
-    /// Forwards a request.
-    async fn answer(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    /// Begins a tunnel if a request asks for it, and forwards other requests.
+    async fn answer_or_tunnel(
+        self,
+        request: Request<Incoming>,
+        tunnel: Tunnel,
+    ) -> Result<Response<Body>, Infallible> {
+        if !is_asked(&request) {
+            return self.answer(request, None).await;
+        }
+        let Servers::Named(servers) = &self.servers else {
+            self.counts.refused(ProxyRefusal::Connect);
+            return Ok(refused(ProxyRefusal::Connect));
+        };
+        let named = request.uri().authority().cloned();
+        match (servers.check(named.as_ref()), named) {
+            (Ok(()), Some(server)) => {
+                tunnel.begin(request, server);
+                Ok(Response::new(Body::empty()))
+            }
+            (checked, _) => {
+                self.counts.refused(ProxyRefusal::Connect);
+                let why = checked.err().unwrap_or_default();
+                Ok(plain(StatusCode::BAD_REQUEST, format!("{why}\n")))
+            }
+        }
+    }
+
+    /// Forwards a request, to the server of its tunnel if it has one.
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        server: Option<Authority>,
+    ) -> Result<Response<Body>, Infallible> {
         if let Some(why) = refusal(&request) {
             self.counts.refused(why);
             return Ok(refused(why));
@@ -244,8 +314,12 @@ impl Front {
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
         let body = gather(body, PausesAllowed::BeforeMessages, &self.memory).await;
-        let called = self.channel.call(Request::from_parts(head, Body::new(body))).await;
-        Ok(match called {
+        let called = async {
+            let server = server.as_ref().or(head.uri.authority());
+            let mut channel = self.servers.channel(server).await?;
+            channel.call(Request::from_parts(head, Body::new(body))).await
+        };
+        Ok(match called.await {
             Ok(response) => response.map(|body| {
                 Body::new(Answering { body, counts: self.counts, _call: call, _place: place })
             }),

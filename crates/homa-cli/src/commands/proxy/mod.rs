@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `run` | the life of a proxy |
 //! | `front` | calls of local clients, made over Homa |
+//! | `tunnel` | CONNECT, by which a client names the server of the calls that follow |
+//! | `servers` | the server of a call: one for all, or the one that the call names |
 //! | `back` | calls from Homa, made at a local server |
 //! | `socket` | TCP and Unix sockets of both |
 //! | `connections` | the connections to the local server |
@@ -31,11 +33,16 @@ mod gather;
 #[cfg(feature = "grpc")]
 mod run;
 #[cfg(feature = "grpc")]
+mod servers;
+#[cfg(feature = "grpc")]
 mod socket;
+#[cfg(feature = "grpc")]
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::pacing::Pacing;
 use super::protection::Protection;
 use crate::failure::Failure;
 #[cfg(not(feature = "grpc"))]
@@ -57,11 +64,15 @@ pub struct Args {
     #[arg(long, value_name = "END", value_parser = end)]
     listen: ProxyEnd,
     /// Where to make them: homa://HOST:PORT or homa:///HOST:PORT (all addresses of the name) at
-    /// another host, or http://HOST:PORT or unix:PATH at a local server.
+    /// another host, homa://* at the host and port that the client names (by CONNECT, as with
+    /// grpc_proxy=http://127.0.0.1:7000 in its environment, or by its authority), or
+    /// http://HOST:PORT or unix:PATH at a local server.
     #[arg(long, value_name = "END", value_parser = end)]
     to: ProxyEnd,
     #[command(flatten)]
     protection: Protection,
+    #[command(flatten)]
+    pacing: Pacing,
     /// Allow an http:// end at an address off loopback. Calls travel in plaintext there, and every
     /// host that reaches a proxy beside clients can make calls with its key.
     #[arg(long)]

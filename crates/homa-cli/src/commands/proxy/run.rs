@@ -40,7 +40,7 @@ pub struct Setting<'a> {
 impl Setting<'_> {
     /// The parameters of the engines.
     pub fn config(&self) -> Result<Config, Failure> {
-        self.args.protection.apply(Config::default())
+        self.args.protection.apply(self.args.pacing.apply(Config::default()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -59,6 +60,14 @@ impl LocalListener {
         }
         let listener = UnixListener::bind(path)?;
         Ok(Self::Unix(SocketFile(path.to_owned()), listener))
+    }
+
+    /// Its address, if it is TCP's.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
     }
 
     /// The next connection.

@@ -97,8 +97,8 @@ pub fn advice(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Strin
         Advice::AcceptSooner => "Use more threads that accept requests, or faster handlers: \
                                  complete requests wait for one."
             .to_owned(),
-        Advice::SetLinkRate => "Set Config::link_rate: the engine does not know the rate of its \
-                                link, so it cannot order messages before the link does."
+        Advice::SetLinkRate => "Set Config::link_rate (--link-rate): the engine does not know the \
+                                rate of its link, so it cannot order messages before the link does."
             .to_owned(),
         Advice::LinkFull => format!(
             "Send less, or use a faster link: {} of {} are used.",

@@ -8,6 +8,8 @@ mod hostile;
 #[cfg(feature = "grpc")]
 mod lives;
 #[cfg(feature = "grpc")]
+mod named;
+#[cfg(feature = "grpc")]
 mod pair;
 
 use crate::common::{code, homa, stderr};
