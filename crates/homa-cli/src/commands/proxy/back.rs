@@ -98,7 +98,7 @@ impl Back {
             counts.failed();
             return Ok(status.into_http());
         }
-        let (response, place) = match local.send(request.map(RequestBody)).await {
+        let (response, place) = match local.send(request.map(RequestBody::from)).await {
             Ok(sent) => sent,
             Err(status) => {
                 counts.failed();
@@ -142,7 +142,17 @@ fn prepare(headers: &mut HeaderMap) -> Result<(), Status> {
 
 /// The body of a request. If its client ends the call, the server's stream is reset with CANCEL.
 #[derive(Debug)]
-pub struct RequestBody(Body);
+pub struct RequestBody {
+    body: Body,
+    /// A frame of it was asked for.
+    began: bool,
+}
+
+impl From<Body> for RequestBody {
+    fn from(body: Body) -> Self {
+        Self { body, began: false }
+    }
+}
 
 impl http_body::Body for RequestBody {
     type Data = Bytes;
@@ -152,12 +162,15 @@ impl http_body::Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let frame = Pin::new(&mut self.0).poll_frame(context);
+        self.began = true;
+        let frame = Pin::new(&mut self.body).poll_frame(context);
         frame.map_err(|_| h2::Error::from(h2::Reason::CANCEL))
     }
 
+    /// Never in the frame of the headers: gRPC wants an empty DATA frame (gRPC over HTTP/2,
+    /// Requests: EOS), and servers in Go wait for it.
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.began && self.body.is_end_stream()
     }
 }
 
@@ -194,9 +207,34 @@ impl http_body::Body for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tonic::Code;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_without_messages_ends_with_an_empty_frame() {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let handshake =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client));
+        let (mut send, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::post("http://a/b.C/D").body(RequestBody::from(Body::empty()));
+        tokio::spawn(send.send_request(request.unwrap()));
+        let mut server = h2::server::handshake(server).await.unwrap();
+        let (request, _respond) = server.accept().await.unwrap().unwrap();
+        let mut body = request.into_body();
+        assert!(!body.is_end_stream(), "the end stands in the headers");
+        let ended = async {
+            while let Some(data) = body.data().await {
+                assert!(data.unwrap().is_empty());
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            _ = server.accept() => panic!("the connection has ended"),
+        }
+    }
 
     #[test]
     fn headers_that_end_connections_are_kept_from_the_server() {
