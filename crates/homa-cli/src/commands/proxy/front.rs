@@ -155,7 +155,7 @@ async fn serve(stream: LocalStream, front: Front, ending: watch::Receiver<bool>)
     serve_http(&builder, stream, answer, (&counts, &ending)).await;
     if let Some((stream, server)) = tunnel.entered().await {
         let answer = service_fn(move |request| front.clone().answer(request, Some(server.clone())));
-        serve_http(&builder.http2_only(), stream, answer, (&counts, &ending)).await;
+        serve_http(&builder, stream, answer, (&counts, &ending)).await;
     }
 }
 

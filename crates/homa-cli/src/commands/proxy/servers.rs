@@ -11,18 +11,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use homa::Client;
+use homa::balance::Target;
 use homa_tonic::{Channel, Endpoint};
 use http::uri::Authority;
 use tonic::Status;
 
 use super::run::Setting;
+use crate::commands::protection::REMEDY;
 use crate::failure::{Failure, Hint};
 
 /// `--to` of a proxy whose clients name the server of each call.
 pub const ANY: &str = "homa://*";
 
+/// What to write after `--to`.
+const HOW: &str = "give the name or the address of the other host's proxy, homa://HOST:PORT, or \
+                   homa://* for the servers that clients name";
+
 /// Names whose channels are kept. Each is looked up again every 30 s.
 const MOST: usize = 256;
+
+/// The longest name of a host (RFC 1035 §2.3.4), and a port.
+const LONGEST: usize = 253 + ":65535".len();
 
 /// Where calls go.
 #[derive(Clone, Debug)]
@@ -58,12 +67,15 @@ impl Servers {
         own: Vec<SocketAddr>,
     ) -> Result<Self, Failure> {
         if to == ANY {
+            if !setting.args.protection.is_given() {
+                eprintln!("warning: calls to other hosts will fail: {REMEDY}");
+            }
             let known = Mutex::default();
             return Ok(Self::Named(Arc::new(NamedServers { client, own, known })));
         }
-        let endpoint = Endpoint::from_shared(to).hint("give --to homa://HOST:PORT")?;
+        let endpoint = Endpoint::from_shared(to).hint(HOW)?;
         let channel = endpoint.client(client).connect_lazy().await;
-        let channel = channel.hint("give the name or the address of the other host's proxy")?;
+        let channel = channel.hint(HOW)?;
         channel.servers().into_iter().try_for_each(|to| setting.args.protection.check(to))?;
         Ok(Self::One(channel))
     }
@@ -110,13 +122,17 @@ impl KnownChannels {
     }
 
     /// Adds a channel unless another call has added one of the name meanwhile; returns the one that
-    /// stays. The one that was not used for the longest time makes room.
+    /// stays. One whose name has no server makes room, otherwise the one that was not used for the
+    /// longest time.
     fn add(&mut self, name: String, channel: Channel) -> Channel {
         if let Some(channel) = self.get(&name) {
             return channel;
         }
         if self.channels.len() >= MOST {
-            let oldest = self.channels.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = self
+                .channels
+                .iter()
+                .min_by_key(|(_, (channel, used))| (!channel.servers().is_empty(), *used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.channels.remove(&oldest);
             }
@@ -131,15 +147,17 @@ fn server_name(named: Option<&Authority>, own: &[SocketAddr]) -> Result<String, 
     let how = "this proxy calls the server that a call names: set grpc_proxy (or HTTPS_PROXY, for \
                Go) to the proxy's address and call HOST:PORT, or give HOST:PORT as the authority";
     let Some(named) = named else { return Err(format!("the call names no server; {how}")) };
+    if named.as_str().len() > LONGEST {
+        return Err(format!("the name of the server has more than {LONGEST} bytes; {how}"));
+    }
+    let name = named.as_str().to_ascii_lowercase();
     match named.port_u16() {
-        Some(1..) if named.as_str().contains('@') || named.host().is_empty() => {
-            Err(format!("{named} is no host and port; {how}"))
-        }
         Some(port @ 1..) if is_own(named.host(), port, own) => {
             Err(format!("the call names the proxy itself, {named}; {how}"))
         }
-        Some(1..) => Ok(named.as_str().to_ascii_lowercase()),
-        _ => Err(format!("{named} has no port; {how}")),
+        Some(1..) if format!("homa:///{name}").parse::<Target>().is_ok() => Ok(name),
+        Some(1..) => Err(format!("{named} is no host and port; {how}")),
+        None | Some(0) => Err(format!("{named} has no port; {how}")),
     }
 }
 
@@ -165,9 +183,15 @@ mod tests {
         for own in ["127.0.0.1:7000", "localhost:7000", "[::1]:7000", "192.0.2.7:7001"] {
             assert!(name(own).unwrap_err().contains("the proxy itself"), "{own}");
         }
-        for bad in ["search.example", "search.example:0", "u@search.example:1"] {
-            assert!(name(bad).unwrap_err().contains("grpc_proxy"), "{bad}");
+        let bad = ["search.example", "search.example:0", "u@search.example:1", "a,b:1", "*:1"];
+        for bad in bad.into_iter().chain(["[]:1", "[::g]:1", "a!b:1"]) {
+            // Some of them are no authority at all.
+            let Ok(named) = bad.parse() else { continue };
+            let why = server_name(Some(&named), &own).unwrap_err();
+            assert!(why.contains("grpc_proxy"), "{bad}: {why}");
         }
+        let long = format!("{}:4000", "x".repeat(300));
+        assert!(name(&long).unwrap_err().len() < 300, "it is not repeated");
         assert!(server_name(None, &own).unwrap_err().contains("names no server"));
     }
 

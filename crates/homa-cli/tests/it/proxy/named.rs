@@ -132,6 +132,8 @@ async fn what_is_no_http2_in_a_tunnel_ends_it_alone() {
     let back = proxy("homa://127.0.0.1:0", &service.at, &[]);
     let front = front();
     let (server, at) = (host_and_port(&back), host_and_port(&front));
+    // It waits for nothing, also not at the end.
+    let _idle = connect(at.clone(), &server, "1.1").await.unwrap();
     let mut client = TestServiceClient::new(by_tunnel(&front, &server, "1.1").await);
     client.empty_call(Empty {}).await.unwrap();
     for noise in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"CONNECT 127.0.0.1:1 HTTP/1.1\r\n\r\n"] {
