@@ -12,6 +12,7 @@ mod open;
 mod stages;
 
 use std::io;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,8 @@ pub struct RunPlan<'a> {
     pub idle_sizes: &'a [u32],
     /// Longest wait for stragglers after the last arrival.
     pub grace: Duration,
+    /// The program `homa`, for [`Transport::GrpcProxy`].
+    pub program: Option<PathBuf>,
 }
 
 /// An RPC that completed.
@@ -105,8 +108,8 @@ pub struct RunReport {
     pub idle: IdleTimes,
     /// Memory of this process under an open-loop load, if the kernel reports it.
     pub memory: Option<Memory>,
-    /// User and system time of the hosts' threads per completed RPC, client and server side
-    /// together, microseconds. The kernel's receive processing in interrupt context is not
+    /// User and system time of the hosts' threads and proxies per completed RPC, client and server
+    /// side together, microseconds. The kernel's receive processing in interrupt context is not
     /// included, because it runs on the switch's thread ([`SwitchInterval::cpu`]).
     pub cpu_us_per_rpc: f64,
     /// From the first arrival until the last host had finished, seconds.
@@ -313,13 +316,15 @@ struct Meter {
 impl Meter {
     fn start(group: &mut HostGroup<'_>) -> Self {
         group.begin();
-        Self { processors: ProcessorTime::now(), cpu: sys::thread_cpu(), began: Instant::now() }
+        let cpu = sys::thread_cpu() + group.cpu_elsewhere();
+        Self { processors: ProcessorTime::now(), cpu, began: Instant::now() }
     }
 
     /// Processor time without empty polls, and the share of time in which the thread's processor
     /// was free (if the thread sleeps: all processors).
     fn read(self, group: &HostGroup<'_>) -> (Duration, Option<f64>) {
-        let cpu = (sys::thread_cpu() - self.cpu).saturating_sub(group.spun);
+        let cpu = (sys::thread_cpu() + group.cpu_elsewhere()).saturating_sub(self.cpu);
+        let cpu = cpu.saturating_sub(group.spun);
         let free = if group.spins() {
             Some(group.spun.as_secs_f64() / self.began.elapsed().as_secs_f64())
         } else {
@@ -340,6 +345,7 @@ fn assemble<'a>(
     let options = TransportOptions {
         congestion_control: plan.congestion_control,
         homa_incast_control: plan.homa_incast_control,
+        program: plan.program.as_deref(),
     };
     let mut listening = Vec::new();
     for &host in members {
@@ -355,7 +361,9 @@ fn assemble<'a>(
         let transport = listening.connect().map_err(failed(host, "connecting to the others"))?;
         clients.push(Client::new(rack.host(host), transport));
     }
-    Ok(HostGroup::new(clients, stages, rack))
+    // Otherwise gRPC's threads on this processor would wait for the time that it spends looking.
+    let spins = rack.placement().switch.is_some() && !plan.transport.is_grpc();
+    Ok(HostGroup::new(clients, stages, (rack, spins)))
 }
 
 #[cfg(test)]

@@ -308,6 +308,7 @@ fn echo(
             },
             idle_sizes,
             grace: Duration::from_secs(60),
+            program: None,
         },
     )
 }
@@ -363,6 +364,7 @@ fn incast(
         pattern: Pattern::Incast { outstanding, request_bytes, response_bytes, duration },
         idle_sizes: &[],
         grace,
+        program: None,
     };
     run(rack, &plan)
 }
@@ -458,6 +460,7 @@ fn a_failing_host_ends_the_run(inside: &Isolation) -> Outcome {
         },
         idle_sizes: &[],
         grace: Duration::from_secs(1),
+        program: None,
     };
     match run(&rack, &plan) {
         Err(TestbedError::Transport { what: "opening its sockets", .. }) => Ok(()),

@@ -122,6 +122,28 @@ fn the_rack_counts_every_rpc_and_runs_none_twice() {
     assert!(trend == [homa["memory"]["flat"].is_boolean(); 3], "{homa}");
 }
 
+#[cfg(feature = "grpc")]
+#[test]
+fn grpc_calls_end_on_the_rack_with_and_without_proxies() {
+    let _alone = alone();
+    let output = &*crate::racks::GRPC;
+    if refused(output) {
+        return;
+    }
+    assert_eq!(code(output), 0, "{}", stderr(output));
+    let report = document(output);
+    let rows = report["transports"].as_array().expect("an array");
+    let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["grpc", "grpc-proxy"]);
+    for row in rows {
+        assert_eq!(row["source"], "measured");
+        assert_eq!((&row["errors"], &row["completed"]), (&0.into(), &row["offered"]), "{row}");
+        assert_eq!(row["executed"], row["started"], "none ran twice");
+    }
+    let cpu = |row: &Value| row["cpu_us_per_rpc"].as_f64().expect("a number");
+    assert!(cpu(&rows[1]) > cpu(&rows[0]), "the proxies' time counts: {report}");
+}
+
 #[test]
 fn an_incast_ends_every_request_that_it_begins() {
     let _alone = alone();

@@ -27,6 +27,13 @@ pub static WORKFLOWS: LazyLock<Output> = LazyLock::new(|| {
     rack(&[&["--fan-out", "3"][..], &small, &fabric, &MARKS])
 });
 
+/// Calls of gRPC, over TCP and through proxies.
+#[cfg(feature = "grpc")]
+pub static GRPC: LazyLock<Output> = LazyLock::new(|| {
+    let small = ["--hosts", "2", "--link", "20Mbps", "--duration", "500ms", "--load", "0.4"];
+    rack(&[&small[..], &["--workload", "w4", "--transport", "grpc,grpc-proxy"]])
+});
+
 /// The whole micro benchmark, with rounds so short that only its shape means something.
 pub static MICRO: LazyLock<Output> =
     LazyLock::new(|| homa(&["bench", "--micro", "--duration", "100ms", "--format", "json"]));

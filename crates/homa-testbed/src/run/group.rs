@@ -67,13 +67,17 @@ impl<'a> Client<'a> {
 }
 
 impl<'a> HostGroup<'a> {
-    /// Hosts for the calling thread, which spins while it waits if it has a core to itself.
-    pub(crate) fn new(clients: Vec<Client<'a>>, stages: &'a Stages, rack: &Rack) -> Self {
+    /// Hosts of a rack for the calling thread, which may spin while it waits.
+    pub(crate) fn new(
+        clients: Vec<Client<'a>>,
+        stages: &'a Stages,
+        (rack, spins): (&Rack, bool),
+    ) -> Self {
         Self {
             clients,
             stages,
             waiting: Vec::new(),
-            spins: rack.placement().switch.is_some(),
+            spins,
             shortest_pause_ns: Pauses::shortest_ns(rack.config()),
             step_ns: 0,
             pauses: Pauses::default(),
@@ -100,6 +104,11 @@ impl<'a> HostGroup<'a> {
     /// True when its thread never sleeps.
     pub(crate) fn spins(&self) -> bool {
         self.spins
+    }
+
+    /// Processor time of its transports in other threads and processes.
+    pub(crate) fn cpu_elsewhere(&self) -> Duration {
+        self.clients.iter().map(|client| client.transport.cpu_elsewhere()).sum()
     }
 
     /// RPCs that its hosts started, and requests that they served, since the beginning.

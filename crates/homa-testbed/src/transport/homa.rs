@@ -133,7 +133,8 @@ impl RpcTransport for HomaTransport {
     }
 }
 
-fn request(rpc: RackRpc) -> Vec<u8> {
+/// A request of the wanted length, which says how long its response is to be.
+pub(super) fn request(rpc: RackRpc) -> Vec<u8> {
     let mut bytes = vec![0x5a; rpc.request_bytes as usize];
     if rpc.request_bytes >= SAYS_LENGTH {
         bytes[..4].copy_from_slice(&rpc.response_bytes.to_le_bytes());
@@ -142,7 +143,7 @@ fn request(rpc: RackRpc) -> Vec<u8> {
 }
 
 /// The response a request wants; reuses its memory.
-fn response(mut request: Vec<u8>) -> Vec<u8> {
+pub(super) fn response(mut request: Vec<u8>) -> Vec<u8> {
     if request.len() >= SAYS_LENGTH as usize
         && let Some(length) = request.first_chunk::<4>()
     {

@@ -5,13 +5,17 @@
 //! timer is due.
 
 mod framing;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod homa;
 mod tcp;
 
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ::homa::{CallError, PriorityMap};
 use homa_workload::nearest::choice;
@@ -70,6 +74,11 @@ pub trait RpcTransport {
 
     /// Requests served so far.
     fn served(&self) -> u64;
+
+    /// User and system time so far of threads and processes other than the one that calls this.
+    fn cpu_elsewhere(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Options of a transport.
@@ -79,6 +88,9 @@ pub(crate) struct TransportOptions<'a> {
     pub(crate) congestion_control: &'a str,
     /// Homa limits unscheduled bytes of responses when many RPCs are outstanding (Homa §3.6).
     pub(crate) homa_incast_control: bool,
+    /// The program with the command `proxy`.
+    #[cfg_attr(not(feature = "grpc"), expect(dead_code))]
+    pub(crate) program: Option<&'a Path>,
 }
 
 /// One host's end before its peers are known to be there.
@@ -87,6 +99,9 @@ pub(crate) enum ListeningHost {
     Homa(Box<HomaTransport>),
     /// Has connections to open.
     Tcp(tcp::ListeningTcp),
+    /// Has a runtime to start, and perhaps a proxy.
+    #[cfg(feature = "grpc")]
+    Grpc(grpc::ListeningGrpc),
 }
 
 impl ListeningHost {
@@ -117,6 +132,17 @@ impl ListeningHost {
             Transport::Dctcp => {
                 open(TcpOptions { congestion_control: DCTCP.into(), ..tcp(1, false) })
             }
+            #[cfg(feature = "grpc")]
+            Transport::Grpc => grpc::ListeningGrpc::open(host, None).map(Self::Grpc),
+            #[cfg(feature = "grpc")]
+            Transport::GrpcProxy => {
+                let program = options.program.ok_or_else(|| io::Error::other("no program"))?;
+                grpc::ListeningGrpc::open(host, Some(program.into())).map(Self::Grpc)
+            }
+            #[cfg(not(feature = "grpc"))]
+            Transport::Grpc | Transport::GrpcProxy => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "built without the feature `grpc`"))
+            }
         }
     }
 
@@ -125,6 +151,8 @@ impl ListeningHost {
         Ok(match self {
             Self::Homa(homa) => homa,
             Self::Tcp(tcp) => Box::new(tcp.connect()?),
+            #[cfg(feature = "grpc")]
+            Self::Grpc(grpc) => Box::new(grpc.connect()?),
         })
     }
 }
@@ -151,6 +179,10 @@ pub enum Transport {
     TcpEcn,
     /// The same under the kernel's DCTCP (RFC 8257), where it has it.
     Dctcp,
+    /// gRPC over kernel TCP, one connection of HTTP/2 per peer (feature `grpc`).
+    Grpc,
+    /// The same client and server of gRPC, with a `homa proxy` beside each (feature `grpc`).
+    GrpcProxy,
 }
 
 impl Transport {
@@ -158,7 +190,7 @@ impl Transport {
     pub const COMPARED: [Self; 5] =
         [Self::Homa, Self::HomaFlat, Self::TcpClassed, Self::TcpPool, Self::Tcp];
     /// All, in the order of a report.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Homa,
         Self::HomaFlat,
         Self::HomaSharded,
@@ -167,6 +199,8 @@ impl Transport {
         Self::Tcp,
         Self::TcpEcn,
         Self::Dctcp,
+        Self::Grpc,
+        Self::GrpcProxy,
     ];
 
     /// The name on command lines and in results.
@@ -180,6 +214,8 @@ impl Transport {
             Self::Tcp => "tcp",
             Self::TcpEcn => "tcp-ecn",
             Self::Dctcp => DCTCP,
+            Self::Grpc => "grpc",
+            Self::GrpcProxy => "grpc-proxy",
         }
     }
 
@@ -196,9 +232,19 @@ impl Transport {
     /// Whether it is Homa, whose promises and packets the others do not share.
     pub fn is_homa(self) -> bool {
         match self {
-            Self::Homa | Self::HomaFlat | Self::HomaSharded => true,
-            Self::TcpClassed | Self::TcpPool | Self::Tcp | Self::TcpEcn | Self::Dctcp => false,
+            Self::Homa | Self::HomaFlat | Self::HomaSharded | Self::GrpcProxy => true,
+            Self::TcpClassed
+            | Self::TcpPool
+            | Self::Tcp
+            | Self::TcpEcn
+            | Self::Dctcp
+            | Self::Grpc => false,
         }
+    }
+
+    /// Whether its clients and servers are those of gRPC, which run in threads of their own.
+    pub fn is_grpc(self) -> bool {
+        matches!(self, Self::Grpc | Self::GrpcProxy)
     }
 }
 

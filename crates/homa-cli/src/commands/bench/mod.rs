@@ -30,6 +30,8 @@ pub use args::Args;
 pub use load::find;
 pub use marking::threshold;
 
+use homa_testbed::Transport;
+
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::micro;
 
@@ -49,6 +51,9 @@ pub fn run(args: &Args) -> Outcome {
     if args.grpc {
         return grpc(args);
     }
+    if !cfg!(feature = "grpc") && args.transports().into_iter().any(Transport::is_grpc) {
+        return Err(without_grpc());
+    }
     let Some(server) = args.peer else { return load::run(args) };
     // Results name the driver that was used, so `auto` is settled first.
     let driver = args.driver.settle(args.driver.address_for(server));
@@ -67,7 +72,12 @@ fn grpc(args: &Args) -> Outcome {
 
 #[cfg(not(feature = "grpc"))]
 fn grpc(_: &Args) -> Outcome {
+    Err(without_grpc())
+}
+
+/// The program lacks gRPC.
+fn without_grpc() -> Failure {
     let error = anyhow::anyhow!("this program was built without the feature `grpc`");
     let advice = "build it with it: cargo build --release -p homa-rpc-cli --features grpc";
-    Err(Failure::new(error, advice))
+    Failure::new(error, advice)
 }

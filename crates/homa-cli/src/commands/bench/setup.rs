@@ -156,6 +156,7 @@ pub fn plan<'a>(
         pattern,
         idle_sizes: &[],
         grace: grace + Duration::from_nanos(Rate(args.link()).time_for(queued).0),
+        program: std::env::current_exe().ok(),
     }
 }
 

@@ -108,6 +108,7 @@ fn loaded(
 /// of the switch, and a pool keeps most of it in flight.
 pub fn demanding(planned: &[PlannedRow]) -> Vec<PlannedRow> {
     let demand = |row: &&PlannedRow| match row.transport {
+        Transport::Grpc | Transport::GrpcProxy => 5,
         Transport::TcpPool => 4,
         Transport::TcpClassed => 3,
         Transport::HomaSharded => 2,

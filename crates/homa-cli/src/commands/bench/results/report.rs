@@ -214,7 +214,8 @@ impl TransportResult {
         result.queueing = Some(Queueing::of_run(run, 0..rack.hosts));
         result.short.undisturbed = Some(undisturbed(run, rack));
         (result.started, result.executed) = (Some(run.started), Some(run.executed));
-        let held = run.memory.filter(|_| run.transport.is_homa());
+        // Proxies are other processes.
+        let held = run.memory.filter(|_| run.transport.is_homa() && !run.transport.is_grpc());
         result.memory = held.map(|held| Memory::of_run(held, rack));
         result
     }

@@ -54,6 +54,8 @@ fn over(row: &TransportResult) -> String {
         Transport::Tcp => "one TCP connection",
         Transport::TcpEcn => "TCP with ECN",
         Transport::Dctcp => "DCTCP",
+        Transport::Grpc => "gRPC on TCP",
+        Transport::GrpcProxy => "gRPC through proxies on Homa",
         other => other.name(),
     };
     match row.marks {

@@ -63,6 +63,10 @@ fn explained(transport: Transport) -> &'static str {
         Transport::Tcp => "kernel TCP, one connection per pair of hosts",
         Transport::TcpEcn => "the same, slowed down by ECN marks of the switch",
         Transport::Dctcp => "the kernel's DCTCP, one connection per pair of hosts",
+        Transport::Grpc => "gRPC on kernel TCP, one connection of HTTP/2 per pair of hosts",
+        Transport::GrpcProxy => {
+            "the same programs of gRPC, a `homa proxy` beside each, between them Homa"
+        }
         _ => "",
     }
 }

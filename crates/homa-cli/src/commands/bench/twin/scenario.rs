@@ -27,8 +27,8 @@ pub struct Hosts {
 /// The rack under a row; `None`: the simulator does not have what runs on its hosts.
 pub fn scenario(args: &Args, row: PlannedRow, hosts: Hosts) -> Option<Scenario> {
     let (scheme, options) = match row.transport {
-        // The simulated hosts have one engine each.
-        Transport::HomaSharded => return None,
+        // The simulated hosts have one engine each, and neither HTTP/2 nor proxies.
+        Transport::HomaSharded | Transport::Grpc | Transport::GrpcProxy => return None,
         Transport::Homa | Transport::HomaFlat => ("homa", homa(args, row.transport)),
         _ => tcp(args, row, hosts.rto_min)?,
     };
