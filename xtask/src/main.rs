@@ -31,8 +31,8 @@ const USAGE: &str =
   tidy          check style and structure only (also one of the tests)
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
-                crates, rust-version, advisories, wheels, manylinux, previous, packages,
-                boot (the unit in a booted Debian), container (the image in runc),
+                crates, semver, rust-version, advisories, wheels, manylinux, previous,
+                packages, boot (the unit in a booted Debian), container (the image in runc),
                 monitoring (the expressions of contrib/monitoring, on a Prometheus),
                 collector (spans in a collector of OpenTelemetry)
   book          build the documentation as a web site in target/book, with mdBook

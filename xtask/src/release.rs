@@ -140,6 +140,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_usage_names_every_check() {
+        let usage = crate::USAGE.split_once("release       with --check").expect("the task").1;
+        let checks = usage.split_once("book          ").expect("the next task").0;
+        for (name, _) in CHECKS {
+            let named = |word: &str| word.trim_end_matches(',') == name;
+            assert!(checks.split_whitespace().any(named), "{name} is not in {checks}");
+        }
+    }
+
+    #[test]
     fn the_last_line_counts_every_part() {
         let mut findings = Findings::default();
         let parts = vec![Outcome::Passed("a".to_owned()), Outcome::Skipped("no b".to_owned())];
