@@ -3,7 +3,7 @@
 //!
 //! A client calls a server with a certificate, and an address without a server. Prometheus scrapes
 //! the metrics of both each second. Each expression of the dashboard and of the alert rules must be
-//! accepted, and must have a result. Left out: how Grafana draws them.
+//! accepted, and must have a number as result. Left out: how Grafana draws them.
 
 use std::fs;
 use std::io::{Error, Read, Result, Write};
@@ -180,7 +180,7 @@ impl Observed {
         Ok(Self { prometheus, _programs: programs, api: (Ipv4Addr::LOCALHOST, port) })
     }
 
-    /// Waits until Prometheus has a result of an expression; an error if it refuses it.
+    /// Waits until an expression has a number as result; an error if Prometheus refuses it.
     fn accepts(&self, expression: &str) -> Result<()> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -188,11 +188,11 @@ impl Observed {
                 Ok(answer) if answer.contains("\"status\":\"error\"") => {
                     return Err(Error::other(format!("{expression}: {answer}")));
                 }
-                Ok(answer) if answer.contains("\"result\":[{") => return Ok(()),
+                Ok(answer) if has_number(&answer) => return Ok(()),
                 _ => {}
             }
             if Instant::now() > end {
-                return Err(Error::other(format!("{expression}: no result")));
+                return Err(Error::other(format!("{expression}: no number as result")));
             }
             thread::sleep(Duration::from_millis(500));
         }
@@ -212,9 +212,31 @@ impl Observed {
     }
 }
 
+/// Whether a series of an answer has a number. It is NaN if, for example, a histogram is empty.
+fn has_number(answer: &str) -> bool {
+    let values = answer.split("\"value\":[").skip(1);
+    let values = values.filter_map(|value| value.split('"').nth(1));
+    values.filter_map(|value| value.parse::<f64>().ok()).any(f64::is_finite)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_is_a_number() {
+        let answer = |series: &str| format!("{{\"resultType\":\"vector\",\"result\":[{series}]}}");
+        let series = |value| format!("{{\"metric\":{{\"a\":\"1\"}},\"value\":[17.5,\"{value}\"]}}");
+        for (result, expected) in [
+            (String::new(), false),
+            (series("NaN"), false),
+            (series("+Inf"), false),
+            (series("0.25"), true),
+            (format!("{},{}", series("NaN"), series("1e+06")), true),
+        ] {
+            assert_eq!(has_number(&answer(&result)), expected, "{result}");
+        }
+    }
 
     #[test]
     fn every_expression_of_the_dashboard_and_the_rules_is_read() {
