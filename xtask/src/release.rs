@@ -2,8 +2,8 @@
 //! run. Each check passes, fails, or says what this machine lacks for it; only a failure counts.
 //!
 //! A check that passes leaves nothing but build outputs and downloads in the target folder, which
-//! the next run uses. If a check fails, its files stay for inspection until the next run replaces
-//! them.
+//! the next run uses, and the lock file of `contrib/opentelemetry`, which git ignores. If a check
+//! fails, its files stay for inspection until the next run replaces them.
 //! Left out: what every test run checks, and the upload, which is a person's decision.
 
 mod boot;
