@@ -84,12 +84,13 @@ pub(crate) fn named_files(scenario: &mut Scenario) -> Vec<&mut String> {
         | Traffic::ManyToOne { workload, .. } => Some(workload),
         Traffic::Flows { file, .. } => Some(file),
         Traffic::Incast { .. }
+        | Traffic::Collective(_)
         | Traffic::Permutation { .. }
         | Traffic::LongFlows { .. }
         | Traffic::Workflows(_) => None,
     };
     let graph = match &mut scenario.fabric.shape {
-        Shape::Graph { file } => Some(file),
+        Shape::Graph { file, .. } => Some(file),
         Shape::SingleSwitch { .. }
         | Shape::LeafSpine { .. }
         | Shape::FatTree { .. }
@@ -157,8 +158,8 @@ mod tests {
     fn the_key_follows_the_content_of_tables() {
         let path = std::env::temp_dir().join(format!("homa-cell-{}.csv", std::process::id()));
         let mut cell = Cell { axes: Vec::new(), scenario: Scenario::default() };
-        cell.scenario.traffic =
-            Traffic::Flows { file: path.display().to_string(), exchange: Exchange::OneWay };
+        let (file, exchange) = (path.display().to_string(), Exchange::OneWay);
+        cell.scenario.traffic = Traffic::Flows { file, format: None, exchange };
         std::fs::write(&path, "a").unwrap();
         let first = cell.key("1");
         std::fs::write(&path, "b").unwrap();

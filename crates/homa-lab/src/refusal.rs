@@ -107,7 +107,7 @@ fn keys(error: &ScenarioError, scenario: &Scenario) -> Vec<String> {
                 _ => None,
             };
             let graph = match &scenario.fabric.shape {
-                Shape::Graph { file } => Some(("fabric.shape.file", file)),
+                Shape::Graph { file, .. } => Some(("fabric.shape.file", file)),
                 _ => None,
             };
             let named = traffic.into_iter().chain(graph).filter(|(_, value)| *value == path);

@@ -9,10 +9,11 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CpuOptions, Diverging, EcnConfig, Exchange, Fabric,
-    FlowGroup, FramingName, Groups, Impaired, InterruptsName, LoadedLinks, Measures, NdpOptions,
-    NicOptions, OfferedLoad, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused,
-    PhantomOptions, PhantomOrderName, PhantomPlaceName, PickName, Probes, Routing, Scenario,
+    AlgorithmName, Bandwidth, Buffer, Burst, CollectiveTraffic, CpuOptions, Diverging, EcnConfig,
+    Exchange, Fabric, FlowFormat, FlowGroup, FramingName, GraphFormat, Groups, Impaired,
+    InterruptsName, LoadedLinks, Measures, NdpOptions, NicOptions, OfferedLoad, Operation,
+    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, Probes, RankPlacement, Routing, Scenario,
     SchemeOptions, SecondScheme, Shape, SirdFirstName, SirdOptions, SirdOrderName, SlowdownBy,
     Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass,
     WorkflowTraffic,
@@ -51,8 +52,19 @@ fn traffics() -> Vec<Traffic> {
         Traffic::Permutation { bytes: 1 },
         Traffic::LongFlows { senders: 1, groups: vec![group] },
         Traffic::Workflows(workflows()),
-        Traffic::Flows { file: String::new(), exchange },
+        Traffic::Collective(collective()),
+        Traffic::Flows { file: String::new(), format: Some(FlowFormat::List), exchange },
     ]
+}
+
+fn collective() -> CollectiveTraffic {
+    CollectiveTraffic {
+        operation: Operation::AllToAll,
+        bytes: 4_000,
+        ranks: Some(4),
+        placement: RankPlacement::InOrder,
+        window: Some(1),
+    }
 }
 
 fn workflows() -> WorkflowTraffic {
@@ -81,7 +93,7 @@ fn shapes() -> Vec<Shape> {
         Shape::LeafSpine { racks: 2, hosts_per_rack: 2, spines: 2 },
         Shape::FatTree { k: 4, oversubscription: 1 },
         Shape::Pods { pods: 2, racks: 2, hosts_per_rack: 2, aggrs: 2, cores: 2 },
-        Shape::Graph { file: String::new() },
+        Shape::Graph { file: String::new(), format: Some(GraphFormat::Links) },
     ]
 }
 
@@ -458,7 +470,9 @@ fn every_key_of_the_json_is_in_the_reference() {
             Stop { time: Some(Span::millis(1)), ending: TrafficEnding::Cut, ..scenario.stop };
         run(&scenario, &mut |_| ()).expect("it runs")
     };
-    let outcomes = [outcome, of(rounds), of(flows), with_workflows(), with_two_kinds()];
+    let joined = of(Traffic::Collective(collective()));
+    assert!(joined.collective.is_some() && joined.completion.is_some());
+    let outcomes = [outcome, of(rounds), of(flows), joined, with_workflows(), with_two_kinds()];
     assert!(outcomes[1].rounds.is_some() && outcomes[2].flow_groups.len() == 1);
     let paths = outcomes
         .iter()

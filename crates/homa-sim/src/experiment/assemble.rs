@@ -11,7 +11,7 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    BacklogOutcome, Drops, FlowGroupRate, KindOutcome, LinkUse, Loads, NicReport, Pauses,
+    BacklogOutcome, Drops, FlowGroupRate, FlowTime, KindOutcome, LinkUse, Loads, NicReport, Pauses,
     ProbeDelays, RaisedTimeouts, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions, TrafficEnding};
@@ -25,7 +25,7 @@ use super::network::ScenarioNetwork;
 use super::parts;
 use super::run::{ports_by_tier, seconds};
 use super::running::{AnySimulation, Measure};
-use super::tables;
+use super::{tables, tasks};
 
 /// Idle times by (bytes, path).
 pub(super) type Ideals = BTreeMap<(u32, u32), SimDuration>;
@@ -197,12 +197,10 @@ pub(super) fn assemble(
     ideals: &Ideals,
 ) -> ScenarioOutcome {
     let Experiment { scenario, network, demand, hosts, .. } = window.experiment;
-    let backlog = backlog(window, sim);
-    let flows = std::mem::take(&mut sim.generator_mut().kept);
+    let (backlog, kept) = (backlog(window, sim), kept(sim));
     let (generator, counters, tally) = (sim.generator(), sim.counters(), sim.generator().tally);
     let ideal = window.experiment.divisor(ideals);
-    let loads = loads(window, sim);
-    let undelivered = generator.book.measured();
+    let (loads, undelivered) = (loads(window, sim), generator.book.measured());
     let options = parts::resolved(scenario, network, demand).unwrap_or_default();
     let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
@@ -234,13 +232,15 @@ pub(super) fn assemble(
         tail_delay: None,
         ledger: None,
         groups: groups(scenario, generator, &*ideal),
-        flows,
+        flows: flow_times(network, kept, &*ideal),
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
         timeouts: timeouts(sim, (tally.submitted, tally.raised)),
         kinds: kinds(window, generator, &options, &*ideal),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
+        completion: tasks::completion(generator),
+        collective: tasks::collective_time(scenario, network, generator),
         flow_groups: window.flow_groups(),
         nic: nic_report(window),
         traffic_seconds: seconds(window.closed),
@@ -319,6 +319,25 @@ fn groups(
 ) -> Vec<SizeGroup> {
     let wanted = scenario.measures.groups.as_ref();
     wanted.map_or_else(Vec::new, |wanted| generator.latencies.groups(wanted, ideal))
+}
+
+/// Messages that were recorded one by one, and the bytes under which their latencies count.
+fn kept(sim: &mut dyn AnySimulation) -> Vec<(FlowTime, u32)> {
+    std::mem::take(&mut sim.generator_mut().kept)
+}
+
+/// The same with their slowdowns.
+fn flow_times(
+    network: &ScenarioNetwork,
+    kept: Vec<(FlowTime, u32)>,
+    ideal: &dyn Fn(u32, u32) -> Alone,
+) -> Vec<FlowTime> {
+    let slowdown = |(flow, bytes): (FlowTime, u32)| {
+        let latency = SimDuration((flow.us * 1e6).round() as u64);
+        let alone = ideal(bytes, network.paths.number(flow.src, flow.dst));
+        FlowTime { slowdown: Some(alone.slowdown(latency)), ..flow }
+    };
+    kept.into_iter().map(slowdown).collect()
 }
 
 /// Results by scheme, if two schemes share the network.

@@ -14,7 +14,7 @@ use crate::time::{SimDuration, SimTime};
 use crate::traffic::open_loop::{OpenLoop, Pairs, ScheduledMessage};
 use crate::traffic::rate::Price;
 use crate::traffic::{
-    Closed, Kinds, Limits, LongFlows, MessageList, Pattern, Probing, Source, Workflows,
+    Closed, Kinds, Limits, LongFlows, MessageList, Pattern, Probing, Source, TaskGraph, Workflows,
 };
 
 use super::beside;
@@ -22,6 +22,7 @@ use super::core_load::core_share;
 use super::network::ScenarioNetwork;
 use super::permutation::permutation;
 use super::tables;
+use super::tasks::{self, FileNotes};
 
 /// The traffic of a scenario.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Demand {
     /// Load of the busiest link between two switches, if hosts' links have a load of 1; 0 without
     /// such links, and for traffic whose load the scenario does not choose.
     pub core_share: f64,
+    /// Facts about the file that messages were read from.
+    pub notes: FileNotes,
     /// Number of hosts that send messages.
     pub senders: u32,
     /// Hosts that receive messages.
@@ -56,12 +59,13 @@ pub(super) enum Kind {
         response_bytes: u32,
     },
     Workflows(Arc<WorkflowTraffic>),
+    Tasks(Arc<TaskGraph>),
 }
 
 impl Demand {
     pub fn new(scenario: &Scenario, network: &ScenarioNetwork) -> Result<Self, ScenarioError> {
         let hosts = network.wiring.hosts();
-        let mut demand = Self::of_traffic(scenario, hosts)?;
+        let mut demand = Self::of_traffic(scenario, network)?;
         if let Some(kinds) = beside::kinds(scenario, hosts)?
             && let Kind::Open(pairs @ Pairs::All(_)) = &mut demand.kind
         {
@@ -93,7 +97,8 @@ impl Demand {
         Ok(demand)
     }
 
-    fn of_traffic(scenario: &Scenario, hosts: u32) -> Result<Self, ScenarioError> {
+    fn of_traffic(scenario: &Scenario, network: &ScenarioNetwork) -> Result<Self, ScenarioError> {
+        let hosts = network.wiring.hosts();
         match &scenario.traffic {
             Traffic::AllToAll { workload, exchange, max_bytes } => Ok(Self {
                 workload: workload.clone(),
@@ -101,6 +106,7 @@ impl Demand {
                 exchange: *exchange,
                 kind: Kind::Open(Pairs::All(hosts)),
                 core_share: 0.0,
+                notes: FileNotes::default(),
                 senders: hosts,
                 receivers: 0..hosts,
             }),
@@ -116,6 +122,7 @@ impl Demand {
                     exchange: Exchange::Echo,
                     kind: Kind::Open(Pairs::Split { clients, servers }),
                     core_share: 0.0,
+                    notes: FileNotes::default(),
                     senders: clients,
                     receivers: clients..clients + servers,
                 })
@@ -135,6 +142,7 @@ impl Demand {
                     exchange: Exchange::Echo,
                     kind,
                     core_share: 0.0,
+                    notes: FileNotes::default(),
                     senders: 1,
                     receivers: 0..1,
                 })
@@ -146,9 +154,9 @@ impl Demand {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
             }
-            Traffic::Flows { file, exchange } => {
-                let listed = Self::list(file.clone(), tables::flows(file)?, hosts)?;
-                Ok(Self { exchange: *exchange, ..listed })
+            Traffic::Collective(traffic) => Self::collective(traffic, hosts, scenario.seed),
+            Traffic::Flows { file, format, exchange } => {
+                Self::of_file((file, *format), *exchange, network)
             }
         }
     }
@@ -164,6 +172,7 @@ impl Demand {
             exchange: Exchange::OneWay,
             kind: Kind::Open(Pairs::ToOne { senders }),
             core_share: 0.0,
+            notes: FileNotes::default(),
             senders,
             receivers: 0..1,
         })
@@ -206,6 +215,7 @@ impl Demand {
             exchange: Exchange::OneWay,
             kind: Kind::Long(LongFlows { groups }),
             core_share: 0.0,
+            notes: FileNotes::default(),
             senders: hosts,
             receivers: first..receivers.max().unwrap_or(0) + 1,
         })
@@ -219,14 +229,27 @@ impl Demand {
         }
     }
 
-    fn list(name: String, list: Vec<ScheduledMessage>, hosts: u32) -> Result<Self, ScenarioError> {
-        if let Some(flow) = list.iter().find(|flow| flow.src.max(flow.dst) >= hosts) {
-            let must = format!(
-                "have hosts for every flow: {} to {} but only {hosts} hosts",
-                flow.src, flow.dst
-            );
-            return Err(ScenarioError::field("fabric.shape", must));
+    /// Refuses messages between hosts that the network does not have.
+    pub(super) fn check_hosts(
+        mut pairs: impl Iterator<Item = (u32, u32)>,
+        hosts: u32,
+    ) -> Result<(), ScenarioError> {
+        match pairs.find(|(src, dst)| *src.max(dst) >= hosts) {
+            Some((src, dst)) => {
+                let must =
+                    format!("have hosts for every flow: {src} to {dst} but only {hosts} hosts");
+                Err(ScenarioError::field("fabric.shape", must))
+            }
+            None => Ok(()),
         }
+    }
+
+    pub(super) fn list(
+        name: String,
+        list: Vec<ScheduledMessage>,
+        hosts: u32,
+    ) -> Result<Self, ScenarioError> {
+        Self::check_hosts(list.iter().map(|flow| (flow.src, flow.dst)), hosts)?;
         let sizes = SizeDistribution::of_messages(list.iter().map(|flow| flow.bytes));
         let sizes = sizes.ok_or_else(|| ScenarioError::field("traffic", "hold a message"))?;
         Ok(Self {
@@ -235,6 +258,7 @@ impl Demand {
             exchange: Exchange::OneWay,
             kind: Kind::List { arrivals: list, response_bytes: None, request_bytes: None },
             core_share: 0.0,
+            notes: FileNotes::default(),
             senders: hosts,
             receivers: 0..hosts,
         })
@@ -251,6 +275,7 @@ impl Demand {
             exchange: Exchange::Echo,
             kind: Kind::Workflows(Arc::new(traffic.clone())),
             core_share: 0.0,
+            notes: FileNotes::default(),
             senders: hosts,
             receivers: 0..traffic.clients.unwrap_or(hosts),
         })
@@ -277,7 +302,7 @@ impl Demand {
         match self.kind {
             Kind::Closed { response_bytes, .. } => Some(response_bytes),
             Kind::List { response_bytes, .. } => response_bytes,
-            Kind::Open(_) | Kind::Long(_) | Kind::Workflows(_) => None,
+            Kind::Open(_) | Kind::Long(_) | Kind::Workflows(_) | Kind::Tasks(_) => None,
         }
     }
 
@@ -356,6 +381,7 @@ impl Demand {
                 let hosts = network.wiring.hosts();
                 Box::new(Workflows::new(&traffic, hosts, (warm_up, scenario.seed)))
             }
+            Kind::Tasks(graph) => Box::new(tasks::source(graph, scenario, network)),
             Kind::Long(flows) => Box::new(flows),
             Kind::Closed { source, .. } => Box::new(source),
         };
@@ -369,11 +395,14 @@ impl Demand {
 
     pub fn limits(&self, scenario: &Scenario, network: &ScenarioNetwork, own: &Price) -> Limits {
         let stop = scenario.stop;
-        let list = match &self.kind {
-            Kind::List { arrivals, .. } => arrivals.len() as u64,
-            _ => u64::MAX,
+        let asked = stop.messages.unwrap_or(u64::MAX);
+        let messages = match &self.kind {
+            Kind::List { arrivals, .. } => asked.min(arrivals.len() as u64),
+            // A part of them would not be complete, and the last may be followed by a computation.
+            Kind::Tasks(graph) if graph.has_delays() => u64::MAX,
+            Kind::Tasks(graph) => graph.messages(),
+            _ => asked,
         };
-        let messages = stop.messages.unwrap_or(u64::MAX).min(list);
         let time = stop.time.map_or(SimTime::MAX, |span| span.after_start());
         Limits {
             warm_up: scenario.warm_up.after_start(),

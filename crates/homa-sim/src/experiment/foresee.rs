@@ -41,7 +41,8 @@ impl Experiment<'_> {
     /// See [`foresee`].
     pub(super) fn foreseen(self) -> Vec<String> {
         let known = self.network.warnings().into_iter().chain(tables::doubt(self.demand));
-        known.chain(self.overload()).chain(self.unusual()).collect()
+        let read = self.demand.notes.warnings.iter().cloned();
+        known.chain(read).chain(self.overload()).chain(self.unusual()).collect()
     }
 
     /// Warnings of options outside the range in which their papers have them.

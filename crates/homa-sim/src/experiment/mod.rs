@@ -6,6 +6,7 @@
 //! | `checks` | refuses scenarios that contradict themselves |
 //! | `network`, `faults` | wiring, fabric and paths; faults of links and hosts |
 //! | `demand` | traffic and limits |
+//! | `tasks` | traffic of files and collectives, and how long it took |
 //! | `offered`, `core_load` | loads of hosts' links, and of links between switches |
 //! | `foresee` | warnings before a run |
 //! | `parts`, `beside` | the hosts' configuration, for one scheme or two |
@@ -13,6 +14,7 @@
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | idle times, if latencies are divided by measured times, and prices of messages |
 //! | `start` | builds simulations with concrete types from a scheme's hosts and queues |
+//! | `fct` | completion times as HPCC's simulator writes them |
 //! | `running` | a type-erased simulation, so that the modules below are compiled once |
 //! | `run`, `assemble` | the phases of a run, and its outcome |
 //! | [`limit`] | the highest sustained load |
@@ -25,6 +27,7 @@ mod checks;
 mod core_load;
 mod demand;
 mod faults;
+mod fct;
 mod foresee;
 mod idle;
 pub mod limit;
@@ -37,6 +40,7 @@ mod run;
 mod running;
 mod start;
 mod tables;
+mod tasks;
 
 pub use foresee::foresee;
 pub use planned::{Rehearsal, Times, rehearse};

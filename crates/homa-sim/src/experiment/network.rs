@@ -12,12 +12,13 @@ use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
 use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
 use crate::measure::ideal::Formula;
 use crate::scenario::{
-    Buffer, Fabric, Routing, Scenario, ScenarioError, SchemeOptions, Shape, SlowdownBy,
+    Buffer, Fabric, GraphFormat, Routing, Scenario, ScenarioError, SchemeOptions, Shape, SlowdownBy,
 };
 use crate::scheme::{NetworkScale, Scheme, SwitchQueue, detail};
 use crate::time::SimDuration;
+use crate::topology::files::{self, NetworkFile};
 use crate::topology::{
-    FatTree, Graph, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
+    FatTree, HostId, LeafSpine, NodeId, Physics, Pods, PortId, SingleSwitch, Wiring,
 };
 use crate::traffic::{Classes, Distance, HostPaths};
 
@@ -46,6 +47,7 @@ pub(crate) struct ScenarioNetwork {
     unheeded: bool,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
+    read: ReadNetwork,
 }
 
 /// The wiring of a shape, with the names of its switches.
@@ -54,6 +56,16 @@ struct NamedWiring {
     paths: HostPaths,
     /// Switches by name.
     names: BTreeMap<String, NodeId>,
+    read: ReadNetwork,
+}
+
+/// Facts about a file of a network.
+#[derive(Clone, Debug, Default)]
+struct ReadNetwork {
+    /// The hosts by the numbers of nodes in the file, if these are not those of hosts.
+    nodes: Option<BTreeMap<u32, u32>>,
+    /// Sentences for readers of the results.
+    warnings: Vec<String>,
 }
 
 impl ScenarioNetwork {
@@ -73,7 +85,7 @@ impl ScenarioNetwork {
             propagation: fabric.propagation.duration(),
         };
         let core_rate = core_rate(fabric)?;
-        let NamedWiring { wiring, paths, names } = wire(&fabric.shape, (physics, core_rate))?;
+        let NamedWiring { wiring, paths, names, read } = wire(&fabric.shape, (physics, core_rate))?;
         let frame = largest_frame(scenario);
         if wiring.unfit(frame).is_some() {
             let must = format!(
@@ -116,6 +128,7 @@ impl ScenarioNetwork {
             pauses,
             late_pause,
             names,
+            read,
         })
     }
 
@@ -142,7 +155,12 @@ impl ScenarioNetwork {
                  `adaptive` routing, and switches forward by `{forwarding}`"
             )
         });
-        late.chain(unheeded).collect()
+        late.chain(unheeded).chain(self.read.warnings.iter().cloned()).collect()
+    }
+
+    /// The hosts by the numbers of nodes in the network's file, if these are not those of hosts.
+    pub fn nodes(&self) -> Option<&BTreeMap<u32, u32>> {
+        self.read.nodes.as_ref()
     }
 
     /// What thresholds of queues follow.
@@ -308,7 +326,8 @@ fn pods(pods: Pods) -> NamedWiring {
 fn regular(wiring: Wiring, (rack, pod): (u32, u32), kinds: &[(&str, u32)]) -> NamedWiring {
     let named = kinds.iter().flat_map(|(kind, n)| (0..*n).map(move |i| format!("{kind}{i}")));
     let names = named.zip((wiring.hosts()..).map(NodeId)).collect();
-    NamedWiring { wiring, paths: Distance { rack, pod }.into(), names }
+    let (paths, read) = (Distance { rack, pod }.into(), ReadNetwork::default());
+    NamedWiring { wiring, paths, names, read }
 }
 
 fn wire(
@@ -352,23 +371,25 @@ fn wire(
             }
             pods(Pods { pods: number, racks, hosts_per_rack, aggrs, cores, core_rate, physics })
         }
-        Shape::Graph { file } => graph(file)?,
+        Shape::Graph { file, format } => graph(file, *format)?,
     })
 }
 
-fn graph(file: &str) -> Result<NamedWiring, ScenarioError> {
+fn graph(file: &str, format: Option<GraphFormat>) -> Result<NamedWiring, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text =
         homa_workload::text::read(file.as_ref()).map_err(|error| failed(error.to_string()))?;
-    let graph = Graph::from_csv(&text).map_err(|error| failed(error.to_string()))?;
+    let read = files::read(&text, format).map_err(|error| failed(error.to_string()))?;
+    let NetworkFile { graph, nodes, warnings } = read;
     let wiring = graph.wire();
     if wiring.hosts() < 2 {
         return Err(failed("a network has at least two hosts".to_owned()));
     }
-    let nodes = (wiring.hosts()..).map(NodeId);
-    let names = graph.switches().iter().cloned().zip(nodes).collect();
+    let switches = (wiring.hosts()..).map(NodeId);
+    let names = graph.switches().iter().cloned().zip(switches).collect();
     let paths = HostPaths::Listed(Arc::new(Classes::of(&wiring)));
-    Ok(NamedWiring { wiring, paths, names })
+    let warnings = warnings.iter().map(|warning| format!("`{file}`: {warning}")).collect();
+    Ok(NamedWiring { wiring, paths, names, read: ReadNetwork { nodes, warnings } })
 }
 
 /// RTTbytes (Homa §3.2): the link rate times the time of a grant in one direction plus that of a

@@ -28,6 +28,7 @@ use super::Experiment;
 use super::assemble::{Ideals, MeasurementWindow, assemble};
 use super::checks::check;
 use super::demand::Demand;
+use super::fct::{self, with_every_message};
 use super::network::ScenarioNetwork;
 use super::parts::{self, Parts};
 use super::running::AnySimulation;
@@ -75,6 +76,9 @@ pub struct Observers<'a> {
     pub trace: Option<Trace<'a>>,
     /// Checks every event of every packet ([`Verifier`]).
     pub verify: bool,
+    /// Receives a line for every measured message after the run, as HPCC's simulator writes them to
+    /// `fct.txt`, and is flushed.
+    pub fct: Option<&'a mut dyn Write>,
     /// If this becomes true, the run ends with [`ScenarioError::Stopped`] at the next report of
     /// progress.
     pub stop: Option<&'a AtomicBool>,
@@ -105,7 +109,12 @@ pub fn run_watched(
     let trace = trace.as_mut().map(|to| Trace { out: &mut *to.out, packets: to.packets });
     let watched = (trace, verifier.as_mut());
     let report = &mut stoppable(observers.stop, progress);
-    let (outcome, _) = simulate(scenario, (row, &network, &demand), watched, (false, report))?;
+    let every = observers.fct.as_ref().map(|_| with_every_message(scenario));
+    let run = every.as_ref().unwrap_or(scenario);
+    let (mut outcome, _) = simulate(run, (row, &network, &demand), watched, (false, report))?;
+    if let Some(out) = observers.fct {
+        fct::take(out, scenario, (&network, &demand), &mut outcome)?;
+    }
     let physics = verifier.map(|verifier| verifier.finish(outcome.in_flight));
     Ok((outcome, physics))
 }

@@ -3,9 +3,8 @@
 use homa_workload::sizes::{SizeDistribution, Workload, WorkloadError};
 use homa_workload::text;
 
-use crate::scenario::{ScenarioError, SizeTable};
-use crate::traffic::flows;
-use crate::traffic::open_loop::ScheduledMessage;
+use crate::scenario::{FlowFormat, ScenarioError, SizeTable};
+use crate::traffic::files::{self, FlowFile};
 
 use super::demand::Demand;
 
@@ -27,11 +26,11 @@ pub(super) fn sizes(
     Ok(max_bytes.map_or_else(|| sizes.clone(), |max| sizes.truncated(max)))
 }
 
-/// The messages of a list.
-pub(super) fn flows(file: &str) -> Result<Vec<ScheduledMessage>, ScenarioError> {
+/// The messages of a file.
+pub(super) fn flows(file: &str, format: Option<FlowFormat>) -> Result<FlowFile, ScenarioError> {
     let failed = |reason: String| ScenarioError::File { path: file.to_owned(), reason };
     let text = text::read(file.as_ref()).map_err(|error| failed(error.to_string()))?;
-    flows::parse(&text).map_err(|error| failed(error.to_string()))
+    files::read(&text, format).map_err(|error| failed(error.to_string()))
 }
 
 /// A warning if the mean that the table of sizes states is not its mean.

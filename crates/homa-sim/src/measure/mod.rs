@@ -8,6 +8,7 @@
 //! | [`wasted`] | links that idle although senders wait for grants |
 //! | [`journey`], [`findings`] | the parts of latencies: the ledger, the delays of the tail |
 //! | [`workflows`] | the times of workflows of requests |
+//! | [`completion`] | the time of a collective operation |
 //! | [`probes`] | the waits of messages sent only to measure them |
 //! | [`nics`] | the work of network cards and processors |
 //! | [`headroom`] | HULL's two rules: the cost of giving up bandwidth, and the amount needed |
@@ -17,6 +18,7 @@
 //! A measure that observes packets is a [`crate::engine::Probe`]; if it is off, it is compiled out.
 
 pub mod backlog;
+pub mod completion;
 pub mod cost;
 pub mod findings;
 pub mod headroom;

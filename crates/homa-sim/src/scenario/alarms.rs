@@ -1,5 +1,6 @@
 //! Warnings that a reader of a result must not miss, as sentences: deadlocks, pauses that last too
-//! long, frames lost by lossless switches, and settings that are probably mistakes.
+//! long, frames lost by lossless switches, messages that never began, and settings that are
+//! probably mistakes.
 
 use super::outcome::{Pauses, ScenarioOutcome};
 
@@ -17,6 +18,15 @@ impl ScenarioOutcome {
                 "WARNING: {lost} frames found full buffers although switches pause their senders: \
                  pauses come too late for what was sent (`options.switch.pause`, \
                  `options.switch.priorities`)"
+            ));
+        }
+        if let Some(all) = self.completion.filter(|all| all.arrived < all.messages) {
+            told.push(format!(
+                "WARNING: {} of {} messages that wait for each other did not arrive: those behind \
+                 a message that failed or was lost do not begin (under loss, set \
+                 `traffic.exchange` to \"echo\", whose requests are repeated)",
+                all.messages - all.arrived,
+                all.messages
             ));
         }
         told.extend(self.warnings.iter().map(|warning| format!("WARNING: {warning}")));

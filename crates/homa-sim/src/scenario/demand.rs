@@ -6,6 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::collective::CollectiveTraffic;
 use super::units::{self, Span};
 use super::workflows::WorkflowTraffic;
 
@@ -91,14 +92,35 @@ pub enum Traffic {
     /// Workflows of several requests (DeTail §6). Latencies are those of single responses, by the
     /// response's size; the field `workflows` of the outcome has the times of whole workflows.
     Workflows(WorkflowTraffic),
-    /// Messages from a file with lines of `id,src,dst,bytes,start_ns`.
+    /// One collective operation. The field `collective` of the outcome has its time.
+    Collective(CollectiveTraffic),
+    /// Messages from a file.
     Flows {
         /// Path of the file.
         file: String,
+        /// The format of the file. Default: the one that its first row shows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<FlowFormat>,
         /// One-way messages or echo RPCs.
         #[serde(default)]
         exchange: Exchange,
     },
+}
+
+/// A format of a file of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowFormat {
+    /// Rows of `id,src,dst,bytes,start_ns`, or of the columns that a header names.
+    List,
+    /// A connection matrix of htsim (`.cm`).
+    Htsim,
+    /// A flow file of HPCC's ns-3.
+    Hpcc,
+    /// A trace of YAPS, the simulator of dcPIM.
+    Yaps,
+    /// A program of LogGOPSim or ATLAHS, in the text form of GOAL.
+    Goal,
 }
 
 /// Flows of several hosts, one flow for each.

@@ -119,14 +119,28 @@ pub enum Shape {
         /// Core switches above each aggregation switch.
         cores: u32,
     },
-    /// Links from a file with lines of `from,to,gbps,delay_ns`, e.g. `h0,s3,100,500`. A name of `h`
-    /// and a number is a host, any other name is a switch. Because the file has rates and delays,
-    /// `host_link`, `fabric_link` and all delays of the plan are ignored. Loads are shares of the
-    /// slowest host's link.
+    /// Links from a file. Because the file has rates and delays, `host_link`, `fabric_link` and all
+    /// delays of the plan are ignored. Loads are shares of the slowest host's link.
     Graph {
         /// Path of the file.
         file: String,
+        /// The format of the file. Default: the one that its first row shows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<GraphFormat>,
     },
+}
+
+/// A format of a file of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GraphFormat {
+    /// Rows of `from,to,gbps,delay_ns`, e.g. `h0,s3,100,500`. A name of `h` and a number is a host,
+    /// any other name is a switch.
+    Links,
+    /// A topology of htsim (`.topo`).
+    Htsim,
+    /// A topology of HPCC's ns-3.
+    Hpcc,
 }
 
 fn one() -> u32 {

@@ -12,6 +12,7 @@
 
 mod alarms;
 mod beside;
+mod collective;
 pub mod demand;
 mod error;
 pub mod fabric;
@@ -26,12 +27,13 @@ pub mod units;
 mod workflows;
 
 pub use beside::SecondScheme;
+pub use collective::{CollectiveTraffic, Operation, RankPlacement};
 pub use demand::{
-    Basis, Diverging, Exchange, FlowGroup, LoadedLinks, OfferedLoad, Probes, Stop, Traffic,
-    TrafficEnding,
+    Basis, Diverging, Exchange, FlowFormat, FlowGroup, LoadedLinks, OfferedLoad, Probes, Stop,
+    Traffic, TrafficEnding,
 };
 pub use error::ScenarioError;
-pub use fabric::{Buffer, Fabric, Impaired, Paused, Routing, Shape};
+pub use fabric::{Buffer, Fabric, GraphFormat, Impaired, Paused, Routing, Shape};
 pub use hull::{PacerOptions, PhantomOptions, PhantomOrderName, PhantomPlaceName};
 pub use nic::{CpuOptions, InterruptsName, NicOptions};
 pub use options::*;

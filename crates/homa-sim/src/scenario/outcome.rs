@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::demand::Basis;
 use super::options::{SchemeOptions, SlowdownBy};
 pub use super::reports::{
-    FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile, LinkUse, NicReport, Pauses,
-    ProbeDelays, RaisedTimeouts, Rounds, SizeTable, StuckPort, TimeoutCounts, WorkflowTimes,
+    CollectiveTime, CompletionTime, FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile,
+    LinkUse, NicReport, Pauses, ProbeDelays, RaisedTimeouts, Rounds, SizeTable, StuckPort,
+    TimeoutCounts, WorkflowTimes,
 };
 
 /// The results of one scenario. Field names are the keys of `homa sim --format json`.
@@ -87,7 +88,7 @@ pub struct ScenarioOutcome {
     /// Every large message, if measured, in the order of arrival.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowTime>,
-    /// Completion times of workflows, if traffic has any. Classes are ordered by name, and the
+    /// CompletionTime times of workflows, if traffic has any. Classes are ordered by name, and the
     /// entry of a whole class precedes those of its fan-outs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workflows: Vec<WorkflowTimes>,
@@ -107,6 +108,12 @@ pub struct ScenarioOutcome {
     /// Times of rounds of RPCs, if traffic consists of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<Rounds>,
+    /// How long messages that wait for each other took, if traffic consists of such messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<CompletionTime>,
+    /// The time of the collective operation, if traffic is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collective: Option<CollectiveTime>,
     /// Rates of flows that last longer than the run, by group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_groups: Vec<FlowGroupRate>,

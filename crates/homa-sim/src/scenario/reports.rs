@@ -1,9 +1,10 @@
-//! Parts of an outcome that only some scenarios have: single flows, probes, rounds, groups of long
-//! flows, results by scheme, NICs, workflows, pauses and timeouts. [`outcome`](super::outcome) has
-//! the rest.
+//! Parts of an outcome that only some scenarios have: single flows, probes, rounds, collectives,
+//! groups of long flows, results by scheme, NICs, workflows, pauses and timeouts.
+//! [`outcome`](super::outcome) has the rest.
 
 use serde::{Deserialize, Serialize};
 
+use super::collective::Operation;
 use super::options::SchemeOptions;
 use super::outcome::Slowdown;
 
@@ -13,12 +14,21 @@ use super::outcome::Slowdown;
 pub struct FlowTime {
     /// Sending host.
     pub src: u32,
-    /// Number of the message at that host, from 1.
+    /// Receiving host.
+    #[serde(default)]
+    pub dst: u32,
+    /// Number of the message at the sending host, from 1.
     pub number: u32,
     /// Message bytes.
     pub bytes: u32,
+    /// When it was submitted, microseconds.
+    #[serde(default)]
+    pub start_us: f64,
     /// From submission to delivery, microseconds.
     pub us: f64,
+    /// `us` divided by the time that `slowdown` defines. Absent in older results.
+    #[serde(default)]
+    pub slowdown: Option<f64>,
 }
 
 /// How the user's table of sizes was understood.
@@ -91,6 +101,37 @@ pub struct Rounds {
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
+}
+
+/// How long messages took that wait for each other, and the computations between them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompletionTime {
+    /// Number of messages.
+    pub messages: u64,
+    /// Those that arrived. A message does not begin if one that it waits for failed or was lost.
+    pub arrived: u64,
+    /// From the first beginning to the last end, microseconds; absent unless all have ended.
+    pub us: Option<f64>,
+}
+
+/// The time of a collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveTime {
+    /// The operation.
+    pub operation: Operation,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Bytes of every rank's buffer.
+    pub bytes: u64,
+    /// Until the last rank has its last message, microseconds; absent if that is not reached.
+    pub us: Option<f64>,
+    /// The least time that hosts' links allow, microseconds: message bytes without headers, and no
+    /// delays.
+    pub bound_us: f64,
+    /// `us` divided by `bound_us`.
+    pub over_bound: Option<f64>,
+    /// The bus bandwidth of NCCL's tests, Gbit/s. At the bound it is the rate of a host's link.
+    pub bus_gbps: Option<f64>,
 }
 
 /// Rates of a group of flows that last longer than the run, measured on the senders' links in wire

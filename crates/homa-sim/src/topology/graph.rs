@@ -29,11 +29,14 @@ pub struct Graph {
 /// A link between two nodes; hosts and switches are numbered separately. If it has a host, the
 /// switch is `b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct NamedLink {
-    a: u32,
-    b: u32,
-    rate: Rate,
-    delay: SimDuration,
+pub(super) struct NamedLink {
+    pub a: u32,
+    pub b: u32,
+    pub rate: Rate,
+    /// Delay from `a` to `b`.
+    pub delay: SimDuration,
+    /// Delay from `b` to `a`.
+    pub back: SimDuration,
 }
 
 /// An error in a list of links, and its line.
@@ -73,6 +76,8 @@ pub enum GraphFault {
     Apart(u32, u32),
     /// The list has no hosts.
     Empty,
+    /// A line of a file of another simulator is wrong; its expected content.
+    Expected(String),
 }
 
 impl std::fmt::Display for GraphError {
@@ -104,6 +109,7 @@ impl std::fmt::Display for GraphError {
             }
             GraphFault::Island(name) => write!(f, "no host reaches the switch `{name}`"),
             GraphFault::Apart(a, b) => write!(f, "no path from `h{a}` to `h{b}`: add a link"),
+            GraphFault::Expected(what) => f.write_str(what),
             GraphFault::Empty => write!(f, "no hosts: list links such as `h0,s0,10,500`"),
         }
     }
@@ -167,7 +173,7 @@ impl Graph {
             let wrong = |fault| GraphError { line, fault };
             let [from, to, gbps, delay] = layout.fields(&row).map_err(wrong)?;
             let (rate, delay) = (rate(gbps).map_err(wrong)?, self::delay(delay).map_err(wrong)?);
-            let link = |a, b| NamedLink { a, b, rate, delay };
+            let link = |a, b| NamedLink { a, b, rate, delay, back: delay };
             let ends =
                 (names.read(from, line).map_err(wrong)?, names.read(to, line).map_err(wrong)?);
             match ends {
@@ -196,6 +202,20 @@ impl Graph {
         let mut switches = vec![String::new(); names.numbers.len()];
         for (name, number) in names.numbers {
             switches[number as usize] = name;
+        }
+        Self::of_links(access, between, switches)
+    }
+
+    /// The network of these links: those of hosts, by host, and those between switches, which have
+    /// these names.
+    pub(super) fn of_links(
+        access: Vec<NamedLink>,
+        between: Vec<NamedLink>,
+        switches: Vec<String>,
+    ) -> Result<Self, GraphError> {
+        let whole = |fault| GraphError { line: 0, fault };
+        if access.is_empty() {
+            return Err(whole(GraphFault::Empty));
         }
         let graph = Self { access, between, switches };
         graph.check_reached().map_err(whole)?;
@@ -240,20 +260,21 @@ impl Graph {
     /// Compiles the topology.
     pub fn wire(&self) -> Wiring {
         let hosts = self.access.len() as u32;
-        let port = |tier, from, to, link: &NamedLink| PortSpec {
+        let port = |tier, (from, to): (u32, u32), rate, delay| PortSpec {
             from: NodeId(from),
             to: NodeId(to),
             tier,
-            rate: link.rate,
-            delay: link.delay,
+            rate,
+            delay,
         };
-        let ups = self.access.iter().map(|l| port(Tier::HostUp, l.a, hosts + l.b, l));
-        let downs = self.access.iter().map(|l| port(Tier::TorDown, hosts + l.b, l.a, l));
+        let up = |l: &NamedLink| port(Tier::HostUp, (l.a, hosts + l.b), l.rate, l.delay);
+        let down = |l: &NamedLink| port(Tier::TorDown, (hosts + l.b, l.a), l.rate, l.back);
+        let (ups, downs) = (self.access.iter().map(up), self.access.iter().map(down));
         let mut ports: Vec<PortSpec> = ups.chain(downs).collect();
         for link in &self.between {
             let (a, b) = (hosts + link.a, hosts + link.b);
-            ports.push(port(Tier::Fabric, a, b, link));
-            ports.push(port(Tier::Fabric, b, a, link));
+            ports.push(port(Tier::Fabric, (a, b), link.rate, link.delay));
+            ports.push(port(Tier::Fabric, (b, a), link.rate, link.back));
         }
         let alive = vec![true; ports.len()];
         let switches = self.switches.len() as u32;

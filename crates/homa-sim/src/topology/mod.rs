@@ -6,6 +6,7 @@
 //! uplink, and port `hosts + h` is the downlink to it; routes never loop and reach every host.
 
 mod fat_tree;
+pub mod files;
 mod graph;
 mod ideal;
 mod leaf_spine;

@@ -19,6 +19,7 @@ use crate::transport::message_number;
 use super::book::{Book, OpenMessage};
 use super::paths::HostPaths;
 use super::source::{EndedMessage, PROBE, Round, Source, SourceActions, Start};
+use super::tasks::TaskSource;
 use super::workflows::Workflows;
 
 /// The messages of a run and their answers.
@@ -100,8 +101,8 @@ pub struct Generator {
     pub backlog: BacklogSeries,
     /// The counts.
     pub tally: Tally,
-    /// Large messages that were delivered.
-    pub kept: Vec<FlowTime>,
+    /// Large messages that were delivered, and the bytes under which their latencies count.
+    pub kept: Vec<(FlowTime, u32)>,
     /// Latencies of probes.
     pub probed: Vec<SimDuration>,
     /// Times of rounds, in the order of their ends.
@@ -283,6 +284,7 @@ impl Generator {
         if self.ended.is_none() {
             self.backlog.record(self.book.bytes(), self.book.len());
             net.wake_at(net.now() + self.limits.sample_every, SAMPLE);
+            self.call_source(net, |source, now, actions| source.sampled(now, actions));
         }
     }
 
@@ -325,13 +327,22 @@ impl Generator {
         if message.measured {
             self.tally.delivered += 1;
             let latency = now.since(message.submitted);
+            let bytes = message.response.unwrap_or(message.bytes);
             if message.bytes > self.limits.keep_above {
-                let us = latency.0 as f64 / 1e6;
-                self.kept.push(FlowTime { src, number, bytes: message.bytes, us });
+                let kept = FlowTime {
+                    src,
+                    dst: message.dst,
+                    number,
+                    bytes: message.bytes,
+                    start_us: message.submitted.0 as f64 / 1e6,
+                    us: latency.0 as f64 / 1e6,
+                    slowdown: None,
+                };
+                self.kept.push((kept, bytes));
             }
             self.latencies.record(Sample {
                 latency,
-                bytes: message.response.unwrap_or(message.bytes),
+                bytes,
                 switches: self.paths.number(src, message.dst),
                 receiver: message.dst,
                 class: message.class,
@@ -377,6 +388,11 @@ impl Generator {
         if all_finished && self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded {
             net.stop();
         }
+    }
+
+    /// The tasks that its messages belong to, if it has any.
+    pub fn tasks(&self) -> Option<&TaskSource> {
+        self.pattern.source.tasks()
     }
 
     /// The source's workflows, if it has any.

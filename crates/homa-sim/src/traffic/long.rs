@@ -5,6 +5,7 @@ use crate::scenario::{FlowGroup, Probes};
 use crate::time::SimTime;
 
 use super::source::{EndedMessage, PROBE, Source, SourceActions, Start};
+use super::tasks::TaskSource;
 use super::workflows::Workflows;
 
 /// Flows that begin at the start and never end.
@@ -64,6 +65,10 @@ impl Source for Probing {
         self.inner.ended(now, ended, actions);
     }
 
+    fn sampled(&mut self, now: SimTime, actions: &mut SourceActions) {
+        self.inner.sampled(now, actions);
+    }
+
     fn traffic_ended(&mut self, keeps_load: bool) {
         self.inner.traffic_ended(keeps_load);
     }
@@ -78,5 +83,9 @@ impl Source for Probing {
 
     fn workflows(&self) -> Option<&Workflows> {
         self.inner.workflows()
+    }
+
+    fn tasks(&self) -> Option<&TaskSource> {
+        self.inner.tasks()
     }
 }

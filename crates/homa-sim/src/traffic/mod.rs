@@ -8,6 +8,9 @@
 //! | [`closed`] | a closed loop |
 //! | [`kinds`] | division of hosts into two kinds |
 //! | [`planned`] | messages one by one, for the swarm |
+//! | [`tasks`] | messages that wait for each other |
+//! | [`collective`] | collective operations as such messages |
+//! | [`files`] | lists of messages and graphs of tasks in the formats of other simulators |
 //! | [`workflows`] | requests and responses that belong together |
 //! | [`long`] | flows longer than a run; probes in addition to any traffic |
 //! | `book` | messages in flight, by sender and number |
@@ -20,6 +23,8 @@
 
 mod book;
 pub mod closed;
+pub mod collective;
+pub mod files;
 pub mod flows;
 mod generator;
 pub mod kinds;
@@ -30,6 +35,7 @@ mod paths;
 pub mod planned;
 pub mod rate;
 pub mod source;
+pub mod tasks;
 pub mod workflows;
 
 pub use book::{Book, OpenMessage};
@@ -41,4 +47,5 @@ pub use long::{LongFlows, Probing};
 pub use paths::{Classes, Distance, HostPaths};
 pub use planned::{Planned, PlannedCall};
 pub use source::Source;
+pub use tasks::{TaskGraph, TaskSource};
 pub use workflows::{ClassCount, Workflows};

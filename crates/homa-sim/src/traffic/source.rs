@@ -4,6 +4,7 @@
 
 use crate::time::{SimDuration, SimTime};
 
+use super::tasks::TaskSource;
 use super::workflows::Workflows;
 
 /// A message to be started now, or the request of an RPC.
@@ -79,6 +80,9 @@ pub trait Source: std::fmt::Debug {
     /// messages.
     fn ended(&mut self, _now: SimTime, _ended: EndedMessage, _asked: &mut SourceActions) {}
 
+    /// The backlog is sampled, which happens at regular times until the end of traffic.
+    fn sampled(&mut self, _now: SimTime, _actions: &mut SourceActions) {}
+
     /// Traffic has ended; if `keeps_load`, unmeasured messages keep the load up.
     fn traffic_ended(&mut self, _keeps_load: bool) {}
 
@@ -94,6 +98,11 @@ pub trait Source: std::fmt::Debug {
 
     /// The workflows that its messages belong to.
     fn workflows(&self) -> Option<&Workflows> {
+        None
+    }
+
+    /// The tasks that its messages belong to.
+    fn tasks(&self) -> Option<&TaskSource> {
         None
     }
 }

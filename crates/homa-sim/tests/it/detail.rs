@@ -135,8 +135,9 @@ fn ring(hosts: u32) -> ScenarioOutcome {
     let flows = (0..hosts).map(|i| format!("{i},{i},{},2000000,0\n", (i + 2) % 5));
     let flows = file("flows.csv", flows.collect());
     let mut scenario = fat_tree("lossless-packet-scatter", false);
-    scenario.fabric = Fabric { shape: Shape::Graph { file: graph }, ..Fabric::default() };
-    scenario.traffic = Traffic::Flows { file: flows, exchange: Exchange::OneWay };
+    scenario.fabric =
+        Fabric { shape: Shape::Graph { file: graph, format: None }, ..Fabric::default() };
+    scenario.traffic = Traffic::Flows { file: flows, format: None, exchange: Exchange::OneWay };
     scenario.options.tcp = Some(TcpOptions { initial_window: Some(500), ..TcpOptions::default() });
     scenario.slowdown = SlowdownBy::Idle;
     scenario.stop.drain_limit = Span::millis(150);

@@ -28,7 +28,7 @@ fn wire_time_follows_the_senders_link_not_the_slowest() {
     let file = std::env::temp_dir().join(format!("homa-ledger-{}.csv", std::process::id()));
     std::fs::write(&file, "h0,a,10,500\nh1,a,10,500\nh2,a,1,500\n").unwrap();
     let mut scenario = Scenario::default();
-    scenario.fabric.shape = Shape::Graph { file: file.display().to_string() };
+    scenario.fabric.shape = Shape::Graph { file: file.display().to_string(), format: None };
     alone(scenario, 6.0);
     std::fs::remove_file(&file).unwrap();
 }

@@ -189,7 +189,7 @@ fn graph(name: &str) -> (std::path::PathBuf, Scenario) {
     let file = std::env::temp_dir().join(format!("homa-{name}-{}.csv", std::process::id()));
     std::fs::write(&file, text).unwrap();
     let mut plan = scenario(vec![]);
-    plan.fabric.shape = Shape::Graph { file: file.display().to_string() };
+    plan.fabric.shape = Shape::Graph { file: file.display().to_string(), format: None };
     (file, plan)
 }
 

@@ -3,10 +3,12 @@
 
 mod automatic_allocation;
 mod beside;
+mod collectives;
 mod common;
 mod comparisons;
 mod conformance;
 mod detail;
+mod files;
 mod golden;
 mod hull;
 mod ideal;

@@ -76,7 +76,9 @@ Traffic:    { pattern = \"all-to-all\", workload = \"w4\", exchange = \"echo\" }
             { pattern = \"clients-servers\", workload = \"w4\", clients = 8, servers = 8 }
             { pattern = \"incast\", servers = 15, concurrent = 300, response_bytes = 10_000 }
             { pattern = \"permutation\", bytes = 2_000_000 }
-            { pattern = \"flows\", file = \"flows.csv\" }   # id,src,dst,bytes,start_ns
+            { pattern = \"flows\", file = \"flows.csv\" }   # id,src,dst,bytes,start_ns, or a
+                                         # file of htsim, HPCC, YAPS or LogGOPSim
+            { pattern = \"collective\", operation = \"ring-all-reduce\", bytes = 64_000_000 }
 Packets:    options.mtu = 4000                 # bytes of an IP packet, 1500 to 9000 (default: 1500)
 Measures:   measures = { queues, priorities, wasted_bandwidth, tail_delay, ledger = true }
 
@@ -93,7 +95,7 @@ pub struct Args {
     /// loads, to within 1 %. If the stop rule is too short to tell, the error names one that is
     /// long enough.
     #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
-    #[arg(conflicts_with_all = ["out", "trace", "verify", "load", "flows"])]
+    #[arg(conflicts_with_all = ["out", "trace", "fct", "verify", "load", "flows"])]
     max_load: Option<Range>,
     /// Folder for the result: resolved plan, tables (CSV, Parquet), HTML page.
     #[arg(long, value_name = "DIR")]
@@ -106,6 +108,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "trace")]
     #[arg(value_parser = values::count)]
     trace_packets: u64,
+    /// Write a line for every measured message, as HPCC's simulator writes its fct.txt: sip dip
+    /// sport dport bytes start_ns fct_ns ideal_ns; the last is the time that `slowdown` divides by.
+    #[arg(long, value_name = "FILE")]
+    fct: Option<PathBuf>,
     /// Check every packet's events against physics (no byte from nowhere, link rates and delays,
     /// order within and between priorities) and report what was checked; a violation means exit
     /// code 1. The run takes two to three times as long; memory grows by some 100 bytes for each
@@ -141,8 +147,9 @@ pub struct Options {
     #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<u64>,
     /// Messages from a list instead: rows of id,src,dst,bytes,start_ns, or of columns in another
-    /// order under these names.
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["workload", "load"])]
+    /// order under these names; or a connection matrix of htsim (.cm), a flow file of HPCC's ns-3,
+    /// a trace of YAPS or a program in GOAL, which are recognised by their first row.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "load"])]
     flows: Option<String>,
     /// Any key of the scenario, such as fabric.host_link=25Gbps; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
@@ -274,28 +281,32 @@ fn judged(physics: &Physics, format: Format) -> Verdict {
     }
 }
 
-/// Runs the scenario, with its trace and a verdict on its physics if they are wanted.
+/// Runs the scenario, with its trace, completion times and a verdict on its physics if they are
+/// wanted.
 fn simulate(
     args: &Args,
     scenario: &Scenario,
     progress: &mut dyn FnMut(RunProgress),
 ) -> Result<(Simulated, Option<Physics>), Failure> {
-    let verify = args.verify;
-    let Some(path) = &args.trace else {
-        return run_watched(scenario, Observers { verify, ..Observers::default() }, progress)
-            .hint(HINT);
-    };
-    let named = |error| anyhow::anyhow!("{}: {error}", path.display());
+    let named = |path: &Path, error| anyhow::anyhow!("{}: {error}", path.display());
     // A scenario that is refused leaves the file of an earlier one alone.
-    let mut out = LateFile { path, file: None };
-    let trace = Some(Trace { out: &mut out, packets: args.trace_packets });
-    let watched = run_watched(scenario, Observers { trace, verify, stop: None }, progress);
-    let watched = watched.map_err(|error| match error {
+    let mut trace = args.trace.as_deref().map(|path| LateFile { path, file: None });
+    let mut fct = args.fct.as_deref().map(|path| LateFile { path, file: None });
+    let observers = Observers {
+        trace: trace.as_mut().map(|out| Trace { out, packets: args.trace_packets }),
+        fct: fct.as_mut().map(|out| out as &mut dyn Write),
+        verify: args.verify,
+        stop: None,
+    };
+    let watched = run_watched(scenario, observers, progress).map_err(|error| match error {
         // Files that the scenario names were read when its plan was.
-        ScenarioError::File { .. } => Failure::new(error, "choose another --trace"),
+        ScenarioError::File { .. } => Failure::new(error, "choose another --trace or --fct"),
         error => Failure::new(error, HINT),
     })?;
-    out.flush().map_err(named).hint("choose another --trace, or fewer --trace-packets")?;
+    if let Some(mut out) = trace {
+        let flushed = out.flush().map_err(|error| named(out.path, error));
+        flushed.hint("choose another --trace, or fewer --trace-packets")?;
+    }
     Ok(watched)
 }
 

@@ -188,6 +188,31 @@ fn workflows(workflows: &[WorkflowTimes]) {
     }
 }
 
+/// How long messages that wait for each other took, and the collective that they are.
+fn completion(outcome: &Simulated) {
+    let Some(completion) = outcome.completion else { return };
+    let Some(us) = completion.us else {
+        return line(format!(
+            "not complete: {} of {} messages that wait for each other arrived",
+            completion.arrived, completion.messages
+        ));
+    };
+    line(format!(
+        "complete after {us:.1} us: {} messages that wait for each other",
+        completion.messages
+    ));
+    let Some(collective) = outcome.collective else { return };
+    let (Some(over), Some(bus)) = (collective.over_bound, collective.bus_gbps) else { return };
+    line(format!(
+        "{} of {} B over {} ranks: {over:.3} times the bound of hosts' links, {:.1} us; bus \
+         bandwidth {bus:.2} Gbit/s",
+        collective.operation.name(),
+        collective.bytes,
+        collective.ranks,
+        collective.bound_us,
+    ));
+}
+
 /// Ports shown that are paused when the run ends, those paused longest.
 const STUCK_SHOWN: usize = 10;
 
@@ -240,7 +265,8 @@ fn latencies(outcome: &Simulated, bins: Bins) {
     kinds(&outcome.kinds);
     groups(&outcome.groups);
     workflows(&outcome.workflows);
-    if outcome.messages < FEW {
+    completion(outcome);
+    if outcome.messages < FEW && outcome.completion.is_none() {
         line(format!(
             "only {} messages were measured: percentiles of so few say little; --messages, or \
              stop.messages and stop.time in a plan, make the run longer",
