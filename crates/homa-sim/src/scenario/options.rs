@@ -341,6 +341,10 @@ pub enum SlowdownBy {
 #[serde(deny_unknown_fields, default)]
 pub struct Measures {
     /// Queue lengths per tier (Homa Table 1).
+    /// Like `Bare`, and a full frame is stored on the way; measured until the sender has received
+    /// the last ACK, whose time in an idle network is added to the latency, too (dcPIM). One-way
+    /// messages only.
+    BareAcked,
     pub queues: bool,
     /// Wire bytes per priority level (Homa Figure 14).
     pub priorities: bool,
