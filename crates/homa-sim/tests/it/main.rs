@@ -6,6 +6,7 @@ mod beside;
 mod common;
 mod comparisons;
 mod conformance;
+mod dcpim;
 mod detail;
 mod golden;
 mod hull;
