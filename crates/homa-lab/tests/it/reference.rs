@@ -9,10 +9,10 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CollectiveTraffic, CpuOptions, Diverging, EcnConfig,
-    Exchange, Fabric, FlowFormat, FlowGroup, FramingName, GraphFormat, Groups, Impaired,
-    InterruptsName, LoadedLinks, Measures, NdpOptions, NicOptions, OfferedLoad, Operation,
-    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
+    AlgorithmName, Bandwidth, Buffer, Burst, CollectiveTraffic, CpuOptions, DcpimOptions,
+    Diverging, EcnConfig, Exchange, Fabric, FlowFormat, FlowGroup, FramingName, GraphFormat,
+    Groups, Impaired, InterruptsName, LoadedLinks, Measures, NdpOptions, NicOptions, OfferedLoad,
+    Operation, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
     PhantomOrderName, PhantomPlaceName, PickName, Probes, RankPlacement, Routing, Scenario,
     SchemeOptions, SecondScheme, Shape, SirdFirstName, SirdOptions, SirdOrderName, SlowdownBy,
     Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass,
@@ -232,6 +232,7 @@ fn options() -> SchemeOptions {
             again_first: Some(true),
         }),
         sird: Some(sird()),
+        dcpim: Some(dcpim()),
         switch: Some(switch()),
         tcp: Some(tcp()),
     }
@@ -252,6 +253,24 @@ fn sird() -> SirdOptions {
         shortest_share: Some(1.0),
         first: Some(SirdFirstName::Control),
         resend: Some(Span(1)),
+    }
+}
+
+fn dcpim() -> DcpimOptions {
+    DcpimOptions {
+        mtu: Some(1500),
+        bare: Some(true),
+        bdp: Some(1),
+        short: Some(1),
+        rounds: Some(1),
+        channels: Some(1),
+        control_rtt: Some(Span(1)),
+        slack: Some(1.0),
+        sorted_rounds: Some(1),
+        window: Some(1),
+        window_timeout: Some(1.0),
+        resend: Some(1.0),
+        notify: Some(Span(1)),
     }
 }
 

@@ -71,7 +71,12 @@ impl Demand {
         {
             *pairs = Pairs::Alike(kinds);
         }
-        let one_way = [SlowdownBy::BestAcked, SlowdownBy::IdleFirstOnce, SlowdownBy::Bare];
+        let one_way = [
+            SlowdownBy::BestAcked,
+            SlowdownBy::IdleFirstOnce,
+            SlowdownBy::Bare,
+            SlowdownBy::BareAcked,
+        ];
         if one_way.contains(&scenario.slowdown) && demand.exchange != Exchange::OneWay {
             let must = "be another for RPCs: this one is defined for one-way messages";
             return Err(ScenarioError::field("slowdown", must));

@@ -7,8 +7,8 @@
 //! rate of the slowest link of the path. A scheme that starts slowly is therefore not excused
 //! (pFabric §5.2, PIAS §5). `best-acked` adds the time of the last acknowledgement,
 //! sent alone, to the latency and to the best time, because the completion times in these papers
-//! end when the sender receives it. `bare` is a formula: only the bytes of the message count, and
-//! nothing is measured.
+//! end when the sender receives it. `bare` and `bare-acked` are formulas: only the bytes of the
+//! message count, and nothing is measured.
 //!
 //! Prices are measured in the same way: what hosts send for a message that is alone.
 
@@ -57,7 +57,10 @@ impl Experiment<'_> {
     /// Measures the idle times that the scenario's divisor needs, by (bytes, path).
     pub(super) fn ideals(self, loaded: &dyn AnySimulation) -> Result<Ideals, ScenarioError> {
         let first = match self.scenario.slowdown {
-            SlowdownBy::Authors | SlowdownBy::AuthorsCorrected | SlowdownBy::Bare => {
+            SlowdownBy::Authors
+            | SlowdownBy::AuthorsCorrected
+            | SlowdownBy::Bare
+            | SlowdownBy::BareAcked => {
                 return Ok(Ideals::new());
             }
             SlowdownBy::Idle | SlowdownBy::IdleFirstOnce => u32::MAX,
@@ -189,6 +192,15 @@ impl Experiment<'_> {
                 let (slowest, delays) = self.links(path);
                 (slowest.serialisation(bytes) + delays).into()
             }),
+            SlowdownBy::BareAcked => Box::new(move |bytes, path| {
+                let (frames, (slowest, delays)) = (self.hosts.frames(), self.links(path));
+                let (_, stored) = self.store_and_forward(path, frames.full());
+                let (first, behind) = self.store_and_forward(path, frames.control);
+                Alone {
+                    time: slowest.serialisation(bytes) + delays + stored,
+                    after: first + behind + delays,
+                }
+            }),
             SlowdownBy::Authors | SlowdownBy::AuthorsCorrected => {
                 self.authors(by == SlowdownBy::AuthorsCorrected)
             }
@@ -210,6 +222,18 @@ impl Experiment<'_> {
                 (time(there, switches) + time(back, switches)).into()
             }),
         }
+    }
+
+    /// The time of a frame on the first link of a path, and the sum of its times on the others.
+    fn store_and_forward(self, path: u32, bytes: u32) -> (SimDuration, SimDuration) {
+        let wiring = &self.network.wiring;
+        let (src, dst) = self.network.paths.example(path, wiring.hosts());
+        let mut times = wiring
+            .path(HostId(src), HostId(dst))
+            .into_iter()
+            .map(|port| LinkRate::new(wiring.ports()[port.0 as usize].rate).serialisation(bytes));
+        let first = times.next().unwrap_or(SimDuration::ZERO);
+        (first, times.fold(SimDuration::ZERO, |sum, time| sum + time))
     }
 
     /// The slowest rate of the links of a path, and the sum of their delays.

@@ -1,5 +1,6 @@
 //! Parameters of schemes, the divisors of latencies, and the measures.
 
+mod dcpim;
 mod phost;
 mod sird;
 
@@ -11,6 +12,7 @@ use super::queue_bytes::QueueBytes;
 use super::transports::{NdpOptions, PFabricOptions, SwitchOptions};
 use super::units::{self, Span};
 
+pub use dcpim::DcpimOptions;
 pub use phost::{PHostFirst, PHostOptions};
 pub use sird::{SirdFirstName, SirdOptions, SirdOrderName};
 
@@ -85,6 +87,9 @@ pub struct SchemeOptions {
     /// Options of the scheme `sird`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sird: Option<SirdOptions>,
+    /// Options of the scheme `dcpim`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dcpim: Option<DcpimOptions>,
     /// Options of switches with queues at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
@@ -116,13 +121,14 @@ impl SchemeOptions {
 
     /// The largest MTU that is given for any hosts.
     pub(crate) fn largest_mtu(&self) -> Option<u32> {
-        let Self { mtu, pfabric, phost, ndp, sird, tcp, .. } = self;
+        let Self { mtu, pfabric, phost, ndp, sird, dcpim, tcp, .. } = self;
         let mtus = [
             *mtu,
             pfabric.and_then(|pfabric| pfabric.mtu),
             phost.and_then(|phost| phost.mtu),
             ndp.and_then(|ndp| ndp.mtu),
             sird.and_then(|sird| sird.mtu),
+            dcpim.and_then(|dcpim| dcpim.mtu),
             tcp.as_ref().and_then(|tcp| tcp.mtu),
         ];
         mtus.into_iter().flatten().max()
@@ -135,6 +141,7 @@ impl SchemeOptions {
             ("options.phost", self.phost.is_some(), "pHost's parameters"),
             ("options.ndp", self.ndp.is_some(), "NDP's parameters"),
             ("options.sird", self.sird.is_some(), "SIRD's parameters"),
+            ("options.dcpim", self.dcpim.is_some(), "dcPIM's parameters"),
             ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
             ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
             ("options.nic", self.nic.is_some(), "NICs with options"),
@@ -334,6 +341,10 @@ pub enum SlowdownBy {
     /// The message bytes, without headers, at the rate of the slowest link of the path, and the
     /// delays of its links: no frame is stored on the way (SIRD). One-way messages only.
     Bare,
+    /// Like `Bare`, and a full frame is stored on the way; measured until the sender has received
+    /// the last ACK, whose time in an idle network is added to the latency, too (dcPIM). One-way
+    /// messages only.
+    BareAcked,
 }
 
 /// Measures besides latency, load, drops and cost. A measure costs nothing if it is off.

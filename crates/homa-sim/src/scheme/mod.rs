@@ -9,11 +9,12 @@
 //! |---|---|
 //! | `rows` | the table |
 //! | `hosts` | the interface of a row's hosts |
-//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird` | the hosts of papers |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `dcpim` | the hosts of papers |
 //! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
 //! | `unfit` | errors of options that a scheme does not have |
 
+mod dcpim;
 pub mod detail;
 mod display;
 pub mod homa;

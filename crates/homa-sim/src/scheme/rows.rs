@@ -6,6 +6,7 @@ use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
 use crate::scenario::{EcnConfig, EcnLinksName, EcnScopeName, QueueBytes};
 
+use super::dcpim::DcpimHosts;
 use super::homa::{self, HomaHosts};
 use super::ideal::Ideal;
 use super::ndp::NdpHosts;
@@ -162,6 +163,16 @@ pub const SCHEMES: &[Scheme] = &[
             scope: EcnScopeName::Port,
             links: EcnLinksName::Fabric,
         }),
+        forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "dcpim",
+        paper: "dcPIM (SIGCOMM 2022)",
+        host: &DcpimHosts,
+        queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
         nic: Nic::Pull,
         one_way_only: false,

@@ -4,6 +4,7 @@
 //! pulls `transmit`. `now` never decreases. A transport is chosen at compile time, so no call here
 //! is virtual. Packets are opaque values; the fabric sees only a packet's [`Label`].
 
+pub mod dcpim;
 pub mod either;
 pub mod exchange;
 mod homa;

@@ -1,7 +1,8 @@
 //! Small parts that the transports with numbered packets share: the division of a message into
-//! packets, sets of packets, lists ordered by key, and timers.
+//! packets, sets of packets, lists ordered by key, timers, and peers.
 
 mod ordered;
+mod peers;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,6 +15,7 @@ use super::exchange::{Head, Ref};
 use super::{DataContent, message_number};
 
 pub use ordered::Ordered;
+pub use peers::Peers;
 
 /// The wire format of a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,8 +72,8 @@ fn the_slowdown_in_an_idle_network_is_one() {
 #[test]
 fn frames_dropped_by_full_buffers_are_retransmitted() {
     for scheme in transports().filter(|scheme| !scheme.one_way_only && !scheme.is_lossless()) {
-        // SIRD's queues are too short to fill the larger buffers.
-        let bytes = if scheme.name == "sird" { 4_000 } else { 15_000 };
+        // The queues of SIRD and dcPIM are too short to fill the larger buffers.
+        let bytes = if ["sird", "dcpim"].contains(&scheme.name) { 4_000 } else { 15_000 };
         let mut scenario = scenario(scheme, "20000", Exchange::Echo);
         scenario.fabric.buffer = Buffer::PerPort { bytes };
         scenario.stop.messages = Some(300);
@@ -163,8 +163,11 @@ fn the_ledger_sums_to_the_latency() {
         let outcome = outcome(&scenario);
         let ledger = outcome.ledger.unwrap();
         assert_eq!(ledger.unbalanced, 0, "{}", scheme.name);
-        // If switches drop or trim packets, retransmission takes some of the time.
-        let resends = scheme.loses_by_design || matches!(scheme.queue, SwitchQueue::Trimming(_));
+        // If switches drop or trim packets, retransmission takes some of the time. dcPIM sends
+        // packets again that are later than a BDP, which a queue can cause.
+        let resends = scheme.loses_by_design
+            || matches!(scheme.queue, SwitchQueue::Trimming(_))
+            || scheme.name == "dcpim";
         let recovers = ledger.mean.recovery_us > 0.0 && !resends;
         assert!(ledger.mean.wire_us > 2.0 && !recovers, "{}", scheme.name);
     }

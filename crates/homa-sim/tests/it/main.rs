@@ -7,6 +7,7 @@ mod collectives;
 mod common;
 mod comparisons;
 mod conformance;
+mod dcpim;
 mod detail;
 mod files;
 mod golden;

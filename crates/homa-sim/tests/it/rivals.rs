@@ -7,8 +7,8 @@ use homa_sim::experiment::{run as simulate, validate};
 use homa_sim::fabric::queue::{PriorityDrop, Trimming, TrimmingConfig};
 use homa_sim::fabric::{Buffers, FabricConfig, Forwarding, PortQueue, StrictPriority};
 use homa_sim::scenario::{
-    Bandwidth, EcnConfig, EcnLinksName, Fabric, NdpOptions, PFabricOptions, PHostOptions, Routing,
-    Scenario, SchemeOptions, Shape, SirdOptions, Span, TcpOptions, Traffic,
+    Bandwidth, DcpimOptions, EcnConfig, EcnLinksName, Fabric, NdpOptions, PFabricOptions,
+    PHostOptions, Routing, Scenario, SchemeOptions, Shape, SirdOptions, Span, TcpOptions, Traffic,
 };
 use homa_sim::topology::{FatTree, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring};
 use homa_sim::transport::Transport;
@@ -370,6 +370,7 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
     let pfabric = |options| SchemeOptions { pfabric: Some(options), ..SchemeOptions::default() };
     let phost = |options| SchemeOptions { phost: Some(options), ..SchemeOptions::default() };
     let sird = |options| SchemeOptions { sird: Some(options), ..SchemeOptions::default() };
+    let dcpim = |options| SchemeOptions { dcpim: Some(options), ..SchemeOptions::default() };
     let ndp = NdpOptions { timeout, ..NdpOptions::default() };
     let tcp = TcpOptions { connections: Some(u32::MAX), ..TcpOptions::default() };
     let cases = [
@@ -386,6 +387,17 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
         ("sird", "credit", sird(SirdOptions { credit: Some(f64::NAN), ..Default::default() })),
         ("sird", "gain", sird(SirdOptions { gain: Some(1.1), ..Default::default() })),
         ("sird", "resend", sird(SirdOptions { resend: timeout, ..Default::default() })),
+        ("dcpim", "bdp", dcpim(DcpimOptions { bdp: Some(0), ..Default::default() })),
+        ("dcpim", "rounds", dcpim(DcpimOptions { rounds: Some(65), ..Default::default() })),
+        ("dcpim", "channels", dcpim(DcpimOptions { channels: Some(0), ..Default::default() })),
+        ("dcpim", "slack", dcpim(DcpimOptions { slack: Some(0.9), ..Default::default() })),
+        ("dcpim", "resend", dcpim(DcpimOptions { resend: Some(f64::NAN), ..Default::default() })),
+        (
+            "dcpim",
+            "control_rtt",
+            dcpim(DcpimOptions { control_rtt: timeout, ..Default::default() }),
+        ),
+        ("dcpim", "notify", dcpim(DcpimOptions { notify: timeout, ..Default::default() })),
         ("tcp", "connections", SchemeOptions { tcp: Some(tcp), ..SchemeOptions::default() }),
     ];
     for (scheme, key, options) in cases {
@@ -411,7 +423,7 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         switch_delay: none,
         ..Fabric::default()
     };
-    for scheme in ["pfabric", "phost", "ndp", "sird"] {
+    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim"] {
         let fabric = fabric.clone();
         let accepted =
             validate(&Scenario { scheme: scheme.to_owned(), fabric, ..Scenario::default() });

@@ -43,12 +43,12 @@ use homa_proto::{
 };
 
 use super::exchange::{Courtesy, Exchange, Head};
-use super::parts::{MessageTimers, Ordered, PermitPacer, Piece, WireFormat};
+use super::parts::{MessageTimers, Ordered, Peers, PermitPacer, Piece, WireFormat};
 use super::{Label, PacketContent, PacketMeta, Transport, message_number};
 
 use bucket::{AimdRule, Marked};
 use credit::CreditBudget;
-use peers::{CreditedSender, Peers, Sink};
+use peers::{CreditedSender, Sink};
 use receiver::SirdReceiving;
 use sender::SirdSending;
 use turns::Turns;
