@@ -217,7 +217,7 @@ fn without_namespaces_the_simulator_answers_and_says_so() {
     let _alone = alone();
     let folder = Folder::new("bench-simulated");
     let chart = folder.path("chart.svg");
-    let brief = ["--hosts", "3", "--duration", "1s", "--load", "0.5", "--chart", &chart];
+    let brief = ["bench", "--hosts", "3", "--duration", "1s", "--load", "0.5", "--chart", &chart];
     let Some(output) = without_namespaces(&brief) else { return };
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(code(&output), 0, "{text}{}", stderr(&output));
@@ -294,7 +294,8 @@ fn patterns_that_cannot_be_offered_are_refused_first() {
         &["--incast", "5"],
         &["--fan-out", "5"],
     ] {
-        let Some(output) = without_namespaces(arguments) else { return };
+        let bench = [&["bench"], arguments].concat();
+        let Some(output) = without_namespaces(&bench) else { return };
         assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty() && stderr(&output).contains("hint: "), "{arguments:?}");
     }
