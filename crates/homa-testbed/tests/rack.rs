@@ -35,9 +35,12 @@ use nix::unistd::geteuid;
 mod below;
 #[path = "rack/held.rs"]
 mod held;
+#[path = "rack/one_processor.rs"]
+mod one_processor;
 
 use below::homa_keeps_two_packets_below_it;
 use held::tcp_is_held_near_a_drain_rate;
+use one_processor::OneProcessor;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 /// A claim about the rack.
@@ -304,7 +307,7 @@ fn echo(
             pattern: Pattern::Open {
                 arrivals,
                 request_bytes: None,
-                duration: Duration::from_millis(800),
+                duration: Duration::from_millis(400),
             },
             idle_sizes,
             grace: Duration::from_secs(60),
@@ -314,14 +317,14 @@ fn echo(
 }
 
 fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
-    let (arrivals, mut cpu) = (arrivals(3, 60), 0.0);
+    let (arrivals, mut cpu) = (arrivals(3, 32), 0.0);
     for transport in
         Transport::COMPARED.into_iter().chain([Transport::HomaSharded, Transport::TcpEcn])
     {
         let rack = Rack::build(small_rack(3), inside)?;
         let report = echo(&rack, transport, (&arrivals, &[20_000]))?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
-        ensure(ends == (180, 180, 0, 0), format!("{transport}: {ends:?}"))?;
+        ensure(ends == (96, 96, 0, 0), format!("{transport}: {ends:?}"))?;
         for record in &report.records {
             // Bytes cannot be faster than the wire, whatever the framing.
             let least = 4 * rack.config().link.time_for(u64::from(record.bytes.min(1_400))).0;
@@ -338,13 +341,14 @@ fn every_rpc_completes_over_every_transport(inside: &Isolation) -> Outcome {
 }
 
 fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
+    let _one = OneProcessor::take()?;
     let faults = Faults { loss: 0.02, duplication: 0.02, seed: 1 };
-    let arrivals = arrivals(3, 60);
+    let arrivals = arrivals(3, 32);
     for transport in Transport::COMPARED {
         let rack = Rack::build(RackConfig { faults, ..small_rack(3) }, inside)?;
         let report = echo(&rack, transport, (&arrivals, &[]))?;
         let ends = (report.records.len(), report.failed, report.lost);
-        ensure(ends == (180, 0, 0), format!("{transport}: {ends:?}"))?;
+        ensure(ends == (96, 0, 0), format!("{transport}: {ends:?}"))?;
         let struck = report.switch.lost > 0 && report.switch.duplicated > 0;
         ensure(struck, format!("no faults: {:?}", report.switch))?;
     }
@@ -370,6 +374,7 @@ fn incast(
 }
 
 fn an_incast_without_bound_ends(inside: &Isolation) -> Outcome {
+    let _one = OneProcessor::take()?;
     let rack = Rack::build(small_rack(2), inside)?;
     let times = (Duration::from_millis(50), Duration::from_millis(50));
     let report = incast(&rack, (Transport::TcpPool, usize::MAX), times)?;
@@ -378,6 +383,7 @@ fn an_incast_without_bound_ends(inside: &Isolation) -> Outcome {
 }
 
 fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
+    let _one = OneProcessor::take()?;
     let rack = Rack::build(small_rack(4), inside)?;
     let times = (Duration::from_millis(300), Duration::from_secs(60));
     let report = incast(&rack, (Transport::TcpPool, 16), times)?;
@@ -391,6 +397,7 @@ fn incast_completes_what_it_starts(inside: &Isolation) -> Outcome {
 
 /// One link between switches at a tenth of its rate from the start, another cut half way.
 fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
+    let _one = OneProcessor::take()?;
     let degraded = |spine, percent, ms| Degraded {
         leaf: spine,
         spine,
@@ -400,10 +407,10 @@ fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
     let config = |forwarding| RackConfig {
         topology: Topology::LeafSpine,
         forwarding,
-        degraded: vec![degraded(1, 10, 0), degraded(0, 0, 200)],
+        degraded: vec![degraded(1, 10, 0), degraded(0, 0, 100)],
         ..small_rack(4)
     };
-    let arrivals = arrivals(4, 40);
+    let arrivals = arrivals(4, 24);
     for (transport, forwarding) in [
         (Transport::Homa, Forwarding::Adaptive(Alb::DETAIL)),
         (Transport::TcpPool, Forwarding::Ecmp),
@@ -411,7 +418,7 @@ fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
         let rack = Rack::build(config(forwarding), inside)?;
         let report = echo(&rack, transport, (&arrivals, &[100]))?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
-        ensure(ends == (160, 160, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
+        ensure(ends == (96, 96, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
         let wire = rack.config().wire_round_trip_ns(Framing::Tcp, 100) as f64;
         let idle = report.idle.at(100).unwrap_or(0.0);
         ensure(idle >= wire * 0.9, format!("{transport}: idle {idle} ns, wire {wire} ns"))?;
@@ -434,6 +441,7 @@ fn under_marks(
 }
 
 fn tcp_heeds_marks(inside: &Isolation) -> Outcome {
+    let _one = OneProcessor::take()?;
     let phantom = Some(PhantomConfig { drain_ppm: 800_000, ..PhantomConfig::PAPER });
     let marking = Marking { phantom, ..Marking::default() };
     let plain = under_marks(inside, (Transport::Tcp, marking))?;

@@ -186,7 +186,7 @@ struct Benches {
 
 impl Benches {
     fn run() -> Self {
-        let alone = ["--hosts", "2", "--duration", "300ms", "--format", "json"];
+        let alone = ["bench", "--hosts", "2", "--duration", "300ms", "--format", "json"];
         let server = Server::start(&["--echo"]);
         let brief = ["--duration", "300ms", "--load", "0.3"];
         let peer = printed(&[&["bench", "--peer", &server.address][..], &brief].concat());

@@ -23,7 +23,7 @@ pub static INCAST: LazyLock<Output> = LazyLock::new(|| {
 /// Workflows over a small fabric with a slow link.
 pub static WORKFLOWS: LazyLock<Output> = LazyLock::new(|| {
     let fabric = ["--fabric", "leaf-spine", "--degrade", "spine1:50"];
-    let small = ["--link", "20Mbps", "--duration", "500ms", "--load", "0.2"];
+    let small = ["--link", "50Mbps", "--duration", "300ms", "--load", "0.2"];
     rack(&[&["--fan-out", "3"][..], &small, &fabric, &MARKS])
 });
 

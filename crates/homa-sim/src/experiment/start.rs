@@ -186,6 +186,10 @@ impl Experiment<'_> {
         P: Probe<T> + Measure + 'a,
         F: Fault<T::Packet> + 'a,
     {
+        // Otherwise the unit tests would compile every kind of simulation again.
+        if cfg!(test) {
+            unreachable!("unit tests run no scenario: write the test in `tests/it`");
+        }
         let (wiring, config) = (self.network.wiring.clone(), self.network.config);
         let mut queue = |_, port: &PortSpec| queue(port);
         let mut sim = Box::new(Simulation::with_queues(wiring, config, (make, &mut queue), parts));

@@ -97,30 +97,6 @@ fn a_weight_without_computed_cutoffs_is_refused() {
 }
 
 #[test]
-fn larger_frames_carry_the_same_messages_in_fewer_packets() {
-    let hops = |mtu| {
-        let scenario = Scenario {
-            options: SchemeOptions { mtu, ..SchemeOptions::default() },
-            stop: crate::scenario::Stop { messages: Some(300), ..Default::default() },
-            traffic: crate::scenario::Traffic::AllToAll {
-                workload: "40000".to_owned(),
-                exchange: crate::scenario::Exchange::OneWay,
-                max_bytes: None,
-            },
-            scheme: "homa-paper".to_owned(),
-            ..Default::default()
-        };
-        let outcome = crate::experiment::run(&scenario, &mut |_| ()).map_err(|e| e.to_string())?;
-        assert_eq!((outcome.messages, outcome.undelivered), (300, 0));
-        Ok::<_, String>(outcome.packet_hops)
-    };
-    let (usual, same, jumbo) = (hops(None), hops(Some(1500)), hops(Some(4000)));
-    assert_eq!(usual, same);
-    assert!(jumbo.unwrap() * 2 < usual.unwrap());
-    assert!(hops(Some(1400)).unwrap_err().contains("options.mtu"));
-}
-
-#[test]
 fn a_resend_timer_is_as_asked_and_at_least_1_ms() {
     let options =
         |ms| SchemeOptions { resend_after: Some(Span::millis(ms)), ..SchemeOptions::default() };
