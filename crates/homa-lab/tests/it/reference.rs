@@ -1,6 +1,8 @@
 //! `docs/simulator.md` has every key of a plan, every column of the tables, every key of the JSON,
 //! and no key that there is not.
 
+mod options;
+
 use std::collections::BTreeSet;
 
 use homa_lab::cell::Cell;
@@ -9,18 +11,16 @@ use homa_lab::store::Stored;
 use homa_sim::experiment::run;
 use homa_sim::scenario::outcome::ScenarioOutcome;
 use homa_sim::scenario::{
-    AlgorithmName, Bandwidth, Buffer, Burst, CollectiveTraffic, CpuOptions, DcpimOptions,
-    Diverging, EcnConfig, Exchange, Fabric, FlowFormat, FlowGroup, FramingName, GraphFormat,
-    Groups, Impaired, InterruptsName, LoadedLinks, Measures, NdpOptions, NicOptions, OfferedLoad,
-    Operation, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, Paused, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, Probes, RankPlacement, Routing, Scenario,
-    SchemeOptions, SecondScheme, Shape, SirdFirstName, SirdOptions, SirdOrderName, SlowdownBy,
-    Span, Stop, SwitchKind, SwitchOptions, TcpOptions, Traffic, TrafficEnding, WorkflowClass,
+    Bandwidth, Buffer, Burst, CollectiveTraffic, Diverging, Exchange, Fabric, FlowFormat,
+    FlowGroup, GraphFormat, Groups, Impaired, LoadedLinks, Measures, NicOptions, OfferedLoad,
+    Operation, Paused, Probes, RankPlacement, Routing, Scenario, SchemeOptions, SecondScheme,
+    Shape, SlowdownBy, Span, Stop, SwitchOptions, Traffic, TrafficEnding, WorkflowClass,
     WorkflowTraffic,
 };
 use toml::{Table, Value};
 
 use crate::page;
+use options::options;
 
 const PAGE: &str = include_str!("../../../../docs/simulator.md");
 
@@ -95,183 +95,6 @@ fn shapes() -> Vec<Shape> {
         Shape::Pods { pods: 2, racks: 2, hosts_per_rack: 2, aggrs: 2, cores: 2 },
         Shape::Graph { file: String::new(), format: Some(GraphFormat::Links) },
     ]
-}
-
-fn phantom() -> PhantomOptions {
-    PhantomOptions {
-        enabled: Some(true),
-        drain: Some(0.9),
-        threshold: Some(1.into()),
-        order: Some(PhantomOrderName::CompareThenAdd),
-        place: Some(PhantomPlaceName::Series),
-        tick: Some(Span(1)),
-        uncounted: Some(1),
-    }
-}
-
-fn pacer() -> PacerOptions {
-    PacerOptions {
-        enabled: Some(true),
-        period: Some(Span(1)),
-        gain: Some(0.5),
-        beta: Some(1.0),
-        probability: Some(0.5),
-        expiry: Some(Span(1)),
-        depth: Some(64),
-        tick: Some(Span(1)),
-    }
-}
-
-fn nic() -> NicOptions {
-    NicOptions {
-        large_send: Some(65_536),
-        send_queue: Some(100_000),
-        rx_frames: Some(1),
-        rx_delay: Some(Span(1)),
-        interrupt_gap: Some(Span(1)),
-        interrupts: Some(InterruptsName::E1000e),
-        merge: Some(1),
-        cpu: Some(CpuOptions {
-            interrupt: Some(Span(1)),
-            frame: Some(Span(1)),
-            delivery: Some(Span(1)),
-            send: Some(Span(1)),
-        }),
-    }
-}
-
-fn switch() -> SwitchOptions {
-    SwitchOptions {
-        kind: Some(SwitchKind::Lossless),
-        speedup: Some(1),
-        lookup: Some(Span(1)),
-        virtual_outputs: Some(true),
-        output_drops: Some(true),
-        priorities: Some(1),
-        pause: Some(1),
-        unpause: Some(1),
-        response: Some(Span(1)),
-    }
-}
-
-fn tcp() -> TcpOptions {
-    TcpOptions {
-        mtu: Some(1500),
-        initial_rto: Some(Span(1)),
-        min_rto: Some(Span(1)),
-        max_rto: Some(Span(1)),
-        rto_granularity: Some(Span(1)),
-        window: Some(65_536),
-        delayed_ack: Some(Span(1)),
-        initial_window: Some(1),
-        connections: Some(1),
-        pick: Some(PickName::Idle),
-        handshake: Some(true),
-        algorithm: Some(AlgorithmName::Cubic),
-        ecn: Some(true),
-        idle_restart: Some(true),
-        fast_retransmit: Some(true),
-        sack: Some(true),
-        rack: Some(true),
-        timestamps: Some(true),
-        size_classes: Some(vec![1]),
-        source_ecn: Some(1),
-        demotion: Some(vec![1]),
-        max_timeouts: Some(15),
-        tso_win_divisor: Some(3),
-    }
-}
-
-fn options() -> SchemeOptions {
-    SchemeOptions {
-        framing: Some(FramingName::Paper),
-        mtu: Some(1500),
-        rtt_bytes: Some(1),
-        unscheduled_bytes: Some(1),
-        levels: Some(1),
-        network_levels: Some(1),
-        scheduled_levels: Some(1),
-        overcommitment: Some(1),
-        cutoffs: Some(vec![1]),
-        cutoff_weight: Some(1.0),
-        tail_boost: Some(true),
-        incast_control: Some(true),
-        resend_after: Some(Span(1)),
-        ecn: Some(EcnConfig::new(1.into())),
-        phantom: Some(phantom()),
-        pacer: Some(pacer()),
-        nic: Some(nic()),
-        pfabric: Some(PFabricOptions {
-            mtu: Some(1500),
-            bare: Some(true),
-            initial_window: Some(1),
-            max_window: Some(1),
-            queue_packets: Some(1),
-            timeout: Some(Span(1)),
-            probe_after: Some(1),
-        }),
-        phost: Some(PHostOptions {
-            mtu: Some(1500),
-            bare: Some(true),
-            free_tokens: Some(1),
-            free_for_long: Some(true),
-            window: Some(1),
-            downgrade: Some(1.0),
-            expiry: Some(1.0),
-            resend: Some(1.0),
-            first: Some(PHostFirst::Blind),
-            token_slots: Some(true),
-            queue_packets: Some(1),
-        }),
-        ndp: Some(NdpOptions {
-            mtu: Some(1500),
-            initial_window: Some(1),
-            queue_packets: Some(1),
-            timeout: Some(Span(1)),
-            avoid_bad_paths: Some(true),
-            again_first: Some(true),
-        }),
-        sird: Some(sird()),
-        dcpim: Some(dcpim()),
-        switch: Some(switch()),
-        tcp: Some(tcp()),
-    }
-}
-
-fn sird() -> SirdOptions {
-    SirdOptions {
-        mtu: Some(1500),
-        bdp: Some(1),
-        credit: Some(1.0),
-        sender_credit: Some(1.0),
-        csn_threshold: Some(1.0),
-        unsolicited: Some(1.0),
-        gain: Some(1.0),
-        host_floor: Some(1.0),
-        network_floor: Some(1.0),
-        order: Some(SirdOrderName::Srpt),
-        shortest_share: Some(1.0),
-        first: Some(SirdFirstName::Control),
-        resend: Some(Span(1)),
-    }
-}
-
-fn dcpim() -> DcpimOptions {
-    DcpimOptions {
-        mtu: Some(1500),
-        bare: Some(true),
-        bdp: Some(1),
-        short: Some(1),
-        rounds: Some(1),
-        channels: Some(1),
-        control_rtt: Some(Span(1)),
-        slack: Some(1.0),
-        sorted_rounds: Some(1),
-        window: Some(1),
-        window_timeout: Some(1.0),
-        resend: Some(1.0),
-        notify: Some(Span(1)),
-    }
 }
 
 fn fabric(shape: Shape, buffer: Buffer) -> Fabric {

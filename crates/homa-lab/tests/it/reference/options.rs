@@ -1,0 +1,185 @@
+//! The options of schemes, all of them set.
+
+use homa_sim::scenario::{
+    AlgorithmName, CpuOptions, DcpimOptions, EcnConfig, FramingName, InterruptsName, NdpOptions,
+    NicOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
+    PhantomOrderName, PhantomPlaceName, PickName, SchemeOptions, SirdFirstName, SirdOptions,
+    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions,
+};
+
+fn phantom() -> PhantomOptions {
+    PhantomOptions {
+        enabled: Some(true),
+        drain: Some(0.9),
+        threshold: Some(1.into()),
+        order: Some(PhantomOrderName::CompareThenAdd),
+        place: Some(PhantomPlaceName::Series),
+        tick: Some(Span(1)),
+        uncounted: Some(1),
+    }
+}
+
+fn pacer() -> PacerOptions {
+    PacerOptions {
+        enabled: Some(true),
+        period: Some(Span(1)),
+        gain: Some(0.5),
+        beta: Some(1.0),
+        probability: Some(0.5),
+        expiry: Some(Span(1)),
+        depth: Some(64),
+        tick: Some(Span(1)),
+    }
+}
+
+fn nic() -> NicOptions {
+    NicOptions {
+        large_send: Some(65_536),
+        send_queue: Some(100_000),
+        rx_frames: Some(1),
+        rx_delay: Some(Span(1)),
+        interrupt_gap: Some(Span(1)),
+        interrupts: Some(InterruptsName::E1000e),
+        merge: Some(1),
+        cpu: Some(CpuOptions {
+            interrupt: Some(Span(1)),
+            frame: Some(Span(1)),
+            delivery: Some(Span(1)),
+            send: Some(Span(1)),
+        }),
+    }
+}
+
+fn switch() -> SwitchOptions {
+    SwitchOptions {
+        kind: Some(SwitchKind::Lossless),
+        speedup: Some(1),
+        lookup: Some(Span(1)),
+        virtual_outputs: Some(true),
+        output_drops: Some(true),
+        priorities: Some(1),
+        pause: Some(1),
+        unpause: Some(1),
+        response: Some(Span(1)),
+    }
+}
+
+fn tcp() -> TcpOptions {
+    TcpOptions {
+        mtu: Some(1500),
+        initial_rto: Some(Span(1)),
+        min_rto: Some(Span(1)),
+        max_rto: Some(Span(1)),
+        rto_granularity: Some(Span(1)),
+        window: Some(65_536),
+        delayed_ack: Some(Span(1)),
+        initial_window: Some(1),
+        connections: Some(1),
+        pick: Some(PickName::Idle),
+        handshake: Some(true),
+        algorithm: Some(AlgorithmName::Cubic),
+        ecn: Some(true),
+        idle_restart: Some(true),
+        fast_retransmit: Some(true),
+        sack: Some(true),
+        rack: Some(true),
+        timestamps: Some(true),
+        size_classes: Some(vec![1]),
+        source_ecn: Some(1),
+        demotion: Some(vec![1]),
+        max_timeouts: Some(15),
+        tso_win_divisor: Some(3),
+    }
+}
+
+pub fn options() -> SchemeOptions {
+    SchemeOptions {
+        framing: Some(FramingName::Paper),
+        mtu: Some(1500),
+        rtt_bytes: Some(1),
+        unscheduled_bytes: Some(1),
+        levels: Some(1),
+        network_levels: Some(1),
+        scheduled_levels: Some(1),
+        overcommitment: Some(1),
+        cutoffs: Some(vec![1]),
+        cutoff_weight: Some(1.0),
+        tail_boost: Some(true),
+        incast_control: Some(true),
+        resend_after: Some(Span(1)),
+        ecn: Some(EcnConfig::new(1.into())),
+        phantom: Some(phantom()),
+        pacer: Some(pacer()),
+        nic: Some(nic()),
+        pfabric: Some(PFabricOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            initial_window: Some(1),
+            max_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            probe_after: Some(1),
+        }),
+        phost: Some(PHostOptions {
+            mtu: Some(1500),
+            bare: Some(true),
+            free_tokens: Some(1),
+            free_for_long: Some(true),
+            window: Some(1),
+            downgrade: Some(1.0),
+            expiry: Some(1.0),
+            resend: Some(1.0),
+            first: Some(PHostFirst::Blind),
+            token_slots: Some(true),
+            queue_packets: Some(1),
+        }),
+        ndp: Some(NdpOptions {
+            mtu: Some(1500),
+            initial_window: Some(1),
+            queue_packets: Some(1),
+            timeout: Some(Span(1)),
+            avoid_bad_paths: Some(true),
+            again_first: Some(true),
+        }),
+        sird: Some(sird()),
+        dcpim: Some(dcpim()),
+        switch: Some(switch()),
+        tcp: Some(tcp()),
+    }
+}
+
+fn sird() -> SirdOptions {
+    SirdOptions {
+        mtu: Some(1500),
+        bdp: Some(1),
+        credit: Some(1.0),
+        sender_credit: Some(1.0),
+        csn_threshold: Some(1.0),
+        unsolicited: Some(1.0),
+        gain: Some(1.0),
+        host_floor: Some(1.0),
+        network_floor: Some(1.0),
+        order: Some(SirdOrderName::Srpt),
+        shortest_share: Some(1.0),
+        first: Some(SirdFirstName::Control),
+        resend: Some(Span(1)),
+    }
+}
+
+fn dcpim() -> DcpimOptions {
+    DcpimOptions {
+        mtu: Some(1500),
+        bare: Some(true),
+        bdp: Some(1),
+        short: Some(1),
+        rounds: Some(1),
+        channels: Some(1),
+        control_rtt: Some(Span(1)),
+        slack: Some(1.0),
+        sorted_rounds: Some(1),
+        window: Some(1),
+        window_timeout: Some(1.0),
+        resend: Some(1.0),
+        notify: Some(Span(1)),
+    }
+}
