@@ -101,6 +101,34 @@ def test_what_is_finished_stays_when_a_worker_dies(tmp_path, plan):
     assert tables(tmp_path / "store") == tables(tmp_path / "whole")
 
 
+class Losing(concurrent.futures.ThreadPoolExecutor):
+    """Loses the results of the first simulations that it has run."""
+
+    def __init__(self, losses):
+        super().__init__(1)
+        self.losses = losses
+
+    def submit(self, function, *args):
+        def lose():
+            function(*args)
+            raise ValueError("its worker was lost")
+
+        self.losses -= 1
+        return super().submit(lose) if self.losses >= 0 else super().submit(function, *args)
+
+
+def test_simulations_whose_results_are_lost_run_again(tmp_path, plan):
+    heard = []
+    with Losing(9) as pool:
+        homa.sweep(plan, pool, tmp_path / "store", progress=lambda *said: heard.append(said))
+    assert len(heard) == 8
+    homa.sweep(plan, out=tmp_path / "whole")
+    assert tables(tmp_path / "store") == tables(tmp_path / "whole")
+    with Losing(100) as pool, pytest.raises(ValueError, match="its worker was lost"):
+        homa.sweep(plan, pool)
+    assert pool.losses == 100 - 3 * 8, "three times each"
+
+
 def test_a_mistake_is_found_before_anything_runs(tmp_path, plan):
     plan.write_text(SWEEP.replace('"w2"', '"w9"'))
     with pytest.raises(homa.PlanError) as caught:

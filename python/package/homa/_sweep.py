@@ -14,6 +14,9 @@ from ._given import AnyPath, Plan, count, given
 from ._native import Table
 from ._show import Progress, images, watched
 
+# How often an executor is asked to run a simulation.
+ATTEMPTS = 3
+
 
 class Sweep:
     """The results of a plan's simulations, in the order of the plan.
@@ -104,6 +107,7 @@ def sweep(
 
     Raises:
         PlanError: a simulation of the plan cannot be run; all are looked at before any runs.
+            What an executor raises passes through if a simulation has failed three times there.
         OSError: a file or folder is not as needed.
     """
     threads = count(threads, "threads")
@@ -132,20 +136,36 @@ def _check_interface(executor: Any) -> None:
 
 
 def _spread(native: _native.Sweep, executor: Executor, told: Any) -> None:
-    """Have an executor run what has no result, the heaviest first."""
+    """Have an executor run what has no result, the heaviest first.
+
+    A worker may be lost together with results that it has not passed on. Executors say that in
+    various ways, so whatever has failed runs again.
+    """
     done = 0.0
-    futures = {}
-    try:
-        for key, label, share, task in native.tasks():
-            futures[executor.submit(_worker.perform, task)] = (key, label, share)
-        for future in as_completed(futures):
-            key, label, share = futures.pop(future)
-            native.store(key, future.result())
-            done = min(done + share, 1.0)
-            if told is not None:
-                told(done, label)
-    finally:
-        # After a failure or Ctrl-C: finished results are kept, the others need not begin.
-        for future, (key, _, _) in futures.items():
-            if not future.cancel() and future.done() and future.exception() is None:
-                native.store(key, future.result())
+    tasks = native.tasks()
+    for attempt in range(1, ATTEMPTS + 1):
+        futures = {}
+        failed = []
+        try:
+            for task in tasks:
+                futures[executor.submit(_worker.perform, task[-1])] = task
+            for future in as_completed(futures):
+                task = futures.pop(future)
+                key, label, share, _ = task
+                try:
+                    result = future.result()
+                except Exception:
+                    if attempt == ATTEMPTS:
+                        raise
+                    failed.append(task)
+                    continue
+                native.store(key, result)
+                done = min(done + share, 1.0)
+                if told is not None:
+                    told(done, label)
+        finally:
+            # After a failure or Ctrl-C: finished results are kept, the others need not begin.
+            for future, (key, *_) in futures.items():
+                if not future.cancel() and future.done() and future.exception() is None:
+                    native.store(key, future.result())
+        tasks = failed
