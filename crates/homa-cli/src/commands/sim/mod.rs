@@ -300,7 +300,10 @@ fn simulate(
     };
     let watched = run_watched(scenario, observers, progress).map_err(|error| match error {
         // Files that the scenario names were read when its plan was.
-        ScenarioError::File { .. } => Failure::new(error, "choose another --trace or --fct"),
+        ScenarioError::File { ref path, .. } if path == "the trace" => {
+            Failure::new(error, "choose another --trace")
+        }
+        ScenarioError::File { .. } => Failure::new(error, "choose another --fct"),
         error => Failure::new(error, HINT),
     })?;
     if let Some(mut out) = trace {
