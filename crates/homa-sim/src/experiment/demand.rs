@@ -403,9 +403,9 @@ impl Demand {
         let asked = stop.messages.unwrap_or(u64::MAX);
         let messages = match &self.kind {
             Kind::List { arrivals, .. } => asked.min(arrivals.len() as u64),
-            // A part of them would not be complete, and the last may be followed by a computation.
-            Kind::Tasks(graph) if graph.has_delays() => u64::MAX,
-            Kind::Tasks(graph) => graph.messages(),
+            // A part of them would not be complete. The source ends traffic, because the last
+            // message may be followed by other tasks.
+            Kind::Tasks(_) => u64::MAX,
             _ => asked,
         };
         let time = stop.time.map_or(SimTime::MAX, |span| span.after_start());

@@ -155,7 +155,7 @@ impl Demand {
         let expected = by_messages.min(by_time);
         let listed = match &self.kind {
             Kind::List { arrivals, .. } => arrivals.last().map_or(0.0, |last| last.at.0 as f64),
-            Kind::Tasks(graph) => graph.last_start().0 as f64,
+            Kind::Tasks(graph) => graph.last_start().0 as f64 + graph.delays().0 as f64,
             _ => 0.0,
         };
         SimDuration((expected / 100.0).clamp(1e6, 1e9_f64.max(listed / 1e4)) as u64)

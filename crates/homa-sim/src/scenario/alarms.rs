@@ -23,8 +23,9 @@ impl ScenarioOutcome {
         if let Some(all) = self.completion.filter(|all| all.arrived < all.messages) {
             told.push(format!(
                 "WARNING: {} of {} messages that wait for each other did not arrive: those behind \
-                 a message that failed or was lost do not begin (under loss, set \
-                 `traffic.exchange` to \"echo\", whose requests are repeated)",
+                 a message that failed, was lost, or took longer than `stop.drain_limit` do not \
+                 begin, and none begins after the end of traffic (under loss, `traffic.exchange` \
+                 of a file may be \"echo\", whose requests are repeated)",
                 all.messages - all.arrived,
                 all.messages
             ));

@@ -225,12 +225,17 @@ impl Graph {
 
     /// Checks that every switch has a path to a host's switch.
     fn check_reached(&self) -> Result<(), GraphFault> {
+        let mut neighbours = vec![Vec::new(); self.switches.len()];
+        for link in &self.between {
+            neighbours[link.a as usize].push(link.b);
+            neighbours[link.b as usize].push(link.a);
+        }
         let mut reached = vec![false; self.switches.len()];
-        self.access.iter().for_each(|link| reached[link.b as usize] = true);
-        loop {
-            let apart = |link: &&NamedLink| reached[link.a as usize] != reached[link.b as usize];
-            let Some(&NamedLink { a, b, .. }) = self.between.iter().find(apart) else { break };
-            (reached[a as usize], reached[b as usize]) = (true, true);
+        let mut next: Vec<u32> = self.access.iter().map(|link| link.b).collect();
+        while let Some(switch) = next.pop() {
+            if !std::mem::replace(&mut reached[switch as usize], true) {
+                next.append(&mut neighbours[switch as usize]);
+            }
         }
         match reached.iter().position(|reached| !reached) {
             Some(island) => Err(GraphFault::Island(self.switches[island].clone())),

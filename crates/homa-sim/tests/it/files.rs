@@ -108,6 +108,31 @@ fn a_chain_of_triggers_takes_the_sum_of_its_messages() {
     }
 }
 
+/// Both receive the other's message, in programs of these operations.
+fn exchange(first: &str, second: &str) -> Written {
+    let rank = |rank: u32, text: &str| {
+        format!("rank {rank} {{\n{}}}\n", text.replace('P', &(1 - rank).to_string()))
+    };
+    let text = format!("num_ranks 2\n{}{}", rank(0, first), rank(1, second));
+    Written::new(&format!("exchange-{}.goal", first.len() + second.len()), &text)
+}
+
+#[test]
+fn a_receive_has_begun_when_it_is_posted() {
+    let both = "r: recv 1000b from P tag 1\ns: send 1000b to P tag 1\n";
+    // A send that is posted behind its receive, as non-blocking programs have it.
+    let posted = exchange(&format!("{both}s irequires r\n"), &format!("{both}s requires r\n"));
+    // The last task is a receive that waits for its own send.
+    let last = format!("{both}r requires s\n");
+    for file in [posted, exchange(&last, &last)] {
+        for scheme in ["homa", "ndp", "ideal"] {
+            let completion = outcome(&file.scenario(scheme)).completion.unwrap();
+            assert_eq!((completion.messages, completion.arrived), (2, 2), "{scheme}");
+            assert!(completion.us.is_some(), "{scheme}: {completion:?}");
+        }
+    }
+}
+
 #[test]
 fn a_program_of_goal_takes_its_computations_and_messages() {
     let alone = Written::new("one.cm", "0->1 start 0 size 30000\n");

@@ -289,6 +289,11 @@ fn simulate(
     progress: &mut dyn FnMut(RunProgress),
 ) -> Result<(Simulated, Option<Physics>), Failure> {
     let named = |path: &Path, error| anyhow::anyhow!("{}: {error}", path.display());
+    let others = [args.trace.as_deref(), args.changes.flows.as_deref().map(Path::new)];
+    if let Some(path) = args.fct.as_deref().filter(|fct| others.contains(&Some(*fct))) {
+        let error = anyhow::anyhow!("--fct {} is also another file of this run", path.display());
+        return Err(Failure::new(error, "choose another --fct"));
+    }
     // A scenario that is refused leaves the file of an earlier one alone.
     let mut trace = args.trace.as_deref().map(|path| LateFile { path, file: None });
     let mut fct = args.fct.as_deref().map(|path| LateFile { path, file: None });
@@ -306,6 +311,11 @@ fn simulate(
         ScenarioError::File { .. } => Failure::new(error, "choose another --fct"),
         error => Failure::new(error, HINT),
     })?;
+    if let Some(mut out) = fct {
+        // Of no message: an earlier file must not pass for the one of this run.
+        let written = out.write(&[]).and_then(|_| out.flush());
+        written.map_err(|error| named(out.path, error)).hint("choose another --fct")?;
+    }
     if let Some(mut out) = trace {
         let flushed = out.flush().map_err(|error| named(out.path, error));
         flushed.hint("choose another --trace, or fewer --trace-packets")?;

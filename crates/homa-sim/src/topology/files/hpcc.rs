@@ -33,6 +33,13 @@ pub(super) fn read(text: &str) -> Result<NetworkFile, GraphError> {
     if u64::from(nodes.max(links)) > MOST {
         return wrong(head.line, format!("expected at most {MOST} nodes and links"));
     }
+    if nodes.saturating_sub(switches) > links {
+        let expected = format!(
+            "{links} links for {nodes} nodes without {switches} switches: every \
+                                host needs one"
+        );
+        return wrong(head.line, expected);
+    }
     let named = switch_nodes(&mut rows, (nodes, switches), head.line)?;
     let mut network = NodeLinks::new(nodes, &named);
     for row in rows.by_ref().take(links as usize) {
@@ -184,10 +191,14 @@ mod tests {
             ("3 1 2\n", "line 1: 1 switches are announced"),
             ("3 1 3\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "line 1: 3 links are announced"),
             ("3 1 2\n2\n0 2 1Gbps 1us 0\n0 2 1Gbps 1us 0\n", "line 4: `h0` already has a link"),
-            ("3 1 1\n2\n0 1 1Gbps 1us 0\n", "line 3: a link joins two switches"),
-            ("3 1 1\n2\n0 2 1Gbps 1us 0.1\n", "line 3: errors of `0.1`"),
-            ("3 1 1\n2\n0 2 1 1us 0\n", "line 3: rate: "),
-            ("3 1 1\n2\n0 2 1Gbps 1us 0\n", "line 1: node 1 is a host without a link"),
+            ("3 1 2\n2\n0 1 1Gbps 1us 0\n", "line 3: a link joins two switches"),
+            ("3 1 2\n2\n0 2 1Gbps 1us 0.1\n", "line 3: errors of `0.1`"),
+            ("3 1 2\n2\n0 2 1 1us 0\n", "line 3: rate: "),
+            (
+                "4 2 2\n2 3\n0 2 1Gbps 1us 0\n2 3 1Gbps 1us 0\n",
+                "line 1: node 1 is a host without a link",
+            ),
+            ("4000000 1 3\n", "line 1: 3 links for 4000000 nodes without 1 switches"),
             ("4000000000 1 1\n", "line 1: expected at most"),
         ];
         for (text, said) in cases {

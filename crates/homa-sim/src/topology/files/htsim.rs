@@ -164,11 +164,13 @@ impl Tree {
             _ => 0,
         };
         let tree = Self { hosts, pods, hosts_per_tor, tors_per_pod, aggrs_per_pod, cores_per_aggr };
-        let wide = |numbers: &[u32]| numbers.iter().map(|n| u64::from(*n)).product::<u64>();
+        let wide = |numbers: &[u32]| {
+            numbers.iter().map(|number| u64::from(*number)).fold(1, u64::saturating_mul)
+        };
         let below = wide(&[pods, tors_per_pod, aggrs_per_pod, tiers[1].bundle()]);
         let above =
             wide(&[pods, aggrs_per_pod, cores_per_aggr, tiers.get(2).map_or(1, TierKeys::bundle)]);
-        if u64::from(hosts) + below + above > MOST {
+        if u64::from(hosts).saturating_add(below).saturating_add(above) > MOST {
             return wrong(line, format!("expected at most {MOST} links"));
         }
         Ok(tree)

@@ -2,7 +2,8 @@
 //! computations, and what each waits for.
 //!
 //! Rank `r` is host `r`. A send is finished when an acknowledgement could be at its sender, a
-//! receive when its message has arrived and it was allowed to begin, and a computation after its
+//! receive when its message has arrived and it has begun, which it does when it is posted, that is
+//! when what it requires is finished, and a computation after its
 //! time, in nanoseconds; those of one `cpu` of a rank take turns. The n-th send to a rank with a
 //! tag is received by the n-th receive from its sender with that tag. A message of no bytes has
 //! one.
@@ -39,10 +40,11 @@ impl GoalWord<'_> {
 /// The text without comments; lines stay where they are.
 pub(super) fn without_comments(text: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find('/') {
+    while let Some(at) = rest.find(['/', '#']) {
         let (before, comment) = rest.split_at(at);
         kept.push_str(before);
         let end = match comment.as_bytes().get(1) {
+            _ if comment.starts_with('#') => comment.find('\n').unwrap_or(comment.len()),
             Some(b'/') => comment.find('\n').unwrap_or(comment.len()),
             Some(b'*') => comment.find("*/").map_or(comment.len(), |end| end + 2),
             _ => {
@@ -50,7 +52,7 @@ pub(super) fn without_comments(text: &str) -> String {
                 1
             }
         };
-        if end > 1 {
+        if end > 1 || comment.starts_with('#') {
             kept.extend(comment[..end].chars().filter(|character| *character == '\n'));
             kept.push(' ');
         }
@@ -75,8 +77,10 @@ fn words(text: &str) -> impl Iterator<Item = GoalWord<'_>> {
 /// An operation of a rank.
 #[derive(Clone, Copy)]
 struct GoalOperation {
-    task: u32,
-    /// What others wait for if they require it.
+    /// The task by which it begins.
+    begins: u32,
+    /// The task, and the phase of it, for which others wait if they require it.
+    ends: u32,
     finished: Phase,
 }
 
@@ -245,8 +249,10 @@ impl<'a> GoalReader<'a> {
                 None => label.wrong(format!("rank {rank} has no label `{}`", label.text)),
             };
             let (then, first) = (of(then)?, of(first)?);
-            let phase = if begun { Phase::Begun } else { first.finished };
-            self.graph.follow(first.task, phase, then.task);
+            match begun {
+                true => self.graph.follow(first.begins, Phase::Begun, then.begins),
+                false => self.graph.follow(first.ends, first.finished, then.begins),
+            }
         }
         Ok(())
     }
@@ -261,17 +267,20 @@ impl<'a> GoalReader<'a> {
                 let task = self.add(TaskKind::Message { src: rank, dst, bytes })?;
                 let end = GoalEnd { line: kind.line, task, bytes };
                 self.channels.entry((rank, dst, tag)).or_default().sends.push(end);
-                Ok(GoalOperation { task, finished: Phase::Sent })
+                Ok(GoalOperation { begins: task, ends: task, finished: Phase::Sent })
             }
             "recv" => {
                 let bytes = self.bytes()?;
                 self.expect("from")?;
                 let src = self.other_rank(rank)?;
                 let (tag, _) = self.options()?;
+                // Posted, and with its message.
+                let begins = self.add(TaskKind::Delay(SimDuration::ZERO))?;
                 let task = self.add(TaskKind::Delay(SimDuration::ZERO))?;
+                self.graph.follow(begins, Phase::Done, task);
                 let end = GoalEnd { line: kind.line, task, bytes };
                 self.channels.entry((src, rank, tag)).or_default().receives.push(end);
-                Ok(GoalOperation { task, finished: Phase::Done })
+                Ok(GoalOperation { begins, ends: task, finished: Phase::Done })
             }
             "calc" => {
                 let word = self.next("a time in nanoseconds")?;
@@ -285,7 +294,7 @@ impl<'a> GoalReader<'a> {
                 let unit = *self.units.entry((rank, cpu)).or_insert(next);
                 let time = SimDuration::nanos(nanos);
                 let task = self.add(TaskKind::Compute { time, unit })?;
-                Ok(GoalOperation { task, finished: Phase::Done })
+                Ok(GoalOperation { begins: task, ends: task, finished: Phase::Done })
             }
             other => kind.wrong(format!("expected send, recv or calc, found `{other}`")),
         }
@@ -355,13 +364,16 @@ mod tests {
         let unit = |nanos, unit| TaskKind::Compute { time: SimDuration::nanos(nanos), unit };
         let message = |bytes| TaskKind::Message { src: 0, dst: 1, bytes };
         let join = TaskKind::Delay(SimDuration::ZERO);
-        let tasks = [unit(500, 0), message(100), message(1), join, join, unit(9, 1)];
+        // A receive is two tasks: it is posted, and it has its message.
+        let tasks = [unit(500, 0), message(100), message(1), join, join, join, join, unit(9, 1)];
         tasks.into_iter().for_each(|task| assert!(graph.add(task).is_some()));
         graph.follow(0, Phase::Done, 1);
         graph.follow(1, Phase::Begun, 2);
-        graph.follow(4, Phase::Done, 5);
-        graph.follow(1, Phase::Done, 4);
-        graph.follow(2, Phase::Done, 3);
+        graph.follow(3, Phase::Done, 4);
+        graph.follow(5, Phase::Done, 6);
+        graph.follow(6, Phase::Done, 7);
+        graph.follow(1, Phase::Done, 6);
+        graph.follow(2, Phase::Done, 4);
         assert_eq!(file.messages, FileMessages::Tasks(graph.build()));
     }
 

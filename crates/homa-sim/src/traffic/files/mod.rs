@@ -15,8 +15,6 @@ mod hpcc;
 mod htsim;
 mod yaps;
 
-use std::borrow::Cow;
-
 use homa_workload::sizes::MAX_BYTES;
 use homa_workload::text::{TextRow, plain, rows, whole};
 
@@ -84,14 +82,13 @@ pub fn read(text: &str, format: Option<FlowFormat>) -> Result<FlowFile, FlowErro
 
 /// The format that the first row shows; a list of this project if it shows no other.
 fn recognise(text: &str) -> FlowFormat {
-    let text = match text.trim_start().starts_with('/') {
-        true => Cow::Owned(goal::without_comments(text)),
-        false => Cow::Borrowed(text),
-    };
-    let Some(first) = rows(&text).next() else { return FlowFormat::List };
+    let is_goal = |text: &str| text.split_whitespace().next() == Some(goal::HEAD);
+    if text.contains(goal::HEAD) && is_goal(&goal::without_comments(text)) {
+        return FlowFormat::Goal;
+    }
+    let Some(first) = rows(text).next() else { return FlowFormat::List };
     let numbers = first.fields.iter().all(|field| field.parse::<f64>().is_ok());
     match (first.fields[0], first.fields.len(), numbers) {
-        (goal::HEAD, ..) => FlowFormat::Goal,
         (word, ..) if htsim::begins_with(word) => FlowFormat::Htsim,
         (_, 1, true) => FlowFormat::Hpcc,
         (_, 9, true) => FlowFormat::Yaps,
@@ -155,6 +152,7 @@ mod tests {
             ("1\n0 1 3 100 10 2.0\n", FlowFormat::Hpcc),
             ("0 1.0 0 0 3 0 0 1 2\n", FlowFormat::Yaps),
             ("/* of a trace\n */ num_ranks 4\n", FlowFormat::Goal),
+            ("# of a trace\nnum_ranks 4 // ranks, of a trace\n", FlowFormat::Goal),
             ("id,src,dst,bytes,start_ns\n", FlowFormat::List),
             ("0 1 2 10 5\n", FlowFormat::List),
             ("", FlowFormat::List),

@@ -178,6 +178,15 @@ impl TaskGraph {
         })
     }
 
+    /// The time of all tasks that take time without sending, one after the other.
+    pub fn delays(&self) -> SimDuration {
+        let time = |task: &TaskKind| match task {
+            TaskKind::Delay(time) | TaskKind::Compute { time, .. } => time.0,
+            TaskKind::Message { .. } | TaskKind::Distributor => 0,
+        };
+        SimDuration(self.tasks.iter().map(time).fold(0, u64::saturating_add))
+    }
+
     /// Number of processors.
     fn units(&self) -> usize {
         let unit = |task: &TaskKind| match task {
