@@ -30,7 +30,7 @@ pub struct CollectiveTraffic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// A reduce-scatter and an all-gather on a ring: 2 (n - 1) steps, in each of which every rank
+    /// A reduce-scatter and an all-gather on a ring: 2 (n - 1) steps. In each step every rank
     /// sends one n-th of its buffer to the next.
     RingAllReduce,
     /// The first half: n - 1 steps.

@@ -196,7 +196,7 @@ fn the_bare_divisor_counts_bytes_and_delays_only() {
 
 #[test]
 fn the_bare_divisor_may_include_a_stored_frame_and_the_ack() {
-    // Ten full packets take 13.5 us on one link, of which 0.6 us are headers, and the last of them
+    // Ten full packets take 13.5 us on one link, 0.6 us for headers, and the last of them
     // 1.2 us on the other. There and back they have 106 us of delays.
     let short = alone("ndp", 14_600, SlowdownBy::BareAcked);
     assert!((1.004..1.006).contains(&short), "{short}");

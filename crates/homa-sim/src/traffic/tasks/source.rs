@@ -298,7 +298,7 @@ mod tests {
         source.due(SimTime(0), STARTS, &mut actions);
         assert_eq!(begun(&mut actions), [1, 2]);
         source.ended(SimTime(1), ended(firsts[1]), &mut actions);
-        assert_eq!(begun(&mut actions), [4], "the first signal, whoever sends it");
+        assert_eq!(begun(&mut actions), [4], "the first signal, from either sender");
         source.ended(SimTime(2), ended(firsts[0]), &mut actions);
         let mut both = begun(&mut actions);
         both.sort_unstable();

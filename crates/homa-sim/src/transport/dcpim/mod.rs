@@ -17,8 +17,8 @@
 //! a sender that was silent for a while; control packets that come too late are ignored, as there,
 //! but if all of a message do for several epochs, they count.
 //!
-//! Left out: data phases of another length than the matching; matchings of which one side is
-//! decided by deadlines.
+//! Left out: data phases of another length than the matching, and matchings in which deadlines
+//! decide one side.
 
 mod channels;
 mod clock;
