@@ -164,20 +164,6 @@ impl TaskGraph {
         })
     }
 
-    /// Whether a task waits for another.
-    pub fn has_edges(&self) -> bool {
-        !self.edges.is_empty()
-    }
-
-    /// Whether a task takes time without sending.
-    pub fn has_delays(&self) -> bool {
-        self.tasks.iter().any(|task| match task {
-            TaskKind::Delay(time) => time.0 > 0,
-            TaskKind::Compute { .. } => true,
-            TaskKind::Message { .. } | TaskKind::Distributor => false,
-        })
-    }
-
     /// The time of all tasks that take time without sending, one after the other.
     pub fn delays(&self) -> SimDuration {
         let time = |task: &TaskKind| match task {

@@ -17,33 +17,33 @@ pub(super) struct RoundClock {
 
 impl RoundClock {
     /// The round that a time is in.
-    pub fn at(self, now: Time) -> u32 {
-        (now.0 / self.round.0) as u32
+    pub fn at(self, now: Time) -> u64 {
+        now.0 / self.round.0
     }
 
     /// When a round begins.
-    pub fn start(self, round: u32) -> Time {
-        Time(u64::from(round) * self.round.0)
+    pub fn start(self, round: u64) -> Time {
+        Time(round * self.round.0)
     }
 
     /// When senders answer the requests of a round.
-    pub fn half(self, round: u32) -> Time {
+    pub fn half(self, round: u64) -> Time {
         Time(self.start(round).0 + self.round.0 / 2)
     }
 
     /// The epoch in which a round is.
-    pub fn epoch(self, round: u32) -> u32 {
-        round / self.rounds
+    pub fn epoch(self, round: u64) -> u64 {
+        round / u64::from(self.rounds)
     }
 
     /// The number of a round within its epoch, from 0.
-    pub fn number(self, round: u32) -> u32 {
-        round % self.rounds
+    pub fn number(self, round: u64) -> u32 {
+        (round % u64::from(self.rounds)) as u32
     }
 
     /// When an epoch ends.
-    pub fn end(self, epoch: u32) -> Time {
-        Time((u64::from(epoch) + 1) * u64::from(self.rounds) * self.round.0)
+    pub fn end(self, epoch: u64) -> Time {
+        Time((epoch + 1) * u64::from(self.rounds) * self.round.0)
     }
 
     /// Length of an epoch.
@@ -63,6 +63,9 @@ mod tests {
         assert_eq!((clock.start(5), clock.half(5)), (Time(500), Time(550)));
         assert_eq!([3, 4, 7].map(|round| clock.epoch(round)), [0, 1, 1]);
         assert_eq!([3, 4, 7].map(|round| clock.number(round)), [3, 0, 3]);
+        // A day has more rounds than 32 bits count.
+        let day = Time(86_400_000_000_000);
+        assert_eq!(clock.start(clock.at(day)), day);
         assert_eq!((clock.end(0), clock.length()), (clock.start(4), Duration(400)));
     }
 }

@@ -135,7 +135,7 @@ pub enum DcpimBody {
     /// The receiver asks for channels.
     Request {
         /// The round.
-        round: u32,
+        round: u64,
         /// Packets that are missing.
         left: u32,
         /// Channels that the message could use.
@@ -144,7 +144,7 @@ pub enum DcpimBody {
     /// The sender offers channels.
     Grant {
         /// The round.
-        round: u32,
+        round: u64,
         /// Packets that are missing, as in the request.
         left: u32,
         /// Channels.
@@ -153,14 +153,14 @@ pub enum DcpimBody {
     /// The receiver takes channels.
     Accept {
         /// The round of the grant.
-        round: u32,
+        round: u64,
         /// Channels.
         channels: Channels,
     },
     /// The sender takes channels back, because it has granted more than it has.
     Return {
         /// The round of the grant.
-        round: u32,
+        round: u64,
         /// Channels.
         channels: Channels,
     },
@@ -175,7 +175,7 @@ pub enum DcpimBody {
         /// The end of the packet in the message.
         end: u32,
         /// The epoch at whose end it expires.
-        epoch: u32,
+        epoch: u64,
         /// The level of its channel.
         level: u8,
     },
@@ -203,7 +203,7 @@ pub struct Dcpim {
     clock: RoundClock,
     exchange: Exchange<DcpimSending, DcpimReceiving>,
     /// The round under way.
-    round: u32,
+    round: u64,
     rng: Rng,
 
     // As a receiver.

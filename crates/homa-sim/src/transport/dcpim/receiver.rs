@@ -303,7 +303,7 @@ impl Dcpim {
         now: Time,
         from: HostId,
         head: &Head,
-        (round, left, channels): (u32, u32, Channels),
+        (round, left, channels): (u64, u32, Channels),
     ) {
         let index = self.sources.index(from, MatchedSource::default);
         self.hear(now, index);
@@ -343,7 +343,7 @@ impl Dcpim {
     }
 
     /// A sender takes channels back.
-    pub(super) fn on_return(&mut self, from: HostId, (round, channels): (u32, Channels)) {
+    pub(super) fn on_return(&mut self, from: HostId, (round, channels): (u64, Channels)) {
         let index = self.sources.index(from, MatchedSource::default);
         let pairs = match self.clock.epoch(self.round).checked_sub(self.clock.epoch(round)) {
             Some(0) => &mut self.matching,

@@ -80,7 +80,7 @@ impl Dcpim {
         &mut self,
         now: Time,
         message: Ref,
-        (round, left, channels): (u32, u32, Channels),
+        (round, left, channels): (u64, u32, Channels),
     ) {
         self.hear_about(now, message);
         let half = self.clock.half(self.round);
@@ -114,7 +114,7 @@ impl Dcpim {
 
     /// A receiver accepted channels. If the sender granted them more than once, because an earlier
     /// acceptance was late, it takes the surplus back.
-    pub(super) fn on_accept(&mut self, head: Head, (round, channels): (u32, Channels)) {
+    pub(super) fn on_accept(&mut self, head: Head, (round, channels): (u64, Channels)) {
         let k = self.config.channels;
         let taken = match self.clock.epoch(self.round).checked_sub(self.clock.epoch(round)) {
             Some(0) => &mut self.sending,
@@ -135,7 +135,7 @@ impl Dcpim {
         &mut self,
         now: Time,
         message: Ref,
-        ((packet, number, left), epoch, level): ((u32, u32, u32), u32, u8),
+        ((packet, number, left), epoch, level): ((u32, u32, u32), u64, u8),
     ) {
         self.hear_about(now, message);
         let (end, patience) = (self.clock.end(epoch) + self.config.grace, self.config.patience());

@@ -36,7 +36,7 @@ type IsLost = fn(&DcpimPacket) -> bool;
 struct Wire {
     hosts: Vec<Dcpim>,
     flying: BTreeMap<(u64, u64), (u32, DcpimPacket)>,
-    /// What was sent: time, sender, packet.
+    /// The packets that were sent, each with its time and sender.
     log: Vec<(u64, u32, DcpimPacket)>,
     /// Packets for which this is true are lost.
     loses: IsLost,
@@ -296,7 +296,7 @@ fn requests_that_come_too_late_count_only_if_all_do() {
     host.submit(Time(0), what).unwrap();
     let head = host.transmit(Time(0)).unwrap().head;
     let channels = Channels { count: 2, prompt: 2 };
-    let mut grants_at = |round: u32, now| {
+    let mut grants_at = |round: u64, now| {
         let body = DcpimBody::Request { round, left: 9, channels };
         let _ = host.receive(Time(now), &DcpimPacket { head, body }, PacketMeta::new(HostId(1), 0));
         let at = host.deadline().filter(|at| at.0 < now + 10_000)?;
@@ -306,8 +306,8 @@ fn requests_that_come_too_late_count_only_if_all_do() {
     assert_eq!(grants_at(1, 14_999), Some(15_000));
     assert_eq!(grants_at(2, 25_000), None, "the second half of its round");
     assert_eq!(grants_at(2, 31_000), None, "the next round");
-    for round in 4..4 + PATIENT_EPOCHS * 2 - 2 {
-        assert_eq!(grants_at(round, 10_000 * u64::from(round) + 6_000), None);
+    for round in 4..u64::from(4 + PATIENT_EPOCHS * 2 - 2) {
+        assert_eq!(grants_at(round, 10_000 * round + 6_000), None);
     }
     assert_eq!(grants_at(20, 206_000), Some(215_000));
 }
