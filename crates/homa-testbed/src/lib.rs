@@ -39,6 +39,8 @@ pub use pauses::Pauses;
 pub use rack::{Degraded, Host, LEAVES, Rack, RackConfig, Topology};
 pub use run::{IdleTimes, Pattern, Record, RunPlan, RunReport, run};
 pub use switch::{Faults, Lateness, Marking, Queueing, SwitchInterval};
+#[cfg(feature = "grpc")]
+pub use transport::RawCodec;
 pub use transport::{
     Done, POOL, RackRpc, RpcTransport, SMALL_RPC_BYTES, Transport, UnknownTransport,
 };

@@ -10,12 +10,12 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
+use homa_testbed::RawCodec;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::{NamedService, UnaryService};
@@ -27,44 +27,6 @@ use super::echo::time_exchanges;
 use super::pair::{Pair, SERVER, ServerSide};
 use super::stats::Tail;
 use super::tcp_batched::{RateLoad, rate_of_tasks, runtime};
-
-/// Messages of plain bytes.
-#[derive(Clone, Copy, Default)]
-struct Plain;
-
-impl Codec for Plain {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Plain {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Plain {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
-}
 
 /// The service: its only method returns what it was sent.
 #[derive(Clone)]
@@ -93,7 +55,7 @@ impl Service<http::Request<Body>> for Echo {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(async move { Ok(tonic::server::Grpc::new(Plain).unary(Self, request).await) })
+        Box::pin(async move { Ok(tonic::server::Grpc::new(RawCodec).unary(Self, request).await) })
     }
 }
 
@@ -126,7 +88,7 @@ async fn ask(channel: &Channel, request: &Bytes) -> Result<(), Status> {
     let mut client = Grpc::new(channel.clone());
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = PathAndQuery::from_static("/bench.Echo/Echo");
-    client.unary(Request::new(request.clone()), path, Plain).await.map(drop)
+    client.unary(Request::new(request.clone()), path, RawCodec).await.map(drop)
 }
 
 fn run<T: Send + 'static>(

@@ -20,6 +20,8 @@ use std::time::Duration;
 use ::homa::{CallError, PriorityMap};
 use homa_workload::nearest::choice;
 
+#[cfg(feature = "grpc")]
+pub use grpc::RawCodec;
 pub use tcp::SMALL_RPC_BYTES;
 
 use crate::Host;

@@ -16,7 +16,7 @@ use homa_lab::store::Store;
 use homa_lab::sweep::keep;
 use homa_sim::experiment::limit::{self, Range};
 use homa_sim::experiment::{Observers, Physics, RunProgress, Trace, run_watched};
-use homa_sim::scenario::{Scenario, ScenarioError, ScenarioOutcome as Simulated};
+use homa_sim::scenario::{Scenario, ScenarioOutcome as Simulated};
 use homa_sim::trace::Checked;
 use serde::Serialize;
 use toml::Value;
@@ -166,21 +166,37 @@ fn seed(text: &str) -> Result<u64, String> {
 struct LateFile<'a> {
     path: &'a Path,
     file: Option<BufWriter<File>>,
+    /// It could not be written.
+    failed: bool,
+}
+
+impl<'a> LateFile<'a> {
+    fn new(path: &'a Path) -> Self {
+        Self { path, file: None, failed: false }
+    }
+
+    fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
+        if self.file.is_none() {
+            let file = File::create(self.path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+            })?;
+            self.file = Some(BufWriter::new(file));
+        }
+        self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
 }
 
 impl Write for LateFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(BufWriter::new(File::create(self.path).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-            })?)),
-        };
-        file.write(bytes)
+        let written = self.open().and_then(|file| file.write(bytes));
+        self.failed |= written.is_err();
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), Write::flush)
+        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
+        self.failed |= flushed.is_err();
+        flushed
     }
 }
 
@@ -295,21 +311,20 @@ fn simulate(
         return Err(Failure::new(error, "choose another --fct"));
     }
     // A scenario that is refused leaves the file of an earlier one alone.
-    let mut trace = args.trace.as_deref().map(|path| LateFile { path, file: None });
-    let mut fct = args.fct.as_deref().map(|path| LateFile { path, file: None });
+    let mut trace = args.trace.as_deref().map(LateFile::new);
+    let mut fct = args.fct.as_deref().map(LateFile::new);
     let observers = Observers {
         trace: trace.as_mut().map(|out| Trace { out, packets: args.trace_packets }),
         fct: fct.as_mut().map(|out| out as &mut dyn Write),
         verify: args.verify,
         stop: None,
     };
-    let watched = run_watched(scenario, observers, progress).map_err(|error| match error {
-        // Files that the scenario names were read when its plan was.
-        ScenarioError::File { ref path, .. } if path == "the trace" => {
-            Failure::new(error, "choose another --trace")
-        }
-        ScenarioError::File { .. } => Failure::new(error, "choose another --fct"),
-        error => Failure::new(error, HINT),
+    let ran = run_watched(scenario, observers, progress);
+    let failed = |out: &Option<LateFile<'_>>| out.as_ref().is_some_and(|out| out.failed);
+    let watched = ran.map_err(|error| match (failed(&trace), failed(&fct)) {
+        (true, _) => Failure::new(error, "choose another --trace"),
+        (false, true) => Failure::new(error, "choose another --fct"),
+        (false, false) => Failure::new(error, HINT),
     })?;
     if let Some(mut out) = fct {
         // Of no message: an earlier file must not pass for the one of this run.

@@ -17,11 +17,11 @@ use super::super::homa::response;
 /// The method.
 pub(super) const METHOD: &str = "/homa.rack.Echo/Call";
 
-/// Messages as they are, so that no time goes into their encoding.
+/// gRPC's messages as they are, so that no time goes into their encoding.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Raw;
+pub struct RawCodec;
 
-impl Codec for Raw {
+impl Codec for RawCodec {
     type Encode = Bytes;
     type Decode = Bytes;
     type Encoder = Self;
@@ -36,7 +36,7 @@ impl Codec for Raw {
     }
 }
 
-impl Encoder for Raw {
+impl Encoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -46,7 +46,7 @@ impl Encoder for Raw {
     }
 }
 
-impl Decoder for Raw {
+impl Decoder for RawCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -86,7 +86,7 @@ impl tonic::codegen::Service<http::Request<Body>> for GrpcEcho {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = self.clone();
         Box::pin(async move {
-            let mut grpc = Grpc::new(Raw).max_decoding_message_size(usize::MAX);
+            let mut grpc = Grpc::new(RawCodec).max_decoding_message_size(usize::MAX);
             Ok(grpc.unary(service, request).await)
         })
     }

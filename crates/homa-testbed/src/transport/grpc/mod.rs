@@ -18,7 +18,7 @@ mod echo;
 mod proxies;
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -44,8 +44,9 @@ use crate::Host;
 use crate::link::address;
 use crate::sys;
 use cpu::Cpu;
-use echo::{GrpcEcho, METHOD, Raw};
-use proxies::{LOOPBACK, Proxy};
+pub use echo::RawCodec;
+use echo::{GrpcEcho, METHOD};
+use proxies::Proxy;
 
 /// Of the servers, and of the proxies beside them over Homa.
 const PORT: u16 = 7_200;
@@ -65,7 +66,7 @@ impl ListeningGrpc {
     /// Listens; behind a proxy of `program` if it is given.
     pub(crate) fn open(host: Host<'_>, program: Option<PathBuf>) -> io::Result<Self> {
         let (outside, link) = (SocketAddr::from((host.address(), PORT)), host.rack.link);
-        let inside = SocketAddr::from((LOOPBACK, PORT));
+        let inside = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let listener = TcpListener::bind(if program.is_some() { inside } else { outside })?;
         listener.set_nonblocking(true)?;
         let proxied = program.map(|program| {
@@ -79,7 +80,7 @@ impl ListeningGrpc {
     /// Starts the runtime with the server and the clients.
     pub(crate) fn connect(self) -> io::Result<GrpcTransport> {
         let Self { listener, proxied, peers, link } = self;
-        let front = SocketAddr::from((LOOPBACK, CLIENTS_PORT));
+        let front = SocketAddr::from((Ipv4Addr::LOCALHOST, CLIENTS_PORT));
         let (mut proxies, through) = (Vec::new(), proxied.is_some());
         if let Some((program, proxy)) = proxied {
             proxies.extend([proxy, Proxy::of_clients(&program, front, link)?]);
@@ -156,7 +157,7 @@ async fn call(mut client: Grpc<Channel>, rpc: RackRpc) -> Result<usize, Status> 
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let message = Request::new(Bytes::from(request(rpc)));
     let method = PathAndQuery::from_static(METHOD);
-    let response: tonic::Response<Bytes> = client.unary(message, method, Raw).await?;
+    let response: tonic::Response<Bytes> = client.unary(message, method, RawCodec).await?;
     Ok(response.into_inner().len())
 }
 

@@ -1,7 +1,7 @@
 //! `homa proxy` beside the client and the server of a host, as separate processes in its network.
 
 use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -62,6 +62,3 @@ impl Proxy {
         Cpu::of_process(self.0.id())
     }
 }
-
-/// Where a server with a proxy listens.
-pub(super) const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
