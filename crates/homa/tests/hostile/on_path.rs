@@ -16,6 +16,10 @@ use crate::common::message;
 
 /// Calls take at most this long, even if every second datagram is lost.
 const GIVE_UP: Duration = Duration::from_secs(60);
+/// Datagrams that are forged, each a hundred times. On a machine that needs longer for the
+/// forgeries than for a RESEND timeout, RESENDs are forged too, and would leave no time for anything
+/// else.
+const FORGED: usize = 200;
 
 fn open(key: u8) -> Engine {
     open_with(&Keys::cluster([key; 32]).unwrap())
@@ -177,18 +181,20 @@ fn on_the_path_forged_datagrams_never_count() {
     let forge = |attacker: &mut Attacker, to_server: bool, datagram: Vec<u8>| {
         attacker.send(to_server, &datagram);
         // An attacker can always end a handshake that has no keys yet, as if it were lost.
-        if !is_first_flight(&datagram) {
+        if !is_first_flight(&datagram) && attacker.seen.len() <= FORGED {
             forgeries(&datagram).iter().for_each(|forged| attacker.send(to_server, forged));
         }
     };
+    let began = Instant::now();
     let executed = call_through(&mut attacker, (&mut client, &mut server), 20, forge);
+    let seconds = began.elapsed().as_secs();
     assert_eq!(executed, [1; 20]);
     only_genuine(&client, &server);
     let metrics = server.metrics().driver;
     assert!(metrics.datagrams_forged > 100, "{metrics:?}");
     assert!(metrics.datagrams_plaintext_refused > 10, "{metrics:?}");
     // A forged "unknown key" can cause a handshake, at most once a second.
-    assert!(metrics.sessions <= 4, "{metrics:?}");
+    assert!(metrics.sessions <= 4 + seconds, "in {seconds} s: {metrics:?}");
 }
 
 #[test]
