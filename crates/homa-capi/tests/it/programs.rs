@@ -90,6 +90,8 @@ fn command(program: &Path, checked: bool) -> Command {
         command.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
         command.args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"]);
         command.args(["--child-silent-after-fork=yes"]);
+        // Threads take turns. Otherwise one that is busy can keep the others waiting for long.
+        command.arg("--fair-sched=yes");
         command.arg(program);
     }
     // The program finds the library without this variable, because homa.pc told the linker.
