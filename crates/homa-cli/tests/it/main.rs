@@ -6,6 +6,8 @@
 mod common;
 #[path = "../common/folder.rs"]
 mod folder;
+#[path = "../../../homa-testbed/tests/rack/one_processor.rs"]
+mod one_processor;
 #[path = "../../../homa-lab/tests/common/page.rs"]
 mod page;
 #[path = "../common/refused.rs"]

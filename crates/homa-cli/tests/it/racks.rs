@@ -1,10 +1,14 @@
-//! Runs of `homa bench` that several tests look at. Each takes seconds of all cores, so it is made
-//! once, by the first test that asks. Ask while you hold `bench::alone`.
+//! Runs of `homa bench` that several tests look at. Each takes seconds of time, so it is made once,
+//! by the first test that asks. Ask while you hold `bench::alone`.
+//!
+//! On one processor switch and hosts sleep while they wait, which takes as long as spinning on two,
+//! and a fifth of the processor time. Tests in `bench` spin.
 
 use std::process::Output;
 use std::sync::LazyLock;
 
 use crate::common::homa;
+use crate::one_processor::OneProcessor;
 
 /// Hosts at one switch, without and with marks, over links that lose and repeat packets.
 pub static RACK: LazyLock<Output> = LazyLock::new(|| {
@@ -44,5 +48,6 @@ const MARKS: [&str; 6] =
 /// Shapes and counts hold on a busy machine, too, so a disturbed row is no failure. If a rate is
 /// named, no others are tried.
 fn rack(arguments: &[&[&str]]) -> Output {
+    let _one = OneProcessor::take().expect("a processor");
     homa(&[&["bench", "--anyway", "--format", "json"], &arguments.concat()[..]].concat())
 }
