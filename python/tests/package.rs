@@ -39,9 +39,9 @@ fn installed() -> PathBuf {
     let package = site.join("homa");
     let _ = std::fs::remove_dir_all(&package);
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("package/homa"), &package);
-    // Cargo puts it beside this program.
+    // Cargo puts it beside this program. A copy would take 50 MB.
     let library = std::env::current_exe().unwrap().with_file_name("lib_native.so");
-    std::fs::copy(library, package.join("_native.abi3.so")).unwrap();
+    std::os::unix::fs::symlink(library, package.join("_native.abi3.so")).unwrap();
     site
 }
 
