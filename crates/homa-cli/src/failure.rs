@@ -34,7 +34,20 @@ impl Failure {
         let hint = descriptors(&error).unwrap_or_else(|| hint.into());
         Self { error, hint }
     }
+
+    /// The program was built without the feature `grpc`, and a command needs it.
+    pub fn without_grpc(command: &str) -> Self {
+        let error = anyhow::anyhow!(
+            "this program was built without the feature `grpc`, which {command} needs"
+        );
+        Self::new(error, HOW_TO_GET_GRPC)
+    }
 }
+
+/// How to get a program with the feature `grpc`.
+const HOW_TO_GET_GRPC: &str = "the Debian package and the container image have it; in a clone of \
+                               the repository, run `cargo install --locked --path \
+                               crates/homa-cli --features grpc`";
 
 /// What to do about a limit of open files; `None` if that is not the reason.
 fn descriptors(error: &anyhow::Error) -> Option<String> {
@@ -88,6 +101,19 @@ mod tests {
         let hint =
             format!("\nhint: this process may have {limit} files open: raise that (`ulimit -n`)");
         assert!(shown.ends_with(&hint), "{shown}");
+    }
+
+    #[test]
+    fn the_remedy_for_a_program_without_grpc_is_that_of_the_pages() {
+        let shown = Failure::without_grpc("`homa proxy`").to_string();
+        let command = shown.rsplit_once("run `").and_then(|(_, rest)| rest.strip_suffix('`'));
+        let command = command.expect("a command at the end");
+        for page in [
+            include_str!("../../../docs/operating/install.md"),
+            include_str!("../../../docs/guide/proxy.md"),
+        ] {
+            assert!(page.contains(command), "no `{command}` there");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
     pub micro: bool,
     /// A search service over gRPC on loopback, by homa-tonic and by tonic over TCP: latency, CPU
-    /// time, and answers in time at 1.5 x capacity. Needs the feature `grpc` of homa-cli.
+    /// time, and answers in time at 1.5 x capacity. Needs the feature `grpc` of homa-rpc-cli.
     #[arg(long, conflicts_with_all = ["micro", "peer", "incast", "workload", "load"])]
     #[arg(conflicts_with_all = RACK_ONLY, conflicts_with = "link")]
     pub grpc: bool,

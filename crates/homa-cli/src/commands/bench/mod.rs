@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Outcome {
         return grpc(args);
     }
     if !cfg!(feature = "grpc") && args.transports().into_iter().any(Transport::is_grpc) {
-        return Err(without_grpc());
+        return Err(Failure::without_grpc("gRPC on the rack"));
     }
     let Some(server) = args.peer else { return load::run(args) };
     // Results name the driver that was used, so `auto` is settled first.
@@ -72,12 +72,5 @@ fn grpc(args: &Args) -> Outcome {
 
 #[cfg(not(feature = "grpc"))]
 fn grpc(_: &Args) -> Outcome {
-    Err(without_grpc())
-}
-
-/// The program lacks gRPC.
-fn without_grpc() -> Failure {
-    let error = anyhow::anyhow!("this program was built without the feature `grpc`");
-    let advice = "build it with it: cargo build --release -p homa-rpc-cli --features grpc";
-    Failure::new(error, advice)
+    Err(Failure::without_grpc("`homa bench --grpc`"))
 }

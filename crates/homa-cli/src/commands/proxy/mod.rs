@@ -158,9 +158,7 @@ fn end(text: &str) -> Result<ProxyEnd, String> {
 /// Says how to get the command.
 #[cfg(not(feature = "grpc"))]
 pub fn run(_: &Args) -> Outcome {
-    let error = anyhow::anyhow!("this program was built without the feature `grpc`");
-    let advice = "build it with it: cargo build --release -p homa-rpc-cli --features grpc";
-    Err(Failure::new(error, advice))
+    Err(Failure::without_grpc("`homa proxy`"))
 }
 
 #[cfg(test)]
