@@ -34,7 +34,8 @@ const USAGE: &str =
                 crates, semver, rust-version, advisories, wheels, manylinux, previous,
                 packages, boot (the unit in a booted Debian), container (the image in runc),
                 monitoring (the expressions of contrib/monitoring, on a Prometheus),
-                collector (spans in a collector of OpenTelemetry)
+                collector (spans in a collector of OpenTelemetry),
+                upload (what is left to a person)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
   public-items  compare the documented items of the libraries with docs/public-items.txt

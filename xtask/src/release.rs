@@ -1,5 +1,6 @@
 //! `cargo xtask release --check`: what must hold before a release and takes too long for every test
 //! run. Each check passes, fails, or says what this machine lacks for it; only a failure counts.
+//! The last check says what is left to a person.
 //!
 //! A check that passes leaves nothing but build outputs and downloads in the target folder, which
 //! the next run uses, and the lock file of `contrib/opentelemetry`, which git ignores. If a check
@@ -14,6 +15,7 @@ mod packages;
 mod previous;
 mod program;
 mod prometheus;
+mod upload;
 mod user;
 mod wheels;
 
@@ -30,12 +32,14 @@ enum Outcome {
     Passed(String),
     /// What is missing to run it here.
     Skipped(String),
+    /// What only a person can do, before the upload.
+    ForPerson(String),
 }
 
 /// A check: its name, and what it does in the repository.
 type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     ("crates", crates::publish),
     ("semver", crates::compatible),
     ("rust-version", crates::rust_version),
@@ -48,6 +52,7 @@ const CHECKS: [Check; 12] = [
     ("container", container::check),
     ("monitoring", prometheus::check),
     ("collector", collector::check),
+    ("upload", upload::left),
 ];
 
 /// What the checks have found so far.
@@ -56,6 +61,7 @@ struct Findings {
     passed: usize,
     failed: usize,
     skipped: usize,
+    for_person: usize,
     /// How long each check took.
     times: Vec<(&'static str, Duration)>,
 }
@@ -79,6 +85,10 @@ impl Findings {
                     println!("release: {name}: skipped, {why}");
                     self.skipped += 1;
                 }
+                Outcome::ForPerson(what) => {
+                    println!("release: {name}: left to a person, {what}");
+                    self.for_person += 1;
+                }
             }
         }
     }
@@ -91,11 +101,12 @@ impl Findings {
         let [before, after] = megabytes;
         format!(
             "release: took {total}: {}\nrelease: the target folder has {after} MB ({before} MB \
-             before the run)\nrelease: {} passed, {} failed, {} skipped",
+             before the run)\nrelease: {} passed, {} failed, {} skipped, {} left to a person",
             times.join(", "),
             self.passed,
             self.failed,
-            self.skipped
+            self.skipped,
+            self.for_person
         )
     }
 }
@@ -155,9 +166,12 @@ mod tests {
         let parts = vec![Outcome::Passed("a".to_owned()), Outcome::Skipped("no b".to_owned())];
         findings.add("packages", Ok(parts), Duration::from_secs(90));
         findings.add("boot", Err(io::Error::other("no call")), Duration::from_secs(400));
+        let steps = vec![Outcome::ForPerson("c".to_owned()), Outcome::ForPerson("d".to_owned())];
+        findings.add("upload", Ok(steps), Duration::ZERO);
         let end = findings.end([100, 250]);
-        assert!(end.ends_with("\nrelease: 1 passed, 1 failed, 1 skipped"), "{end}");
-        assert!(end.contains("took 8 min: packages 90 s, boot 7 min\n"), "{end}");
+        let sums = "\nrelease: 1 passed, 1 failed, 1 skipped, 2 left to a person";
+        assert!(end.ends_with(sums), "{end}");
+        assert!(end.contains("took 8 min: packages 90 s, boot 7 min, upload 0 s\n"), "{end}");
         assert!(end.contains("has 250 MB (100 MB before the run)"), "{end}");
     }
 }
