@@ -5,9 +5,11 @@
 //! `--micro`. Client, root and leaves share one process and its runtime, on loopback. Left out:
 //! networks, which the main job of `homa bench` emulates.
 
-#[path = "../../homa-tonic/examples/search/load.rs"]
+// The folder is a link to the example of homa-tonic: cargo packs its files, as those outside of the
+// crate would be missing.
+#[path = "search/load.rs"]
 mod load;
-#[path = "../../homa-tonic/examples/search/service.rs"]
+#[path = "search/service.rs"]
 mod service;
 
 use std::time::Duration;
