@@ -95,6 +95,10 @@ pub(super) fn check_rust(text: &str, findings: &mut Findings<'_>) {
                 findings.add(line, format!("`{word}`: {advice}"));
             }
         }
+        if leaves_crate(findings.path, content) {
+            let advice = "a package lacks files outside of its crate: link their folder here";
+            findings.add(line, advice);
+        }
         if !unsafe_allowed && has_word(code_of(content), concat!("uns", "afe")) {
             findings
                 .add(line, "code the compiler cannot check: move it to a driver or the testbed");
@@ -105,7 +109,18 @@ pub(super) fn check_rust(text: &str, findings: &mut Findings<'_>) {
     }
 }
 
-/// Functions end at the first closing brace in their own column, which rustfmt guarantees.
+/// Whether a line takes a module from a folder above the crate of the file at `path`.
+fn leaves_crate(path: &str, line: &str) -> bool {
+    let (Some((_, inside)), Some(to)) =
+        (path.split_once("/src/"), line.trim_start().strip_prefix("#[path = \""))
+    else {
+        return false;
+    };
+    // From the file to the root of its crate.
+    let folders = inside.matches('/').count() + 1;
+    to.matches("../").count() > folders
+}
+
 /// The lines of a file without those of its modules of tests. As rustfmt guarantees, such a module
 /// ends at the first closing brace in its column.
 pub(super) fn without_tests(text: &str) -> Vec<&str> {
@@ -125,6 +140,7 @@ pub(super) fn without_tests(text: &str) -> Vec<&str> {
     kept
 }
 
+/// Functions end at the first closing brace in their own column, which rustfmt guarantees.
 fn check_functions(lines: &[&str], findings: &mut Findings<'_>) {
     for (start, content) in lines.iter().enumerate() {
         let code = content.trim_start();

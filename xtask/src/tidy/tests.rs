@@ -51,6 +51,20 @@ fn good_code_has_no_findings() {
 }
 
 #[test]
+fn modules_from_outside_of_a_crate_are_found() {
+    let text = |to: &str| format!("//! H.\n\n#[path = \"{to}\"]\nmod other;\n");
+    let outside = text("../../homa-tonic/examples/other.rs");
+    one("crates/a/src/b.rs", &outside, "crates/a/src/b.rs:3: ", "a package lacks files");
+    for (path, to) in [
+        ("crates/a/src/b.rs", "../build.rs"),
+        ("crates/a/src/b/c.rs", "../../build.rs"),
+        ("crates/a/tests/it/main.rs", "../../../b/tests/common.rs"),
+    ] {
+        assert!(findings(path, &text(to)).is_empty(), "{path}: {to}");
+    }
+}
+
+#[test]
 fn long_files_functions_and_lines_are_found() {
     let long = format!("//! H.\n{}", "\n".repeat(500));
     one("a.rs", &long, "a.rs: ", "501 lines");
