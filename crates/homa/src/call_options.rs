@@ -37,6 +37,9 @@ pub struct CallOptions {
     /// [`inline::Engine`](crate::inline::Engine) and [`Socket`](crate::Socket), and for a
     /// `Balancer`, which makes such calls again itself.
     pub wait_for_ready: bool,
+    /// May be sent as early data, although the engine does not repeat it: a `Balancer` repeats
+    /// idempotent calls itself.
+    pub(crate) may_run_twice: bool,
 }
 
 impl Default for CallOptions {
@@ -47,6 +50,7 @@ impl Default for CallOptions {
             trace: None,
             status: false,
             wait_for_ready: false,
+            may_run_twice: false,
         }
     }
 }

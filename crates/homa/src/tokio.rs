@@ -76,10 +76,13 @@ impl Engine {
     /// # Panics
     /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
     pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
+        let began = time::Instant::now();
         self.refuse();
-        until_zero(timeout, || self.finish(Some(Instant::now())))
-            .await
-            .map_err(|(calls, requests)| DrainTimeout { calls, requests })
+        let left = until_zero(timeout, || self.finish(Some(Instant::now()))).await;
+        left.map_err(|(calls, requests)| DrainTimeout { calls, requests })?;
+        let rest = timeout.saturating_sub(began.elapsed());
+        let _ = until_zero(rest, || (usize::from(self.awaits_ticket()), 0)).await;
+        Ok(())
     }
 
     /// As [`Self::hand_over`], without blocking the thread. If the future is dropped, this engine

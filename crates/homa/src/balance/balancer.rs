@@ -233,6 +233,7 @@ impl Balancer {
                         deadline: left.unwrap_or(options.deadline),
                         idempotent: false,
                         wait_for_ready: false,
+                        may_run_twice: options.idempotent,
                         ..*options
                     };
                     let error = match client.call_async_with(to, request.clone(), &options).await {

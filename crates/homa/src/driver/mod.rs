@@ -338,6 +338,11 @@ pub trait Driver: Send {
         false
     }
 
+    /// Whether a server has accepted early data of ours and has not sent its ticket yet.
+    fn awaits_ticket(&self) -> bool {
+        false
+    }
+
     /// The next report of an unreachable address.
     fn unreachable(&mut self) -> Option<UnreachableReport>;
 

@@ -352,7 +352,8 @@ impl Engine {
     /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
     /// are finished and acknowledged. Calls on behalf of a request in progress
     /// ([`Request::client`](crate::Request::client)) are still accepted. `accept` still returns
-    /// requests that were already received, then `None`.
+    /// requests that were already received, then `None`. At the end it waits until the keys have a
+    /// ticket of a server that has accepted early data ([`Self::awaits_ticket`]).
     ///
     /// # Errors
     /// [`DrainTimeout`] if some are unfinished when `timeout` has passed.
@@ -361,8 +362,32 @@ impl Engine {
         let until = Instant::now().checked_add(timeout);
         self.refuse();
         match self.finish(until) {
-            (0, 0) => Ok(()),
+            (0, 0) => {
+                self.finish_handshakes(until);
+                Ok(())
+            }
             (calls, requests) => Err(DrainTimeout { calls, requests }),
+        }
+    }
+
+    /// Whether a server has accepted early data of this engine, and has not sent the ticket for the
+    /// next client yet, which it does a round trip later. An engine that ends before leaves no
+    /// ticket, and [`Self::drain`] waits for it. At most some 5 s after the call it is false,
+    /// whether or not the ticket has come.
+    pub fn awaits_ticket(&self) -> bool {
+        self.here().is_some_and(|access| access.core.driver().awaits_ticket())
+    }
+
+    /// Waits for tickets.
+    fn finish_handshakes(&self, until: Option<Instant>) {
+        let Some(mut access) = self.here() else { return };
+        while access.core.driver().awaits_ticket() {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return;
+            }
+            let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
+            access.block(Some(step), |state| (!state.core.driver().awaits_ticket()).then_some(()));
         }
     }
 

@@ -60,6 +60,22 @@ fn engines_with_one_key_call_each_other_encrypted() {
 }
 
 #[test]
+fn a_drain_leaves_a_ticket_for_the_early_call_of_the_next_client() {
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
+    echo(server.serve().unwrap());
+    for early in 0..5 {
+        let client = engine("127.0.0.1", Config::default().keys(shared.clone()));
+        let idempotent = CallOptions::default().idempotent();
+        let answer = client.client().call_with(server.local_addr(), "request", &idempotent);
+        assert_eq!(answer.unwrap(), *b"request");
+        client.drain(Duration::from_secs(20)).unwrap();
+        assert!(!client.awaits_ticket());
+        assert_eq!(server.metrics().driver.handshakes_early, early, "all but the first");
+    }
+}
+
+#[test]
 fn another_key_is_an_error_that_says_so() {
     let (server, _, error) = refused(with_key(1), with_key(2));
     let at = server.local_addr();

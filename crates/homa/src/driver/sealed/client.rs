@@ -40,6 +40,15 @@ pub struct Opening {
     sent: Vec<Quoted>,
 }
 
+impl Opening {
+    /// The server has accepted early data, and its ticket comes with the end of the handshake.
+    /// Without early data the ticket comes before the first response.
+    pub(super) fn awaits_ticket(&self) -> bool {
+        let attempt = self.attempt.as_ref().filter(|attempt| attempt.complete);
+        attempt.is_some_and(|attempt| attempt.handshake.is_early_data_accepted())
+    }
+}
+
 /// One handshake.
 pub(super) struct Attempt {
     pub(super) id: u64,

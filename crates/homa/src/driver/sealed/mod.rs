@@ -389,6 +389,10 @@ impl Driver for Sealed {
         self.arrivals[index].is_early()
     }
 
+    fn awaits_ticket(&self) -> bool {
+        self.opening.values().any(Opening::awaits_ticket)
+    }
+
     fn unreachable(&mut self) -> Option<UnreachableReport> {
         self.next_unreachable()
     }

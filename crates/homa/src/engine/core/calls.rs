@@ -84,7 +84,8 @@ impl Core {
         let peer = peer.ok_or(CallError::TooManyPeers { max: max_peers })?;
         let until = now + clock::proto(options.deadline);
         let mut context = RequestContext::new(until, options.trace.map(Box::new));
-        context.idempotent = options.idempotent && self.marks_idempotent;
+        let may_run_twice = options.idempotent || options.may_run_twice;
+        context.idempotent = may_run_twice && self.marks_idempotent;
         let submit = Submit::Request(Request {
             peer,
             local_port: local.port(),
