@@ -13,7 +13,7 @@
 
 /* Initial values of structures that begin with their size. */
 #define HOMA_OPTIONS_INIT { sizeof(struct homa_options), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0 }
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
 #define HOMA_SEND_OPTIONS_INIT { sizeof(struct homa_send_options), 0, 0, 0 }
 #define HOMA_BALANCE_OPTIONS_INIT { sizeof(struct homa_balance_options), 0, 0, 0, 0 }
 
@@ -27,6 +27,12 @@
  Value of padding in homa_options: datagrams have the full size that the path takes.
  */
 #define HOMA_PADDING_FULL 4294967295
+
+/*
+ Flag of homa_keys_open: allows early data, so that a call to a server without a session takes
+ one round trip instead of two. An attacker on the path can have such a request executed twice.
+ */
+#define HOMA_EARLY_DATA 1
 
 /*
  Flag of a private call: its completion is returned only by a homa_recv that names its id, and
@@ -88,6 +94,11 @@
  A name that stands for several servers.
  */
 struct homa_balancer;
+
+/*
+ Keys that several sockets share, with the tickets that servers have issued to them.
+ */
+struct homa_keys;
 
 /*
  Options of a socket. Initialize them with HOMA_OPTIONS_INIT. A member that is zero or null has
@@ -181,7 +192,7 @@ struct homa_options {
      Decides whether a verified peer may exchange packets with this socket: returns 0 to refuse
      it. The identity is what homa_peer_identity returns, and is valid during the call. Any
      thread may call it while the socket is open, also several at once. It must return at once,
-     and must not call functions of libhoma. It needs key_file or cert_file. Default: all
+     and must not call functions of libhoma. It needs keys, key_file or cert_file. Default: all
      verified peers.
      */
     int (*admit)(const char *identity, void *user);
@@ -199,8 +210,8 @@ struct homa_options {
     /*
      Pads encrypted datagrams, so that a host on the path learns less about the lengths of
      messages: to a multiple of this number of bytes, at most 65,535, or to the full size with
-     HOMA_PADDING_FULL. It costs bandwidth, and needs key_file or cert_file. Peers need not set
-     it. Default: 0, no padding.
+     HOMA_PADDING_FULL. It costs bandwidth, and needs keys, key_file or cert_file. Peers need not
+     set it. Default: 0, no padding.
      */
     uint32_t padding;
     /*
@@ -214,6 +225,11 @@ struct homa_options {
      requests were executed. Default: 65,536.
      */
     uint32_t max_peers;
+    /*
+     Keys of homa_keys_open, in place of key_file: sockets with the same keys share tickets. They
+     may be closed once the socket is open. Default: none.
+     */
+    const struct homa_keys *keys;
 };
 
 /*
@@ -308,6 +324,28 @@ extern "C" {
 #endif /* __cplusplus */
 
 /*
+ Reads the key file of a cluster (`homa key new`), for the member `keys` in the options of any
+ number of sockets. Those sockets share the tickets of the servers that they have called, so the
+ next one begins a session with less work. A changed file is read by itself, and ends all
+ tickets.
+
+ With HOMA_EARLY_DATA in `flags` of both ends, a client with a ticket sends requests beside its
+ handshake: those with HOMA_SEND_IDEMPOTENT of at most about 1,000 bytes. The child of a fork may
+ open sockets with the keys of its parent, but has none of its tickets.
+
+ Returns the keys, or NULL with errno: EFAULT (`key_file` is null), EINVAL (an unknown flag, or
+ the file has no valid key), ENOENT, EACCES (the file cannot be read, or other users can read or
+ write it), and other errors of open(2).
+ */
+struct homa_keys *homa_keys_open(const char *key_file, uint32_t flags);
+
+/*
+ Gives keys up. Sockets that were opened with them keep them until they are closed. Does nothing
+ if the pointer is null.
+ */
+void homa_keys_close(struct homa_keys *keys);
+
+/*
  Opens a socket, which is a client and a server at once, for any number of peers.
 
  If an address is given (port 0: any free port), it accepts requests there. If the address is
@@ -352,7 +390,8 @@ int homa_getsockname(int sockfd, struct sockaddr *addr, socklen_t *addrlen);
  progress is finished and acknowledged, or `timeout_ms` have passed (negative: no limit; 0: does
  not wait). Messages that have arrived, and the ends of calls in progress, can still be received,
  also by threads that already wait. After that, homa_recv fails with ESHUTDOWN, and the
- descriptor stays readable. Call homa_close when done.
+ descriptor stays readable. If a call was sent early (HOMA_EARLY_DATA), it also waits for the
+ ticket that the next socket uses. Call homa_close when done.
 
  Returns 0, or -1: EBADF, ETIMEDOUT (some RPCs are unfinished; homa_strerror says how many).
  */

@@ -19,6 +19,7 @@
 mod address;
 mod balance;
 mod error;
+mod keys;
 mod open;
 mod options;
 mod pieces;
@@ -33,6 +34,7 @@ pub use balance::{
     homa_balancer_open,
 };
 pub use error::homa_strerror;
+pub use keys::{HOMA_EARLY_DATA, homa_keys, homa_keys_close, homa_keys_open};
 pub use open::{
     homa_close, homa_drain, homa_getsockname, homa_metrics, homa_socket, homa_socket_from_fd,
     homa_version,

@@ -9,6 +9,7 @@ use homa::proto;
 use homa::{Config, PriorityMap};
 
 use crate::error::Error;
+use crate::keys::homa_keys;
 use crate::protection::protected;
 
 /// Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
@@ -76,7 +77,7 @@ pub struct homa_options {
     /// Decides whether a verified peer may exchange packets with this socket: returns 0 to refuse
     /// it. The identity is what homa_peer_identity returns, and is valid during the call. Any
     /// thread may call it while the socket is open, also several at once. It must return at once,
-    /// and must not call functions of libhoma. It needs key_file or cert_file. Default: all
+    /// and must not call functions of libhoma. It needs keys, key_file or cert_file. Default: all
     /// verified peers.
     pub admit: Option<unsafe extern "C" fn(identity: *const c_char, user: *mut c_void) -> c_int>,
     /// The second argument of admit.
@@ -88,8 +89,8 @@ pub struct homa_options {
     pub early: u32,
     /// Pads encrypted datagrams, so that a host on the path learns less about the lengths of
     /// messages: to a multiple of this number of bytes, at most 65,535, or to the full size with
-    /// HOMA_PADDING_FULL. It costs bandwidth, and needs key_file or cert_file. Peers need not set
-    /// it. Default: 0, no padding.
+    /// HOMA_PADDING_FULL. It costs bandwidth, and needs keys, key_file or cert_file. Peers need not
+    /// set it. Default: 0, no padding.
     pub padding: u32,
     /// The largest number of calls in progress to one server, so that a server that hangs does not
     /// take all of max_rpcs. With raw-ip, to one host. Another call fails with EAGAIN. Default: 0,
@@ -98,11 +99,15 @@ pub struct homa_options {
     /// How many peers are remembered. Idle ones are forgotten first, and with them which of their
     /// requests were executed. Default: 65,536.
     pub max_peers: u32,
+    /// Keys of homa_keys_open, in place of key_file: sockets with the same keys share tickets. They
+    /// may be closed once the socket is open. Default: none.
+    pub keys: *const homa_keys,
 }
 
 // A member that is added must not lie where earlier programs have padding with any content.
 const _: () = assert!(
-    std::mem::offset_of!(homa_options, max_peers) + size_of::<u32>() == size_of::<homa_options>()
+    std::mem::offset_of!(homa_options, keys) + size_of::<*const homa_keys>()
+        == size_of::<homa_options>()
 );
 
 /// Reads a structure that begins with its size. The program's version of the structure may have
@@ -165,7 +170,7 @@ impl Settings {
     /// # Safety
     ///
     /// `options` is null or points to options with their `size`. Their names are null or end with a
-    /// zero byte.
+    /// zero byte, and their keys are null or open.
     pub unsafe fn read(options: *const homa_options) -> Result<Self, Error> {
         // SAFETY: zeroes are a value of this structure: null pointers and numbers.
         let mut given: homa_options = unsafe { std::mem::zeroed() };
@@ -196,7 +201,7 @@ impl Settings {
             Some(other) => return Err(unknown("priority_map", other, "operator, linux or flat")),
         }
         limits(&mut config, &given)?;
-        // SAFETY: the caller guarantees the names, and the program its policy.
+        // SAFETY: the caller guarantees the names and the keys, and the program its policy.
         let config = unsafe { protected(config, &given)? };
         let deadline = match given.deadline_ms {
             0 => homa::CallOptions::default().deadline,

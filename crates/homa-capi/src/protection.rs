@@ -1,11 +1,12 @@
-//! The members of `homa_options` about encryption: a key file, certificates, a policy, padding,
-//! plaintext.
+//! The members of `homa_options` about encryption: keys, a key file, certificates, a policy,
+//! padding, plaintext.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use homa::{Config, Keys, Padding, PeerIdentity};
 
 use crate::error::Error;
+use crate::keys::shared;
 use crate::options::{HOMA_PADDING_FULL, HOMA_PLAINTEXT, homa_options, name};
 
 /// A policy of the program.
@@ -33,7 +34,8 @@ impl Policy {
 ///
 /// # Safety
 ///
-/// The names in the options are null or end with a zero byte, and `admit` is as documented.
+/// The names in the options are null or end with a zero byte, the keys are null or open, and `admit`
+/// is as documented.
 pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Config, Error> {
     // SAFETY: the caller guarantees the names.
     let [key, cert, cert_key, ca, server] = unsafe {
@@ -51,8 +53,17 @@ pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Conf
         let text = "set `cert_file`, `cert_key_file` and `ca_file` of `options`, or none of them";
         return Err(Error::invalid(text));
     }
-    if u8::from(key.is_some()) + u8::from(certificates.is_some()) + u8::from(plaintext) > 1 {
-        let text = "set one of `options->key_file`, `options->cert_file` and HOMA_PLAINTEXT";
+    // SAFETY: the caller guarantees the keys.
+    let shared = unsafe { shared(given.keys) };
+    let choices = [shared.is_some(), key.is_some(), certificates.is_some(), plaintext];
+    if choices.into_iter().filter(|&chosen| chosen).count() > 1 {
+        let text = "set one of `options->keys`, `options->key_file`, `options->cert_file` and \
+                    HOMA_PLAINTEXT";
+        return Err(Error::invalid(text));
+    }
+    if shared.is_some() && server.is_some() {
+        let text = "`options->server_name` needs `cert_file`: `keys` are those of a cluster, which \
+                    have no names";
         return Err(Error::invalid(text));
     }
     let mut keys = match (key, certificates) {
@@ -60,10 +71,11 @@ pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Conf
         (None, Some(((cert, key), ca))) => {
             Some(Keys::from_certificates(cert, key, ca).map_err(Error::keys)?)
         }
-        (None, None) => None,
+        (None, None) => shared,
     };
     if keys.is_none() && given.padding != 0 {
-        let text = "`options->padding` needs `key_file` or `cert_file`: plaintext is not padded";
+        let text = "`options->padding` needs `keys`, `key_file` or `cert_file`: plaintext is not \
+                    padded";
         return Err(Error::invalid(text));
     }
     config.padding = padding(given.padding)?;

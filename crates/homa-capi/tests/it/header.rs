@@ -8,7 +8,7 @@ fn the_committed_header_is_up_to_date() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for source in ["options", "open", "send", "receive", "pieces", "balance", "error"] {
+    for source in ["options", "keys", "open", "send", "receive", "pieces", "balance", "error"] {
         builder = builder.with_src(here.join("src").join(source).with_extension("rs"));
     }
     let mut made = Vec::new();

@@ -193,6 +193,11 @@ fn certificates_name_peers_and_a_policy_refuses_one() {
 }
 
 #[test]
+fn clients_that_share_keys_send_calls_early() {
+    run_both("tests/c/early.c");
+}
+
+#[test]
 fn messages_fit_every_kind_of_buffer_over_every_driver() {
     run_both("tests/c/messages.c");
     let alone = ["-Urn", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
