@@ -34,7 +34,7 @@ mod native {
     #[pymodule_export]
     use super::rpc::writer::{RequestWriter, ResponseWriter};
     #[pymodule_export]
-    use super::rpc::{endpoint::Endpoint, incoming::Incoming, service::Service};
+    use super::rpc::{endpoint::Endpoint, incoming::Incoming, keys::Keys, service::Service};
     #[pymodule_export]
     use super::simulation::{Simulation, simulate};
     #[pymodule_export]

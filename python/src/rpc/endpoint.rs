@@ -9,14 +9,13 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use homa::driver::duplicate;
 use homa::{
-    CallError, CallOptions, Client, Config, Engine, Keys, OpenError, Padding, Reactor, ReplyError,
+    CallError, CallOptions, Client, Config, Engine, OpenError, Padding, Reactor, ReplyError,
     Request, Server,
 };
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
@@ -27,7 +26,7 @@ use super::incoming::{Incoming, LentRequest};
 use super::ring::{Ring, Ringer};
 use super::tasks::{ENDPOINT, Future, Outcome, Tasks, UNSENT};
 use super::writer::{RequestWriter, ResponseWriter};
-use super::{buffer, errors};
+use super::{buffer, errors, keys};
 
 /// Clients and servers of `homa.rpc` are made of one.
 #[pyclass(frozen, module = "homa.rpc")]
@@ -374,6 +373,11 @@ impl Endpoint {
         server.drain(Duration::ZERO).map_or_else(|unfinished| unfinished.requests, |()| 0)
     }
 
+    /// Whether a server has accepted a call with the handshake, and its next ticket is yet to come.
+    fn awaits_ticket(&self) -> bool {
+        self.open().as_ref().is_some_and(|open| open.client.engine().awaits_ticket())
+    }
+
     /// Ends everything: calls are cancelled, requests refused, descriptors closed.
     fn close(&self, py: Python<'_>) {
         let open = self.open().take();
@@ -424,7 +428,7 @@ fn config(limits: &[(String, Bound<'_, PyAny>)]) -> PyResult<Config> {
             continue;
         }
         if name == "keys" {
-            config = config.keys(keys(value)?);
+            config = config.keys(keys::of(value)?);
             continue;
         }
         if name == "padding" {
@@ -455,21 +459,6 @@ fn padding(value: &Bound<'_, PyAny>) -> PyResult<Padding> {
         return Ok(Padding::Full);
     }
     Ok(Padding::Multiple(limit("padding", value, u16::MAX.into())? as u16))
-}
-
-/// The keys in a file, or in three files of certificates, with the name that servers must prove.
-fn keys(value: &Bound<'_, PyAny>) -> PyResult<Keys> {
-    let read = match value.extract::<(PathBuf, PathBuf, PathBuf, Option<String>)>() {
-        Ok((chain, private_key, authorities, name)) => {
-            let keys = Keys::from_certificates(chain, private_key, authorities);
-            keys.and_then(|keys| match name {
-                Some(name) => keys.server_name(&name),
-                None => Ok(keys),
-            })
-        }
-        Err(_) => Keys::from_file(value.extract::<PathBuf>()?),
-    };
-    read.map_err(|error| errors::keys(value.py(), &error))
 }
 
 /// An integer of Python's, of any size and sign, from 1 to `most`.

@@ -7,7 +7,7 @@
 //! | [`errors`] | errors as exceptions |
 //! | [`ring`] | what wakes Python's event loop |
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
-//! | [`endpoint`], [`incoming`], [`service`], [`writer`] | called from Python |
+//! | [`endpoint`], [`incoming`], [`keys`], [`service`], [`writer`] | called from Python |
 //!
 //! The event loop drives the engine of each client or server, whose descriptor it watches. If it is
 //! busy elsewhere, the engine's own thread does, which never needs the interpreter, and wakes the
@@ -19,6 +19,7 @@ mod buffer;
 pub mod endpoint;
 mod errors;
 pub mod incoming;
+pub mod keys;
 mod ring;
 pub mod service;
 mod tasks;

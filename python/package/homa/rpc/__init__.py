@@ -15,7 +15,6 @@ promised, and ``homa.rpc.Error`` what can go wrong.
 """
 
 from ._client import Client
-from ._endpoint import Certificates
 from ._errors import (
     Abandoned,
     AddressFamily,
@@ -54,6 +53,7 @@ from ._errors import (
     Unprotected,
     Unreachable,
 )
+from ._keys import Certificates, Keys
 from ._server import Request, Server
 from ._service import Service
 from ._writers import CallWriter, ReplyWriter
@@ -78,6 +78,7 @@ __all__ = [
     "HandshakeRefused",
     "HostUnreachable",
     "Indeterminate",
+    "Keys",
     "MessageTooLong",
     "NoServers",
     "NotSent",

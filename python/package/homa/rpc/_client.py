@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ._address import Address, family, missing, named, numeric, seconds, written
-from ._endpoint import Endpoint, Keys, Padding, protection
+from ._endpoint import Endpoint
 from ._errors import (
     AddressFamily,
     DeadlineExceeded,
@@ -18,6 +18,7 @@ from ._errors import (
     PortUnreachable,
     Unreachable,
 )
+from ._keys import KeySource, Padding, protection
 from ._server import Request, served
 from ._service import Service
 from ._writers import CallWriter
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+#: Longest time for the ticket of the next client, seconds, and time between looks for it.
+TICKET = 0.1
+STEP = 0.0005
+
 #: No message has more bytes, and room for it is room for any.
 MOST = 0xFFFF_FFFF
 
 
-def admitted(identities: Iterable[str] | None, keys: Keys | None) -> set[str] | None:
+def admitted(identities: Iterable[str] | None, keys: KeySource | None) -> set[str] | None:
     """The servers that may be called, after a check.
 
     Raises:
@@ -64,8 +69,9 @@ class Client(Endpoint):
             all of ``max_rpcs``; another call raises ``TooManyCallsTo``. None: no limit.
         max_peers: servers remembered at a time (65,536).
         send_memory: bytes of outgoing messages held at a time (1 GiB).
-        keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
-            encrypted, and servers verified, which need the same key or fitting certificates.
+        keys: the file with the cluster's key (``homa key new``), ``Certificates``, or ``Keys``,
+            which clients can share: packets are encrypted, and servers verified, which need the
+            same key or fitting certificates.
         admit: the identities of servers that may be called, such as ``["spiffe://acme/store"]``;
             calls to others end with ``HandshakeRefused``, and nothing is sent to them. Needs
             ``keys``. None: all servers that the keys verify. It is a list, because the engine
@@ -91,7 +97,7 @@ class Client(Endpoint):
         max_calls_per_server: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
-        keys: Keys | None = None,
+        keys: KeySource | None = None,
         admit: Iterable[str] | None = None,
         padding: Padding | None = None,
         plaintext: bool = False,
@@ -108,6 +114,20 @@ class Client(Endpoint):
         }
         self._deadline = seconds(deadline, "deadline")
         super().__init__(address, False, limits, sock)
+
+    async def close(self) -> None:
+        """End; calls in progress are cancelled, with ``ShuttingDown`` for those who wait.
+
+        If a call was sent with the handshake (``Keys(early_data=True)``), it waits for the ticket
+        of the next client, about a round trip and at most 0.1 s.
+        """
+        try:
+            if not self._closed and self._loop is asyncio.get_running_loop():
+                until = self._loop.time() + TICKET
+                while self._native.awaits_ticket() and self._loop.time() < until:
+                    await asyncio.sleep(STEP)
+        finally:
+            self._shut()
 
     async def call(
         self,
@@ -131,7 +151,8 @@ class Client(Endpoint):
             deadline: seconds until the call ends with ``DeadlineExceeded``, including the look-up.
                 It travels to the server.
             idempotent: the call may be executed more than once. If the server lost it or is not
-                there, it is retried until the deadline.
+                there, it is retried until the deadline. With early data (``Keys``) it is sent with
+                the handshake; of a name with several addresses, to the last of them alone.
             trace: the W3C ``traceparent`` that the server gets as ``request.trace``.
             on_behalf_of: a request that this call serves. The call ends by the deadline of that
                 request at the latest, and belongs to its trace.

@@ -7,11 +7,10 @@ wait. When the last reference is gone, the engine's descriptors and thread end w
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._native import Endpoint as Native
 from .._native import Incoming
@@ -24,59 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-
-#: The path of a file.
-File: TypeAlias = "str | os.PathLike[str]"
-
-
-class Certificates(NamedTuple):
-    """PEM files with which both ends prove who they are, in place of a key file.
-
-    Changed files are read by themselves, before the next client or server is met.
-
-    Attributes:
-        chain: the certificate of this end, followed by those that lead to its authority.
-        private_key: the private key of the first; only its owner and group may read the file.
-        authorities: the authorities that vouch for the certificates of others.
-        server_name: what servers must prove, a DNS name or an IP address; None for the address
-            that is called.
-    """
-
-    chain: File
-    private_key: File
-    authorities: File
-    server_name: str | None = None
-
-
-#: A key file, or certificates.
-Keys: TypeAlias = "File | Certificates"
-
-
-#: Bytes of which datagrams are a multiple, or the full size.
-Padding: TypeAlias = "int | Literal['full']"
-
-
-def protection(keys: Keys | None, plaintext: bool, padding: Padding | None) -> dict[str, Any]:
-    """The key file, the certificates or the choice of plaintext, and padding, for the engine.
-
-    Raises:
-        TypeError: padding is of another type.
-        ValueError: plaintext is asked for, too, or padding without keys.
-    """
-    if keys is not None and plaintext:
-        raise ValueError("give keys=FILE or plaintext=True, not both")
-    if padding is not None:
-        if keys is None:
-            raise ValueError("padding needs keys: plaintext is not padded")
-        if padding != "full" and not isinstance(padding, int):
-            raise TypeError(f'padding is a number of bytes or "full", and {padding!r} was given')
-    given: Any = keys
-    if isinstance(keys, Certificates):
-        files = [keys.chain, keys.private_key, keys.authorities]
-        given = (*[os.fspath(file) for file in files], keys.server_name)
-    elif keys is not None:
-        given = os.fspath(keys)
-    return {"keys": given, "plaintext": plaintext, "padding": padding}
 
 
 def descriptor_of(sock: socket.socket) -> int:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._native import Incoming
 from ._address import ADVICE, Address, seconds
-from ._endpoint import Endpoint, Keys, Padding, protection
+from ._endpoint import Endpoint
 from ._errors import Gone
+from ._keys import KeySource, Padding, protection
 from ._writers import ReplyWriter
 
 if TYPE_CHECKING:
@@ -167,8 +168,9 @@ class Server(Endpoint):
         max_message: bytes of the longest request and answer (16 MiB).
         max_peers: clients remembered at a time (65,536).
         send_memory: bytes of answers held until they are acknowledged (1 GiB).
-        keys: the file with the cluster's key (``homa key new``), or ``Certificates``: packets are
-            encrypted, and clients verified, which need the same key or fitting certificates.
+        keys: the file with the cluster's key (``homa key new``), ``Certificates``, or ``Keys``,
+            which may allow early data: packets are encrypted, and clients verified, which need the
+            same key or fitting certificates.
         admit: decides whether a client's requests are handled, by its ``peer_identity``. If it
             returns something false, or raises, the client's call ends with ``Abandoned``. It is
             called in the event loop for each request, so it should return at once.
@@ -194,7 +196,7 @@ class Server(Endpoint):
         max_message: int | None = None,
         max_peers: int | None = None,
         send_memory: int | None = None,
-        keys: Keys | None = None,
+        keys: KeySource | None = None,
         admit: Callable[[str], bool] | None = None,
         padding: Padding | None = None,
         plaintext: bool = False,
