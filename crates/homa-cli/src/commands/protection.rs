@@ -36,6 +36,33 @@ pub struct Protection {
     plaintext: bool,
 }
 
+/// Early data, for commands that serve: only a program that marks calls as idempotent sends any.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct EarlyDataOption {
+    /// Accept calls beside the handshakes of clients (0-RTT), which have to allow it, too. It saves
+    /// them a round trip, but an attacker on the path can have such a call executed twice, so
+    /// clients send only those that they mark as idempotent. Needs --key: certificates have no
+    /// tickets.
+    #[arg(long, requires = "key", conflicts_with_all = ["cert", "plaintext"])]
+    early_data: bool,
+}
+
+impl EarlyDataOption {
+    /// True if the option was given.
+    pub fn is_given(self) -> bool {
+        self.early_data
+    }
+
+    /// A configuration whose keys allow early data, if the option was given.
+    pub fn apply(self, config: Config) -> Config {
+        if !self.early_data {
+            return config;
+        }
+        let keys = config.keys.clone().map(Keys::early_data);
+        config.keys(keys)
+    }
+}
+
 /// PEM files of certificates.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Certificates {

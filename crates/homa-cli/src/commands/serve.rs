@@ -17,7 +17,7 @@ use sd_notify::NotifyState;
 
 use super::driver::{Driver, explain};
 use super::pacing::Pacing;
-use super::protection::Protection;
+use super::protection::{EarlyDataOption, Protection};
 use super::systemd;
 use crate::failure::{Failure, Hint, Outcome, Verdict};
 use crate::output::line;
@@ -39,6 +39,8 @@ pub struct Args {
     driver: Driver,
     #[command(flatten)]
     protection: Protection,
+    #[command(flatten)]
+    early_data: EarlyDataOption,
     #[command(flatten)]
     pacing: Pacing,
     /// Answer every request with its own bytes. Without it, the answer is one line with their
@@ -211,7 +213,8 @@ fn open(args: &Args, sockets: Vec<OwnedFd>) -> Result<(Vec<Engine>, Vec<Server>)
 /// The parameters of an engine at an address, which may take another's place there.
 fn config(args: &Args, at: Option<SocketAddr>) -> Result<Config, Failure> {
     let handover = at.and_then(|at| handed_over(args, at));
-    args.protection.apply(args.pacing.apply(args.driver.config()).handover(handover))
+    let config = args.pacing.apply(args.driver.config()).handover(handover);
+    Ok(args.early_data.apply(args.protection.apply(config)?))
 }
 
 /// Binds a TCP address for metrics; an error if another program has it.

@@ -27,6 +27,7 @@ mod bench;
 mod certificates;
 mod cli;
 mod cluster;
+mod early;
 mod folders;
 mod inputs;
 mod json;

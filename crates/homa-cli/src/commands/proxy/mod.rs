@@ -43,7 +43,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::pacing::Pacing;
-use super::protection::Protection;
+use super::protection::{EarlyDataOption, Protection};
 use crate::failure::Failure;
 #[cfg(not(feature = "grpc"))]
 use crate::failure::Outcome;
@@ -71,6 +71,8 @@ pub struct Args {
     to: ProxyEnd,
     #[command(flatten)]
     protection: Protection,
+    #[command(flatten)]
+    early_data: EarlyDataOption,
     #[command(flatten)]
     pacing: Pacing,
     /// Allow an http:// end at an address off loopback. Calls travel in plaintext there, and every

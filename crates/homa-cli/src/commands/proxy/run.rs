@@ -40,7 +40,8 @@ pub struct Setting<'a> {
 impl Setting<'_> {
     /// The parameters of the engines.
     pub fn config(&self) -> Result<Config, Failure> {
-        self.args.protection.apply(self.args.pacing.apply(Config::default()))
+        let config = self.args.protection.apply(self.args.pacing.apply(Config::default()))?;
+        Ok(self.args.early_data.apply(config))
     }
 }
 
@@ -87,6 +88,15 @@ async fn start(setting: &Setting<'_>) -> Result<RunningProxy, Failure> {
     let Args { listen, to, .. } = setting.args;
     match (listen, to) {
         (ProxyEnd::Homa(at), ProxyEnd::Local(to)) => back::start(setting, at, to),
+        (ProxyEnd::Local(_), ProxyEnd::Homa(_)) if setting.args.early_data.is_given() => {
+            let error = anyhow::anyhow!(
+                "--early-data has no effect beside clients: gRPC does not say which calls may be \
+                 executed twice, so the proxy sends none early"
+            );
+            let hint = "give it to the proxy beside the server, --listen homa://ADDR, for clients \
+                        that speak Homa themselves";
+            Err(Failure::new(error, hint))
+        }
         (ProxyEnd::Local(listen), ProxyEnd::Homa(to)) => front::start(setting, listen, to).await,
         (ProxyEnd::Homa(_), ProxyEnd::Homa(_)) => {
             let error = anyhow::anyhow!("both ends are Homa, and one has to be at local programs");

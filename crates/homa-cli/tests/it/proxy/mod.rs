@@ -10,7 +10,7 @@ mod lives;
 #[cfg(feature = "grpc")]
 mod named;
 #[cfg(feature = "grpc")]
-mod pair;
+pub mod pair;
 
 use crate::common::{code, homa, stderr};
 
