@@ -231,6 +231,7 @@ impl<W: World> Net<W> {
                     let port = &self.ports[port_index as usize];
                     let there = at_port(port, port_index, frame, &self.flights.frames);
                     self.probe.trimmed(self.now, &there);
+                    self.counters.trimmed += 1;
                     return true;
                 }
                 Admission::Returned(frame) => {
@@ -356,6 +357,7 @@ impl<W: World> Net<W> {
             priority: frame.priority(),
             ce: marks.has(Marks::CE),
             trimmed: marks.has(Marks::TRIMMED),
+            last_hop: marks.has(Marks::LAST_HOP),
             returned: marks.has(Marks::RETURNED),
             merged: false,
         };

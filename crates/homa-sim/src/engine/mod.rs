@@ -72,6 +72,8 @@ pub struct Counters {
     pub peak_pending: usize,
     /// Packets lost, for any reason.
     pub lost: u64,
+    /// Packets whose payload switches trimmed, once for each time.
+    pub trimmed: u64,
 }
 
 /// A network of hosts; see the module header.

@@ -286,7 +286,9 @@ fn backlog(window: &MeasurementWindow<'_>, sim: &mut dyn AnySimulation) -> Backl
 fn drops(network: &ScenarioNetwork, sim: &dyn AnySimulation) -> Drops {
     let ports = 0..network.wiring.ports().len() as u32;
     let overflow: u64 = ports.map(|port| sim.dropped_frames(PortId(port))).sum();
-    Drops { overflow, fault: sim.counters().lost - overflow, refused: sim.refused() }
+    let counters = sim.counters();
+    let (fault, trimmed) = (counters.lost - overflow, counters.trimmed);
+    Drops { overflow, fault, refused: sim.refused(), trimmed }
 }
 
 /// 95 % interval of the messages delivered per second.

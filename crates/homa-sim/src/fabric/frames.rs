@@ -42,6 +42,8 @@ impl Marks {
     pub const DROPPABLE: Self = Self(8);
     /// A switch returned it to its sender (NDP §3.2.4).
     pub const RETURNED: Self = Self(16);
+    /// A switch trimmed it at the port to its receiver (UET 1.0).
+    pub const LAST_HOP: Self = Self(32);
 
     /// True if all marks of `other` are set.
     #[inline]
@@ -49,7 +51,7 @@ impl Marks {
         self.0 & other.0 == other.0
     }
 
-    /// The marks as a number below 32; 0 if none is set.
+    /// The marks as a number below 64; 0 if none is set.
     #[inline]
     pub const fn bits(self) -> u8 {
         self.0
@@ -63,8 +65,8 @@ impl Marks {
     }
 }
 
-const PRIORITY_SHIFT: u32 = 24;
-const MARKS_SHIFT: u32 = 27;
+const PRIORITY_SHIFT: u32 = 23;
+const MARKS_SHIFT: u32 = 26;
 
 impl Frame {
     #[inline]

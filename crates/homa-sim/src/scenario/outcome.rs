@@ -373,6 +373,10 @@ pub struct Drops {
     pub fault: u64,
     /// Packets that a transport refused, e.g. duplicates after a retransmission.
     pub refused: u64,
+    /// Frames whose payload a full switch trimmed; only their headers arrived. They count in none
+    /// of the others unless the header was lost, too.
+    #[serde(default)]
+    pub trimmed: u64,
 }
 
 /// Causes of delay of the last packet of messages near p99 (Homa Figure 11), means in microseconds.

@@ -323,9 +323,6 @@ impl Scheme {
         let kind = options.switch.and_then(|switch| switch.kind);
         let row = self.host.ports(self.default_queue(scale.link), options, scale)?;
         match (detail::chosen(row, kind, scale), options.ecn, &options.phantom) {
-            (SwitchQueue::Trimming(_), None, None) => {
-                ndp::queue(options).map(SwitchQueue::Trimming)
-            }
             (SwitchQueue::Combined(row), Some(_), None) if row.mark_above.is_none() => {
                 unheeded("options.ecn")
             }

@@ -14,7 +14,10 @@ use crate::topology::PortSpec;
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::parts::WireFormat;
 
-use super::{Environment, HostConfig, HostKind, HostScheme, MTU, Nic, SwitchQueue, plain_format};
+use super::{
+    Environment, HostConfig, HostKind, HostScheme, MTU, NetworkScale, Nic, SwitchQueue,
+    plain_format,
+};
 
 /// Full packets that can wait at a port (NDP §3.1).
 const QUEUE: u32 = 8;
@@ -32,6 +35,15 @@ impl fmt::Display for NdpHosts {
 impl HostKind for NdpHosts {
     fn options(&self) -> &'static [&'static str] {
         &["options.ndp"]
+    }
+
+    fn ports(
+        &self,
+        _: SwitchQueue,
+        options: &SchemeOptions,
+        _: NetworkScale,
+    ) -> Result<SwitchQueue, ScenarioError> {
+        queue(options).map(SwitchQueue::Trimming)
     }
 
     fn configure(
@@ -102,14 +114,14 @@ fn configure(
 }
 
 /// The queues of ports under a scenario's options.
-pub(super) fn queue(options: &SchemeOptions) -> Result<TrimmingConfig, ScenarioError> {
+fn queue(options: &SchemeOptions) -> Result<TrimmingConfig, ScenarioError> {
     let wire = wire(options)?;
     let packets = options.ndp.and_then(|ndp| ndp.queue_packets).unwrap_or(QUEUE);
     if !(1..=10_000).contains(&packets) {
         return Err(ScenarioError::field("options.ndp.queue_packets", "be 1 to 10000"));
     }
     let header = u16::try_from(wire.control).unwrap_or(u16::MAX);
-    Ok(TrimmingConfig { queue: packets * wire.full(), header, headers_per_data: 10 })
+    Ok(TrimmingConfig::ndp(packets * wire.full(), header))
 }
 
 fn wire(options: &SchemeOptions) -> Result<WireFormat, ScenarioError> {

@@ -78,6 +78,8 @@ pub struct PacketMeta {
     /// A switch trimmed its payload, so that only the header arrived (NDP §3.1).
     pub trimmed: bool,
     /// It is the host's own packet, sent back by a switch (NDP §3.2.4).
+    /// The switch that trimmed it was the last one, and its port has a queue that tells (UET).
+    pub last_hop: bool,
     pub returned: bool,
     /// The NIC merged it with the next packet of its flow (receive offload). Of merged packets,
     /// only the last counts for acknowledgements.
@@ -87,7 +89,15 @@ pub struct PacketMeta {
 impl PacketMeta {
     /// A packet that arrives as it was sent.
     pub const fn new(from: HostId, priority: u8) -> Self {
-        Self { from, priority, ce: false, trimmed: false, returned: false, merged: false }
+        Self {
+            from,
+            priority,
+            ce: false,
+            trimmed: false,
+            last_hop: false,
+            returned: false,
+            merged: false,
+        }
     }
 }
 

@@ -262,7 +262,7 @@ fn ndp(paths: u32, initial_window: u32) -> NdpConfig {
 }
 
 fn trimming(port: u32) -> Trimming {
-    let config = TrimmingConfig { queue: 8 * 9_038, header: 102, headers_per_data: 10 };
+    let config = TrimmingConfig::ndp(8 * 9_038, 102);
     Trimming::new(config, 1, port)
 }
 
@@ -341,7 +341,7 @@ fn all_transports_recover_from_a_link_failure() {
     let config = NdpConfig { wire: WireFormat::ethernet(1_500, 40, 40), ..ndp(2, 8) };
     let make = move |host, life| Ndp::new(config, host, life);
     let queue = |port| {
-        let config = TrimmingConfig { queue: 8 * 1_538, header: 84, headers_per_data: 10 };
+        let config = TrimmingConfig::ndp(8 * 1_538, 84);
         Trimming::new(config, 1, port)
     };
     run((wiring(), by_source()), (make, queue), &flows, &changes);

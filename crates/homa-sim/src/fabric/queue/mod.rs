@@ -12,6 +12,7 @@ mod combined;
 mod ecn;
 mod pfabric;
 mod phantom;
+mod ramp;
 mod strict;
 mod trimming;
 
@@ -19,6 +20,7 @@ pub use combined::Combined;
 pub use ecn::{EcnScope, EcnThreshold};
 pub use pfabric::{PriorityDrop, Ranked};
 pub use phantom::{Phantom, PhantomConfig, PhantomOrder, PhantomPlace};
+pub use ramp::EcnRamp;
 pub use strict::StrictPriority;
 pub use trimming::{Trimming, TrimmingConfig};
 
@@ -179,6 +181,11 @@ impl<Tag: Copy> WaitingFrames<'_, Tag> {
         let frame = &mut self.frames[slot as usize];
         frame.bytes = frame.bytes.min(bytes);
         frame.set(Marks::TRIMMED);
+    }
+
+    /// Marks a trimmed frame as one of a last hop.
+    pub fn note_last_hop(&mut self, slot: u32) {
+        self.frames[slot as usize].set(Marks::LAST_HOP);
     }
 }
 

@@ -1,39 +1,84 @@
 //! Payload trimming (NDP, SIGCOMM 2017, §3.1): a packet that does not fit loses its payload, and
 //! its header overtakes data.
 //!
-//! Two queues have equal memory: eight full packets of data, and the same bytes of headers and
-//! control packets. If data does not fit, it is trimmed to its header, or with a chance of one half
-//! the packet at the queue's tail is trimmed and replaced by it. Without that chance, synchronised
-//! senders would lose the same packets again and again. While both queues hold frames, ten headers
-//! are served per data packet, because with strict priority an incast of headers would leave no
-//! capacity to data (congestion collapse). If even the header queue has no room for a header, it
-//! returns to its sender (§3.2.4); a control packet is dropped, and so is a header that already
-//! returns.
+//! A port has two queues, one of data and one of headers and control packets. If data does not fit,
+//! it is trimmed to its header, or with a chance of one half the packet at the queue's tail is
+//! trimmed and replaced by it. Without that chance, synchronised senders would lose the same
+//! packets again and again. The rest differs:
 //!
-//! The frame in service counts in neither queue. Limits of the port (`Buffers`) apply as well.
+//! NDP: eight full packets of data and as many bytes of headers fit, without the frame in service.
+//! Ten headers are served per data packet, because with strict priority an incast of headers would
+//! leave no capacity to data (congestion collapse). A header without room returns to its sender
+//! (§3.2.4), unless it already returns; a control packet is lost.
+//!
+//! Ultra Ethernet (UET 1.0, as in `uet-htsim`, `compositequeue.cpp`): a BDP of data and twice as
+//! many bytes of headers fit, with the frame in service. 100,000 headers are served per packet of
+//! data. A header without room is lost. Data that leaves is marked by a ramp ([`EcnRamp`]) over the
+//! data that stays behind. A packet that is trimmed at the port to its receiver says so, for which
+//! the standard has a code point.
+//!
+//! Limits of the port (`Buffers`) apply as well. Left out: the standard's weights and caps for the
+//! class of trimmed packets.
 
 use homa_workload::rng::Rng;
 
 use crate::fabric::{Frame, Marks};
+use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, PortQueue, WaitingFrames};
+use super::{Admission, EcnRamp, PortQueue, WaitingFrames};
 
 /// Constants of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimmingConfig {
-    /// Wire bytes of each queue (NDP §3.1: eight full packets).
+    /// Wire bytes of the queue of data (NDP §3.1: eight full packets).
     pub queue: u32,
+    /// Wire bytes of the queue of headers.
+    pub headers: u32,
     /// Wire bytes of a packet without its payload.
     pub header: u16,
     /// Frames of the header queue served per data packet.
     pub headers_per_data: u32,
+    /// The frame in service counts in its queue.
+    pub counts_service: bool,
+    /// A header without room returns to its sender.
+    pub returns: bool,
+    /// When data that leaves is marked; `None`: never.
+    pub marks: Option<EcnRamp>,
+    /// Packets that are trimmed at this port are told apart as those of a last hop.
+    pub last_hop: bool,
 }
 
 impl TrimmingConfig {
     /// For packets of 1500 bytes in Ethernet frames.
-    pub const PAPER: Self = Self { queue: 8 * 1_538, header: 84, headers_per_data: 10 };
+    pub const PAPER: Self = Self::ndp(8 * 1_538, 84);
+
+    /// NDP's rules with queues of `queue` wire bytes each, and headers of `header` wire bytes.
+    pub const fn ndp(queue: u32, header: u16) -> Self {
+        Self {
+            queue,
+            headers: queue,
+            header,
+            headers_per_data: 10,
+            counts_service: false,
+            returns: true,
+            marks: None,
+            last_hop: false,
+        }
+    }
+
+    /// Ultra Ethernet's rules with a data queue of `queue` wire bytes, and headers of `header` wire
+    /// bytes.
+    pub const fn uet(queue: u32, header: u16) -> Self {
+        Self {
+            headers: queue.saturating_mul(2),
+            headers_per_data: 100_000,
+            counts_service: true,
+            returns: false,
+            ..Self::ndp(queue, header)
+        }
+    }
 }
 
 /// A port's queues of data and headers.
@@ -41,8 +86,11 @@ impl TrimmingConfig {
 pub struct Trimming {
     config: TrimmingConfig,
     rng: Rng,
+    marks_rng: Rng,
     /// Wire bytes by list.
     bytes: [u32; 2],
+    /// Wire bytes of the frame in service by its list, if it counts.
+    serving: [u32; 2],
     /// Headers served in a row while data waited.
     run: u32,
 }
@@ -53,12 +101,26 @@ const HEADERS: u8 = 1;
 impl Trimming {
     /// The queues of port number `port`.
     pub fn new(config: TrimmingConfig, seed: u64, port: u32) -> Self {
-        let rng = Rng::stream(seed ^ u64::from(port) << 32, "trimming");
-        Self { config, rng, bytes: [0; 2], run: 0 }
+        let own = seed ^ u64::from(port) << 32;
+        Self {
+            config,
+            rng: Rng::stream(own, "trimming"),
+            marks_rng: Rng::stream(own, "trimming marks"),
+            bytes: [0; 2],
+            serving: [0; 2],
+            run: 0,
+        }
     }
 
     fn fits(&self, list: u8, frame: Frame) -> bool {
-        self.bytes[usize::from(list)] + u32::from(frame.bytes) <= self.config.queue
+        self.leaves_room(list, self.bytes[usize::from(list)], frame)
+    }
+
+    /// Whether a frame fits a list in which `waiting` bytes wait.
+    fn leaves_room(&self, list: u8, waiting: u32, frame: Frame) -> bool {
+        let limit = if list == DATA { self.config.queue } else { self.config.headers };
+        let taken = u64::from(waiting) + u64::from(self.serving[usize::from(list)]);
+        taken + u64::from(frame.bytes) <= u64::from(limit)
     }
 
     fn append<T: Copy>(&mut self, waiting: &mut WaitingFrames<'_, T>, list: u8, slot: u32) {
@@ -71,7 +133,7 @@ impl Trimming {
         let tail = waiting.list(DATA).last()?;
         let bytes = waiting.frame(tail).bytes;
         let left = self.bytes[usize::from(DATA)] - u32::from(bytes);
-        if left + u32::from(other.bytes) > self.config.queue {
+        if !self.leaves_room(DATA, left, other) {
             return None;
         }
         waiting.take(DATA, tail);
@@ -79,11 +141,23 @@ impl Trimming {
         Some(tail)
     }
 
-    /// Trims a frame, which must be in no list, and queues its header if there is room.
-    fn trim(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32) -> Admission {
+    /// Trims a frame, which must be in no list, and queues its header if there is room. `arriving`
+    /// is the frame that the port was asked about.
+    fn trim(
+        &mut self,
+        waiting: &mut WaitingFrames<'_, ()>,
+        (slot, arriving): (u32, u32),
+    ) -> Admission {
         waiting.trim(slot, self.config.header);
+        if self.config.last_hop {
+            waiting.note_last_hop(slot);
+        }
         if !self.fits(HEADERS, waiting.frame(slot)) {
-            return Admission::Returned(slot);
+            return match self.config.returns {
+                true => Admission::Returned(slot),
+                false if slot == arriving => Admission::Dropped,
+                false => Admission::Evicted(slot),
+            };
         }
         self.append(waiting, HEADERS, slot);
         Admission::Trimmed(slot)
@@ -110,7 +184,9 @@ impl PortQueue for Trimming {
                 self.append(waiting, HEADERS, slot);
                 return Admission::Queued;
             }
-            let returns = frame.marks().has(Marks::TRIMMED) && !frame.marks().has(Marks::RETURNED);
+            let marks = frame.marks();
+            let returns = marks.has(Marks::TRIMMED) && !marks.has(Marks::RETURNED);
+            let returns = returns && self.config.returns;
             return if returns { Admission::Returned(slot) } else { Admission::Dropped };
         }
         if self.fits(DATA, frame) {
@@ -118,8 +194,8 @@ impl PortQueue for Trimming {
             return Admission::Queued;
         }
         let tail = if self.rng.chance(0.5) { self.take_tail(waiting, frame) } else { None };
-        let Some(tail) = tail else { return self.trim(waiting, slot) };
-        let admission = self.trim(waiting, tail);
+        let Some(tail) = tail else { return self.trim(waiting, (slot, slot)) };
+        let admission = self.trim(waiting, (tail, slot));
         if matches!(admission, Admission::Trimmed(_)) {
             self.append(waiting, DATA, slot);
         }
@@ -149,6 +225,22 @@ impl PortQueue for Trimming {
         self.bytes[usize::from(list)] -= u32::from(waiting.frame(slot).bytes);
         slot
     }
+
+    #[inline]
+    fn departs(&mut self, frame: &mut Frame, _: SimTime) {
+        let list = if is_header(*frame) { HEADERS } else { DATA };
+        if self.config.counts_service {
+            self.serving = [0; 2];
+            self.serving[usize::from(list)] = u32::from(frame.bytes);
+        }
+        if let Some(ramp) = self.config.marks
+            && list == DATA
+            && frame.marks().has(Marks::ECT)
+            && ramp.marks(self.bytes[usize::from(DATA)], &mut self.marks_rng)
+        {
+            frame.set(Marks::CE);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -156,8 +248,9 @@ mod tests {
     use super::*;
     use crate::fabric::queue::tests::Bare;
 
-    const CONFIG: TrimmingConfig =
-        TrimmingConfig { queue: 8 * 9_000, header: 64, headers_per_data: 10 };
+    const CONFIG: TrimmingConfig = TrimmingConfig::ndp(8 * 9_000, 64);
+    /// Ultra Ethernet at 100 Gbit/s with a BDP of 43 packets.
+    const UET: TrimmingConfig = TrimmingConfig::uet(43 * 4_150, 64);
 
     fn port() -> Bare<Trimming> {
         Bare::new(Trimming::new(CONFIG, 1, 7))
@@ -239,5 +332,88 @@ mod tests {
         let mut waiting = WaitingFrames { port: bare, levels, frames, tags };
         assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Queued);
         assert_eq!((port.next(), port.next()), (Some(slot), Some(0)));
+    }
+
+    /// A port of Ultra Ethernet that is sending a packet.
+    fn uet_port(config: TrimmingConfig, seed: u64) -> Bare<Trimming> {
+        let mut port = Bare::new(Trimming::new(config, seed, 7));
+        port.queue.departs(&mut Frame::new(&uet_data()), SimTime(0));
+        port
+    }
+
+    fn uet_data() -> Label {
+        Label { ect: true, ..Label::new(HostId(0), 4_150) }
+    }
+
+    #[test]
+    fn the_packet_in_service_takes_room_of_ultra_ethernets_queue() {
+        let mut port = uet_port(UET, 1);
+        for _ in 0..42 {
+            assert_eq!(port.arrives(uet_data(), u64::MAX).1, Admission::Queued);
+        }
+        assert!(matches!(port.arrives(uet_data(), u64::MAX).1, Admission::Trimmed(_)));
+        assert!(port.frames.iter().all(|frame| !frame.marks().has(Marks::LAST_HOP)));
+        // A control packet in service leaves its room to data.
+        port.queue.departs(&mut Frame::new(&control()), SimTime(0));
+        assert_eq!(port.arrives(uet_data(), u64::MAX).1, Admission::Queued);
+    }
+
+    #[test]
+    fn headers_without_room_are_lost_and_data_takes_the_place() {
+        let (mut dropped, mut evicted) = (0, 0);
+        for seed in 0..200 {
+            let config = TrimmingConfig { headers: 64, last_hop: true, ..UET };
+            let mut port = uet_port(config, seed);
+            for _ in 0..43 {
+                port.arrives(uet_data(), u64::MAX);
+            }
+            let trimmed = port.frames.iter().find(|frame| frame.marks().has(Marks::TRIMMED));
+            assert!(trimmed.unwrap().marks().has(Marks::LAST_HOP));
+            let (slot, first) = port.arrives(uet_data(), u64::MAX);
+            match first {
+                Admission::Dropped => dropped += 1,
+                Admission::Evicted(tail) => {
+                    evicted += 1;
+                    assert_ne!(tail, slot);
+                    let Bare { queue, port, levels, frames, tags } = &mut port;
+                    let mut waiting = WaitingFrames { port, levels, frames, tags };
+                    assert_eq!(queue.admit(&mut waiting, slot, u64::MAX), Admission::Queued);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!((70..130).contains(&dropped) && dropped + evicted == 200, "{dropped}");
+    }
+
+    #[test]
+    fn all_waiting_headers_go_before_data() {
+        let mut port = uet_port(UET, 1);
+        port.arrives(uet_data(), u64::MAX);
+        for _ in 0..30 {
+            port.arrives(control(), u64::MAX);
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| port.next()).collect();
+        assert_eq!(order, (1..31).chain([0]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn data_is_marked_by_the_bytes_that_it_leaves_behind() {
+        let ramp = EcnRamp { from: 2 * 4_150, all: 4 * 4_150, most: 1_000 };
+        let mut port = uet_port(TrimmingConfig { marks: Some(ramp), ..UET }, 1);
+        for _ in 0..8 {
+            port.arrives(uet_data(), u64::MAX);
+        }
+        let mut marked = Vec::new();
+        while let Some(slot) = port.next() {
+            let frame = &mut port.frames[slot as usize];
+            port.queue.departs(frame, SimTime(0));
+            marked.push(frame.marks().has(Marks::CE));
+        }
+        // Seven to five packets stay behind: all marked; two or fewer: none.
+        assert_eq!((&marked[..3], &marked[5..]), (&[true; 3][..], &[false; 3][..]));
+        let mut plain = Frame::new(&Label::new(HostId(0), 4_150));
+        port.queue.bytes[0] = 8 * 4_150;
+        port.queue.departs(&mut plain, SimTime(0));
+        assert!(!plain.marks().has(Marks::CE), "without ECT");
     }
 }
