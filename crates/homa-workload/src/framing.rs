@@ -12,6 +12,7 @@
 //! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
 //! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
 //! | `plain` | 38 + IP and transport 40 | 1460 |
+//! | `uet` | 64 in all, in packets of 4150 | 4086 |
 //!
 //! Left out, because their number depends on the protocol's choices: control packets of `udp` and
 //! `ip146`, acknowledgements of `tcp` and `plain`, retransmissions. The authors' simulator sends
@@ -46,6 +47,8 @@ pub enum Framing {
     Plain,
     /// R2P2 in UDP datagrams, as SIRD's simulation counts it.
     R2p2,
+    /// Ultra Ethernet, as its authors' simulation counts it: 64 bytes around up to 4086.
+    Uet,
 }
 
 /// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
@@ -82,9 +85,13 @@ impl Framing {
                 let wire = PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32);
                 wire.unscheduled + wire.scheduled
             }
-            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain | Self::R2p2 => {
-                self.first().wire_bytes(bytes)
-            }
+            Self::Udp
+            | Self::UdpSealed
+            | Self::Ip146
+            | Self::Tcp
+            | Self::Plain
+            | Self::R2p2
+            | Self::Uet => self.first().wire_bytes(bytes),
         }
     }
 
@@ -93,7 +100,13 @@ impl Framing {
     pub fn grant_wire_bytes(self, message_bytes: u32) -> u64 {
         match self {
             Self::Paper => PaperWire::new(message_bytes, PAPER_UNSCHEDULED as u32).grants,
-            Self::Udp | Self::UdpSealed | Self::Ip146 | Self::Tcp | Self::Plain | Self::R2p2 => 0,
+            Self::Udp
+            | Self::UdpSealed
+            | Self::Ip146
+            | Self::Tcp
+            | Self::Plain
+            | Self::R2p2
+            | Self::Uet => 0,
         }
     }
 
@@ -114,8 +127,11 @@ impl Framing {
             Self::Tcp => 20 + 32,
             Self::Plain => 20 + 20,
             Self::R2p2 => 20 + 8 + 14,
+            // Its 64 bytes include those of Ethernet.
+            Self::Uet => 64 - ETHERNET,
         };
-        Packets { headers, payload: 1500 - headers }
+        let packet = if self == Self::Uet { 4150 - ETHERNET } else { 1500 };
+        Packets { headers, payload: packet - headers }
     }
 }
 
@@ -178,5 +194,6 @@ mod tests {
         assert_eq!(Framing::Ip146.wire_bytes(2848), 2 * 1538);
         assert_eq!(Framing::Tcp.wire_bytes(1), 91);
         assert_eq!(Framing::Tcp.wire_bytes(0), 0);
+        assert_eq!(Framing::Uet.wire_bytes(4086 + 100), 4150 + 164);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct ScenarioNetwork {
     pub link: Rate,
     /// RTTbytes: bytes that a host sends until a grant comes back to it over the longest path.
     pub rtt_bytes: u32,
+    /// Picoseconds by which a packet takes longer over the longest path for each byte more.
+    pub byte_picos: u64,
     /// Changes of links.
     pub changes: Vec<Change>,
     /// Links that lose packets.
@@ -86,7 +88,7 @@ impl ScenarioNetwork {
         };
         let core_rate = core_rate(fabric)?;
         let NamedWiring { wiring, paths, names, read } = wire(&fabric.shape, (physics, core_rate))?;
-        let frame = largest_frame(scenario);
+        let frame = largest_frame(scenario, scheme);
         if wiring.unfit(frame).is_some() {
             let must = format!(
                 "carry the largest frame, {frame} bytes, over every link within 4.29 ms: choose \
@@ -107,9 +109,9 @@ impl ScenarioNetwork {
         let uplinks = wiring.ports()[..wiring.hosts() as usize].iter();
         let link = uplinks.map(|port| port.rate).min_by_key(|rate| rate.0);
         let link = link.unwrap_or(fabric.host_link.rate());
-        let rtt_bytes = rtt_bytes(&wiring, &paths, link);
+        let (rtt_bytes, byte_picos) = round_trip(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
-        let scale = NetworkScale { link, rtt_bytes };
+        let scale = NetworkScale { link, rtt_bytes, byte_picos };
         let (cioq, late_pause) = match cioq(scenario, (scheme, scale), (&wiring, &changes))? {
             Some((config, late)) => (Some(config), late),
             None => (None, None),
@@ -123,6 +125,7 @@ impl ScenarioNetwork {
             paths,
             link,
             rtt_bytes,
+            byte_picos,
             changes,
             lossy,
             pauses,
@@ -165,7 +168,8 @@ impl ScenarioNetwork {
 
     /// What thresholds of queues follow.
     pub fn scale(&self) -> NetworkScale {
-        NetworkScale { link: self.link, rtt_bytes: self.rtt_bytes }
+        let Self { link, rtt_bytes, byte_picos, .. } = *self;
+        NetworkScale { link, rtt_bytes, byte_picos }
     }
 
     /// The name of a port, which consists of the names of its two ends in plans, e.g.
@@ -200,11 +204,15 @@ impl ScenarioNetwork {
     }
 }
 
-/// Wire bytes of the largest frame that hosts may send.
-fn largest_frame(scenario: &Scenario) -> u32 {
-    let of = |options: &SchemeOptions| options.largest_mtu().unwrap_or(Headers::MTU);
-    let second = scenario.beside.as_ref().map_or(0, |beside| of(&beside.options));
-    of(&scenario.options).max(second).max(Headers::MTU).saturating_add(ETHERNET as u32)
+/// Wire bytes of the largest frame that hosts may send. A second scheme has packets of the usual
+/// size unless its options say otherwise.
+fn largest_frame(scenario: &Scenario, scheme: &Scheme) -> u32 {
+    let of = |options: &SchemeOptions, mtu| options.largest_mtu().unwrap_or(mtu);
+    let second = scenario.beside.as_ref().map_or(0, |beside| of(&beside.options, Headers::MTU));
+    of(&scenario.options, scheme.mtu())
+        .max(second)
+        .max(Headers::MTU)
+        .saturating_add(ETHERNET as u32)
 }
 
 /// The lowest rate at which a link carries a frame in 3.79 ms, which leaves 0.5 ms for delays.
@@ -393,14 +401,17 @@ fn graph(file: &str, format: Option<GraphFormat>) -> Result<NamedWiring, Scenari
 }
 
 /// RTTbytes (Homa §3.2): the link rate times the time of a grant in one direction plus that of a
-/// full frame in the other, over the longest path.
-fn rtt_bytes(wiring: &Wiring, paths: &HostPaths, link: Rate) -> u32 {
+/// full frame in the other, over the longest path. And the picoseconds that each byte more of that
+/// frame takes.
+fn round_trip(wiring: &Wiring, paths: &HostPaths, link: Rate) -> (u32, u64) {
+    const MORE: u32 = 1_000;
     let round_trip = |a, b| {
         let there = wiring.ideal(HostId(a), HostId(b), &[MIN_FRAME as u32]);
         let back = wiring.ideal(HostId(b), HostId(a), &[FULL_FRAME]);
-        there.0 + back.0
+        let longer = wiring.ideal(HostId(b), HostId(a), &[FULL_FRAME + MORE]);
+        (there.0 + back.0, longer.0.saturating_sub(back.0) / u64::from(MORE))
     };
-    let picos = match paths {
+    let (picos, byte_picos) = match paths {
         HostPaths::Regular(_) => round_trip(0, wiring.hosts() - 1),
         HostPaths::Listed(classes) => {
             let all = classes.examples.iter().map(|&(a, b)| round_trip(a, b));
@@ -408,7 +419,7 @@ fn rtt_bytes(wiring: &Wiring, paths: &HostPaths, link: Rate) -> u32 {
         }
     };
     let bytes = (u128::from(picos) * u128::from(link.0)).div_ceil(8_000_000_000_000);
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+    (u32::try_from(bytes).unwrap_or(u32::MAX), byte_picos)
 }
 
 #[cfg(test)]

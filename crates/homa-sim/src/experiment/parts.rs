@@ -53,6 +53,7 @@ fn environment<'a>(network: &ScenarioNetwork, demand: &'a Demand) -> Environment
     Environment {
         link: network.link,
         rtt_bytes: network.rtt_bytes,
+        byte_picos: network.byte_picos,
         workload: &demand.workload,
         sizes: &demand.sizes,
     }

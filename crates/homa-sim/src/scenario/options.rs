@@ -3,6 +3,7 @@
 mod dcpim;
 mod phost;
 mod sird;
+mod uet;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ use super::units::{self, Span};
 pub use dcpim::DcpimOptions;
 pub use phost::{PHostFirst, PHostOptions};
 pub use sird::{SirdFirstName, SirdOptions, SirdOrderName};
+pub use uet::{UetOptions, UetPathsName};
 
 /// Parameters that differ from the scheme's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,6 +92,9 @@ pub struct SchemeOptions {
     /// Options of the scheme `dcpim`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dcpim: Option<DcpimOptions>,
+    /// Options of schemes whose hosts run Ultra Ethernet's transport.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uet: Option<UetOptions>,
     /// Options of switches with queues at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
@@ -121,7 +126,7 @@ impl SchemeOptions {
 
     /// The largest MTU that is given for any hosts.
     pub(crate) fn largest_mtu(&self) -> Option<u32> {
-        let Self { mtu, pfabric, phost, ndp, sird, dcpim, tcp, .. } = self;
+        let Self { mtu, pfabric, phost, ndp, sird, dcpim, uet, tcp, .. } = self;
         let mtus = [
             *mtu,
             pfabric.and_then(|pfabric| pfabric.mtu),
@@ -129,6 +134,7 @@ impl SchemeOptions {
             ndp.and_then(|ndp| ndp.mtu),
             sird.and_then(|sird| sird.mtu),
             dcpim.and_then(|dcpim| dcpim.mtu),
+            uet.and_then(|uet| uet.mtu),
             tcp.as_ref().and_then(|tcp| tcp.mtu),
         ];
         mtus.into_iter().flatten().max()
@@ -142,6 +148,7 @@ impl SchemeOptions {
             ("options.ndp", self.ndp.is_some(), "NDP's parameters"),
             ("options.sird", self.sird.is_some(), "SIRD's parameters"),
             ("options.dcpim", self.dcpim.is_some(), "dcPIM's parameters"),
+            ("options.uet", self.uet.is_some(), "Ultra Ethernet's parameters"),
             ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
             ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
             ("options.nic", self.nic.is_some(), "NICs with options"),

@@ -46,6 +46,11 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
         &[]
     }
 
+    /// Bytes of a full packet if no option sets them.
+    fn mtu(&self) -> u32 {
+        super::MTU
+    }
+
     /// Whether the rule exists that the option `field` changes. Some of Homa's profiles lack rules.
     fn has_rule(&self, _field: &str, _environment: &Environment<'_>) -> bool {
         true

@@ -324,7 +324,9 @@ mod tests {
 
     #[test]
     fn pacer_defaults_depend_on_the_rate_of_the_link() {
-        let of = |gbps, rtt_bytes| paper(NetworkScale { link: Rate::gbps(gbps), rtt_bytes });
+        let of = |gbps, rtt_bytes| {
+            paper(NetworkScale { link: Rate::gbps(gbps), rtt_bytes, byte_picos: 0 })
+        };
         let slow = of(1, 30_000);
         assert_eq!((slow.period, slow.depth, slow.ceiling), (Duration(64_000), 3_072, 125e6));
         let fast = of(10, 14_750);
@@ -360,7 +362,7 @@ mod tests {
             let error = phantom(&with(wrong)).unwrap_err().to_string();
             assert!(error.contains("options.phantom.drain"), "{error}");
         }
-        let scale = NetworkScale { link: Rate::gbps(1), rtt_bytes: 30_000 };
+        let scale = NetworkScale { link: Rate::gbps(1), rtt_bytes: 30_000, byte_picos: 0 };
         let pacer = |changes| change(&mut paper(scale), &changes);
         let tick = PacerOptions { tick: Some(Span(1)), ..PacerOptions::default() };
         let gain = PacerOptions { gain: Some(2.0), ..PacerOptions::default() };

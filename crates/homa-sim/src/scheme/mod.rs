@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `rows` | the table |
 //! | `hosts` | the interface of a row's hosts |
-//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `dcpim` | the hosts of papers |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `dcpim`, `uet` | the hosts of papers |
 //! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
 //! | `unfit` | errors of options that a scheme does not have |
@@ -28,11 +28,13 @@ mod rows;
 mod sird;
 mod stop_and_wait;
 pub mod tcp;
+mod uet;
 mod unfit;
 
 use std::fmt;
 
 use homa_proto::{Duration, Rate};
+use homa_workload::framing::{FULL_FRAME, MIN_FRAME};
 use homa_workload::sizes::SizeDistribution;
 
 use crate::fabric::queue::{
@@ -128,12 +130,26 @@ pub struct NetworkScale {
     pub link: Rate,
     /// RTTbytes of the network, see [`Environment`].
     pub rtt_bytes: u32,
+    /// See [`Environment::byte_picos`].
+    pub byte_picos: u64,
 }
 
 impl NetworkScale {
     /// The round trip without queueing.
     pub fn round_trip(self) -> Duration {
         self.link.time_for(self.rtt_bytes.into())
+    }
+
+    /// The round trip of a packet of `there` wire bytes and one of `back` over the longest path
+    /// without queueing, picoseconds. [`NetworkScale::round_trip`] is for a full Ethernet frame and
+    /// a minimal one.
+    fn round_trip_of(self, there: u32, back: u32) -> u64 {
+        let frames =
+            u128::from(self.rtt_bytes) * 8_000_000_000_000 / u128::from(self.link.0.max(1));
+        let counted = (FULL_FRAME + MIN_FRAME).saturating_mul(self.byte_picos);
+        let wanted = (u64::from(there) + u64::from(back)).saturating_mul(self.byte_picos);
+        let frames = u64::try_from(frames).unwrap_or(u64::MAX);
+        frames.saturating_sub(counted).saturating_add(wanted)
     }
 
     /// A threshold at the port of a host.
@@ -158,6 +174,8 @@ pub struct Environment<'a> {
     pub link: Rate,
     /// RTTbytes of the fabric: bytes that a host can send until the first grant comes back.
     pub rtt_bytes: u32,
+    /// Picoseconds by which a packet takes longer over the longest path for each byte more.
+    pub byte_picos: u64,
     /// Name of the workload in plans.
     pub workload: &'a str,
     /// Sizes of the workload.
@@ -167,7 +185,8 @@ pub struct Environment<'a> {
 impl Environment<'_> {
     /// What thresholds of queues follow.
     fn scale(&self) -> NetworkScale {
-        NetworkScale { link: self.link, rtt_bytes: self.rtt_bytes }
+        let Self { link, rtt_bytes, byte_picos, .. } = *self;
+        NetworkScale { link, rtt_bytes, byte_picos }
     }
 
     /// The bandwidth-delay product in packets of `full` bytes on the wire.
@@ -227,6 +246,11 @@ impl Scheme {
     /// The transport on hosts, in words.
     pub fn host(&self) -> impl fmt::Display {
         self.host
+    }
+
+    /// Bytes of a full packet if no option sets them.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.host.mtu()
     }
 
     /// Whether the row is no transport but a lower bound, so that nothing moves in packets.

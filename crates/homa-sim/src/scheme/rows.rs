@@ -15,6 +15,7 @@ use super::phost::PHostHosts;
 use super::sird::SirdHosts;
 use super::stop_and_wait::StopAndWaitHosts;
 use super::tcp::{self, TcpHosts};
+use super::uet::{self, UetHosts};
 use super::{Nic, PhantomQueue, Scheme, SwitchQueue, detail, hull};
 
 /// The threshold of DCTCP (SIGCOMM 2010 §3.5) and PIAS (NSDI 2015 §5.1) at 10 Gbit/s, 65 full
@@ -174,6 +175,16 @@ pub const SCHEMES: &[Scheme] = &[
         host: &DcpimHosts,
         queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    },
+    Scheme {
+        name: "uet-nscc",
+        paper: "Ultra Ethernet 1.0 with windows of senders (NSCC), as in its authors' simulator",
+        host: &UetHosts,
+        queue: SwitchQueue::Trimming(uet::QUEUE),
+        forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
         loses_by_design: false,

@@ -107,8 +107,13 @@ mod tests {
 
     fn refused(scheme: &str, options: &SchemeOptions) -> String {
         let sizes = Workload::W3.sizes().unwrap();
-        let environment =
-            Environment { link: Rate::gbps(10), rtt_bytes: 9_680, workload: "w3", sizes: &sizes };
+        let environment = Environment {
+            link: Rate::gbps(10),
+            rtt_bytes: 9_680,
+            byte_picos: 0,
+            workload: "w3",
+            sizes: &sizes,
+        };
         let row = find(scheme).unwrap();
         let refused = row.configure(&environment, options).err();
         refused.or_else(|| row.queue(options, environment.scale()).err()).unwrap().to_string()

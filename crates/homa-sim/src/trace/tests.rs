@@ -22,7 +22,7 @@ fn run() -> (Wiring, Vec<TraceEvent>, Vec<u8>) {
     let wiring = LeafSpine { racks: 2, hosts_per_rack: 4, spines: 2, physics }.wire();
     let sizes = Workload::W3.sizes().unwrap().truncated(100_000);
     let link = Rate::gbps(10);
-    let basis = Environment { link, rtt_bytes: 9680, workload: "w3", sizes: &sizes };
+    let basis = Environment { link, rtt_bytes: 9680, byte_picos: 0, workload: "w3", sizes: &sizes };
     let stack = HomaConfig::new(homa::default, &basis, &Default::default()).unwrap();
     let limits = Limits {
         warm_up: SimTime::ZERO,

@@ -17,6 +17,7 @@ pub mod sird;
 mod stop_and_wait;
 pub mod stream;
 pub mod tcp;
+pub mod uet;
 
 #[cfg(test)]
 mod tests;
@@ -77,9 +78,9 @@ pub struct PacketMeta {
     pub ce: bool,
     /// A switch trimmed its payload, so that only the header arrived (NDP §3.1).
     pub trimmed: bool,
-    /// It is the host's own packet, sent back by a switch (NDP §3.2.4).
     /// The switch that trimmed it was the last one, and its port has a queue that tells (UET).
     pub last_hop: bool,
+    /// It is the host's own packet, sent back by a switch (NDP §3.2.4).
     pub returned: bool,
     /// The NIC merged it with the next packet of its flow (receive offload). Of merged packets,
     /// only the last counts for acknowledgements.

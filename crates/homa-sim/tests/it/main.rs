@@ -25,5 +25,6 @@ mod receiving_links;
 mod resolved;
 mod rivals;
 mod starvation;
+mod uet;
 mod validated;
 mod workflows;

@@ -9,6 +9,7 @@ use homa_sim::fabric::{Buffers, FabricConfig, Forwarding, PortQueue, StrictPrior
 use homa_sim::scenario::{
     Bandwidth, DcpimOptions, EcnConfig, EcnLinksName, Fabric, NdpOptions, PFabricOptions,
     PHostOptions, Routing, Scenario, SchemeOptions, Shape, SirdOptions, Span, TcpOptions, Traffic,
+    UetOptions,
 };
 use homa_sim::topology::{FatTree, LeafSpine, NodeId, Physics, PortSpec, SingleSwitch, Wiring};
 use homa_sim::transport::Transport;
@@ -371,6 +372,7 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
     let phost = |options| SchemeOptions { phost: Some(options), ..SchemeOptions::default() };
     let sird = |options| SchemeOptions { sird: Some(options), ..SchemeOptions::default() };
     let dcpim = |options| SchemeOptions { dcpim: Some(options), ..SchemeOptions::default() };
+    let uet = |options| SchemeOptions { uet: Some(options), ..SchemeOptions::default() };
     let ndp = NdpOptions { timeout, ..NdpOptions::default() };
     let tcp = TcpOptions { connections: Some(u32::MAX), ..TcpOptions::default() };
     let cases = [
@@ -398,6 +400,24 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
             dcpim(DcpimOptions { control_rtt: timeout, ..Default::default() }),
         ),
         ("dcpim", "notify", dcpim(DcpimOptions { notify: timeout, ..Default::default() })),
+        ("uet-nscc", "mtu", uet(UetOptions { mtu: Some(127), ..Default::default() })),
+        ("uet-nscc", "entropies", uet(UetOptions { entropies: Some(63), ..Default::default() })),
+        (
+            "uet-nscc",
+            "max_window",
+            uet(UetOptions { max_window: Some(f64::NAN), ..Default::default() }),
+        ),
+        (
+            "uet-nscc",
+            "mark_all",
+            uet(UetOptions { mark_from: Some(9), mark_all: Some(8), ..Default::default() }),
+        ),
+        (
+            "uet-nscc",
+            "queue_packets",
+            uet(UetOptions { queue_packets: Some(0), ..Default::default() }),
+        ),
+        ("uet-nscc", "timeout", uet(UetOptions { timeout, ..Default::default() })),
         ("tcp", "connections", SchemeOptions { tcp: Some(tcp), ..SchemeOptions::default() }),
     ];
     for (scheme, key, options) in cases {
@@ -423,7 +443,7 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         switch_delay: none,
         ..Fabric::default()
     };
-    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim"] {
+    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"] {
         let fabric = fabric.clone();
         let accepted =
             validate(&Scenario { scheme: scheme.to_owned(), fabric, ..Scenario::default() });

@@ -4,7 +4,7 @@ use homa_sim::scenario::{
     AlgorithmName, CpuOptions, DcpimOptions, EcnConfig, FramingName, InterruptsName, NdpOptions,
     NicOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
     PhantomOrderName, PhantomPlaceName, PickName, SchemeOptions, SirdFirstName, SirdOptions,
-    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions,
+    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions, UetOptions, UetPathsName,
 };
 
 fn phantom() -> PhantomOptions {
@@ -143,6 +143,7 @@ pub fn options() -> SchemeOptions {
         }),
         sird: Some(sird()),
         dcpim: Some(dcpim()),
+        uet: Some(uet()),
         switch: Some(switch()),
         tcp: Some(tcp()),
     }
@@ -163,6 +164,23 @@ fn sird() -> SirdOptions {
         shortest_share: Some(1.0),
         first: Some(SirdFirstName::Control),
         resend: Some(Span(1)),
+    }
+}
+
+fn uet() -> UetOptions {
+    UetOptions {
+        mtu: Some(4150),
+        base_rtt: Some(Span(1)),
+        queue_packets: Some(1),
+        mark_from: Some(1),
+        mark_all: Some(1),
+        target: Some(Span(1)),
+        initial_window: Some(1),
+        max_window: Some(1.0),
+        paths: Some(UetPathsName::Mixed),
+        entropies: Some(1),
+        ack_every: Some(1),
+        timeout: Some(Span(1)),
     }
 }
 

@@ -7,7 +7,8 @@ use homa_workload::sizes::Workload;
 fn stack(workload: &str, options: &SchemeOptions) -> Result<HomaConfig, ScenarioError> {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
     let link = Rate::gbps(10);
-    let environment = Environment { link, rtt_bytes: PAPER_RTT_BYTES, workload, sizes: &sizes };
+    let environment =
+        Environment { link, rtt_bytes: PAPER_RTT_BYTES, byte_picos: 0, workload, sizes: &sizes };
     HomaConfig::new(simulator, &environment, options)
 }
 
@@ -33,8 +34,13 @@ fn the_authors_splits_and_cutoffs() {
 /// round trip takes 4.82 us, in which a host sends 60 kB at 100 Gbit/s.
 fn scheduled_at_100g(workload: &str, options: &SchemeOptions) -> usize {
     let sizes = Workload::parse(workload).unwrap().sizes().unwrap();
-    let environment =
-        Environment { link: Rate::gbps(100), rtt_bytes: 60_300, workload, sizes: &sizes };
+    let environment = Environment {
+        link: Rate::gbps(100),
+        rtt_bytes: 60_300,
+        byte_picos: 0,
+        workload,
+        sizes: &sizes,
+    };
     HomaConfig::new(simulator, &environment, options).unwrap().degree().unwrap()
 }
 
@@ -83,8 +89,13 @@ fn a_weight_without_computed_cutoffs_is_refused() {
     let split = SchemeOptions { scheduled_levels: Some(4), ..weighted.clone() };
     let sizes = Workload::W3.sizes().unwrap();
     let rtt_bytes = PAPER_RTT_BYTES;
-    let environment =
-        Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let environment = Environment {
+        link: Rate::gbps(10),
+        rtt_bytes,
+        byte_picos: 0,
+        workload: "w3",
+        sizes: &sizes,
+    };
     let refused = |build, options| match HomaConfig::new(build, &environment, options) {
         Err(error) => error.to_string().contains("options.cutoff_weight"),
         Ok(_) => false,
@@ -102,8 +113,13 @@ fn a_resend_timer_is_as_asked_and_at_least_1_ms() {
         |ms| SchemeOptions { resend_after: Some(Span::millis(ms)), ..SchemeOptions::default() };
     let sizes = Workload::W3.sizes().unwrap();
     let rtt_bytes = PAPER_RTT_BYTES;
-    let environment =
-        Environment { link: Rate::gbps(10), rtt_bytes, workload: "w3", sizes: &sizes };
+    let environment = Environment {
+        link: Rate::gbps(10),
+        rtt_bytes,
+        byte_picos: 0,
+        workload: "w3",
+        sizes: &sizes,
+    };
     let refused =
         |build, ms| HomaConfig::new(build, &environment, &options(ms)).unwrap_err().to_string();
     for build in [default as Build, paper, basic] {

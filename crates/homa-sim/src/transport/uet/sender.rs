@@ -1,0 +1,235 @@
+//! A message at its sender: which packet is sent when, and what answers change (UET 1.0;
+//! `uet-htsim` 40ccb05, `uec.cpp`).
+//!
+//! Packets that are to be sent again go first, lowest number first. A packet asks for an
+//! acknowledgement if it is sent again or if nothing may follow it: it is the last new one, or
+//! fills the window. Messages of a host take turns. A timeout finds packets without any answer; it
+//! doubles each time that a packet is sent again (the simulator's does not).
+
+use homa_proto::{Duration, Time};
+use homa_workload::rng::Rng;
+
+use crate::transport::exchange::Ref;
+use crate::transport::parts::MessageTimer;
+
+use super::entropy::{Entropy, PathReport};
+use super::sent::{SentPacket, SentPackets};
+use super::window::{Nscc, WindowSignal};
+use super::{Uet, UetAck, UetBody, UetConfig, UetPacket};
+
+/// Doublings of the timeout, at most.
+const MOST_DOUBLINGS: u8 = 6;
+
+/// A message that is being sent.
+#[derive(Clone, Debug)]
+pub(super) struct UetSending {
+    packets: u32,
+    flight: SentPackets,
+    entropy: Entropy,
+    nscc: Nscc,
+    /// Bytes that the receiver has counted.
+    counted: u64,
+    /// It waits for its turn.
+    listed: bool,
+    /// It had a timeout.
+    late: bool,
+    due: MessageTimer,
+}
+
+impl UetSending {
+    /// A message of `length` bytes that starts now.
+    pub fn new(config: &UetConfig, rng: &mut Rng, (now, length): (Time, u32)) -> Self {
+        Self {
+            packets: config.wire.packets(length),
+            flight: SentPackets::default(),
+            entropy: Entropy::new(config.paths, config.evs, rng),
+            nscc: Nscc::new(&config.nscc, now),
+            counted: 0,
+            listed: false,
+            late: false,
+            due: MessageTimer::default(),
+        }
+    }
+
+    /// The packet that is next, if there is one, and its wire bytes.
+    fn next(&self, config: &UetConfig, length: u32) -> Option<(u32, u32)> {
+        let new = Some(self.flight.next_new()).filter(|&packet| packet < self.packets);
+        let packet = self.flight.next_again().or(new)?;
+        Some((packet, size(config, packet, length)))
+    }
+
+    /// Whether a packet of `bytes` fits the window.
+    fn may_send(&self, bytes: u32) -> bool {
+        self.flight.bytes() + u64::from(bytes) <= self.nscc.window()
+    }
+
+    /// The round trip of a packet, if its answer tells which copy it is about.
+    fn rtt(&mut self, now: Time, packet: u32, resent: bool) -> Option<u64> {
+        let sent = self.flight.flying(packet)?;
+        (sent.resent == u8::from(resent)).then(|| now.since(sent.at).0)
+    }
+
+    fn resent_of(&mut self, packet: u32) -> u8 {
+        self.flight.flying(packet).map_or(0, |sent| sent.resent)
+    }
+}
+
+/// Wire bytes of a packet.
+fn size(config: &UetConfig, packet: u32, length: u32) -> u32 {
+    config.wire.data(config.wire.span(packet, length).1)
+}
+
+/// When a packet that was sent at `at` and has been sent again `resent` times is given up.
+fn expires(at: Time, timeout: Duration, resent: u8) -> Time {
+    Time(at.0.saturating_add(timeout.0.saturating_mul(1 << resent.min(MOST_DOUBLINGS))))
+}
+
+impl Uet {
+    /// Gives a message a turn, if it may send.
+    pub(super) fn list(&mut self, message: Ref) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let sending = &mut outgoing.state;
+        let next = sending.next(&self.config, outgoing.length);
+        if !sending.listed && next.is_some_and(|(_, bytes)| sending.may_send(bytes)) {
+            sending.listed = true;
+            self.turns.push_back(message);
+        }
+    }
+
+    /// The packet of the message whose turn it is.
+    pub(super) fn next_data(&mut self, now: Time) -> Option<UetPacket> {
+        loop {
+            let message = self.turns.pop_front()?;
+            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
+            let (head, length) = (outgoing.head, outgoing.length);
+            let sending = &mut outgoing.state;
+            sending.listed = false;
+            let next = sending.next(&self.config, length);
+            let Some((packet, bytes)) = next.filter(|&(_, bytes)| sending.may_send(bytes)) else {
+                continue;
+            };
+            let resent = packet < sending.flight.next_new();
+            let ev = sending.entropy.next(now, &mut self.rng);
+            sending.flight.sends((packet, bytes), now, ev);
+            let is_last = sending.flight.next_new() == sending.packets;
+            let fills = sending.flight.bytes() + u64::from(bytes) >= sending.nscc.window();
+            let body = UetBody::Data {
+                piece: self.config.wire.piece(packet, length),
+                asks: resent || is_last || fills,
+                resent,
+            };
+            if sending.due.at().is_none() {
+                let due = expires(now, self.config.timeout, sending.resent_of(packet));
+                self.timers.set(&mut sending.due, message, due);
+            }
+            self.list(message);
+            return Some(UetPacket { head, body, ev });
+        }
+    }
+
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        message: Ref,
+        (ack, resent, came_by): (UetAck, bool, u16),
+    ) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let length = outgoing.length;
+        let sending = &mut outgoing.state;
+        let bytes = ack.received.saturating_sub(sending.counted);
+        sending.counted += bytes;
+        sending.flight.arrived(bytes);
+        let rtt = sending.rtt(now, ack.packet, resent);
+        let config = &self.config;
+        let (prefix, packets) = (ack.prefix.min(sending.packets), sending.packets);
+        let named = (0..64).filter(|bit| ack.bitmap >> bit & 1 == 1);
+        let named = named.filter_map(|bit| ack.from.checked_add(bit));
+        let named = named.filter(|&packet| packet < packets);
+        for packet in (sending.flight.received()..prefix).chain(named) {
+            sending.flight.acknowledged(packet, size(config, packet, length));
+        }
+        let report = if ack.marked { PathReport::Marked } else { PathReport::Good };
+        sending.entropy.report(now, came_by, report);
+        let in_flight = sending.flight.bytes();
+        let signal = WindowSignal { now, bytes, rtt, marked: ack.marked, in_flight };
+        sending.nscc.acknowledged(&config.nscc, signal);
+        if sending.flight.received() == sending.packets {
+            return self.exchange.finish(message);
+        }
+        self.reset_timer(message);
+        self.list(message);
+    }
+
+    pub(super) fn on_nack(
+        &mut self,
+        now: Time,
+        message: Ref,
+        (packet, came_by): (u32, u16),
+        (last_hop, marked): (bool, bool),
+    ) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let length = outgoing.length;
+        let sending = &mut outgoing.state;
+        let Some(sent) = sending.flight.flying(packet) else { return };
+        let config = &self.config;
+        let bytes = size(config, packet, length);
+        let in_flight = sending.flight.bytes();
+        let rtt = Some(now.since(sent.at).0);
+        let signal = WindowSignal { now, bytes: bytes.into(), rtt, marked, in_flight };
+        sending.nscc.trimmed(&config.nscc, signal, true);
+        sending.flight.misses(packet, bytes);
+        let report = match (last_hop, marked) {
+            (false, _) => PathReport::Trimmed,
+            (true, true) => PathReport::Marked,
+            (true, false) => PathReport::Good,
+        };
+        sending.entropy.report(now, came_by, report);
+        self.reset_timer(message);
+        self.list(message);
+    }
+
+    /// Sets the timer for the packet that has flown for longest.
+    fn reset_timer(&mut self, message: Ref) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let sending = &mut outgoing.state;
+        match sending.flight.oldest() {
+            Some((_, sent)) => {
+                let due = expires(sent.at, self.config.timeout, sent.resent);
+                self.timers.set(&mut sending.due, message, due);
+            }
+            None => sending.due.clear(),
+        }
+    }
+
+    pub(super) fn expire_timers(&mut self, now: Time) {
+        while let Some((listed, message)) = self.timers.pop(now) {
+            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
+            let due = &mut outgoing.state.due;
+            if self.timers.fired(due, (listed, message), now) {
+                self.on_timeout(now, message);
+            }
+        }
+    }
+
+    /// Nothing was heard of packets for too long: they are to be sent again.
+    fn on_timeout(&mut self, now: Time, message: Ref) {
+        if self.exchange.give_up(now, message) {
+            return;
+        }
+        let config = &self.config;
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        let length = outgoing.length;
+        let sending = &mut outgoing.state;
+        let late = |sent: &SentPacket| expires(sent.at, config.timeout, sent.resent) <= now;
+        while let Some((packet, sent)) = sending.flight.oldest().filter(|(_, sent)| late(sent)) {
+            let bytes = size(config, packet, length);
+            sending.flight.misses(packet, bytes);
+            sending.nscc.lost(&config.nscc, bytes.into());
+            sending.entropy.report(now, sent.ev, PathReport::Lost);
+            self.timeouts.expired += 1;
+            self.timeouts.flows += u64::from(!std::mem::replace(&mut sending.late, true));
+        }
+        self.reset_timer(message);
+        self.list(message);
+    }
+}

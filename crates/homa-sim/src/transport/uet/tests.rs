@@ -1,0 +1,198 @@
+//! The rules of both ends one at a time, without a network; and calls over a network with faults.
+
+use homa_proto::{PeerId, Rate, RpcId, Submit};
+
+use super::super::tests::random_calls;
+use super::*;
+
+/// A BDP of ten full packets.
+pub(super) const CONFIG: UetConfig = UetConfig {
+    wire: WireFormat::bare(1_064, 64, 64),
+    nscc: NsccConfig {
+        full: 1_064,
+        payload: 1_000,
+        link: Rate::gbps(10),
+        base_rtt: 8_512,
+        bdp: 10_640,
+        target: 6_384,
+        initial: 10_640,
+        most: 1_500,
+    },
+    paths: UetPaths::Mixed,
+    evs: 64,
+    ack_every: 4_000,
+    timeout: Duration::micros(100),
+    seed: 1,
+};
+
+const FULL: u64 = 1_064;
+const US: u64 = 1_000;
+
+fn host() -> Uet {
+    Uet::new(CONFIG, HostId(0), 0)
+}
+
+fn start(sender: &mut Uet, now: u64, (to, packets): (u32, u32)) {
+    let what = Submit::OneWay { peer: PeerId(to), length: packets * 1_000, cookie: 0 };
+    sender.submit(Time(now), what).unwrap();
+}
+
+/// The head of the `serial`-th message between two hosts.
+fn head(serial: u32) -> Head {
+    let id = RpcId(u64::from(serial) * 2 + 2);
+    Head { id, to: HostId(0), serial, from_port: 0, to_port: 0, epoch: 0 }
+}
+
+fn hear(at: &mut Uet, now: u64, (from, serial): (u32, u32), body: UetBody) {
+    let packet = UetPacket { head: head(serial), body, ev: 7 };
+    let _ = at.receive(Time(now), &packet, PacketMeta::new(HostId(from), 0));
+}
+
+/// Receivers and packets of the data that it sends, as often as it may.
+fn sends(at: &mut Uet, now: u64) -> Vec<(u32, u32)> {
+    let packets = std::iter::from_fn(|| at.transmit(Time(now)));
+    let data = packets.filter_map(|packet| match packet.body {
+        UetBody::Data { piece, .. } => Some((packet.head.to.0, piece.packet)),
+        _ => None,
+    });
+    data.collect()
+}
+
+/// All packets before `prefix` arrived.
+fn prefix(prefix: u32) -> UetBody {
+    let packet = prefix.saturating_sub(1);
+    let received = u64::from(prefix) * FULL;
+    let ack = UetAck { packet, prefix, from: prefix + 1, received, ..UetAck::default() };
+    UetBody::Ack { ack, resent: false, came_by: 7 }
+}
+
+fn nack(packet: u32) -> UetBody {
+    UetBody::Nack { packet, came_by: 7, last_hop: false, marked: false }
+}
+
+#[test]
+fn a_window_is_sent_at_once_and_acknowledgements_free_it() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 40));
+    assert_eq!(sends(&mut sender, 0), (0..10).map(|n| (1, n)).collect::<Vec<_>>());
+    assert!(!sender.has_packet());
+    hear(&mut sender, 9 * US, (1, 0), prefix(4));
+    assert_eq!(sends(&mut sender, 9 * US)[..4], [(1, 10), (1, 11), (1, 12), (1, 13)]);
+}
+
+#[test]
+fn the_last_packet_and_the_one_that_fills_the_window_ask() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 40));
+    start(&mut sender, 0, (2, 3));
+    let asking = |sender: &mut Uet| {
+        let packets: Vec<UetPacket> = std::iter::from_fn(|| sender.transmit(Time(0))).collect();
+        let asks = |packet: UetPacket| match packet.body {
+            UetBody::Data { piece, asks: true, .. } => Some((packet.head.to.0, piece.packet)),
+            _ => None,
+        };
+        packets.into_iter().filter_map(asks).collect::<Vec<_>>()
+    };
+    // With the ninth packet and one more, the window is full.
+    assert_eq!(asking(&mut sender), [(2, 2), (1, 8), (1, 9)]);
+}
+
+#[test]
+fn messages_take_turns() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 3));
+    start(&mut sender, 0, (2, 2));
+    assert_eq!(sends(&mut sender, 0), [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2)]);
+}
+
+#[test]
+fn trimmed_packets_are_sent_again_first_and_cost_their_bytes() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 40));
+    sends(&mut sender, 0);
+    hear(&mut sender, 9 * US, (1, 0), nack(5));
+    hear(&mut sender, 9 * US, (1, 0), nack(5));
+    // In flight are nine packets, and so large is the window now.
+    assert_eq!(sends(&mut sender, 9 * US), []);
+    hear(&mut sender, 10 * US, (1, 0), nack(3));
+    hear(&mut sender, 10 * US, (1, 0), prefix(3));
+    assert_eq!(sends(&mut sender, 10 * US), [(1, 3), (1, 5), (1, 10)]);
+}
+
+#[test]
+fn unanswered_packets_are_sent_again_and_the_wait_doubles() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 1));
+    assert_eq!(sends(&mut sender, 0), [(1, 0)]);
+    for (now, due) in [(100, true), (299, false), (300, true), (699, false), (700, true)] {
+        sender.expire(Time(now * US));
+        let expected: &[(u32, u32)] = if due { &[(1, 0)] } else { &[] };
+        assert_eq!(sends(&mut sender, now * US), expected, "{now}");
+    }
+    assert_eq!((sender.timeouts().expired, sender.timeouts().flows), (3, 1));
+    hear(&mut sender, 701 * US, (1, 0), prefix(1));
+    assert_eq!(sender.in_flight(), (0, 0));
+}
+
+#[test]
+fn ten_control_packets_go_before_data() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 40));
+    for packet in 0..25 {
+        let piece = CONFIG.wire.piece(packet, 80_000);
+        hear(&mut sender, 0, (2, 0), UetBody::Data { piece, asks: true, resent: false });
+    }
+    let kinds = std::iter::from_fn(|| sender.transmit(Time(0)));
+    let kinds =
+        kinds.map(|packet| if matches!(packet.body, UetBody::Data { .. }) { 'd' } else { 'c' });
+    let order: String = kinds.collect();
+    assert_eq!(order, format!("{0}d{0}dccccc{1}", "c".repeat(10), "d".repeat(8)));
+}
+
+#[test]
+fn a_trimmed_packet_is_answered_with_its_path_and_place() {
+    let mut receiver = host();
+    let piece = CONFIG.wire.piece(2, 40_000);
+    let body = UetBody::Data { piece, asks: false, resent: false };
+    let packet = UetPacket { head: head(0), body, ev: 33 };
+    let plain = PacketMeta::new(HostId(1), 0);
+    let arrival = PacketMeta { trimmed: true, last_hop: true, ..plain };
+    let _ = receiver.receive(Time(0), &packet, arrival);
+    let answer = receiver.transmit(Time(0)).unwrap();
+    let nack = UetBody::Nack { packet: 2, came_by: 33, last_hop: true, marked: false };
+    assert_eq!((answer.body, answer.ev, answer.head.to), (nack, 33, HostId(1)));
+    // It arrived whole in the meantime, so that its header is a copy.
+    let _ = receiver.receive(Time(1), &packet, plain);
+    let _ = receiver.receive(Time(2), &packet, arrival);
+    let answers: Vec<UetBody> =
+        std::iter::from_fn(|| receiver.transmit(Time(2))).map(|packet| packet.body).collect();
+    assert!(answers.iter().all(|body| matches!(body, UetBody::Ack { .. })), "{answers:?}");
+    assert_eq!(answers.len(), 2);
+}
+
+#[test]
+fn answers_about_packets_that_there_are_not_change_nothing() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 12));
+    sends(&mut sender, 0);
+    hear(&mut sender, 1, (1, 0), nack(u32::MAX));
+    let (from, bitmap) = (u32::MAX - 3, u64::MAX);
+    let ack = UetAck { packet: u32::MAX, prefix: 0, from, bitmap, received: 0, marked: true };
+    hear(&mut sender, 1, (1, 0), UetBody::Ack { ack, resent: true, came_by: u16::MAX });
+    let ack = UetAck { prefix: u32::MAX, ..ack };
+    hear(&mut sender, 2, (1, 0), UetBody::Ack { ack, resent: true, came_by: u16::MAX });
+    assert_eq!(sends(&mut sender, 2), [(1, 10), (1, 11)]);
+    let mut receiver = host();
+    let piece = Piece { packet: u32::MAX, offset: 0, len: 1_000, total: 3_000 };
+    hear(&mut receiver, 0, (1, 0), UetBody::Data { piece, asks: true, resent: false });
+    assert_eq!(receiver.refused(), 1);
+}
+
+#[test]
+fn every_call_is_answered_once_despite_faults() {
+    for seed in 0..8 {
+        let paths = [UetPaths::Mixed, UetPaths::Reps, UetPaths::Bitmap, UetPaths::Oblivious];
+        let config = UetConfig { seed, paths: paths[seed as usize % 4], ..CONFIG };
+        random_calls(seed, move |host, life| Uet::new(config, host, life), Uet::in_flight);
+    }
+}
