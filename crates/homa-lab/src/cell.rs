@@ -86,6 +86,7 @@ pub(crate) fn named_files(scenario: &mut Scenario) -> Vec<&mut String> {
         Traffic::Incast { .. }
         | Traffic::Collective(_)
         | Traffic::Permutation { .. }
+        | Traffic::FanIn { .. }
         | Traffic::LongFlows { .. }
         | Traffic::Workflows(_) => None,
     };

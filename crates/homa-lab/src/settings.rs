@@ -247,6 +247,7 @@ mod tests {
                 "traffic=incast.request_bytes",
                 "traffic=incast.response_bytes",
                 "traffic=permutation.bytes",
+                "traffic=fan-in.bytes",
                 "traffic=collective.bytes",
                 "traffic=workflows.request_bytes",
                 "options.mtu",

@@ -50,6 +50,7 @@ fn traffics() -> Vec<Traffic> {
             together: true,
         },
         Traffic::Permutation { bytes: 1 },
+        Traffic::FanIn { senders: 1, bytes: 1 },
         Traffic::LongFlows { senders: 1, groups: vec![group] },
         Traffic::Workflows(workflows()),
         Traffic::Collective(collective()),

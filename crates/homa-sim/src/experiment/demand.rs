@@ -159,11 +159,22 @@ impl Demand {
                 let list = permutation(hosts, *bytes, scenario.seed);
                 Self::list(format!("permutation-{bytes}"), list, hosts)
             }
+            &Traffic::FanIn { senders, bytes } => Self::fan_in((senders, bytes), hosts),
             Traffic::Collective(traffic) => Self::collective(traffic, hosts, scenario.seed),
             Traffic::Flows { file, format, exchange } => {
                 Self::of_file((file, *format), *exchange, network)
             }
         }
+    }
+
+    fn fan_in((senders, bytes): (u32, u32), hosts: u32) -> Result<Self, ScenarioError> {
+        if senders == 0 || senders >= hosts {
+            let must = format!("be 1 to {}", hosts - 1);
+            return Err(ScenarioError::field("traffic.senders", must));
+        }
+        let message = |src| ScheduledMessage { at: SimTime::ZERO, src, dst: 0, bytes };
+        let list = (1..=senders).map(message).collect();
+        Ok(Self { receivers: 0..1, ..Self::list(format!("fan-in-{bytes}"), list, hosts)? })
     }
 
     fn to_one(workload: &str, senders: u32, hosts: u32) -> Result<Self, ScenarioError> {

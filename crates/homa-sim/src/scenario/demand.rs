@@ -79,6 +79,14 @@ pub enum Traffic {
         #[serde(deserialize_with = "units::bytes")]
         bytes: u32,
     },
+    /// Hosts 1, 2, ... send one message each to host 0, all at the start.
+    FanIn {
+        /// Number of senders.
+        senders: u32,
+        /// Bytes of each message.
+        #[serde(deserialize_with = "units::bytes")]
+        bytes: u32,
+    },
     /// Flows of 2 GB each that start at time 0 and should outlast the run (HULL §6.1). The results
     /// are the rates of links and flows, and `probes`. Set either `senders` or `groups`.
     LongFlows {

@@ -2,21 +2,13 @@
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{
-    Bandwidth, Exchange, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic,
-    UetOptions, UetPathsName,
+    Bandwidth, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic, UetOptions,
+    UetPathsName,
 };
 
-/// Messages as (sender, receiver, bytes) in the network of `uet-htsim`: a fat tree with links of
-/// 100 Gbit/s and 1 us.
-fn outcome(k: u32, messages: &[(u32, u32, u32)], options: UetOptions) -> ScenarioOutcome {
+/// In the network of `uet-htsim`: a fat tree with links of 100 Gbit/s and 1 us.
+fn outcome(k: u32, traffic: Traffic, options: UetOptions) -> ScenarioOutcome {
     let none = Span::nanos(0);
-    let mut list = String::from("id,src,dst,bytes,start_ns\n");
-    for (id, (from, to, bytes)) in messages.iter().enumerate() {
-        list += &format!("{id},{from},{to},{bytes},0\n");
-    }
-    let name = format!("homa-uet-{}-{k}-{}.csv", std::process::id(), messages.len());
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, list).unwrap();
     let mut scenario = Scenario {
         scheme: "uet-nscc".to_owned(),
         fabric: Fabric {
@@ -30,18 +22,13 @@ fn outcome(k: u32, messages: &[(u32, u32, u32)], options: UetOptions) -> Scenari
             propagation: Span::nanos(1_000),
             ..Fabric::default()
         },
-        traffic: Traffic::Flows {
-            file: path.to_str().unwrap().to_owned(),
-            format: None,
-            exchange: Exchange::OneWay,
-        },
+        traffic,
         slowdown: SlowdownBy::Idle,
         ..Scenario::default()
     };
     scenario.options.uet = Some(options);
     scenario.measures.flows_above = Some(0);
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");
-    std::fs::remove_file(&path).unwrap();
     assert_eq!((outcome.undelivered, outcome.drops.overflow), (0, 0));
     outcome
 }
@@ -56,7 +43,8 @@ fn last(outcome: &ScenarioOutcome) -> f64 {
 fn one_flow_takes_what_its_closed_form_says() {
     let back = 6.0 * (1.0 + 64.0 * 8.0 / 100e3);
     for (bytes, published) in [(40_860, 17.0107), (408_600, 46.8907), (2_000_000, 176.2)] {
-        let outcome = outcome(4, &[(0, 13, bytes)], UetOptions::default());
+        // Two hosts, with six links between them.
+        let outcome = outcome(2, Traffic::FanIn { senders: 1, bytes }, UetOptions::default());
         let us = last(&outcome) + back;
         assert!((us - published).abs() < 0.001, "{us} for {published}");
     }
@@ -65,21 +53,19 @@ fn one_flow_takes_what_its_closed_form_says() {
 /// Published: 2478.53 us and 811 packets that were sent again. The link alone needs 2439.6 us.
 #[test]
 fn an_incast_of_fifteen_keeps_the_link_full_and_trims_a_tenth() {
-    let messages: Vec<_> = (0..15).map(|from| (from, 15, 2_000_000)).collect();
-    let outcome = outcome(4, &messages, UetOptions::default());
+    let traffic = Traffic::FanIn { senders: 15, bytes: 2_000_000 };
+    let outcome = outcome(4, traffic, UetOptions::default());
     let us = last(&outcome) + 6.03;
     assert!((2_440.0..2_530.0).contains(&us), "{us}");
     assert!((600..1_100).contains(&outcome.drops.trimmed), "{:?}", outcome.drops);
     assert_eq!(outcome.timeouts.expired, 0);
 }
 
-/// A permutation across pods.
 #[test]
 fn choosing_by_reports_beats_oblivious_and_a_single_path() {
-    let messages: Vec<_> = (0..128).map(|from| (from, (from + 37) % 128, 1_000_000)).collect();
     let time = |paths, entropies| {
         let options = UetOptions { paths: Some(paths), entropies, ..UetOptions::default() };
-        last(&outcome(8, &messages, options))
+        last(&outcome(8, Traffic::Permutation { bytes: 1_000_000 }, options))
     };
     let mixed = time(UetPathsName::Mixed, Some(128));
     let oblivious = time(UetPathsName::Oblivious, Some(128));
