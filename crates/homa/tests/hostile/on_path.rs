@@ -16,9 +16,8 @@ use crate::common::message;
 
 /// Calls take at most this long, even if every second datagram is lost.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// Datagrams that are forged, each a hundred times. On a machine that needs longer for the
-/// forgeries than for a RESEND timeout, RESENDs are forged too, and would leave no time for anything
-/// else.
+/// Datagrams that are forged, each a hundred times. On a machine that needs longer for that than a
+/// RESEND timeout, RESENDs are forged too, and would leave no time for anything else.
 const FORGED: usize = 200;
 
 fn open(key: u8) -> Engine {
