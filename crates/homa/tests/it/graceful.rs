@@ -19,7 +19,7 @@ use crate::common::engine;
 
 /// Set in the process of the server: its address.
 const SERVE_AT: &str = "HOMA_TEST_GRACEFUL_AT";
-const RESTARTS: usize = 25;
+const RESTARTS: usize = 10;
 /// Threads that make calls, each one after the other.
 const CALLERS: usize = 8;
 /// The pause of a caller to whom no server listens. The system sends at most 1,000 ICMP messages a
@@ -27,7 +27,9 @@ const CALLERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 /// A call that begins within one network delay of a server's start may be in doubt. On a busy host
 /// the delay is as long as the wait for a processor.
-const DELAY: Duration = Duration::from_millis(200);
+const DELAY: Duration = Duration::from_millis(100);
+/// How long each server serves. So calls that are in progress at its end began later than that.
+const SERVES: Duration = Duration::from_millis(150);
 
 /// The server's process if [`SERVE_AT`] is set, and otherwise an empty test. It drains when it is
 /// told to by a line, and prints what it executed.
@@ -129,7 +131,7 @@ fn a_call_that_was_not_executed_is_never_indeterminate() {
             });
         }
         for _ in 0..RESTARTS {
-            thread::sleep(Duration::from_millis(30));
+            thread::sleep(SERVES);
             executed.extend(server.take().unwrap().end());
             // Every caller finds that no server listens.
             thread::sleep(PAUSE);
