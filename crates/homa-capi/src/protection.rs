@@ -34,8 +34,8 @@ impl Policy {
 ///
 /// # Safety
 ///
-/// The names in the options are null or end with a zero byte, the keys are null or open, and `admit`
-/// is as documented.
+/// The names in the options are null or end with a zero byte, the keys are null or open, and
+/// `admit` is as documented.
 pub unsafe fn protected(mut config: Config, given: &homa_options) -> Result<Config, Error> {
     // SAFETY: the caller guarantees the names.
     let [key, cert, cert_key, ca, server] = unsafe {

@@ -71,7 +71,7 @@ fn early_data_without_a_cluster_key_is_a_mistake() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn a_proxy_beside_a_server_takes_calls_early_and_one_beside_clients_says_why_not() {
+fn proxies_beside_servers_take_calls_early() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 

@@ -60,7 +60,7 @@ fn engines_with_one_key_call_each_other_encrypted() {
 }
 
 #[test]
-fn a_drain_leaves_a_ticket_for_the_early_call_of_the_next_client() {
+fn a_drain_leaves_a_ticket_for_the_next_client() {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
     echo(server.serve().unwrap());
