@@ -193,6 +193,8 @@ impl Build {
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .env("CARGO_HOME", &home)
+            // aws-lc-sys leaves its folder out of C code only if it is optimised, as releases are.
+            .env("CFLAGS", format!("-ffile-prefix-map={}=/cargo", home.display()))
             .env("CARGO_TARGET_DIR", folder.join("target"))
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_NET_OFFLINE", "true")
