@@ -6,7 +6,7 @@
 //! fills the window. Messages of a host take turns. A timeout finds packets without any answer; it
 //! doubles each time that a packet is sent again (the simulator's does not).
 
-use homa_proto::{Duration, Time};
+use homa_proto::Time;
 use homa_workload::rng::Rng;
 
 use crate::transport::exchange::Ref;
@@ -16,9 +16,6 @@ use super::entropy::{Entropy, PathReport};
 use super::sent::{SentPacket, SentPackets};
 use super::window::{Nscc, WindowSignal};
 use super::{Uet, UetAck, UetBody, UetConfig, UetPacket};
-
-/// Doublings of the timeout, at most.
-const MOST_DOUBLINGS: u8 = 6;
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
@@ -68,20 +65,11 @@ impl UetSending {
         let sent = self.flight.flying(packet)?;
         (sent.resent == u8::from(resent)).then(|| now.since(sent.at).0)
     }
-
-    fn resent_of(&mut self, packet: u32) -> u8 {
-        self.flight.flying(packet).map_or(0, |sent| sent.resent)
-    }
 }
 
 /// Wire bytes of a packet.
 fn size(config: &UetConfig, packet: u32, length: u32) -> u32 {
     config.wire.data(config.wire.span(packet, length).1)
-}
-
-/// When a packet that was sent at `at` and has been sent again `resent` times is given up.
-fn expires(at: Time, timeout: Duration, resent: u8) -> Time {
-    Time(at.0.saturating_add(timeout.0.saturating_mul(1 << resent.min(MOST_DOUBLINGS))))
 }
 
 impl Uet {
@@ -110,7 +98,7 @@ impl Uet {
             };
             let resent = packet < sending.flight.next_new();
             let ev = sending.entropy.next(now, &mut self.rng);
-            sending.flight.sends((packet, bytes), now, ev);
+            let expires = sending.flight.sends((packet, bytes), (now, self.config.timeout), ev);
             let is_last = sending.flight.next_new() == sending.packets;
             let fills = sending.flight.bytes() + u64::from(bytes) >= sending.nscc.window();
             let body = UetBody::Data {
@@ -118,9 +106,8 @@ impl Uet {
                 asks: resent || is_last || fills,
                 resent,
             };
-            if sending.due.at().is_none() {
-                let due = expires(now, self.config.timeout, sending.resent_of(packet));
-                self.timers.set(&mut sending.due, message, due);
+            if sending.due.at().is_none_or(|due| expires < due) {
+                self.timers.set(&mut sending.due, message, expires);
             }
             self.list(message);
             return Some(UetPacket { head, body, ev });
@@ -188,15 +175,12 @@ impl Uet {
         self.list(message);
     }
 
-    /// Sets the timer for the packet that has flown for longest.
+    /// Sets the timer for the packet that expires first.
     fn reset_timer(&mut self, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
-        match sending.flight.oldest() {
-            Some((_, sent)) => {
-                let due = expires(sent.at, self.config.timeout, sent.resent);
-                self.timers.set(&mut sending.due, message, due);
-            }
+        match sending.flight.earliest() {
+            Some((_, sent)) => self.timers.set(&mut sending.due, message, sent.expires),
             None => sending.due.clear(),
         }
     }
@@ -220,8 +204,8 @@ impl Uet {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let length = outgoing.length;
         let sending = &mut outgoing.state;
-        let late = |sent: &SentPacket| expires(sent.at, config.timeout, sent.resent) <= now;
-        while let Some((packet, sent)) = sending.flight.oldest().filter(|(_, sent)| late(sent)) {
+        let late = |(_, sent): &(u32, SentPacket)| sent.expires <= now;
+        while let Some((packet, sent)) = sending.flight.earliest().filter(late) {
             let bytes = size(config, packet, length);
             sending.flight.misses(packet, bytes);
             sending.nscc.lost(&config.nscc, bytes.into());

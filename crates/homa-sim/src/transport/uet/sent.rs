@@ -9,7 +9,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use homa_proto::Time;
+use homa_proto::{Duration, Time};
+
+/// Doublings of the timeout, at most.
+const MOST_DOUBLINGS: u8 = 6;
 
 /// See the module's description. Packets are numbered from 0, and callers know their sizes.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +23,11 @@ pub(super) struct SentPackets {
     sent: VecDeque<SentPacket>,
     /// Packets to be sent again, lowest first.
     again: BTreeSet<u32>,
-    /// When flying packets were sent, oldest first; entries of packets that do not fly any more are
-    /// stale.
-    order: VecDeque<(Time, u32)>,
+    /// When packets that were sent once expire, earliest first; entries of packets that do not fly
+    /// any more, or were sent again, are stale.
+    once: VecDeque<(Time, u32)>,
+    /// When flying packets that were sent again expire.
+    resent: BTreeSet<(Time, u32)>,
     flying: u32,
     in_flight: i64,
 }
@@ -32,6 +37,8 @@ pub(super) struct SentPackets {
 pub(super) struct SentPacket {
     /// When it was sent last.
     pub at: Time,
+    /// When it is given up.
+    pub expires: Time,
     /// The path it took then.
     pub ev: u16,
     /// How often it was sent again.
@@ -45,6 +52,11 @@ enum PacketState {
     /// Trimmed, or timed out: in `again`.
     Missing,
     Received,
+}
+
+/// When a packet that was sent at `at` and has been sent again `resent` times is given up.
+fn expires(at: Time, timeout: Duration, resent: u8) -> Time {
+    Time(at.0.saturating_add(timeout.0.saturating_mul(1 << resent.min(MOST_DOUBLINGS))))
 }
 
 impl SentPackets {
@@ -72,22 +84,32 @@ impl SentPackets {
         self.sent.get_mut(packet.checked_sub(self.first)? as usize)
     }
 
-    /// A packet of `bytes` is sent: the next new one, or one that was to be sent again.
-    pub fn sends(&mut self, (packet, bytes): (u32, u32), at: Time, ev: u16) {
+    /// A packet of `bytes` is sent: the next new one, or one that was to be sent again. Returns
+    /// when it expires; `timeout`, that of a packet sent once, is the same in every call.
+    pub fn sends(
+        &mut self,
+        (packet, bytes): (u32, u32),
+        (at, timeout): (Time, Duration),
+        ev: u16,
+    ) -> Time {
         if self.flying == 0 {
             self.in_flight = 0;
         }
         let state = PacketState::Flying;
+        let mut due = expires(at, timeout, 0);
         if packet == self.next_new() {
-            self.sent.push_back(SentPacket { at, ev, resent: 0, state });
+            self.sent.push_back(SentPacket { at, expires: due, ev, resent: 0, state });
+            self.once.push_back((due, packet));
         } else if let Some(sent) = self.get(packet) {
             let resent = sent.resent.saturating_add(1);
-            *sent = SentPacket { at, ev, resent, state };
+            due = expires(at, timeout, resent);
+            *sent = SentPacket { at, expires: due, ev, resent, state };
             self.again.remove(&packet);
+            self.resent.insert((due, packet));
         }
-        self.order.push_back((at, packet));
         self.flying += 1;
         self.in_flight += i64::from(bytes);
+        due
     }
 
     /// `bytes` more have arrived, whichever packets those were.
@@ -98,8 +120,12 @@ impl SentPackets {
     /// A packet is received; `bytes` is its size.
     pub fn acknowledged(&mut self, packet: u32, bytes: u32) {
         let Some(sent) = self.get(packet) else { return };
+        let expires = sent.expires;
         match std::mem::replace(&mut sent.state, PacketState::Received) {
-            PacketState::Flying => self.flying -= 1,
+            PacketState::Flying => {
+                self.resent.remove(&(expires, packet));
+                self.flying -= 1;
+            }
             PacketState::Missing => {
                 self.again.remove(&packet);
                 self.in_flight += i64::from(bytes);
@@ -123,20 +149,24 @@ impl SentPackets {
             return;
         };
         sent.state = PacketState::Missing;
+        let expires = sent.expires;
+        self.resent.remove(&(expires, packet));
         self.again.insert(packet);
         self.flying -= 1;
         self.in_flight -= i64::from(bytes);
     }
 
-    /// The packet that has flown for longest.
-    pub fn oldest(&mut self) -> Option<(u32, SentPacket)> {
-        while let Some(&(at, packet)) = self.order.front() {
-            if let Some(sent) = self.flying(packet).filter(|sent| sent.at == at) {
-                return Some((packet, sent));
+    /// The flying packet that expires first.
+    pub fn earliest(&mut self) -> Option<(u32, SentPacket)> {
+        while let Some(&(_, packet)) = self.once.front() {
+            if self.flying(packet).is_some_and(|sent| sent.resent == 0) {
+                break;
             }
-            self.order.pop_front();
+            self.once.pop_front();
         }
-        None
+        let first = self.once.front().into_iter().chain(self.resent.first()).min();
+        let &(_, packet) = first?;
+        self.flying(packet).map(|sent| (packet, sent))
     }
 }
 
@@ -145,10 +175,13 @@ mod tests {
     use super::*;
 
     const FULL: u32 = 1_000;
+    const TIMEOUT: Duration = Duration(100);
 
     fn sent(packets: u32) -> SentPackets {
         let mut flight = SentPackets::default();
-        (0..packets).for_each(|packet| flight.sends((packet, FULL), Time(packet.into()), 0));
+        for packet in 0..packets {
+            flight.sends((packet, FULL), (Time(packet.into()), TIMEOUT), 0);
+        }
         flight
     }
 
@@ -162,7 +195,7 @@ mod tests {
         assert_eq!((flight.bytes(), flight.received(), flight.next_new()), (2_000, 1, 4));
         flight.acknowledged(1, FULL);
         assert_eq!(flight.received(), 3);
-        assert_eq!(flight.oldest().map(|(packet, _)| packet), Some(3));
+        assert_eq!(flight.earliest().map(|(packet, _)| packet), Some(3));
     }
 
     #[test]
@@ -177,7 +210,7 @@ mod tests {
         assert_eq!((flight.bytes(), flight.next_again()), (2_000, None));
         // Sent again before its first copy is acknowledged.
         flight.misses(1, FULL);
-        flight.sends((1, FULL), Time(9), 5);
+        flight.sends((1, FULL), (Time(9), TIMEOUT), 5);
         assert_eq!(flight.flying(1).map(|sent| (sent.ev, sent.resent)), Some((5, 1)));
         flight.arrived(1_000);
         flight.acknowledged(1, FULL);
@@ -185,14 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_the_one_sent_first_since() {
-        let mut flight = sent(2);
+    fn timeouts_of_resent_packets_do_not_hold_up_others() {
+        let mut flight = sent(3);
+        let first = |flight: &mut SentPackets| {
+            flight.earliest().map(|(packet, sent)| (packet, sent.expires.0))
+        };
+        assert_eq!(first(&mut flight), Some((0, 100)));
         flight.misses(0, FULL);
-        flight.sends((0, FULL), Time(7), 0);
-        let (packet, sent) = flight.oldest().unwrap();
-        assert_eq!((packet, sent.at), (1, Time(1)));
+        assert_eq!(flight.sends((0, FULL), (Time(7), TIMEOUT), 0), Time(207));
+        assert_eq!(first(&mut flight), Some((1, 101)));
         flight.misses(1, FULL);
-        assert_eq!(flight.oldest().map(|(packet, _)| packet), Some(0));
+        flight.sends((1, FULL), (Time(5), TIMEOUT), 0);
+        flight.acknowledged(2, FULL);
+        assert_eq!(first(&mut flight), Some((1, 205)));
+        flight.acknowledged(1, FULL);
+        assert_eq!(first(&mut flight), Some((0, 207)));
+        flight.misses(0, FULL);
+        assert_eq!(first(&mut flight), None);
     }
 
     #[test]
@@ -201,8 +243,8 @@ mod tests {
         // Its receiver restarted: it names packets, but counts from 0.
         flight.acknowledged(0, FULL);
         flight.acknowledged(1, FULL);
-        assert_eq!((flight.bytes(), flight.oldest().is_none()), (0, true));
-        flight.sends((2, FULL), Time(3), 0);
+        assert_eq!((flight.bytes(), flight.earliest().is_none()), (0, true));
+        flight.sends((2, FULL), (Time(3), TIMEOUT), 0);
         assert_eq!(flight.bytes(), 1_000);
     }
 }

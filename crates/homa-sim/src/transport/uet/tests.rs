@@ -135,6 +135,24 @@ fn unanswered_packets_are_sent_again_and_the_wait_doubles() {
 }
 
 #[test]
+fn a_packet_lost_three_times_does_not_hold_up_the_next_one() {
+    let mut sender = host();
+    start(&mut sender, 0, (1, 2));
+    assert_eq!(sends(&mut sender, 0), [(1, 0), (1, 1)]);
+    for now in [9, 14, 19] {
+        hear(&mut sender, now * US, (1, 0), nack(0));
+        assert_eq!(sends(&mut sender, now * US), [(1, 0)]);
+    }
+    // Packet 0 waits until 819 us now.
+    let due = [(100, Some(1)), (299, None), (300, Some(1)), (700, Some(1)), (818, None)];
+    for (now, packet) in due.into_iter().chain([(819, Some(0))]) {
+        sender.expire(Time(now * US));
+        let expected: Vec<(u32, u32)> = packet.map(|packet| (1, packet)).into_iter().collect();
+        assert_eq!(sends(&mut sender, now * US), expected, "{now}");
+    }
+}
+
+#[test]
 fn ten_control_packets_go_before_data() {
     let mut sender = host();
     start(&mut sender, 0, (1, 40));
