@@ -76,6 +76,8 @@ pub(super) struct Entropy {
     next: u16,
     /// By EV; empty until the first penalty.
     penalties: Vec<u8>,
+    /// EVs that have a penalty.
+    punished: u16,
     /// EVs of unmarked acknowledgements, oldest first (mixed).
     good: VecDeque<u16>,
     reps: Reps,
@@ -103,6 +105,7 @@ impl Entropy {
             order: 0,
             next: 0,
             penalties: Vec::new(),
+            punished: 0,
             good: VecDeque::new(),
             reps: Reps::default(),
         };
@@ -143,13 +146,20 @@ impl Entropy {
     }
 
     /// The next EV of the round without a penalty. Only the first that is passed over has its
-    /// penalty lowered; if all have one, the last one looked at is used.
+    /// penalty lowered; if all have one, it is used nevertheless.
     fn by_bitmap(&mut self, rng: &mut Rng) -> u16 {
         let mut ev = self.advance(rng);
         if self.penalty(ev) == 0 {
             return ev;
         }
-        self.penalties[usize::from(ev)] -= 1;
+        let all = self.punished > self.mask;
+        let penalty = &mut self.penalties[usize::from(ev)];
+        *penalty -= 1;
+        self.punished -= u16::from(*penalty == 0);
+        // Without this, each packet would cost a look at every EV.
+        if all {
+            return ev;
+        }
         for _ in 0..=self.mask {
             ev = self.advance(rng);
             if self.penalty(ev) == 0 {
@@ -187,6 +197,7 @@ impl Entropy {
             self.penalties = vec![0; usize::from(self.mask) + 1];
         }
         let penalty = &mut self.penalties[usize::from(ev)];
+        self.punished += u16::from(*penalty == 0);
         *penalty = (*penalty + report.penalty()).min(MOST_PENALTY);
     }
 }
@@ -287,8 +298,18 @@ mod tests {
     fn with_penalties_everywhere_a_draw_lowers_one() {
         let mut flow = flow(UetPaths::Bitmap, 4);
         (0..4).for_each(|ev| flow.0.report(AT, ev, PathReport::Marked));
-        take(&mut flow, 1);
+        let mut used = take(&mut flow, 1);
         assert_eq!(flow.0.penalties.iter().map(|&penalty| u32::from(penalty)).sum::<u32>(), 3);
+        // Each draw takes one step of the round, so that four draws use each EV.
+        flow.0.report(AT, used[0], PathReport::Marked);
+        for _ in 0..3 {
+            let ev = take(&mut flow, 1)[0];
+            flow.0.report(AT, ev, PathReport::Marked);
+            used.push(ev);
+        }
+        used.sort_unstable();
+        assert_eq!(used, [0, 1, 2, 3]);
+        assert_eq!(flow.0.punished, 4);
     }
 
     #[test]
