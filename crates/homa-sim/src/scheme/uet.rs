@@ -125,12 +125,27 @@ fn between(field: &'static str, value: u32, least: u32, most: u32) -> Result<u32
     }
 }
 
+/// A threshold of marks, at least `least` and within the queue.
+fn threshold(
+    field: &'static str,
+    value: u32,
+    (least, most): (u32, u32),
+) -> Result<u32, ScenarioError> {
+    match (least..=most).contains(&value) {
+        true => Ok(value),
+        false => {
+            let must = format!("be {least} to {most}, which is `options.uet.queue_packets`");
+            Err(ScenarioError::field(field, must))
+        }
+    }
+}
+
 /// A multiple of `bytes`.
 fn times(multiple: f64, bytes: u64) -> u64 {
     (multiple * bytes as f64).round() as u64
 }
 
-/// UetSizes of packets and queues, which follow the network.
+/// Sizes of packets and queues, which follow the network.
 struct UetSizes {
     given: UetOptions,
     wire: WireFormat,
@@ -165,19 +180,24 @@ impl UetSizes {
         self.given.queue_packets.unwrap_or(self.bdp_packets())
     }
 
+    /// Tenths of a BDP, or of a queue that is shorter, in full packets.
+    fn tenths(&self, n: u32) -> u32 {
+        (self.bdp_packets().min(self.packets()) * n).div_ceil(10)
+    }
+
     fn mark_from(&self) -> u32 {
-        self.given.mark_from.unwrap_or((self.bdp_packets() * 2).div_ceil(10))
+        self.given.mark_from.unwrap_or(self.tenths(2))
     }
 
     fn mark_all(&self) -> u32 {
         let least = self.given.mark_from.unwrap_or(0);
-        self.given.mark_all.unwrap_or((self.bdp_packets() * 8).div_ceil(10).max(least))
+        self.given.mark_all.unwrap_or(self.tenths(8).max(least))
     }
 
     fn queue(&self) -> Result<TrimmingConfig, ScenarioError> {
         let packets = between("options.uet.queue_packets", self.packets(), 1, MOST_PACKETS)?;
-        let from = between("options.uet.mark_from", self.mark_from(), 0, MOST_PACKETS)?;
-        let all = between("options.uet.mark_all", self.mark_all(), from, MOST_PACKETS)?;
+        let from = threshold("options.uet.mark_from", self.mark_from(), (0, packets))?;
+        let all = threshold("options.uet.mark_all", self.mark_all(), (from, packets))?;
         let full = self.wire.full();
         let marks = EcnRamp { from: from * full, all: all * full, most: 1_000 };
         let header = u16::try_from(self.wire.control).unwrap_or(u16::MAX);
@@ -271,5 +291,47 @@ impl HostScheme for UetConfig {
             Trimming::new(TrimmingConfig { last_hop, ..queue }, seed, port)
         };
         start.with(move |host, life| Uet::new(config, host, life), queues)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homa_proto::Rate;
+
+    use super::*;
+
+    /// At 100 Gbit/s with six links of that rate; BDP is 43 full packets.
+    const SCALE: NetworkScale =
+        NetworkScale { link: Rate::gbps(100), rtt_bytes: 160_000, byte_picos: 480 };
+
+    fn ramp(given: UetOptions) -> Result<(u32, u32, u32), ScenarioError> {
+        let options = SchemeOptions { uet: Some(given), ..SchemeOptions::default() };
+        let queue = UetSizes::new(&options, SCALE)?.queue()?;
+        let marks = queue.marks.map_or((0, 0), |marks| (marks.from / MTU, marks.all / MTU));
+        Ok((queue.queue / MTU, marks.0, marks.1))
+    }
+
+    #[test]
+    fn marks_are_within_the_queue() {
+        let none = UetOptions::default();
+        for (queue_packets, mark_from, expected) in [
+            (None, None, (43, 9, 35)),
+            // A longer queue does not move them.
+            (Some(500), None, (500, 9, 35)),
+            (Some(10), None, (10, 2, 8)),
+            (Some(1), None, (1, 1, 1)),
+            (Some(10), Some(9), (10, 9, 9)),
+        ] {
+            let given = UetOptions { queue_packets, mark_from, ..none };
+            assert_eq!(ramp(given).expect("it is valid"), expected, "{queue_packets:?}");
+        }
+        for (key, given) in [
+            ("mark_from", UetOptions { mark_from: Some(11), mark_all: Some(12), ..none }),
+            ("mark_all", UetOptions { mark_from: Some(9), mark_all: Some(11), ..none }),
+        ] {
+            let refused = ramp(UetOptions { queue_packets: Some(10), ..given }).unwrap_err();
+            let refused = refused.to_string();
+            assert!(refused.contains(key) && refused.contains("queue_packets"), "{refused}");
+        }
     }
 }

@@ -410,7 +410,12 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
         (
             "uet-nscc",
             "mark_all",
-            uet(UetOptions { mark_from: Some(9), mark_all: Some(8), ..Default::default() }),
+            uet(UetOptions {
+                queue_packets: Some(9),
+                mark_from: Some(9),
+                mark_all: Some(8),
+                ..Default::default()
+            }),
         ),
         (
             "uet-nscc",

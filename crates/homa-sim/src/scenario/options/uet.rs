@@ -19,12 +19,13 @@ pub struct UetOptions {
     /// Full packets that a port holds before it trims. Default: BDP, rounded up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<u32>,
-    /// Up to this many full packets behind it, a packet is not marked (Kmin). Default: a fifth of
-    /// BDP in packets, rounded up.
+    /// Up to this many full packets behind it, a packet is not marked (Kmin). At most
+    /// `queue_packets`. Default: a fifth of BDP in packets, or of `queue_packets` if that is less,
+    /// rounded up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_from: Option<u32>,
-    /// Above this many full packets behind it, a packet is always marked (Kmax). Default: four
-    /// fifths of BDP in packets, rounded up.
+    /// Above this many full packets behind it, a packet is always marked (Kmax). At most
+    /// `queue_packets`. Default: four fifths of the same, rounded up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_all: Option<u32>,
     /// Queueing delay that windows aim at. Default: three quarters of `base_rtt`.
