@@ -27,7 +27,7 @@ const ACK_EVERY: u32 = 16_384;
 /// Entropy values of a flow.
 const ENTROPIES: u32 = 64;
 const MOST_ENTROPIES: u32 = 1 << 15;
-/// The timeout without queues; the time of as many full queues is added.
+/// The timeout without queues; the time of as many full queues at a host's link is added.
 const TIMEOUT: Duration = Duration::micros(15);
 const TIMEOUT_QUEUES: u64 = 6;
 /// Full packets above this are mistakes.
@@ -205,6 +205,13 @@ impl UetSizes {
     }
 }
 
+/// The longest time in queues of `bytes` that a timeout allows for: that of six full ones at a
+/// host's link, or of one at every link of the longest path if slower links make that longer.
+fn full_queues(scale: NetworkScale, bytes: u32) -> Duration {
+    let path = scale.byte_picos.saturating_mul(bytes.into()).div_ceil(1_000);
+    scale.link.time_for(TIMEOUT_QUEUES * u64::from(bytes)).max(Duration(path))
+}
+
 /// The configuration of hosts without a seed, which is that of the simulation.
 fn configure(scale: NetworkScale, options: &SchemeOptions) -> Result<UetConfig, ScenarioError> {
     let sizes = UetSizes::new(options, scale)?;
@@ -228,7 +235,7 @@ fn configure(scale: NetworkScale, options: &SchemeOptions) -> Result<UetConfig, 
     if !(1..=1_000_000_000).contains(&target) {
         return Err(ScenarioError::field("options.uet.target", "be 1ns to 1s"));
     }
-    let queues = scale.link.time_for(TIMEOUT_QUEUES * u64::from(queue.queue));
+    let queues = full_queues(scale, queue.queue);
     let rto = given.timeout.map_or(Duration(TIMEOUT.0 + queues.0), |span| Duration(span.0 / 1_000));
     let base_rtt = sizes.base_rtt.div_ceil(1_000);
     Ok(UetConfig {
@@ -332,6 +339,14 @@ mod tests {
             let refused = ramp(UetOptions { queue_packets: Some(10), ..given }).unwrap_err();
             let refused = refused.to_string();
             assert!(refused.contains(key) && refused.contains("queue_packets"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_allows_for_full_queues_at_slow_links() {
+        for (byte_picos, expected) in [(480, 4_800), (160, 4_800), (2 * 80 + 4 * 800, 33_600)] {
+            let queues = full_queues(NetworkScale { byte_picos, ..SCALE }, 10_000);
+            assert_eq!(queues, Duration(expected), "{byte_picos}");
         }
     }
 }

@@ -47,7 +47,8 @@ pub struct UetOptions {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub ack_every: Option<u32>,
     /// RTO of a packet without any answer. It doubles each time that the packet is sent again.
-    /// Default: 15 us and the time of six full queues.
+    /// Default: 15 us and the time of six full queues at a host's link, or of one at every link of
+    /// the longest path if that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 }
