@@ -1,8 +1,8 @@
 //! The bytes of a message on the wire, header by header.
 //!
 //! Every frame pays Ethernet's 38 bytes (header 14, checksum 4, preamble 8, gap 12) and occupies at
-//! least 84; IP packets are at most 1500 bytes, IPv4 without options. A message starts a packet of
-//! its own.
+//! least 84, except under `uet`; IP packets are at most 1500 bytes, IPv4 without options. A message
+//! starts a packet of its own.
 //!
 //! | framing | bytes beside the payload of a full frame | payload |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
 //! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
 //! | `plain` | 38 + IP and transport 40 | 1460 |
-//! | `uet` | 64 in all, in packets of 4150 | 4086 |
+//! | `uet` | 64 in all, in packets of 4150, without a minimum | 4086 |
 //!
 //! Left out, because their number depends on the protocol's choices: control packets of `udp` and
 //! `ip146`, acknowledgements of `tcp` and `plain`, retransmissions. The authors' simulator sends
@@ -55,6 +55,8 @@ pub enum Framing {
 pub(crate) struct Packets {
     headers: u64,
     pub(crate) payload: u64,
+    /// The least bytes of a frame.
+    least: u64,
 }
 
 impl Packets {
@@ -67,7 +69,7 @@ impl Packets {
     }
 
     pub(crate) fn frame(&self, payload: u64) -> u64 {
-        (ETHERNET + self.headers + payload).max(MIN_FRAME)
+        (ETHERNET + self.headers + payload).max(self.least)
     }
 }
 
@@ -115,7 +117,8 @@ impl Framing {
         self.data_wire_bytes(message_bytes) + self.grant_wire_bytes(message_bytes)
     }
 
-    pub(crate) const PAPER_SCHEDULED: Packets = Packets { headers: 20 + 8 + 16, payload: 1456 };
+    pub(crate) const PAPER_SCHEDULED: Packets =
+        Packets { headers: 20 + 8 + 16, payload: 1456, least: MIN_FRAME };
 
     /// The packets a message starts with.
     pub(crate) fn first(self) -> Packets {
@@ -130,8 +133,11 @@ impl Framing {
             // Its 64 bytes include those of Ethernet.
             Self::Uet => 64 - ETHERNET,
         };
-        let packet = if self == Self::Uet { 4150 - ETHERNET } else { 1500 };
-        Packets { headers, payload: packet - headers }
+        let (packet, least) = match self {
+            Self::Uet => (4150 - ETHERNET, 0),
+            _ => (1500, MIN_FRAME),
+        };
+        Packets { headers, payload: packet - headers, least }
     }
 }
 
@@ -195,5 +201,7 @@ mod tests {
         assert_eq!(Framing::Tcp.wire_bytes(1), 91);
         assert_eq!(Framing::Tcp.wire_bytes(0), 0);
         assert_eq!(Framing::Uet.wire_bytes(4086 + 100), 4150 + 164);
+        // A short packet is not padded.
+        assert_eq!((Framing::Uet.wire_bytes(1), Framing::Uet.wire_bytes(4087)), (65, 4150 + 65));
     }
 }
