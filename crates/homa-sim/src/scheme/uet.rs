@@ -231,7 +231,8 @@ fn configure(scale: NetworkScale, options: &SchemeOptions) -> Result<UetConfig, 
         between("options.uet.initial_window", packets, 1, MOST_PACKETS)
             .map(|packets| u64::from(packets) * u64::from(full))
     });
-    let target = given.target.map_or(sizes.base_rtt / 4 * 3, |span| span.0) / 1_000;
+    let default = (sizes.base_rtt / 4 * 3 / 1_000).max(1);
+    let target = given.target.map_or(default, |span| span.0 / 1_000);
     if !(1..=1_000_000_000).contains(&target) {
         return Err(ScenarioError::field("options.uet.target", "be 1ns to 1s"));
     }
@@ -348,5 +349,13 @@ mod tests {
             let queues = full_queues(NetworkScale { byte_picos, ..SCALE }, 10_000);
             assert_eq!(queues, Duration(expected), "{byte_picos}");
         }
+    }
+
+    #[test]
+    fn the_shortest_round_trip_is_accepted() {
+        let uet = Some(UetOptions { base_rtt: Some(Span(1_000)), ..UetOptions::default() });
+        let options = SchemeOptions { uet, ..SchemeOptions::default() };
+        let config = configure(SCALE, &options).expect("documented as 1ns to 1s");
+        assert_eq!((config.nscc.base_rtt, config.nscc.target), (1, 1));
     }
 }
