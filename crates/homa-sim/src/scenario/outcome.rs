@@ -373,8 +373,8 @@ pub struct Drops {
     pub fault: u64,
     /// Packets that a transport refused, e.g. duplicates after a retransmission.
     pub refused: u64,
-    /// Frames whose payload a full switch trimmed; only their headers arrived. They count in none
-    /// of the others unless the header was lost, too.
+    /// Frames whose payload a full switch cut off and whose header found room at that port. They
+    /// count in none of the others unless the header is lost later.
     #[serde(default)]
     pub trimmed: u64,
 }
