@@ -32,7 +32,7 @@
  Flag of homa_keys_open: allows early data, so that a call to a server without a session takes
  one round trip instead of two. An attacker on the path can have such a request executed twice.
  */
-#define HOMA_EARLY_DATA 1
+#define HOMA_EARLY_DATA 16
 
 /*
  Flag of a private call: its completion is returned only by a homa_recv that names its id, and

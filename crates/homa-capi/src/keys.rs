@@ -13,7 +13,8 @@ use crate::error::{Error, guard};
 
 /// Flag of homa_keys_open: allows early data, so that a call to a server without a session takes
 /// one round trip instead of two. An attacker on the path can have such a request executed twice.
-pub const HOMA_EARLY_DATA: u32 = 1;
+// No other flag has this bit, so that a flag of another function is an error.
+pub const HOMA_EARLY_DATA: u32 = 16;
 
 /// Keys that several sockets share, with the tickets that servers have issued to them.
 #[allow(non_camel_case_types)]

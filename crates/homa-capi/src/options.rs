@@ -9,7 +9,7 @@ use homa::proto;
 use homa::{Config, PriorityMap};
 
 use crate::error::Error;
-use crate::keys::homa_keys;
+use crate::keys::{HOMA_EARLY_DATA, homa_keys};
 use crate::protection::protected;
 
 /// Flag of homa_options: exchanges plaintext with other hosts, by choice. Hosts on the path can
@@ -177,6 +177,11 @@ impl Settings {
         if !options.is_null() {
             // SAFETY: the caller guarantees the size, and zeroes are a value.
             given = unsafe { read_sized(options, "options")? };
+        }
+        if given.flags & HOMA_EARLY_DATA != 0 {
+            let text = "HOMA_EARLY_DATA in `options->flags` is a flag of homa_keys_open: open the \
+                        keys with it, and set `options->keys`";
+            return Err(Error::invalid(text));
         }
         if given.flags & !HOMA_PLAINTEXT != 0 {
             return Err(Error::invalid(

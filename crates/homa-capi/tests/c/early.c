@@ -163,7 +163,7 @@ static void refused(const char *path, uint32_t flags, int expected, const char *
 static void mistakes(const char *path, struct homa_options options)
 {
     refused(NULL, HOMA_EARLY_DATA, EFAULT, "key_file");
-    refused(path, 6, EINVAL, "HOMA_EARLY_DATA");
+    refused(path, HOMA_PLAINTEXT, EINVAL, "give HOMA_EARLY_DATA or 0");
     refused("/nonexistent/homa.key", 0, ENOENT, "/nonexistent/homa.key");
     refused("/proc/self/stat", 0, EACCES, "/proc/self/stat");
     options.key_file = path;
@@ -172,6 +172,9 @@ static void mistakes(const char *path, struct homa_options options)
     options.key_file = NULL;
     options.flags = HOMA_PLAINTEXT;
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    options.flags = HOMA_EARLY_DATA;
+    FAILS(homa_socket(NULL, 0, &options), EINVAL);
+    CHECK(strstr(homa_strerror(EINVAL), "flag of homa_keys_open") != NULL);
     options.flags = 0;
     options.server_name = "store.homa.test";
     FAILS(homa_socket(NULL, 0, &options), EINVAL);
