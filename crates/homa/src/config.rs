@@ -235,9 +235,9 @@ impl Config {
     }
 
     /// Refuses peers whose verified identity `admits` does not accept: no packet of theirs is
-    /// processed, and none is sent to them. It is called once for each session, by the thread that
-    /// drives the engine, so it should return at once. It needs keys
-    /// ([`OpenError::PolicyWithoutKeys`]).
+    /// processed, and none is sent to them. It is called for each session, and before requests are
+    /// sent as early data, by the thread that drives the engine, so it should return at once. It
+    /// needs keys ([`OpenError::PolicyWithoutKeys`]).
     #[must_use]
     pub fn admit(mut self, admits: impl Fn(&PeerIdentity) -> bool + Send + Sync + 'static) -> Self {
         self.admission = Admits(Some(Arc::new(admits)));

@@ -75,6 +75,29 @@ fn a_drain_leaves_a_ticket_for_the_next_client() {
     }
 }
 
+/// Its ticket is one that another engine with the same keys has got.
+#[test]
+fn a_client_that_admits_no_server_sends_it_nothing_early() {
+    let keys = || Keys::cluster([1; 32]).unwrap().early_data();
+    let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
+    let (serving, at) = (echo(server.serve().unwrap()), server.local_addr());
+    let open = || Config::default().keys(shared.clone());
+    let idempotent = CallOptions::default().idempotent();
+    let first = engine("127.0.0.1", open());
+    first.client().call_with(at, "request", &idempotent).unwrap();
+    first.drain(Duration::from_secs(20)).unwrap();
+    let picky = engine("127.0.0.1", open().admit(|_| false));
+    let error = picky.client().call_with(at, "request", &idempotent).unwrap_err();
+    assert!(error.not_executed());
+    assert_eq!(reason(error, at), HandshakeRefusal::NotAdmitted);
+    // What was sent before this call is there when it is answered.
+    engine("127.0.0.1", open()).client().call(at, "request").unwrap();
+    assert_eq!(server.metrics().driver.early_datagrams_opened, 0);
+    server.drain(Duration::from_secs(20)).unwrap();
+    drop(server);
+    assert_eq!(serving.join().unwrap(), 2, "the call that was refused was executed");
+}
+
 #[test]
 fn another_key_is_an_error_that_says_so() {
     let (server, _, error) = refused(with_key(1), with_key(2));

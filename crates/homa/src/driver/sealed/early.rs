@@ -19,7 +19,7 @@ use super::{
     Accepting, Entry, Gather, HandshakeDatagram, Outbox, Sealed, TAG, Timer, Train, Unfinished,
     Way, admits, pieces,
 };
-use crate::secure::{EARLY_MAX, EARLY_OVERHEAD};
+use crate::secure::{EARLY_MAX, EARLY_OVERHEAD, PeerIdentity};
 
 /// Longest datagram in early data: with what is added, it is as long as those of the ClientHello.
 const DATAGRAM_MAX: usize = FULL - FRONT - EARLY_OVERHEAD;
@@ -58,7 +58,10 @@ impl Sealed {
     pub(super) fn send_early(&mut self, way: Way) {
         let Some(opening) = self.opening.get_mut(&way) else { return };
         let Some(attempt) = &mut opening.attempt else { return };
-        if !attempt.handshake.may_send_early() {
+        // Tickets are those of cluster keys, and the server of one proves nothing else.
+        if !attempt.handshake.may_send_early()
+            || !admits(self.admission.as_deref(), &PeerIdentity::Cluster)
+        {
             return;
         }
         let before = attempt.early.len();
