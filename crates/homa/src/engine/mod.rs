@@ -375,19 +375,19 @@ impl Engine {
     /// ticket, and [`Self::drain`] waits for it. At most some 5 s after the call it is false,
     /// whether or not the ticket has come.
     pub fn awaits_ticket(&self) -> bool {
-        self.here().is_some_and(|access| access.core.driver().awaits_ticket())
+        self.here().is_some_and(|access| access.core.awaits_ticket())
     }
 
     /// Waits for tickets.
     fn finish_handshakes(&self, until: Option<Instant>) {
         let Some(mut access) = self.here() else { return };
-        while access.core.driver().awaits_ticket() {
+        while access.core.awaits_ticket() {
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
                 return;
             }
             let step = until.map_or(now + DRAIN_STEP, |until| until.min(now + DRAIN_STEP));
-            access.block(Some(step), |state| (!state.core.driver().awaits_ticket()).then_some(()));
+            access.block(Some(step), |state| (!state.core.awaits_ticket()).then_some(()));
         }
     }
 

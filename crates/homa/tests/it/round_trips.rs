@@ -289,6 +289,36 @@ fn early_data_that_are_lost_are_sent_again() {
     assert_eq!(path.server.metrics().driver.early_datagrams_opened, 0);
 }
 
+/// It runs no timers, after which it would not expect the ticket any more.
+#[test]
+fn an_engine_that_has_ended_awaits_no_ticket() {
+    let mut path = Path::with_a_ticket();
+    let config = Config::default().keys(path.client_keys.clone());
+    let client = homa::Engine::bind(any(), config).unwrap();
+    let (caller, at) = (client.client(), path.to_client.local_addr().unwrap());
+    let options = CallOptions::deadline(GIVE_UP).idempotent();
+    let call = std::thread::spawn(move || caller.call_with(at, "request", &options));
+    let mut bytes = [0; 65_536];
+    // The end of the client's handshake, which follows the server's answer, never arrives.
+    while path.executed < 2 {
+        while let Ok((len, _)) = path.to_client.recv_from(&mut bytes) {
+            path.to_server.send_to(&bytes[..len], path.server.local_addr()).unwrap();
+        }
+        path.settle();
+    }
+    while !call.is_finished() {
+        while let Ok((len, _)) = path.to_server.recv_from(&mut bytes) {
+            path.to_client.send_to(&bytes[..len], client.local_addr()).unwrap();
+        }
+        path.settle();
+    }
+    assert_eq!(call.join().unwrap().unwrap(), *b"response");
+    assert!(client.awaits_ticket());
+    client.hand_over(GIVE_UP).unwrap();
+    assert!(!client.awaits_ticket());
+    client.drain(Duration::MAX).unwrap();
+}
+
 #[test]
 fn the_lost_end_of_an_early_handshake_is_repeated() {
     let mut path = Path::with_a_ticket();

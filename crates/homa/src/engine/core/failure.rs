@@ -103,6 +103,11 @@ impl Core {
         self.ended
     }
 
+    /// Whether a ticket will come; none does after the end.
+    pub fn awaits_ticket(&self) -> bool {
+        self.ended.is_none() && self.driver.awaits_ticket()
+    }
+
     /// Ends an engine that failed before.
     pub(super) fn leak_descriptors(&mut self) {
         self.driver.leak();
