@@ -290,16 +290,24 @@ impl Keys {
     /// As [`Self::from_file`] or [`Self::from_certificates`]; the old credentials then stay in use.
     pub fn reload(&self) -> Result<(), KeysError> {
         let Some(files) = &self.0.files else { return Ok(()) };
-        *self.0.version.lock().unwrap_or_else(PoisonError::into_inner) = files.version();
-        let (client, server) = files.read()?;
-        let mut read = Credentials::new(client, server, files.is_cluster(), &self.0.log)?;
-        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current.allows_early_data() {
-            read.allow_early_data();
+        let seen = || self.0.version.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let version = files.version();
+            *seen() = version;
+            let (client, server) = files.read()?;
+            let mut read = Credentials::new(client, server, files.is_cluster(), &self.0.log)?;
+            let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+            // If another thread has seen another version since, these may be older than its own.
+            if *seen() != version {
+                continue;
+            }
+            if current.allows_early_data() {
+                read.allow_early_data();
+            }
+            read.server_name = current.server_name.take();
+            *current = read;
+            return Ok(());
         }
-        read.server_name = current.server_name.take();
-        *current = read;
-        Ok(())
     }
 
     /// The key file that [`Self::reload`] reads, or the file of the certificate.
