@@ -161,7 +161,10 @@ impl Sharded {
         let until = Instant::now().checked_add(timeout);
         self.engines().for_each(|engine| engine.refuse());
         match self.unfinished(until) {
-            (0, 0) => Ok(()),
+            (0, 0) => {
+                self.engines().for_each(|engine| engine.finish_handshakes(until));
+                Ok(())
+            }
             (calls, requests) => Err(DrainTimeout { calls, requests }),
         }
     }

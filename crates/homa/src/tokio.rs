@@ -76,13 +76,8 @@ impl Engine {
     /// # Panics
     /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
     pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
-        let began = time::Instant::now();
         self.refuse();
-        let left = until_zero(timeout, || self.finish(Some(Instant::now()))).await;
-        left.map_err(|(calls, requests)| DrainTimeout { calls, requests })?;
-        let rest = timeout.saturating_sub(began.elapsed());
-        let _ = until_zero(rest, || (usize::from(self.awaits_ticket()), 0)).await;
-        Ok(())
+        drained(timeout, || self.finish(Some(Instant::now())), || self.awaits_ticket()).await
     }
 
     /// As [`Self::hand_over`], without blocking the thread. If the future is dropped, this engine
@@ -169,9 +164,8 @@ impl Sharded {
     /// As the timers of tokio: outside a runtime, and in one without `enable_time`.
     pub async fn drain_async(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         self.engines().for_each(|engine| engine.refuse());
-        until_zero(timeout, || self.unfinished(Some(Instant::now())))
-            .await
-            .map_err(|(calls, requests)| DrainTimeout { calls, requests })
+        let awaits_ticket = || self.engines().any(|engine| engine.awaits_ticket());
+        drained(timeout, || self.unfinished(Some(Instant::now())), awaits_ticket).await
     }
 }
 
@@ -189,6 +183,20 @@ impl Server {
             .await
             .map_err(|(calls, requests)| DrainTimeout { calls, requests })
     }
+}
+
+/// Waits until nothing is unfinished, and then for tickets; both within `most`.
+async fn drained(
+    most: Duration,
+    unfinished: impl Fn() -> (usize, usize),
+    awaits_ticket: impl Fn() -> bool,
+) -> Result<(), DrainTimeout> {
+    let began = time::Instant::now();
+    let left = until_zero(most, unfinished).await;
+    left.map_err(|(calls, requests)| DrainTimeout { calls, requests })?;
+    let rest = most.saturating_sub(began.elapsed());
+    let _ = until_zero(rest, || (usize::from(awaits_ticket()), 0)).await;
+    Ok(())
 }
 
 /// Waits until nothing is unfinished; what is left if that takes longer than `most`.

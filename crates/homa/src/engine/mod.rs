@@ -379,7 +379,7 @@ impl Engine {
     }
 
     /// Waits for tickets.
-    fn finish_handshakes(&self, until: Option<Instant>) {
+    pub(crate) fn finish_handshakes(&self, until: Option<Instant>) {
         let Some(mut access) = self.here() else { return };
         while access.core.awaits_ticket() {
             let now = Instant::now();

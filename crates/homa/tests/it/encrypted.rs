@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use homa::driver::memory::{MemoryNetwork, NetworkFaults};
 use homa::error::HandshakeRefusal;
 use homa::socket::{Socket, SocketEvent, Wanted};
-use homa::{CallError, CallOptions, Config, Engine, Keys, PeerIdentity, inline};
+use homa::{CallError, CallOptions, Client, Config, Engine, Keys, PeerIdentity, Sharded, inline};
 
 use crate::common::{echo, engine, message};
 
 /// A call that fails needs far less than the deadline of 10 s.
 const SOON: Duration = Duration::from_secs(5);
+/// Reached only if a test fails.
+const GIVE_UP: Duration = Duration::from_secs(20);
 
 fn with_key(key: u8) -> Config {
     Config::default().keys(Keys::cluster([key; 32]).unwrap())
@@ -59,20 +61,46 @@ fn engines_with_one_key_call_each_other_encrypted() {
     assert_eq!(a.datagrams_replayed + b.datagrams_replayed, 0);
 }
 
-#[test]
-fn a_drain_leaves_a_ticket_for_the_next_client() {
+/// Clients of one kind make one call each, and are drained. Each of them leaves a ticket.
+fn leave_tickets<T>(open: fn(Config) -> T, client: fn(&T) -> Client, drain: impl Fn(&T)) {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
     echo(server.serve().unwrap());
     for early in 0..5 {
-        let client = engine("127.0.0.1", Config::default().keys(shared.clone()));
+        let opened = open(Config::default().keys(shared.clone()));
         let idempotent = CallOptions::default().idempotent();
-        let answer = client.client().call_with(server.local_addr(), "request", &idempotent);
+        let answer = client(&opened).call_with(server.local_addr(), "request", &idempotent);
         assert_eq!(answer.unwrap(), *b"request");
-        client.drain(Duration::from_secs(20)).unwrap();
-        assert!(!client.awaits_ticket());
+        drain(&opened);
         assert_eq!(server.metrics().driver.handshakes_early, early, "all but the first");
     }
+}
+
+fn shards(config: Config) -> Sharded {
+    Engine::sharded("127.0.0.1:0".parse().unwrap(), 2, config).unwrap()
+}
+
+#[test]
+fn a_drain_leaves_a_ticket_for_the_next_client() {
+    let open = |config| engine("127.0.0.1", config);
+    leave_tickets(open, Engine::client, |client| {
+        client.drain(GIVE_UP).unwrap();
+        assert!(!client.awaits_ticket());
+    });
+    leave_tickets(shards, Sharded::client, |client| client.drain(GIVE_UP).unwrap());
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_drain_by_a_task_leaves_a_ticket_for_the_next_client() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let open = |config| engine("127.0.0.1", config);
+    leave_tickets(open, Engine::client, |client| {
+        runtime.block_on(client.drain_async(GIVE_UP)).unwrap();
+    });
+    leave_tickets(shards, Sharded::client, |client| {
+        runtime.block_on(client.drain_async(GIVE_UP)).unwrap();
+    });
 }
 
 /// Its ticket is one that another engine with the same keys has got.
@@ -85,7 +113,7 @@ fn a_client_that_admits_no_server_sends_it_nothing_early() {
     let idempotent = CallOptions::default().idempotent();
     let first = engine("127.0.0.1", open());
     first.client().call_with(at, "request", &idempotent).unwrap();
-    first.drain(Duration::from_secs(20)).unwrap();
+    first.drain(GIVE_UP).unwrap();
     let picky = engine("127.0.0.1", open().admit(|_| false));
     let error = picky.client().call_with(at, "request", &idempotent).unwrap_err();
     assert!(error.not_executed());
@@ -93,7 +121,7 @@ fn a_client_that_admits_no_server_sends_it_nothing_early() {
     // What was sent before this call is there when it is answered.
     engine("127.0.0.1", open()).client().call(at, "request").unwrap();
     assert_eq!(server.metrics().driver.early_datagrams_opened, 0);
-    server.drain(Duration::from_secs(20)).unwrap();
+    server.drain(GIVE_UP).unwrap();
     drop(server);
     assert_eq!(serving.join().unwrap(), 2, "the call that was refused was executed");
 }
