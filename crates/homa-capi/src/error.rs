@@ -35,7 +35,8 @@ impl Error {
     pub fn keys(error: KeysError) -> Self {
         let errno = match &error {
             KeysError::Read { source, .. } | KeysError::ReadPem { source, .. } => {
-                source.raw_os_error().unwrap_or(libc::EIO)
+                // It was read, but it is too long, or no text.
+                source.raw_os_error().unwrap_or(libc::EINVAL)
             }
             KeysError::Exposed { .. } => libc::EACCES,
             _ => libc::EINVAL,

@@ -160,8 +160,22 @@ static void refused(const char *path, uint32_t flags, int expected, const char *
     CHECK(strstr(homa_strerror(errno), said) != NULL);
 }
 
+/* A file with these bytes, some times, is no key file. */
+static void no_key_file(const char *bytes, int times, const char *said)
+{
+    char path[32];
+    FILE *file = nameless_file(path, sizeof path);
+    while (times-- > 0)
+        CHECK(fputs(bytes, file) >= 0);
+    CHECK(fflush(file) == 0);
+    refused(path, 0, EINVAL, said);
+    CHECK(fclose(file) == 0);
+}
+
 static void mistakes(const char *path, struct homa_options options)
 {
+    no_key_file("\xff\xfe", 1, "utf-8");
+    no_key_file("# A comment\n", 2000, "longer than");
     refused(NULL, HOMA_EARLY_DATA, EFAULT, "key_file");
     refused(path, HOMA_PLAINTEXT, EINVAL, "give HOMA_EARLY_DATA or 0");
     refused("/nonexistent/homa.key", 0, ENOENT, "/nonexistent/homa.key");
