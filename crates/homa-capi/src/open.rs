@@ -136,8 +136,9 @@ pub unsafe extern "C" fn homa_getsockname(
 /// progress is finished and acknowledged, or `timeout_ms` have passed (negative: no limit; 0: does
 /// not wait). Messages that have arrived, and the ends of calls in progress, can still be received,
 /// also by threads that already wait. After that, homa_recv fails with ESHUTDOWN, and the
-/// descriptor stays readable. If a call was sent early (HOMA_EARLY_DATA), it also waits for the
-/// ticket that the next socket uses. Call homa_close when done.
+/// descriptor stays readable. If a call was sent early (HOMA_EARLY_DATA), it also waits for the end
+/// of the handshake, with which the ticket for the next socket comes unless it is lost. Call
+/// homa_close when done.
 ///
 /// Returns 0, or -1: EBADF, ETIMEDOUT (some RPCs are unfinished; homa_strerror says how many).
 #[unsafe(no_mangle)]

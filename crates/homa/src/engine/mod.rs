@@ -352,8 +352,9 @@ impl Engine {
     /// Finishes gracefully. New calls, requests, and servers are refused at once; those in progress
     /// are finished and acknowledged. Calls on behalf of a request in progress
     /// ([`Request::client`](crate::Request::client)) are still accepted. `accept` still returns
-    /// requests that were already received, then `None`. At the end it waits until the keys have a
-    /// ticket of a server that has accepted early data ([`Self::awaits_ticket`]).
+    /// requests that were already received, then `None`. If a server has accepted early data, it
+    /// then waits for the end of the handshake, with which the ticket for the next client comes
+    /// unless it is lost ([`Self::awaits_ticket`]).
     ///
     /// # Errors
     /// [`DrainTimeout`] if some are unfinished when `timeout` has passed.

@@ -45,6 +45,11 @@ use crate::driver::fork::Process;
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The child of a fork may use the keys of its parent, but has none of their tickets. If at the
+/// moment of the fork another thread of the parent may have been beginning a handshake with them,
+/// or reading them again, the child has to make its own: a lock inside may never be released there,
+/// and then a call of the child would block for ever.
 #[derive(Clone)]
 pub struct Keys(Arc<Current>);
 
