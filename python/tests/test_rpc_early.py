@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import pickle
+from functools import partial
 
 import pytest
 
@@ -95,15 +96,18 @@ async def meet(path, keys):
         assert await client.call(path.at, b"ticket", deadline=60) == b"ticket"
 
 
-async def goes_early(path, executed, keys, idempotent=True):
-    """Whether the call of a new client is executed before anything of the server reaches it."""
+async def goes_early(path, executed, keys, idempotent=True, balanced=False):
+    """Whether the call of a new client is executed before anything of the server reaches it.
+
+    A balanced one is made by a service.
+    """
     await path.next_client()
     before = executed.count
     executed.first.clear()
     async with rpc.Client(keys=keys) as client:
+        make = (await client.connect([path.at])).call if balanced else partial(client.call, path.at)
         path.shut()
-        call = client.call(path.at, b"request", idempotent=idempotent, deadline=60)
-        call = asyncio.ensure_future(call)
+        call = asyncio.ensure_future(make(b"request", idempotent=idempotent, deadline=60))
         await asyncio.wait_for(path.answered.wait(), 60)
         # The server has the client's hello. What was sent beside it arrives now, or never.
         with contextlib.suppress(asyncio.TimeoutError):
@@ -197,15 +201,9 @@ def test_a_service_calls_early_too(path):
 
     async def scenario(path, executed):
         await meet(path, keys)
-        await path.next_client()
-        async with rpc.Client(keys=keys) as client:
-            service = await client.connect([path.at])
-            path.shut()
-            executed.first.clear()
-            call = asyncio.ensure_future(service.call(b"x", idempotent=True, deadline=60))
-            await asyncio.wait_for(executed.first.wait(), 60)
-            path.open()
-            assert await call == b"x"
+        assert await goes_early(path, executed, keys, balanced=True)
+        assert not await goes_early(path, executed, keys, idempotent=False, balanced=True), "once"
+        assert await goes_early(path, executed, keys, balanced=True)
 
     with_path(rpc.Keys(path, early_data=True), scenario)
 
