@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import os
 import pickle
 from functools import partial
@@ -254,8 +255,12 @@ def test_mistakes_are_named(path, tmp_path):
         rpc.Client(keys=keys, plaintext=True)
     with pytest.raises(TypeError, match="make them in the other process"):
         pickle.dumps(keys)
-    for wrong in [5, {}, ("a", "b")]:
-        with pytest.raises(TypeError):
-            rpc.Keys(wrong)
+    for wrong in [5, {}, ("a", "b"), b"homa-key-v1"]:
+        named = rf"Certificates\(...\) or Keys\(...\), and a value of type {type(wrong).__name__}"
+        for give in [rpc.Keys, lambda keys: rpc.Client(keys=keys)]:
+            with pytest.raises(TypeError, match=named):
+                give(wrong)
+    assert copy.copy(keys) is keys
+    assert copy.deepcopy({"keys": keys})["keys"] is keys
     assert repr(keys) == f"homa.rpc.Keys({path!r}, early_data=True)"
     assert (keys.early_data, rpc.Keys(str(path)).early_data) == (True, False)

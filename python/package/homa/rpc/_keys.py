@@ -76,6 +76,14 @@ class Keys:
         early = ", early_data=True" if self._early_data else ""
         return f"homa.rpc.Keys({self._files!r}{early})"
 
+    def __copy__(self) -> Keys:
+        """The same keys: they are shared as they are."""
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Keys:
+        """The same keys, for copies of what contains them."""
+        return self
+
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: tickets belong to one process.
 
@@ -90,10 +98,19 @@ KeySource: TypeAlias = "File | Certificates | Keys"
 
 
 def paths(files: File | Certificates) -> Any:
-    """The files, for the compiled part."""
+    """The files, for the compiled part.
+
+    Raises:
+        TypeError: they are neither a path nor certificates.
+    """
     if isinstance(files, Certificates):
         given = [files.chain, files.private_key, files.authorities]
         return (*[os.fspath(file) for file in given], files.server_name)
+    if not isinstance(files, (str, os.PathLike)):
+        # Not the value, which may be a key.
+        kind = type(files).__name__
+        choices = "the path of a key file, Certificates(...) or Keys(...)"
+        raise TypeError(f"keys are {choices}, and a value of type {kind} was given")
     return os.fspath(files)
 
 
@@ -105,7 +122,7 @@ def protection(keys: KeySource | None, plaintext: bool, padding: Padding | None)
     """The keys or the choice of plaintext, and padding, for the engine.
 
     Raises:
-        TypeError: padding is of another type.
+        TypeError: padding or keys are of another type.
         ValueError: plaintext is asked for, too, or padding without keys.
     """
     if keys is not None and plaintext:
