@@ -301,7 +301,8 @@ mod tests {
         let mut used = take(&mut flow, 1);
         assert_eq!(flow.0.penalties.iter().map(|&penalty| u32::from(penalty)).sum::<u32>(), 3);
         // Each draw takes one step of the round, so that four draws use each EV.
-        flow.0.report(AT, used[0], PathReport::Marked);
+        (0..2).for_each(|_| flow.0.report(AT, used[0], PathReport::Marked));
+        assert_eq!(flow.0.punished, 4);
         for _ in 0..3 {
             let ev = take(&mut flow, 1)[0];
             flow.0.report(AT, ev, PathReport::Marked);

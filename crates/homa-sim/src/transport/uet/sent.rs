@@ -232,7 +232,9 @@ mod tests {
         flight.acknowledged(2, FULL);
         assert_eq!(first(&mut flight), Some((1, 205)));
         flight.acknowledged(1, FULL);
+        flight.sends((3, FULL), (Time(150), TIMEOUT), 0);
         assert_eq!(first(&mut flight), Some((0, 207)));
+        flight.acknowledged(3, FULL);
         flight.misses(0, FULL);
         assert_eq!(first(&mut flight), None);
     }
