@@ -4,9 +4,9 @@
 //! Packets that are to be sent again go first, lowest number first. A packet asks for an
 //! acknowledgement if it is sent again or if nothing may follow it: it is the last new one, or
 //! fills the window. Messages of a host take turns. A timeout finds packets without any answer; it
-//! doubles each time that a packet is sent again (the simulator's does not). A NACK does not say
-//! which copy of its packet it is about, so it measures a round trip only if there was one; the
-//! simulator takes the time since the last copy, which may be too short, and keeps it.
+//! doubles each time that a packet is sent again (the simulator's does not). As there, a NACK does not
+//! say which copy of its packet it is about, so one of an earlier copy measures a round trip that is
+//! too short.
 
 use homa_proto::Time;
 use homa_workload::rng::Rng;
@@ -163,7 +163,7 @@ impl Uet {
         let config = &self.config;
         let bytes = size(config, packet, length);
         let in_flight = sending.flight.bytes();
-        let rtt = (sent.resent == 0).then(|| now.since(sent.at).0);
+        let rtt = Some(now.since(sent.at).0);
         let signal = WindowSignal { now, bytes: bytes.into(), rtt, marked, in_flight };
         sending.nscc.trimmed(&config.nscc, signal, true);
         sending.flight.misses(packet, bytes);

@@ -153,21 +153,6 @@ fn a_packet_lost_three_times_does_not_hold_up_the_next_one() {
 }
 
 #[test]
-fn a_nack_of_an_earlier_copy_measures_no_round_trip() {
-    let mut sender = host();
-    start(&mut sender, 0, (1, 40));
-    sends(&mut sender, 0);
-    hear(&mut sender, 9 * US, (1, 0), nack(3));
-    hear(&mut sender, 9 * US, (1, 0), prefix(3));
-    assert_eq!(sends(&mut sender, 9 * US)[0], (1, 3));
-    // 100 ns later nothing can have been heard of that copy.
-    hear(&mut sender, 9_100, (1, 0), nack(3));
-    hear(&mut sender, 18 * US, (1, 0), prefix(10));
-    let sent = sends(&mut sender, 18 * US);
-    assert!(sent.len() > 4, "the window is that of the path: {sent:?}");
-}
-
-#[test]
 fn ten_control_packets_go_before_data() {
     let mut sender = host();
     start(&mut sender, 0, (1, 40));
