@@ -4,9 +4,9 @@
 //! Packets that are to be sent again go first, lowest number first. A packet asks for an
 //! acknowledgement if it is sent again or if nothing may follow it: it is the last new one, or
 //! fills the window. Messages of a host take turns. A timeout finds packets without any answer; it
-//! doubles each time that a packet is sent again (the simulator's does not). As there, a NACK does not
-//! say which copy of its packet it is about, so one of an earlier copy measures a round trip that is
-//! too short.
+//! doubles each time that a packet is sent again (the simulator's does not). As there, a NACK does
+//! not say which copy of its packet it is about, so one of an earlier copy measures a round trip
+//! that is too short.
 
 use homa_proto::Time;
 use homa_workload::rng::Rng;
