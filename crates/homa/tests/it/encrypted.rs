@@ -61,19 +61,22 @@ fn engines_with_one_key_call_each_other_encrypted() {
     assert_eq!(a.datagrams_replayed + b.datagrams_replayed, 0);
 }
 
-/// Clients of one kind make one call each, and are drained. Each of them leaves a ticket.
+/// Clients of one kind make one call each, and are drained. Each of them leaves a ticket, unless it
+/// is lost, as when the end of the handshake overtakes it. If drains did not wait, every second
+/// would.
 fn leave_tickets<T>(open: fn(Config) -> T, client: fn(&T) -> Client, drain: impl Fn(&T)) {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
     echo(server.serve().unwrap());
-    for early in 0..5 {
+    for _ in 0..12 {
         let opened = open(Config::default().keys(shared.clone()));
         let idempotent = CallOptions::default().idempotent();
         let answer = client(&opened).call_with(server.local_addr(), "request", &idempotent);
         assert_eq!(answer.unwrap(), *b"request");
         drain(&opened);
-        assert_eq!(server.metrics().driver.handshakes_early, early, "all but the first");
     }
+    let early = server.metrics().driver.handshakes_early;
+    assert!((9..12).contains(&early), "{early} of 12");
 }
 
 fn shards(config: Config) -> Sharded {
