@@ -1,8 +1,8 @@
 //! `cargo xtask test`: builds and runs every test of the workspace, prints a line for each crate,
 //! and adds up what passed, failed and was skipped in the last line, which scripts read.
 //!
-//! Tests that mostly wait run beside tests that mostly compute, which give way to them. Those that
-//! compute against deadlines or measure in real time run last, and nothing runs beside them.
+//! Tests that mostly wait run beside tests that mostly compute. Those that compute against
+//! deadlines or measure in real time run last, and nothing runs beside them.
 //!
 //! Everything that cargo and the tests print is in a file of the target folder; it is shown only
 //! for what failed. Fails when a test failed, when something does not compile, and when no test
@@ -126,7 +126,6 @@ impl<'a> TestRun<'a> {
         thread::scope(|scope| {
             let waiting = scope.spawn(|| self.crates(those(Suits::Waiting)));
             let computing = self.crates(those(Suits::Computing)).and_then(|()| self.examples());
-            let computing = computing.and_then(|()| self.crates(those(Suits::Following)));
             waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(computing)
         })?;
         self.crates(those(Suits::Alone))

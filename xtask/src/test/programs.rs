@@ -25,9 +25,6 @@ pub enum Suits {
     Waiting,
     /// They compute, with the least priority.
     Computing,
-    /// They do both, and do not give way: a server under valgrind would not answer for so long that
-    /// its client gives it up. They begin when those that compute are done.
-    Following,
     /// They compute against deadlines, or measure in real time.
     Alone,
 }
@@ -52,10 +49,8 @@ impl Program {
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            "homa" | "homa-tonic" => Suits::Waiting,
-            // Python's tests use programs in C that the others leave.
-            "homa-capi" | "python" => Suits::Following,
-            "homa-cli" | "homa-testbed" => Suits::Alone,
+            "homa" => Suits::Waiting,
+            "homa-capi" | "homa-cli" | "homa-testbed" | "homa-tonic" | "python" => Suits::Alone,
             _ => Suits::Computing,
         }
     }
@@ -64,7 +59,7 @@ impl Program {
     pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
         let mut program = match self.suits() {
             Suits::Computing => giving_way(&self.executable),
-            Suits::Waiting | Suits::Following | Suits::Alone => Command::new(&self.executable),
+            Suits::Waiting | Suits::Alone => Command::new(&self.executable),
         };
         if self.suits() == Suits::Waiting && std::env::var_os(THREADS).is_none() {
             // On two cores, four at a time take half the time of two.
@@ -133,13 +128,6 @@ fn text<'a>(json: &'a str, key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pythons_tests_run_after_those_whose_programs_they_use() {
-        let of = |folder: &str| Program { folder: folder.into(), executable: "it".into() };
-        let (c, python) = (of("/r/crates/homa-capi"), of("/r/python"));
-        assert!(c.suits() == python.suits() && c < python);
-    }
 
     #[test]
     fn test_programs_are_found_among_cargos_messages() {
