@@ -48,7 +48,8 @@ pub struct EarlyDataOption {
 }
 
 impl EarlyDataOption {
-    /// True if the option was given.
+    /// True if the option was given, which a proxy beside clients refuses.
+    #[cfg(feature = "grpc")]
     pub fn is_given(self) -> bool {
         self.early_data
     }
