@@ -1,6 +1,7 @@
 //! Encrypted calls over loopback: with the same key they succeed, and with another key or none
 //! they end at once with an error that says what to do.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,22 +62,24 @@ fn engines_with_one_key_call_each_other_encrypted() {
     assert_eq!(a.datagrams_replayed + b.datagrams_replayed, 0);
 }
 
-/// Clients of one kind make one call each, and are drained. Each of them leaves a ticket, unless it
-/// is lost, as when the end of the handshake overtakes it. If drains did not wait, every second
-/// would.
+/// Clients of one kind make one call each, and are drained. Each of them leaves a ticket, so the
+/// next one sends its call early. The exception is a client that gets the port of an earlier one: a
+/// server accepts no early data from the address of a session.
 fn leave_tickets<T>(open: fn(Config) -> T, client: fn(&T) -> Client, drain: impl Fn(&T)) {
     let keys = || Keys::cluster([1; 32]).unwrap().early_data();
     let (server, shared) = (engine("127.0.0.1", Config::default().keys(keys())), keys());
     echo(server.serve().unwrap());
-    for _ in 0..12 {
+    let (mut ports, mut early) = (HashSet::new(), 0);
+    for n in 0..5 {
         let opened = open(Config::default().keys(shared.clone()));
         let idempotent = CallOptions::default().idempotent();
         let answer = client(&opened).call_with(server.local_addr(), "request", &idempotent);
         assert_eq!(answer.unwrap(), *b"request");
+        let is_new = ports.insert(client(&opened).engine().local_addr().port());
         drain(&opened);
+        early += u64::from(is_new && n > 0);
+        assert_eq!(server.metrics().driver.handshakes_early, early, "all but the first, {n}");
     }
-    let early = server.metrics().driver.handshakes_early;
-    assert!((9..12).contains(&early), "{early} of 12");
 }
 
 fn shards(config: Config) -> Sharded {
@@ -121,7 +124,7 @@ fn a_client_that_admits_no_server_sends_it_nothing_early() {
     let error = picky.client().call_with(at, "request", &idempotent).unwrap_err();
     assert!(error.not_executed());
     assert_eq!(reason(error, at), HandshakeRefusal::NotAdmitted);
-    // What was sent before this call is there when it is answered.
+    // When this call is answered, the server has received what the picky client sent before it.
     engine("127.0.0.1", open()).client().call(at, "request").unwrap();
     assert_eq!(server.metrics().driver.early_datagrams_opened, 0);
     server.drain(GIVE_UP).unwrap();
