@@ -14,7 +14,9 @@ use crate::scenario::{DcpimOptions, ScenarioError, SchemeOptions, Span};
 use crate::transport::dcpim::{Dcpim, DcpimConfig};
 use crate::transport::parts::WireFormat;
 
-use super::{Environment, HostConfig, HostKind, HostScheme, MTU, Nic, plain_format, timeout};
+use super::{
+    Environment, HostConfig, HostKind, HostScheme, MTU, Nic, between, plain_format, timeout,
+};
 
 /// Rounds and channels above this are mistakes.
 const MOST: u32 = 64;
@@ -111,14 +113,6 @@ fn control_rtt(environment: &Environment<'_>, options: &SchemeOptions) -> Durati
     let given = options.dcpim.and_then(|dcpim| dcpim.control_rtt);
     let trip = environment.round_trips(1).max(Duration::micros(1));
     given.map_or(trip, |span| Duration(span.0 / 1_000))
-}
-
-/// A number with the least and the most that is allowed.
-fn between(field: &'static str, value: u32, least: u32, most: u32) -> Result<u32, ScenarioError> {
-    match (least..=most).contains(&value) {
-        true => Ok(value),
-        false => Err(ScenarioError::field(field, format!("be {least} to {most}"))),
-    }
 }
 
 /// A factor from `least` on.

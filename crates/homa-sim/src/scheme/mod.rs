@@ -220,6 +220,14 @@ fn plain_format(
     })
 }
 
+/// A number with the least and the most that is allowed.
+fn between(field: &'static str, value: u32, least: u32, most: u32) -> Result<u32, ScenarioError> {
+    match (least..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(ScenarioError::field(field, format!("be {least} to {most}"))),
+    }
+}
+
 /// Refuses an RTO below 1 us, with which a host would only retransmit, because a round trip takes
 /// longer in the fastest networks.
 fn timeout(time: Duration, field: &'static str) -> Result<Duration, ScenarioError> {

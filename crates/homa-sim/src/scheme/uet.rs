@@ -16,7 +16,7 @@ use crate::transport::uet::{NsccConfig, Uet, UetConfig, UetPaths};
 
 use super::hosts::unsupported;
 use super::{
-    Environment, HostConfig, HostKind, HostScheme, NetworkScale, Nic, SwitchQueue, timeout,
+    Environment, HostConfig, HostKind, HostScheme, NetworkScale, Nic, SwitchQueue, between, timeout,
 };
 
 /// Wire bytes of a full packet, of its headers, and of packets without message bytes.
@@ -117,14 +117,6 @@ impl HostKind for UetHosts {
     }
 }
 
-/// A number between the least and the most that is allowed.
-fn between(field: &'static str, value: u32, least: u32, most: u32) -> Result<u32, ScenarioError> {
-    match (least..=most).contains(&value) {
-        true => Ok(value),
-        false => Err(ScenarioError::field(field, format!("be {least} to {most}"))),
-    }
-}
-
 /// A threshold of marks, at least `least` and within the queue.
 fn threshold(
     field: &'static str,
@@ -199,7 +191,7 @@ impl UetSizes {
         let from = threshold("options.uet.mark_from", self.mark_from(), (0, packets))?;
         let all = threshold("options.uet.mark_all", self.mark_all(), (from, packets))?;
         let full = self.wire.full();
-        let marks = EcnRamp { from: from * full, all: all * full, most: 1_000 };
+        let marks = EcnRamp { from: from * full, all: all * full };
         let header = u16::try_from(self.wire.control).unwrap_or(u16::MAX);
         Ok(TrimmingConfig { marks: Some(marks), ..TrimmingConfig::uet(packets * full, header) })
     }
@@ -221,7 +213,8 @@ fn configure(scale: NetworkScale, options: &SchemeOptions) -> Result<UetConfig, 
     if !(0.01..=1_000.0).contains(&most) {
         return Err(ScenarioError::field("options.uet.max_window", "be 0.01 to 1000 BDP"));
     }
-    let evs = between("options.uet.entropies", given.entropies.unwrap_or(ENTROPIES), 1, 1 << 15)?;
+    let evs =
+        between("options.uet.entropies", given.entropies.unwrap_or(ENTROPIES), 1, MOST_ENTROPIES)?;
     if !evs.is_power_of_two() {
         let must = format!("be a power of two of at most {MOST_ENTROPIES}");
         return Err(ScenarioError::field("options.uet.entropies", must));

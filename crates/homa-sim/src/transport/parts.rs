@@ -233,8 +233,25 @@ impl MessageTimers {
         }
     }
 
+    /// The next message whose timer has fired. `timer` finds the timer of a message that still
+    /// exists.
+    pub fn next_fired<T>(
+        &mut self,
+        now: Time,
+        messages: &mut T,
+        timer: impl Fn(&mut T, Ref) -> Option<&mut MessageTimer>,
+    ) -> Option<Ref> {
+        while let Some((listed, message)) = self.pop(now) {
+            let Some(due) = timer(messages, message) else { continue };
+            if self.fired(due, (listed, message), now) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
     /// A message that may be due; [`MessageTimers::fired`] decides whether it is.
-    pub fn pop(&mut self, now: Time) -> Option<(Time, Ref)> {
+    fn pop(&mut self, now: Time) -> Option<(Time, Ref)> {
         let Reverse(first) = *self.0.peek()?;
         if first.0 > now {
             return None;
@@ -245,12 +262,7 @@ impl MessageTimers {
 
     /// Whether the entry of a message that came up at `listed` is its timer. Reinserts it if the
     /// timer was postponed.
-    pub fn fired(
-        &mut self,
-        due: &mut MessageTimer,
-        (listed, message): (Time, Ref),
-        now: Time,
-    ) -> bool {
+    fn fired(&mut self, due: &mut MessageTimer, (listed, message): (Time, Ref), now: Time) -> bool {
         if due.listed != listed {
             return false;
         }

@@ -1,20 +1,19 @@
 //! Marks whose probability rises with the queue, as RED has it, but of the queue at this instant
 //! instead of its mean (DCQCN, SIGCOMM 2015, §3.1; UET 1.0).
 //!
-//! Invariant: decisions use whole numbers only. Left out: averages, and drops instead of marks.
+//! Invariant: decisions use whole numbers only. Left out: averages, drops instead of marks, and a
+//! probability below one at the upper threshold.
 
 use homa_workload::rng::Rng;
 
 /// A ramp: nothing is marked up to `from` bytes (Kmin), and everything above `all` bytes (Kmax).
-/// In between the probability rises linearly to `most` thousandths (Pmax).
+/// In between the probability rises linearly to one (Pmax).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnRamp {
     /// Wire bytes up to which nothing is marked.
     pub from: u32,
     /// Wire bytes above which everything is marked, at least `from`.
     pub all: u32,
-    /// Probability at `all`, thousandths.
-    pub most: u32,
 }
 
 /// Draws are below this.
@@ -33,9 +32,8 @@ impl EcnRamp {
 
     /// The decision for a draw below [`DRAWS`], between the two thresholds.
     fn marks_at(self, bytes: u32, draw: u32) -> bool {
-        let span = u128::from(self.all - self.from) * 1_000;
-        let part = u128::from(bytes - self.from) * u128::from(self.most.min(1_000));
-        u128::from(draw) * span < part * u128::from(DRAWS)
+        let (span, part) = (self.all - self.from, bytes - self.from);
+        u64::from(draw) * u64::from(span) < u64::from(part) * u64::from(DRAWS)
     }
 }
 
@@ -45,16 +43,9 @@ mod tests {
 
     #[test]
     fn the_probability_rises_linearly() {
-        let ramp = EcnRamp { from: 1_000, all: 3_000, most: 1_000 };
-        let fifth = EcnRamp { most: 200, ..ramp };
+        let ramp = EcnRamp { from: 1_000, all: 3_000 };
         let draw = |share: f64| (share * f64::from(DRAWS)) as u32;
-        for (ramp, bytes, share) in [
-            (ramp, 1_001, 0.000_5),
-            (ramp, 2_000, 0.5),
-            (ramp, 3_000, 1.0),
-            (fifth, 2_000, 0.1),
-            (fifth, 3_000, 0.2),
-        ] {
+        for (bytes, share) in [(1_001, 0.000_5), (2_000, 0.5), (3_000, 1.0)] {
             assert!(ramp.marks_at(bytes, draw(share) - 2), "{bytes}");
             assert!(share == 1.0 || !ramp.marks_at(bytes, draw(share) + 2), "{bytes}");
         }
@@ -62,13 +53,13 @@ mod tests {
 
     #[test]
     fn outside_the_ramp_nothing_is_drawn() {
-        let ramp = EcnRamp { from: 1_000, all: 3_000, most: 200 };
+        let ramp = EcnRamp { from: 1_000, all: 3_000 };
         let (mut rng, mut same) = (Rng::stream(1, "ramp"), Rng::stream(1, "ramp"));
         assert!(!ramp.marks(1_000, &mut rng) && ramp.marks(3_001, &mut rng));
         assert_eq!(rng.next_u64(), same.next_u64());
-        let step = EcnRamp { from: 2_000, all: 2_000, most: 1_000 };
+        let step = EcnRamp { from: 2_000, all: 2_000 };
         assert!(!step.marks(2_000, &mut rng) && step.marks(2_001, &mut rng));
         let marked = (0..10_000).filter(|_| ramp.marks(2_000, &mut rng)).count();
-        assert!((850..1_150).contains(&marked), "{marked} of 10000 at 10 %");
+        assert!((4_800..5_200).contains(&marked), "{marked} of 10000 at a half");
     }
 }

@@ -185,11 +185,12 @@ impl Dcpim {
     }
 
     pub(super) fn expire_waits(&mut self, now: Time) {
-        while let Some((listed, message)) = self.waits.pop(now) {
-            let Some(incoming) = self.exchange.incoming(message) else { continue };
-            if self.waits.fired(&mut incoming.state.due, (listed, message), now) {
-                self.list(message);
-            }
+        while let Some(message) =
+            self.waits.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.incoming(message)?.state.due)
+            })
+        {
+            self.list(message);
         }
     }
 

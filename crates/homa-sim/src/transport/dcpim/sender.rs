@@ -178,11 +178,12 @@ impl Dcpim {
     /// Announces again each message about which nothing was heard for a while, because its
     /// notification or the receiver's last packet may have been lost.
     pub(super) fn expire_notices(&mut self, now: Time) {
-        while let Some((listed, message)) = self.notices.pop(now) {
-            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
-            let due = &mut outgoing.state.due;
-            let fired = self.notices.fired(due, (listed, message), now);
-            if !fired || self.exchange.give_up(now, message) {
+        while let Some(message) =
+            self.notices.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.outgoing(message)?.state.due)
+            })
+        {
+            if self.exchange.give_up(now, message) {
                 continue;
             }
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };

@@ -152,12 +152,12 @@ impl PFabric {
     }
 
     pub(super) fn expire_timers(&mut self, now: Time) {
-        while let Some((listed, message)) = self.timers.pop(now) {
-            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
-            let due = &mut outgoing.state.due;
-            if self.timers.fired(due, (listed, message), now) {
-                self.on_timeout(now, message);
-            }
+        while let Some(message) =
+            self.timers.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.outgoing(message)?.state.due)
+            })
+        {
+            self.on_timeout(now, message);
         }
     }
 

@@ -171,13 +171,13 @@ impl PHost {
     }
 
     pub(super) fn expire_waits(&mut self, now: Time) {
-        while let Some((listed, message)) = self.timers.pop(now) {
-            let Some(incoming) = self.exchange.incoming(message) else { continue };
-            let due = &mut incoming.state.due;
-            if self.timers.fired(due, (listed, message), now) {
-                self.slots.wake();
-                self.on_wait_over(message);
-            }
+        while let Some(message) =
+            self.timers.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.incoming(message)?.state.due)
+            })
+        {
+            self.slots.wake();
+            self.on_wait_over(message);
         }
     }
 

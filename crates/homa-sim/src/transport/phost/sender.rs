@@ -143,11 +143,12 @@ impl PHost {
     /// No packet about a message arrived in time, because its RTS or the receiver's last packet may
     /// have been lost.
     pub(super) fn expire_rts(&mut self, now: Time) {
-        while let Some((listed, message)) = self.rts_timers.pop(now) {
-            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
-            let due = &mut outgoing.state.due;
-            let fired = self.rts_timers.fired(due, (listed, message), now);
-            if !fired || self.exchange.give_up(now, message) {
+        while let Some(message) =
+            self.rts_timers.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.outgoing(message)?.state.due)
+            })
+        {
+            if self.exchange.give_up(now, message) {
                 continue;
             }
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };

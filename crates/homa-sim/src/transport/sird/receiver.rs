@@ -362,11 +362,12 @@ impl Sird {
 
     /// Senders that got no credit and sent nothing for a while no longer have what they got before.
     pub(super) fn expire_silences(&mut self, now: Time) {
-        while let Some((listed, name)) = self.silences.pop(now) {
-            let Some(source) = self.sources.get(name.index) else { continue };
-            if !self.silences.fired(&mut source.due, (listed, name), now) || source.out == 0 {
+        while let Some(name) = self.silences.next_fired(now, &mut self.sources, |sources, name| {
+            Some(&mut sources.get(name.index)?.due)
+        }) {
+            let Some(source) = self.sources.get(name.index).filter(|source| source.out != 0) else {
                 continue;
-            }
+            };
             let gone = source.out;
             source.cleared = Some(now);
             self.charge(now, name.index, -gone);

@@ -231,11 +231,12 @@ impl Sird {
     /// Reports the progress of each message about which nothing was sent or heard for a while, so
     /// that the receiver gives credit for the missing packets.
     pub(super) fn expire_requests(&mut self, now: Time) {
-        while let Some((listed, message)) = self.timers.pop(now) {
-            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
-            let due = &mut outgoing.state.due;
-            let fired = self.timers.fired(due, (listed, message), now);
-            if !fired || self.exchange.give_up(now, message) {
+        while let Some(message) =
+            self.timers.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.outgoing(message)?.state.due)
+            })
+        {
+            if self.exchange.give_up(now, message) {
                 continue;
             }
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };

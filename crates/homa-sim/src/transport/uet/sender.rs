@@ -165,7 +165,7 @@ impl Uet {
         let in_flight = sending.flight.bytes();
         let rtt = Some(now.since(sent.at).0);
         let signal = WindowSignal { now, bytes: bytes.into(), rtt, marked, in_flight };
-        sending.nscc.trimmed(&config.nscc, signal, true);
+        sending.nscc.trimmed(&config.nscc, signal);
         sending.flight.misses(packet, bytes);
         let report = match (last_hop, marked) {
             (false, _) => PathReport::Trimmed,
@@ -188,12 +188,12 @@ impl Uet {
     }
 
     pub(super) fn expire_timers(&mut self, now: Time) {
-        while let Some((listed, message)) = self.timers.pop(now) {
-            let Some(outgoing) = self.exchange.outgoing(message) else { continue };
-            let due = &mut outgoing.state.due;
-            if self.timers.fired(due, (listed, message), now) {
-                self.on_timeout(now, message);
-            }
+        while let Some(message) =
+            self.timers.next_fired(now, &mut self.exchange, |messages, message| {
+                Some(&mut messages.outgoing(message)?.state.due)
+            })
+        {
+            self.on_timeout(now, message);
         }
     }
 

@@ -224,15 +224,15 @@ impl Nscc {
         self.clamp(config);
     }
 
-    /// A switch trimmed a packet. `counts` is false if the receiver's credit controls its last hop.
-    pub fn trimmed(&mut self, config: &NsccConfig, signal: WindowSignal, counts: bool) {
+    /// A switch trimmed a packet.
+    pub fn trimmed(&mut self, config: &NsccConfig, signal: WindowSignal) {
         if let Some(rtt) = signal.rtt {
             self.observe_rtt(config, rtt);
         }
         self.adapt.ignored += signal.bytes;
         self.mean_ps = mean_after(self.mean_ps, config.base_rtt.saturating_mul(1_000));
         self.adapt.trimmed = true;
-        if !self.adapts(config, &WindowSignal { marked: true, ..signal }, (true, 0)) && counts {
+        if !self.adapts(config, &WindowSignal { marked: true, ..signal }, (true, 0)) {
             self.lost(config, signal.bytes);
         }
     }
@@ -442,19 +442,17 @@ mod tests {
     fn quick_adapt_takes_what_arrived_and_ignores_what_flew() {
         let mut nscc = Nscc::new(&CONFIG, Time(0));
         // The first period begins, and a trimmed packet costs its bytes.
-        nscc.trimmed(&CONFIG, signal(1, 4_150, (0, true)), true);
+        nscc.trimmed(&CONFIG, signal(1, 4_150, (0, true)));
         assert_eq!(nscc.window(), CONFIG.initial - 4_150);
         nscc.acknowledged(&CONFIG, signal(10, 12_450, (20_000, true)));
         let period = CONFIG.base_rtt + CONFIG.target;
-        nscc.trimmed(&CONFIG, signal(2 + period, 4_150, (0, true)), true);
+        nscc.trimmed(&CONFIG, signal(2 + period, 4_150, (0, true)));
         assert_eq!(nscc.window(), 12_450);
         // 100,000 bytes were in flight.
-        nscc.trimmed(&CONFIG, signal(3 + period, 99_999, (0, true)), true);
+        nscc.trimmed(&CONFIG, signal(3 + period, 99_999, (0, true)));
         assert_eq!(nscc.window(), 12_450);
-        nscc.trimmed(&CONFIG, signal(4 + period, 4_150, (0, true)), true);
+        nscc.trimmed(&CONFIG, signal(4 + period, 4_150, (0, true)));
         assert_eq!(nscc.window(), 8_300);
-        nscc.trimmed(&CONFIG, signal(5 + period, 4_150, (0, true)), false);
-        assert_eq!(nscc.window(), 8_300, "the receiver's credit controls the last hop");
     }
 
     #[test]
