@@ -1,5 +1,5 @@
-//! What is left to a person before the upload: addresses, dates and names that no check can know.
-//! The check says what the sources still lack; it neither fails nor changes anything.
+//! Lists the steps before an upload that a person has to do, because no check can know the
+//! addresses, dates and names that the sources still lack. It neither fails nor changes anything.
 //!
 //! Left out: the upload itself, and what CONTRIBUTING.md says about it.
 

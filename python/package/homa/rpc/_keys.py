@@ -114,7 +114,7 @@ def paths(files: File | Certificates) -> Any:
     return os.fspath(files)
 
 
-#: Bytes of which datagrams are a multiple, or the full size.
+#: Datagrams are padded to a multiple of this number of bytes, or to the full size.
 Padding: TypeAlias = "int | Literal['full']"
 
 
