@@ -29,6 +29,7 @@ class Path:
     def __init__(self, server):
         self.server_at = ("127.0.0.1", int(server.address.rsplit(":")[1]))
         self.to_server = None
+        self.clients = 0
         # What the server has sent while the path was shut; None if it is open.
         self.held = None
         self.answered = asyncio.Event()
@@ -60,7 +61,9 @@ class Path:
 
         if self.to_server is not None:
             self.to_server.close()
-        local = ("127.0.0.1", 0)
+        # The system may give a port twice, and the server takes nothing early from a known address.
+        self.clients += 1
+        local = (f"127.0.0.{self.clients + 1}", 0)
         self.to_server, _ = await loop.create_datagram_endpoint(ToServer, local_addr=local)
 
     def shut(self):

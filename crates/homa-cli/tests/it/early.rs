@@ -15,12 +15,17 @@ fn key(name: &str) -> (Folder, String) {
     (folder, path)
 }
 
-/// Two clients with the same tickets, one after another, make two calls each.
+/// Two clients with the same tickets. Both are open, so that they have different ports: a server
+/// takes nothing early from the address of a session.
+fn clients(keys: &Keys) -> [Client; 2] {
+    [(); 2].map(|()| Client::with(Config::default().keys(keys.clone())).unwrap())
+}
+
+/// Two clients, one after another, make two calls each.
 fn call(server: &str, keys: &Keys) {
     let options = CallOptions::default().idempotent();
     let to = server.parse().unwrap();
-    for _ in 0..2 {
-        let client = Client::with(Config::default().keys(keys.clone())).unwrap();
+    for client in clients(keys) {
         for _ in 0..2 {
             assert_eq!(client.call_with(to, "early", &options).unwrap(), *b"early");
         }
@@ -91,8 +96,7 @@ fn proxies_beside_servers_take_calls_early() {
     let metrics = back.line("metrics at http://");
     let keys = Keys::from_file(&path).unwrap().early_data();
     let to = back.address.strip_prefix("homa://").unwrap().parse().unwrap();
-    for _ in 0..2 {
-        let client = Client::with(Config::default().keys(keys.clone())).unwrap();
+    for client in clients(&keys) {
         for _ in 0..2 {
             // It is no call of gRPC, which an answer says.
             client.call_with(to, "x", &CallOptions::default().idempotent()).unwrap();
