@@ -161,7 +161,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["micro", "peer", "incast"])]
     pub chart: Option<PathBuf>,
     /// Measure on the rack even if its check beforehand fails because the machine is busy with
-    /// other work, instead of simulating the rows.
+    /// other work, instead of simulating the rows. Each row is measured once, even if it is
+    /// disturbed.
     #[arg(long, conflicts_with_all = ["micro", "peer"])]
     pub anyway: bool,
     /// Exit with status 1 if a row is not valid or if the comparison is simulated.

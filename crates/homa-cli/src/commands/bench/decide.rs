@@ -46,7 +46,7 @@ pub struct Asked {
     pub rows: Vec<Family>,
     /// `--duration`.
     pub duration: Option<Duration>,
-    /// `--anyway`.
+    /// `--anyway`: rows need not be valid, so none is measured again.
     pub anyway: bool,
     /// Whether the simulator can give these rows: it has no incast and no workflows of the bench.
     pub simulable: bool,
@@ -204,6 +204,7 @@ fn within(asked: &Asked, history: &History, round: &RateRound, left: Duration) -
         match runs[..] {
             [] if left >= time || row == 0 => return Next::Measure(row),
             [] => break,
+            [false] if asked.anyway => {}
             // The rows that follow come first, unless this kind has no valid row yet.
             [false] if left >= time * (unmeasured * spare(row) + 1) => return Next::Measure(row),
             [false, false] if asked.link.is_none() => {
@@ -222,7 +223,7 @@ fn within(asked: &Asked, history: &History, round: &RateRound, left: Duration) -
     }
     // A kind without a valid row gets what time is left.
     let disturbed = |(row, runs): (usize, &Vec<bool>)| {
-        runs[..] == [false] && lacks(asked.rows[row]) && left >= time
+        !asked.anyway && runs[..] == [false] && lacks(asked.rows[row]) && left >= time
     };
     match round.runs.iter().enumerate().position(disturbed) {
         Some(row) => Next::Measure(row),
@@ -405,6 +406,7 @@ mod tests {
         let anyway = Asked { anyway: true, ..asked };
         let (answer, history, _) = play(&anyway, |_| Unusable, |_, _, _| false);
         assert_eq!((answer, history.trials.len()), (RowSource::Measured(0), 0));
+        assert!(history.rounds[0].runs.iter().all(|runs| runs[..] == [false]), "each row once");
     }
 
     #[test]
