@@ -344,7 +344,8 @@ fn rpcs_survive_loss_and_duplication(inside: &Isolation) -> Outcome {
     let _one = OneProcessor::take()?;
     let faults = Faults { loss: 0.02, duplication: 0.02, seed: 1 };
     let arrivals = arrivals(3, 32);
-    for transport in Transport::COMPARED {
+    // One of each kind: opening a connection takes seconds if its first packet is lost.
+    for transport in [Transport::Homa, Transport::TcpPool] {
         let rack = Rack::build(RackConfig { faults, ..small_rack(3) }, inside)?;
         let report = echo(&rack, transport, (&arrivals, &[]))?;
         let ends = (report.records.len(), report.failed, report.lost);
@@ -407,10 +408,10 @@ fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
     let config = |forwarding| RackConfig {
         topology: Topology::LeafSpine,
         forwarding,
-        degraded: vec![degraded(1, 10, 0), degraded(0, 0, 100)],
+        degraded: vec![degraded(1, 50, 0), degraded(0, 0, 50)],
         ..small_rack(4)
     };
-    let arrivals = arrivals(4, 24);
+    let arrivals = arrivals(4, 12);
     for (transport, forwarding) in [
         (Transport::Homa, Forwarding::Adaptive(Alb::DETAIL)),
         (Transport::TcpPool, Forwarding::Ecmp),
@@ -418,7 +419,7 @@ fn rpcs_survive_a_link_that_fails(inside: &Isolation) -> Outcome {
         let rack = Rack::build(config(forwarding), inside)?;
         let report = echo(&rack, transport, (&arrivals, &[100]))?;
         let ends = (report.offered, report.records.len(), report.failed, report.lost);
-        ensure(ends == (96, 96, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
+        ensure(ends == (48, 48, 0, 0), format!("{transport}, {forwarding}: {ends:?}"))?;
         let wire = rack.config().wire_round_trip_ns(Framing::Tcp, 100) as f64;
         let idle = report.idle.at(100).unwrap_or(0.0);
         ensure(idle >= wire * 0.9, format!("{transport}: idle {idle} ns, wire {wire} ns"))?;

@@ -195,6 +195,13 @@ fn a_path_that_swallows_jumbo_frames_delays_nothing() {
     let Some(net) = Net::direct() else { return };
     net.client.ip("link set near mtu 9000");
     no_message_is_sent_in_larger_packets(&net);
+}
+
+#[test]
+fn a_router_that_swallows_jumbo_frames_delays_nothing() {
+    if !is_alone() {
+        return;
+    }
     let Some(net) = Net::routed() else { return };
     net.widen(9000);
     if net.swallow(1500) {
