@@ -11,6 +11,7 @@ use bytes::Bytes;
 use homa::balance::{BalanceError, Balancer};
 use homa::{CallError, CallOptions, Client, Message};
 use http::HeaderMap;
+use http::uri::PathAndQuery;
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::body::Body;
@@ -132,7 +133,8 @@ async fn call(
         number,
         complete,
         window: pull::WINDOW,
-        path: parts.uri.path().to_owned(),
+        method: parts.method,
+        path: parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
         headers: parts.headers,
         body: first,
     };

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use homa::{RefusedReply, ReplyError};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use http_body::Body as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -87,10 +87,10 @@ fn http_request(
     request: &homa::Request,
     until: Option<Instant>,
 ) -> http::Request<Body> {
-    let Open { path, headers, body, .. } = open;
+    let Open { method, path, headers, body, .. } = open;
     let body = Body::new(InboundBody::new((first(body), room), pushes));
     let mut seen = http::Request::new(body);
-    *seen.method_mut() = Method::POST;
+    *seen.method_mut() = method;
     *seen.version_mut() = Version::HTTP_2;
     *seen.headers_mut() = headers;
     // A path that is none names no service.

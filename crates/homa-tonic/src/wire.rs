@@ -1,5 +1,5 @@
-//! The format of gRPC in messages of Homa, version 1, as `docs/wire-grpc.md` specifies it. All
-//! integers are big-endian.
+//! The format of gRPC, and of HTTP, in messages of Homa, version 1, as `docs/wire-grpc.md`
+//! specifies it. All integers are big-endian.
 //!
 //! A request opens a call, pushes a part of its request body, pulls a part of its response body, or
 //! resets it. The response to an open or a pull carries what the server has: the head once, then
@@ -9,7 +9,7 @@
 //! Invariant: decoding never panics, and bodies share the memory of the message they came in.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
 use crate::metadata;
 
@@ -22,6 +22,7 @@ const PULL: u8 = 3;
 const RESET: u8 = 4;
 
 const COMPLETE: u8 = 1;
+const METHOD: u8 = 2;
 
 const HEAD: u8 = 1;
 const END: u8 = 2;
@@ -46,6 +47,9 @@ pub enum Malformed {
     /// The path of the method is not a path.
     #[error("the path of the method is not valid")]
     Path,
+    /// The method of HTTP is none.
+    #[error("the HTTP method is not valid")]
+    Method,
     /// The name of a header is not valid.
     #[error("the name of a header is not valid")]
     Name,
@@ -74,7 +78,9 @@ pub struct Open {
     pub complete: bool,
     /// Bytes of the response body for which the client has room.
     pub window: u32,
-    /// `/package.Service/Method`.
+    /// The method of HTTP: POST for gRPC.
+    pub method: Method,
+    /// `/package.Service/Method`, or any path of HTTP with its query.
     pub path: String,
     /// Headers of the request.
     pub headers: HeaderMap,
@@ -148,11 +154,18 @@ impl Open {
         let mut head = BytesMut::with_capacity(64 + self.path.len());
         head.put_u8(VERSION);
         head.put_u8(OPEN);
-        head.put_u8(if self.complete { COMPLETE } else { 0 });
+        let method = self.method.as_str();
+        let other = self.method != Method::POST;
+        let complete = if self.complete { COMPLETE } else { 0 };
+        head.put_u8(complete | if other { METHOD } else { 0 });
         head.put_u128(self.number.0);
         head.put_u32(self.window);
         head.put_u16(self.path.len().try_into().ok()?);
         head.put_slice(self.path.as_bytes());
+        if other {
+            head.put_u8(method.len().try_into().ok()?);
+            head.put_slice(method.as_bytes());
+        }
         if !metadata::write(&self.headers, &mut head) {
             return None;
         }
@@ -160,16 +173,24 @@ impl Open {
     }
 
     fn decode(mut from: Bytes) -> Result<Self, Malformed> {
-        let complete = from.try_get_u8().map_err(short)? & COMPLETE != 0;
+        let flags = from.try_get_u8().map_err(short)?;
+        if flags & !(COMPLETE | METHOD) != 0 {
+            return Err(Malformed::Kind(flags));
+        }
+        let complete = flags & COMPLETE != 0;
         let number = CallNumber(from.try_get_u128().map_err(short)?);
         let window = from.try_get_u32().map_err(short)?;
         let length = usize::from(from.try_get_u16().map_err(short)?);
-        if from.len() < length {
-            return Err(Malformed::Short);
+        let path = split(&mut from, length)?;
+        let path = String::from_utf8(path.into()).map_err(|_| Malformed::Path)?;
+        let mut method = Method::POST;
+        if flags & METHOD != 0 {
+            let length = usize::from(from.try_get_u8().map_err(short)?);
+            let name = split(&mut from, length)?;
+            method = Method::from_bytes(&name).map_err(|_| Malformed::Method)?;
         }
-        let path = String::from_utf8(from.split_to(length).into()).map_err(|_| Malformed::Path)?;
         let headers = metadata::read(&mut from)?;
-        Ok(Self { number, complete, window, path, headers, body: parts(from) })
+        Ok(Self { number, complete, window, method, path, headers, body: parts(from) })
     }
 }
 
@@ -282,6 +303,14 @@ fn message(head: BytesMut, body: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> 
     std::iter::once(head.freeze()).chain(body).collect()
 }
 
+/// Takes `length` bytes off the front.
+fn split(from: &mut Bytes, length: usize) -> Result<Bytes, Malformed> {
+    if from.len() < length {
+        return Err(Malformed::Short);
+    }
+    Ok(from.split_to(length))
+}
+
 /// The rest of a message as a body.
 fn parts(rest: Bytes) -> Vec<Bytes> {
     if rest.is_empty() { Vec::new() } else { vec![rest] }
@@ -318,18 +347,26 @@ mod tests {
         [("x-id".parse().unwrap(), HeaderValue::from_static("7"))].into_iter().collect()
     }
 
-    fn requests() -> [ClientMessage; 4] {
+    fn requests() -> [ClientMessage; 5] {
         let (number, body) = (CallNumber(7 << 100 | 9), vec![Bytes::from_static(b"body")]);
         let open = Open {
             number,
             complete: true,
             window: 65_536,
+            method: Method::POST,
             path: "/search.Search/Find".into(),
             headers: headers(),
             body: body.clone(),
         };
+        let get = Open {
+            method: Method::GET,
+            path: "/find?q=homa".into(),
+            body: Vec::new(),
+            ..open.clone()
+        };
         [
             ClientMessage::Open(Box::new(open)),
+            ClientMessage::Open(Box::new(get)),
             ClientMessage::Push { number, sequence: 3, complete: true, body },
             ClientMessage::Pull { number, sequence: 4, window: 1 },
             ClientMessage::Reset { number },
@@ -398,9 +435,10 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_the_specification() {
-        let [open, push, _, reset] = requests();
+        let [open, get, push, _, reset] = requests();
         let pull = ClientMessage::Pull { number: CallNumber(0xab), sequence: 1, window: 256 };
-        let requests = [open, push, pull, reset].map(|request| whole(request.encode().unwrap()));
+        let requests =
+            [open, get, push, pull, reset].map(|request| whole(request.encode().unwrap()));
         let [part, nothing, unknown, _, _, later] = answers();
         let answers = [part, nothing, unknown, later].map(|answer| whole(answer.encode().unwrap()));
         let ours: Vec<Bytes> = requests.into_iter().chain(answers).collect();

@@ -1,4 +1,5 @@
-//! Calls from Homa, made over HTTP/2 at a local server: the proxy beside a server.
+//! Calls from Homa, made at a local server, those of gRPC over HTTP/2 and other requests over
+//! HTTP/1.1: the proxy beside a server.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -22,7 +23,8 @@ use tower::service_fn;
 use super::LocalEnd;
 use super::connections::{LONGEST_HEAD, LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{GatherMemory, Gathered, PausesAllowed, gather};
+use super::gather::{BodyFraming, GatherMemory, Gathered, PausesAllowed, gather};
+use super::plain::{self, is_grpc};
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -60,7 +62,7 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &LocalEnd) -> Result<RunningPr
     let room = Arc::new(Semaphore::new(most));
     let (local, counts) = (Arc::new(local), setting.counts.clone());
     let back = Back { local, counts, room, memory: GatherMemory::default() };
-    let service = service_fn(move |request| back.clone().forward(request));
+    let service = service_fn(move |request| back.clone().answer(request));
     let router = Server::builder().concurrency_limit(most).fallback_service(service);
     let (mut at, mut engines, mut tasks) = (Vec::new(), Vec::<Engine>::new(), JoinSet::new());
     for mut address in addresses {
@@ -83,33 +85,61 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &LocalEnd) -> Result<RunningPr
 }
 
 impl Back {
-    /// Makes a call at the local server.
-    async fn forward(self, mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
-        let Self { local, counts, .. } = &self;
+    /// Makes a call or another request at the local server.
+    async fn answer(self, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         // The size of a request is known once it is whole. If it is not, the response is a stream,
         // too, or follows the end of the request.
         let whole = request.body().size_hint().exact().is_some();
+        let grpc = is_grpc(request.headers());
         let Some(room) = self.room(whole).await else {
-            counts.refused(ProxyRefusal::Full);
-            return Ok(Status::unavailable(FULL).into_http());
+            self.counts.refused(ProxyRefusal::Full);
+            return Ok(refused(grpc, Status::unavailable(FULL)));
         };
-        let call = counts.begin();
-        if let Err(status) = prepare(request.headers_mut()) {
+        let counts = self.counts.clone();
+        let place = (counts.begin(), room);
+        let answered = match grpc {
+            true => self.call(request, whole, place).await,
+            false => self.forward(request, place).await,
+        };
+        Ok(answered.unwrap_or_else(|status| {
             counts.failed();
-            return Ok(status.into_http());
-        }
-        let (response, place) = match local.send(request.map(RequestBody::from)).await {
-            Ok(sent) => sent,
-            Err(status) => {
-                counts.failed();
-                return Ok(status.into_http());
-            }
-        };
+            refused(grpc, status)
+        }))
+    }
+
+    /// Makes a call of gRPC.
+    async fn call(
+        self,
+        mut request: Request<Body>,
+        whole: bool,
+        of_call: (CallInProgress, OwnedSemaphorePermit),
+    ) -> Result<Response<Body>, Status> {
+        prepare(request.headers_mut())?;
+        let (response, place) = self.local.send(request.map(RequestBody::from)).await?;
         let pauses = if whole { PausesAllowed::BeforeEnd } else { PausesAllowed::Never };
         let (head, body) = response.into_parts();
         let (local, counts) = (self.local, self.counts);
-        let body = ResponseBody { body, local, counts, _place: place, _call: call, _room: room };
-        let body: Gathered<ResponseBody> = gather(body, pauses, &self.memory).await;
+        let body = ResponseBody { body, local, counts, _place: Some(place), _of_call: of_call };
+        let body: Gathered<ResponseBody> =
+            gather(body, (BodyFraming::Grpc, pauses), &self.memory).await;
+        Ok(Response::from_parts(head, Body::new(body)))
+    }
+
+    /// Makes any other request.
+    async fn forward(
+        self,
+        mut request: Request<Body>,
+        of_call: (CallInProgress, OwnedSemaphorePermit),
+    ) -> Result<Response<Body>, Status> {
+        plain::strip(request.headers_mut());
+        check_size(request.headers())?;
+        let response = self.local.request(request).await?;
+        let (mut head, body) = response.into_parts();
+        plain::strip(&mut head.headers);
+        let how = (BodyFraming::of(&body), PausesAllowed::BeforeEnd);
+        let (local, counts) = (self.local, self.counts);
+        let body = ResponseBody { body, local, counts, _place: None, _of_call: of_call };
+        let body: Gathered<ResponseBody> = gather(body, how, &self.memory).await;
         Ok(Response::from_parts(head, Body::new(body)))
     }
 
@@ -131,6 +161,11 @@ fn prepare(headers: &mut HeaderMap) -> Result<(), Status> {
     headers.remove(HOST);
     // homa-tonic removes it, and servers of gRPC look for it.
     headers.insert(TE, HeaderValue::from_static("trailers"));
+    check_size(headers)
+}
+
+/// An error if the local server could refuse the head of a request because of its size.
+fn check_size(headers: &HeaderMap) -> Result<(), Status> {
     // As HTTP/2 counts (RFC 9113 §6.5.2).
     let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     if bytes.sum::<usize>() > LONGEST_HEAD as usize {
@@ -138,6 +173,11 @@ fn prepare(headers: &mut HeaderMap) -> Result<(), Status> {
         return Err(Status::resource_exhausted(text));
     }
     Ok(())
+}
+
+/// The response to a request that was not answered by the local server.
+fn refused(grpc: bool, status: Status) -> Response<Body> {
+    if grpc { status.into_http() } else { plain::failed(&status) }
 }
 
 /// The body of a request. If its client ends the call, the server's stream is reset with CANCEL.
@@ -180,9 +220,9 @@ struct ResponseBody {
     body: Incoming,
     local: Arc<LocalServer>,
     counts: Arc<ProxyCounts>,
-    _place: StreamPlace,
-    _call: CallInProgress,
-    _room: OwnedSemaphorePermit,
+    /// Of a call of gRPC.
+    _place: Option<StreamPlace>,
+    _of_call: (CallInProgress, OwnedSemaphorePermit),
 }
 
 impl http_body::Body for ResponseBody {

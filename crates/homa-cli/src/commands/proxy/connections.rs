@@ -14,9 +14,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tonic::Status;
+use tonic::body::Body;
 
 use super::LocalEnd;
 use super::back::RequestBody;
+use super::requests::Requests;
 use super::socket::connect;
 
 /// Bytes of one stream that are read ahead, on either connection.
@@ -45,6 +47,8 @@ pub struct LocalServer {
     anywhere: bool,
     name: String,
     authority: Authority,
+    /// What is no call of gRPC.
+    requests: Requests,
     open: Mutex<Vec<OpenConnection>>,
     /// Held by the task that opens a connection: when the last attempt failed, and why.
     opening: tokio::sync::Mutex<Option<(Instant, String)>>,
@@ -92,19 +96,32 @@ impl LocalServer {
             }
         };
         let (open, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { to, anywhere, name, authority, open, opening })
+        let requests = Requests::new(to.clone(), anywhere);
+        Ok(Self { to, anywhere, name, authority, requests, open, opening })
     }
 
-    /// Sends a request, and waits for the head of its response. The place is to be kept until the
+    /// Makes a request name this server.
+    fn name_in<B>(&self, request: &mut Request<B>) -> Result<(), Status> {
+        let mut uri = std::mem::take(request.uri_mut()).into_parts();
+        (uri.scheme, uri.authority) = (Some(http::uri::Scheme::HTTP), Some(self.authority.clone()));
+        *request.uri_mut() = Uri::from_parts(uri)
+            .map_err(|error| Status::invalid_argument(format!("no path of HTTP: {error}")))?;
+        Ok(())
+    }
+
+    /// Sends a request that is no call of gRPC, and waits for the head of its response.
+    pub async fn request(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Status> {
+        self.name_in(&mut request)?;
+        self.requests.send(request, &self.name).await
+    }
+
+    /// Sends a call, and waits for the head of its response. The place is to be kept until the
     /// response has ended.
     pub async fn send(
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, StreamPlace), Status> {
-        let mut uri = std::mem::take(request.uri_mut()).into_parts();
-        (uri.scheme, uri.authority) = (Some(http::uri::Scheme::HTTP), Some(self.authority.clone()));
-        *request.uri_mut() = Uri::from_parts(uri)
-            .map_err(|error| Status::invalid_argument(format!("no path of a method: {error}")))?;
+        self.name_in(&mut request)?;
         let mut others = 1..ATTEMPTS;
         loop {
             let mut place = self.place().await?;

@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Why something was refused before it was a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyRefusal {
-    /// A request of HTTP/1.1.
+    /// A call of gRPC over HTTP/1.1.
     Http1,
     /// CONNECT, to a proxy that calls one server, or to no host and port.
     Connect,
-    /// A method other than POST.
+    /// A call of gRPC by a method other than POST.
     Method,
-    /// A content type other than gRPC's.
-    ContentType,
     /// More calls in progress than `--concurrency` allows.
     Full,
     /// Bytes that are not HTTP, or break its rules; their connection was closed.
@@ -22,8 +20,7 @@ pub enum ProxyRefusal {
 }
 
 impl ProxyRefusal {
-    const ALL: [Self; 6] =
-        [Self::Http1, Self::Connect, Self::Method, Self::ContentType, Self::Full, Self::Protocol];
+    const ALL: [Self; 5] = [Self::Http1, Self::Connect, Self::Method, Self::Full, Self::Protocol];
 
     /// Its label in metrics.
     fn label(self) -> &'static str {
@@ -31,7 +28,6 @@ impl ProxyRefusal {
             Self::Http1 => "http1",
             Self::Connect => "connect",
             Self::Method => "method",
-            Self::ContentType => "content_type",
             Self::Full => "full",
             Self::Protocol => "protocol",
         }

@@ -1,7 +1,7 @@
-//! Calls of local clients over HTTP/2, made over Homa: the proxy beside a client.
+//! Calls of local clients over HTTP, made over Homa: the proxy beside a client.
 //!
-//! A request that is no gRPC call gets a response of HTTP that says so. If a call fails on the way,
-//! its client gets a status of gRPC, never a broken stream.
+//! If a call of gRPC fails on the way, its client gets a status of gRPC, never a broken stream. Any
+//! other request gets a status of HTTP, and a broken response if its head has been sent.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Client;
-use homa_tonic::DRAIN;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
+use homa_tonic::{DRAIN, Idempotent};
+use http::header::{ALLOW, CONNECTION};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Frame;
@@ -32,7 +32,8 @@ use tower::Service;
 
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
-use super::gather::{GatherMemory, PausesAllowed, gather};
+use super::gather::{BodyFraming, GatherMemory, PausesAllowed, gather};
+use super::plain::{self, is_grpc};
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use super::servers::Servers;
 use super::socket::{LocalListener, LocalStream};
@@ -41,8 +42,8 @@ use super::{Args, LocalEnd};
 use crate::failure::{Failure, Hint};
 use crate::values;
 
-/// How long a client of HTTP/1.1 may take to send a head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client of HTTP/1.1 may take to send a head, and keep a connection without a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Pause after the system returned no connection, for example because no descriptor was left.
 const REST: Duration = Duration::from_millis(100);
@@ -190,7 +191,7 @@ async fn serve_http<I, S>(
 /// How connections are served.
 fn builder(most: u32) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.http1().max_buf_size(LONGEST_HEAD as usize).auto_date_header(false);
     let mut http2 = builder.http2();
     http2.initial_stream_window_size(STREAM_WINDOW);
@@ -213,16 +214,11 @@ fn breaks_rules(error: &(dyn std::error::Error + 'static)) -> bool {
     })
 }
 
-/// Why a request is no call of gRPC.
+/// Why a request that should be a call of gRPC is none.
 fn refusal<B>(request: &Request<B>) -> Option<ProxyRefusal> {
-    let kind = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let rest = kind.strip_prefix(b"application/grpc");
     match request {
         _ if request.version() != Version::HTTP_2 => Some(ProxyRefusal::Http1),
         _ if request.method() != Method::POST => Some(ProxyRefusal::Method),
-        _ if !rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' '))) => {
-            Some(ProxyRefusal::ContentType)
-        }
         _ => None,
     }
 }
@@ -233,38 +229,28 @@ fn refused(why: ProxyRefusal) -> Response<Body> {
         ProxyRefusal::Http1 => (
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             "This is `homa proxy`: it accepts gRPC over HTTP/2 without TLS (prior knowledge), and \
-             no HTTP/1.1.\n",
+             not over HTTP/1.1.\n",
         ),
         ProxyRefusal::Connect => (
             StatusCode::FORBIDDEN,
             "This is `homa proxy`: it calls one server, whatever a client asks for. A proxy with \
              --to 'homa://*' calls the host and port of a CONNECT.\n",
         ),
-        ProxyRefusal::Method => (
-            StatusCode::METHOD_NOT_ALLOWED,
-            "This is `homa proxy`: it accepts calls of gRPC, which are POST requests.\n",
-        ),
         _ => (
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "This is `homa proxy`: it accepts calls of gRPC, with content-type application/grpc.\n",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "This is `homa proxy`: calls of gRPC, with content-type application/grpc, are POST \
+             requests.\n",
         ),
     };
-    let mut response = plain(code, text);
+    let mut response = plain::text(code, text);
     let headers = response.headers_mut();
     match why {
-        ProxyRefusal::Http1 => headers.insert(CONNECTION, HeaderValue::from_static("close")),
+        ProxyRefusal::Http1 | ProxyRefusal::Connect => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"))
+        }
         ProxyRefusal::Method => headers.insert(ALLOW, HeaderValue::from_static("POST")),
         _ => None,
     };
-    response
-}
-
-/// A response with a text for people.
-fn plain(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Body::new(http_body_util::Full::new(text.into())));
-    *response.status_mut() = code;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
     response
 }
 
@@ -291,13 +277,31 @@ impl Front {
             (checked, _) => {
                 self.counts.refused(ProxyRefusal::Connect);
                 let why = checked.err().unwrap_or_default();
-                Ok(plain(StatusCode::BAD_REQUEST, format!("{why}\n")))
+                let mut refused = plain::text(StatusCode::BAD_REQUEST, format!("{why}\n"));
+                refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                Ok(refused)
             }
         }
     }
 
     /// Forwards a request, to the server of its tunnel if it has one.
     async fn answer(
+        self,
+        request: Request<Incoming>,
+        server: Option<Authority>,
+    ) -> Result<Response<Body>, Infallible> {
+        match is_grpc(request.headers()) {
+            _ if request.method() == Method::CONNECT => {
+                self.counts.refused(ProxyRefusal::Connect);
+                Ok(refused(ProxyRefusal::Connect))
+            }
+            true => self.call(request, server).await,
+            false => self.forward(request, server).await,
+        }
+    }
+
+    /// Makes a call of gRPC.
+    async fn call(
         self,
         request: Request<Incoming>,
         server: Option<Authority>,
@@ -313,7 +317,8 @@ impl Front {
         let call = self.counts.begin();
         let (head, body) = request.into_parts();
         let body = body.map_err(|error| Status::from_error(error.into()));
-        let body = gather(body, PausesAllowed::BeforeMessages, &self.memory).await;
+        let how = (BodyFraming::Grpc, PausesAllowed::BeforeMessages);
+        let body = gather(body, how, &self.memory).await;
         let called = async {
             let server = server.as_ref().or(head.uri.authority());
             let mut channel = self.servers.channel(server).await?;
@@ -321,7 +326,9 @@ impl Front {
         };
         Ok(match called.await {
             Ok(response) => response.map(|body| {
-                Body::new(Answering { body, counts: self.counts, _call: call, _place: place })
+                let failures = FailureSeen::InTrailers;
+                let counts = self.counts;
+                Body::new(Answering { body, failures, counts, _call: call, _place: place })
             }),
             Err(status) => {
                 self.counts.failed();
@@ -329,11 +336,65 @@ impl Front {
             }
         })
     }
+
+    /// Makes any other request.
+    async fn forward(
+        self,
+        request: Request<Incoming>,
+        server: Option<Authority>,
+    ) -> Result<Response<Body>, Infallible> {
+        let Ok(place) = self.room.clone().try_acquire_owned() else {
+            self.counts.refused(ProxyRefusal::Full);
+            return Ok(plain::text(StatusCode::SERVICE_UNAVAILABLE, format!("{FULL}\n")));
+        };
+        let call = self.counts.begin();
+        let (mut head, body) = request.into_parts();
+        let server = server.or_else(|| plain::server_of(&head));
+        plain::prepare(&mut head);
+        let how = (BodyFraming::of(&body), PausesAllowed::BeforeEnd);
+        let body = body.map_err(|error| Status::from_error(error.into()));
+        let body = gather(body, how, &self.memory).await;
+        let called = async {
+            let mut channel = self.servers.channel(server.as_ref()).await?;
+            let mut request = Request::from_parts(head, Body::new(body));
+            if plain::is_repeatable(request.method()) {
+                request.extensions_mut().insert(Idempotent);
+            }
+            let mut response = channel.call(request).await?;
+            match plain::status_of(&mut response).await {
+                Some(status) => Err(status),
+                None => Ok(response),
+            }
+        };
+        Ok(match called.await {
+            Ok(mut response) => {
+                plain::answered(response.headers_mut());
+                let (failures, counts) = (FailureSeen::Broken, self.counts);
+                response.map(|body| {
+                    Body::new(Answering { body, failures, counts, _call: call, _place: place })
+                })
+            }
+            Err(status) => {
+                self.counts.failed();
+                plain::failed(&status)
+            }
+        })
+    }
 }
 
-/// The body of a response. A failure on the way becomes the status of its trailers.
+/// How the client of a response learns that it failed on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureSeen {
+    /// By the status of its trailers.
+    InTrailers,
+    /// Its stream or connection ends before the body does.
+    Broken,
+}
+
+/// The body of a response.
 struct Answering {
     body: Body,
+    failures: FailureSeen,
     counts: Arc<ProxyCounts>,
     _call: CallInProgress,
     _place: OwnedSemaphorePermit,
@@ -349,12 +410,21 @@ impl http_body::Body for Answering {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         Poll::Ready(frame.map(|frame| {
-            Ok(frame.unwrap_or_else(|status| {
+            let trailers = frame.as_ref().ok().and_then(Frame::trailers_ref);
+            let broken = trailers.and_then(plain::broken);
+            let frame = match (self.failures, broken) {
+                (FailureSeen::Broken, Some(status)) => Err(status),
+                _ => frame,
+            };
+            frame.or_else(|status| {
                 self.counts.failed();
+                if self.failures == FailureSeen::Broken {
+                    return Err(status);
+                }
                 let mut trailers = HeaderMap::new();
                 let _ = status.add_header(&mut trailers);
-                Frame::trailers(trailers)
-            }))
+                Ok(Frame::trailers(trailers))
+            })
         }))
     }
 

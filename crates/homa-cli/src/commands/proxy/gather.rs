@@ -51,6 +51,31 @@ pub enum PausesAllowed {
     Never,
 }
 
+/// How a body says where its first message ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// By the prefix of the message.
+    Grpc,
+    /// The body of any other message of HTTP is one message, whose length may be known.
+    Http(Option<u64>),
+}
+
+impl BodyFraming {
+    /// That of an HTTP body.
+    pub fn of<B: Body>(body: &B) -> Self {
+        Self::Http(body.size_hint().exact())
+    }
+
+    /// The length of the first message, if it is known before the body is read. Of a body without a
+    /// length any part could be the last.
+    fn first(self) -> Option<usize> {
+        match self {
+            Self::Grpc => None,
+            Self::Http(bytes) => Some(bytes.unwrap_or(0).try_into().unwrap_or(usize::MAX)),
+        }
+    }
+}
+
 /// The rest of the memory for long bodies that are read as a whole. A body that does not fit is
 /// forwarded in parts.
 #[derive(Clone, Debug)]
@@ -120,15 +145,27 @@ enum Unread<B> {
 }
 
 /// Reads the beginning of a body.
-pub async fn gather<B>(mut body: B, pauses: PausesAllowed, memory: &GatherMemory) -> Gathered<B>
+pub async fn gather<B>(
+    mut body: B,
+    (framing, pauses): (BodyFraming, PausesAllowed),
+    memory: &GatherMemory,
+) -> Gathered<B>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {
     let (mut parts, mut bytes, mut first, mut share) = (VecDeque::new(), 0, None, None);
-    let mut until = None;
+    let (mut until, mut known) = (None, framing.first());
     let rest = loop {
         if body.is_end_stream() {
             break Unread::End;
+        }
+        if let Some(length) = known.take() {
+            first = Some(length);
+            let long = (SEVERAL..=LONGEST).contains(&length);
+            share = long.then(|| memory.take(length)).flatten();
+            if long && share.is_none() {
+                break Unread::Body(body);
+            }
         }
         let frame = match read_next(bytes, first) {
             ReadNext::Stop => break Unread::Body(body),
@@ -160,12 +197,7 @@ where
                 bytes += data.len();
                 parts.push_back(data);
                 if first.is_none() {
-                    first = first_message(&parts);
-                    let long = first.filter(|first| (SEVERAL..=LONGEST).contains(first));
-                    share = long.and_then(|bytes| memory.take(bytes));
-                    if long.is_some() && share.is_none() {
-                        break Unread::Body(body);
-                    }
+                    known = first_message(&parts);
                 }
             }
             Some(Ok(Err(other))) => match other.into_trailers() {
@@ -285,8 +317,8 @@ mod tests {
             http_body_util::StreamBody::new(tokio_stream::iter(frames))
         };
         let memory = GatherMemory(Arc::new(Semaphore::new(100)));
-        let mut first = gather(body(), PausesAllowed::Never, &memory).await;
-        let mut second = gather(body(), PausesAllowed::Never, &memory).await;
+        let mut first = gather(body(), (BodyFraming::Grpc, PausesAllowed::Never), &memory).await;
+        let mut second = gather(body(), (BodyFraming::Grpc, PausesAllowed::Never), &memory).await;
         let length = |frame: Option<Result<Frame<Bytes>, Status>>| {
             frame.unwrap().unwrap().into_data().unwrap().len()
         };
@@ -296,7 +328,7 @@ mod tests {
         assert_eq!(length(second.frame().await), 40_000);
         assert_eq!(length(held), 100_000);
         drop(second);
-        let mut third = gather(body(), PausesAllowed::Never, &memory).await;
+        let mut third = gather(body(), (BodyFraming::Grpc, PausesAllowed::Never), &memory).await;
         assert_eq!(length(third.frame().await), 100_000);
     }
 
@@ -310,7 +342,9 @@ mod tests {
             Ok(Frame::data(bytes))
         });
         let body = http_body_util::StreamBody::new(Box::pin(paced));
-        let gathered = gather(body, PausesAllowed::BeforeEnd, &GatherMemory::default()).await;
+        let gathered =
+            gather(body, (BodyFraming::Grpc, PausesAllowed::BeforeEnd), &GatherMemory::default())
+                .await;
         assert!(gathered.parts.len() < 100, "{} of 1,000", gathered.parts.len());
     }
 

@@ -1,5 +1,5 @@
-//! `homa proxy`: gRPC between local programs over HTTP/2 and other hosts over Homa (feature
-//! `grpc`).
+//! `homa proxy`: gRPC over HTTP/2, and any other HTTP, between local programs and other hosts over
+//! Homa (feature `grpc`).
 //!
 //! | file | what |
 //! |---|---|
@@ -10,6 +10,8 @@
 //! | `back` | calls from Homa, made at a local server |
 //! | `socket` | TCP and Unix sockets of both |
 //! | `connections` | the connections to the local server |
+//! | `requests` | the connections for HTTP/1.1 |
+//! | `plain` | what is no call of gRPC: changes of heads, and errors |
 //! | `gather` | how much of a body is read before it is forwarded |
 //! | `counts` | what is counted |
 //!
@@ -18,7 +20,8 @@
 //! 4 MiB, and at most 256 MiB of long bodies at once. No input of either side ends the process or
 //! another call, unless the local server ends a connection because of it.
 //!
-//! Left out: TLS at the local end, HTTP/1.1, gRPC-Web, and retries, which clients make themselves.
+//! Left out: TLS at the local end, upgrades such as WebSocket, and retries, which clients make
+//! themselves.
 
 #[cfg(feature = "grpc")]
 mod back;
@@ -30,6 +33,10 @@ mod counts;
 mod front;
 #[cfg(feature = "grpc")]
 mod gather;
+#[cfg(feature = "grpc")]
+mod plain;
+#[cfg(feature = "grpc")]
+mod requests;
 #[cfg(feature = "grpc")]
 mod run;
 #[cfg(feature = "grpc")]
@@ -55,18 +62,18 @@ pub use run::run;
 const ENDS: &str = "write http://127.0.0.1:7000 or unix:/run/homa/search.sock for the end at local \
                     programs, and homa://search.example:4000 for the end at other hosts";
 
-/// Arguments of `homa proxy`. One of the two ends is Homa, and the other is HTTP/2.
+/// Arguments of `homa proxy`. One of the two ends is Homa, and the other is HTTP.
 #[derive(Debug, clap::Args)]
 #[cfg_attr(not(feature = "grpc"), allow(dead_code))]
 pub struct Args {
-    /// Where to accept calls: http://ADDR or unix:PATH from local clients (gRPC over HTTP/2 without
-    /// TLS), or homa://ADDR from other hosts. Port 0 picks a free port and prints it.
+    /// Where to accept calls: http://ADDR or unix:PATH from local clients (gRPC or any other HTTP,
+    /// without TLS), or homa://ADDR from other hosts. Port 0 picks a free port and prints it.
     #[arg(long, value_name = "END", value_parser = end)]
     listen: ProxyEnd,
     /// Where to make them: homa://HOST:PORT or homa:///HOST:PORT (all addresses of the name) at
-    /// another host, homa://* at the host and port that the client names (by CONNECT, as with
-    /// grpc_proxy=http://127.0.0.1:7000 in its environment, or by its authority), or
-    /// http://HOST:PORT or unix:PATH at a local server.
+    /// another host, homa://* at the host and port that the client names (as with
+    /// grpc_proxy=http://127.0.0.1:7000 or http_proxy=http://127.0.0.1:7000 in its environment, or
+    /// by its authority), or http://HOST:PORT or unix:PATH at a local server.
     #[arg(long, value_name = "END", value_parser = end)]
     to: ProxyEnd,
     #[command(flatten)]
@@ -79,8 +86,9 @@ pub struct Args {
     /// host that reaches a proxy beside clients can make calls with its key.
     #[arg(long)]
     plain_http: bool,
-    /// Maximum number of calls in progress. Further ones are refused (UNAVAILABLE), except calls
-    /// from Homa whose client does not stream: those wait, and are refused if they would be late.
+    /// Maximum number of calls in progress. Further ones are refused (UNAVAILABLE, or 503), except
+    /// calls from Homa whose client does not stream: those wait, and are refused if they would be
+    /// late.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     concurrency: u32,
@@ -101,7 +109,7 @@ pub enum ProxyEnd {
     Homa(String),
 }
 
-/// An end at local programs, which speak HTTP/2.
+/// An end at local programs, which speak HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "grpc"), allow(dead_code))]
 pub enum LocalEnd {

@@ -48,7 +48,7 @@ async fn unary_calls_of_all_sizes_are_answered() {
 }
 
 /// RPCs that an engine has made, by its metrics.
-fn rpcs(metrics: &str) -> u64 {
+pub fn rpcs(metrics: &str) -> u64 {
     let mut page = TcpStream::connect(metrics.strip_suffix("/metrics").unwrap()).unwrap();
     page.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! `homa proxy`: a client and a server of tonic over TCP, with two proxies between them that speak
-//! Homa.
+//! `homa proxy`: a client and a server of tonic, or of any other HTTP, over TCP, with two proxies
+//! between them that speak Homa.
 
 #[cfg(feature = "grpc")]
 mod calls;
@@ -11,6 +11,8 @@ mod lives;
 mod named;
 #[cfg(feature = "grpc")]
 pub mod pair;
+#[cfg(feature = "grpc")]
+mod web;
 
 use crate::common::{code, homa, stderr};
 
