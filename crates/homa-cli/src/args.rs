@@ -29,8 +29,8 @@ pub enum Command {
     Serve(serve::Args),
     /// Call a server and print the answer, or measure many calls.
     Call(call::Args),
-    /// Carry gRPC between unmodified programs over Homa: one proxy beside the clients, one beside
-    /// the server.
+    /// Carry gRPC and HTTP between unmodified programs over Homa: one proxy beside the clients, one
+    /// beside the server.
     Proxy(proxy::Args),
     /// Time small RPCs to a server, one at a time.
     Ping(ping::Args),

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use homa::balance::{BalanceError, Balancer};
 use homa::{CallError, CallOptions, Client, Message};
-use http::HeaderMap;
 use http::uri::PathAndQuery;
+use http::{HeaderMap, Uri};
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::body::Body;
@@ -134,7 +134,7 @@ async fn call(
         complete,
         window: pull::WINDOW,
         method: parts.method,
-        path: parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
+        path: path_of(&parts.uri),
         headers: parts.headers,
         body: first,
     };
@@ -168,6 +168,14 @@ async fn call(
         }
     };
     pulls.response(part?).await
+}
+
+/// The path and the query. A URI may have a query and no path, which stands for `/`.
+fn path_of(uri: &Uri) -> String {
+    match uri.path_and_query().map_or("", PathAndQuery::as_str) {
+        path if path.starts_with('/') || path == "*" => path.to_owned(),
+        query => format!("/{query}"),
+    }
 }
 
 /// What limits the RPCs of a call.

@@ -288,15 +288,26 @@ impl Service<http::Request<Body>> for Services {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let path = request.uri().path();
-        let name = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        // A method may be run by a call only: a request of a web page could say its name, too.
+        let name = path.strip_prefix('/').filter(|_| is_call(&request));
+        let name = name.and_then(|path| path.split_once('/'));
         let named = name.and_then(|(name, _)| self.0.named.get(name));
         match named.or(self.0.fallback.as_ref()) {
             Some(service) => Box::pin(service.clone().oneshot(request)),
             None => {
-                let what = format!("no service has the method {path}");
+                let what = match is_call(&request) {
+                    true => format!("no service has the method {path}"),
+                    false => "this server answers calls of gRPC only".to_owned(),
+                };
                 let refused = Status::new(Code::Unimplemented, what).into_http();
                 Box::pin(std::future::ready(Ok(refused)))
             }
         }
     }
+}
+/// Whether a request is a call of gRPC (gRPC over HTTP/2, Requests).
+fn is_call<B>(request: &http::Request<B>) -> bool {
+    let kind = request.headers().get(http::header::CONTENT_TYPE);
+    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    grpc && request.method() == http::Method::POST
 }

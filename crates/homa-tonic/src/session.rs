@@ -93,7 +93,7 @@ fn http_request(
     *seen.method_mut() = method;
     *seen.version_mut() = Version::HTTP_2;
     *seen.headers_mut() = headers;
-    // A path that is none names no service.
+    // It was decoded as a path.
     *seen.uri_mut() = path.parse().unwrap_or_default();
     if let Some(until) = until {
         let left = until.saturating_duration_since(Instant::now());

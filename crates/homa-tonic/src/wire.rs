@@ -9,6 +9,7 @@
 //! Invariant: decoding never panics, and bodies share the memory of the message they came in.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::metadata;
@@ -183,6 +184,10 @@ impl Open {
         let length = usize::from(from.try_get_u16().map_err(short)?);
         let path = split(&mut from, length)?;
         let path = String::from_utf8(path.into()).map_err(|_| Malformed::Path)?;
+        let whole = path.starts_with('/') || path == "*";
+        if !whole || PathAndQuery::try_from(path.as_str()).is_err() {
+            return Err(Malformed::Path);
+        }
         let mut method = Method::POST;
         if flags & METHOD != 0 {
             let length = usize::from(from.try_get_u8().map_err(short)?);
@@ -409,6 +414,16 @@ mod tests {
                     let _ = Answer::decode(changed.into());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_refused() {
+        let [ClientMessage::Open(open), ..] = requests() else { panic!("an opening") };
+        for bad in ["", "find", "?q", "/a b", "/a\r\nb: c", "/\u{7f}"] {
+            let open = Open { path: bad.into(), ..(*open).clone() };
+            let message = whole(open.encode().unwrap());
+            assert_eq!(ClientMessage::decode(message), Err(Malformed::Path), "{bad:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use homa::Engine;
 use homa_tonic::{DRAIN, Server};
 use http::header::{CONTENT_LENGTH, HOST, TE};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -131,16 +131,24 @@ impl Back {
         mut request: Request<Body>,
         of_call: (CallInProgress, OwnedSemaphorePermit),
     ) -> Result<Response<Body>, Status> {
+        if request.method() == Method::CONNECT {
+            return Err(Status::invalid_argument("a proxy beside a server makes no tunnels"));
+        }
         plain::strip(request.headers_mut());
+        let length = request.body().size_hint().exact();
+        plain::frame(request.headers_mut(), length)?;
         check_size(request.headers())?;
         let response = self.local.request(request).await?;
+        if response.status().is_informational() {
+            return Err(Status::unavailable("the server changes to another protocol unasked"));
+        }
         let (mut head, body) = response.into_parts();
         plain::strip(&mut head.headers);
         let how = (BodyFraming::of(&body), PausesAllowed::BeforeEnd);
         let (local, counts) = (self.local, self.counts);
         let body = ResponseBody { body, local, counts, _place: None, _of_call: of_call };
         let body: Gathered<ResponseBody> = gather(body, how, &self.memory).await;
-        Ok(Response::from_parts(head, Body::new(body)))
+        Ok(Response::from_parts(head, Body::new(body.unless_failed()?)))
     }
 
     /// A place for a call. A request that is whole waits for it, and others would keep the parts

@@ -349,13 +349,19 @@ impl Front {
         };
         let call = self.counts.begin();
         let (mut head, body) = request.into_parts();
-        let server = server.or_else(|| plain::server_of(&head));
-        plain::prepare(&mut head);
+        let named = match plain::prepare(&mut head) {
+            Ok(named) => named,
+            Err(status) => {
+                self.counts.failed();
+                return Ok(plain::failed(&status));
+            }
+        };
+        let server = server.unwrap_or(named);
         let how = (BodyFraming::of(&body), PausesAllowed::BeforeEnd);
         let body = body.map_err(|error| Status::from_error(error.into()));
         let body = gather(body, how, &self.memory).await;
         let called = async {
-            let mut channel = self.servers.channel(server.as_ref()).await?;
+            let mut channel = self.servers.channel(Some(&server)).await?;
             let mut request = Request::from_parts(head, Body::new(body));
             if plain::is_repeatable(request.method()) {
                 request.extensions_mut().insert(Idempotent);

@@ -18,7 +18,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Status;
 
 /// Bytes in front of each message: a flag and its length (gRPC over HTTP/2,
@@ -38,6 +38,10 @@ const MEMORY: usize = 256 << 10;
 /// How long a body that may end soon is waited for. A timer of tokio takes up to a millisecond
 /// longer.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a body of HTTP may pause before its known end. A part of it may be all that the other
+/// side needs, for example to refuse an upload.
+const GAP: Duration = Duration::from_millis(10);
 
 /// When a body may pause without being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +139,16 @@ pub struct Gathered<B> {
     _share: Option<OwnedSemaphorePermit>,
 }
 
+impl<B> Gathered<B> {
+    /// The status of a body that failed before any of it was forwarded.
+    pub fn unless_failed(self) -> Result<Self, Status> {
+        match self.rest {
+            Unread::Failed(status) => Err(status),
+            rest => Ok(Self { rest, ..self }),
+        }
+    }
+}
+
 /// What follows the beginning.
 #[derive(Debug)]
 enum Unread<B> {
@@ -168,10 +182,10 @@ where
             }
         }
         let frame = match read_next(bytes, first) {
-            ReadNext::Stop => break Unread::Body(body),
+            ReadNext::Stop => None,
             ReadNext::Wait => {
                 until = None;
-                body.frame().await
+                rest_of_message(&mut body, framing).await
             }
             ReadNext::Pause => {
                 let waits = match pauses {
@@ -180,18 +194,16 @@ where
                     PausesAllowed::Never => false,
                 };
                 // Frames that keep coming do not make the wait longer.
-                let next = if waits {
-                    let at = *until.get_or_insert_with(|| Instant::now() + PAUSE);
-                    timeout_at(at, body.frame()).await.ok()
-                } else {
-                    at_once(&mut body).await
-                };
-                match next {
-                    Some(frame) => frame,
-                    None => break Unread::Body(body),
+                match waits {
+                    true => {
+                        let at = *until.get_or_insert_with(|| Instant::now() + PAUSE);
+                        timeout_at(at, body.frame()).await.ok()
+                    }
+                    false => at_once(&mut body).await,
                 }
             }
         };
+        let Some(frame) = frame else { break Unread::Body(body) };
         match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => {
                 bytes += data.len();
@@ -215,8 +227,22 @@ where
     }
 }
 
+/// The next frame of a message that has begun, unless it is one of HTTP that pauses.
+async fn rest_of_message<B>(body: &mut B, framing: BodyFraming) -> Option<NextFrame>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    match framing {
+        BodyFraming::Grpc => Some(body.frame().await),
+        BodyFraming::Http(_) => timeout(GAP, body.frame()).await.ok(),
+    }
+}
+
+/// A frame of a body, or its end.
+type NextFrame = Option<Result<Frame<Bytes>, Status>>;
+
 /// The next frame, if it is here.
-async fn at_once<B>(body: &mut B) -> Option<Option<Result<Frame<Bytes>, Status>>>
+async fn at_once<B>(body: &mut B) -> Option<NextFrame>
 where
     B: Body<Data = Bytes, Error = Status> + Unpin,
 {

@@ -6,10 +6,10 @@
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
-    TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
-use http::uri::Authority;
+use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
 use http_body_util::BodyExt;
 use tonic::body::Body;
@@ -18,6 +18,9 @@ use tonic::{Code, Status};
 /// Names this proxy in forwarded messages.
 const PSEUDONYM: &str = "1.1 homa";
 
+/// A request that has passed as many proxies beside clients goes around in a circle.
+const MOST_PROXIES: usize = 8;
+
 /// Whether a message is of gRPC. `application/grpc-web` is not: it needs no trailers of HTTP.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
@@ -25,8 +28,7 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
-/// Whether a request may be executed more than once, or before the handshake is complete: its
-/// method is safe (RFC 9110 §9.2.1, RFC 8470 §4).
+/// Whether a request may be executed more than once: its method is safe (RFC 9110 §9.2.1).
 pub fn is_repeatable(method: &Method) -> bool {
     method.is_safe()
 }
@@ -45,14 +47,15 @@ pub fn strip(headers: &mut HeaderMap) {
         PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION,
         TE,
-        TRAILER,
         TRANSFER_ENCODING,
         UPGRADE,
         HeaderName::from_static("keep-alive"),
         HeaderName::from_static("proxy-connection"),
         HeaderName::from_static("http2-settings"),
     ];
-    for name in named.iter().chain(&always) {
+    // `Connection` could otherwise choose another host.
+    let named = named.iter().filter(|name| **name != HOST);
+    for name in named.chain(&always) {
         headers.remove(name);
     }
 }
@@ -64,26 +67,81 @@ pub fn answered(headers: &mut HeaderMap) {
     headers.append(VIA, HeaderValue::from_static(PSEUDONYM));
 }
 
-/// Makes the head of a client's request fit to be forwarded. A proxy has answered `Expect` itself
-/// by then. The authority of the URI replaces a `Host` that says something else (RFC 9112 §3.2.2).
-pub fn prepare(head: &mut request::Parts) {
+/// Makes the head of a client's request fit to be forwarded, and returns the server that it names,
+/// with HTTP's port if it has none: by its URI, as clients of a proxy write it, or by `Host`. An
+/// error if two servers could read it in different ways. A proxy has answered `Expect` by then.
+pub fn prepare(head: &mut request::Parts) -> Result<Authority, Status> {
+    let wrong = |what: &str| Err(Status::invalid_argument(what));
+    if head.uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
+        return wrong("the URL is not of http: encryption is between the proxies");
+    }
+    let codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    if codings.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return Err(Status::unimplemented("a transfer coding other than chunked"));
+    }
+    let passed = head.headers.get_all(VIA).iter().filter(|by| *by == PSEUDONYM).count();
+    if passed >= MOST_PROXIES {
+        return wrong("the request goes around in a circle of proxies");
+    }
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (host, None) => host.cloned(),
+        _ => return wrong("the request has several headers Host"),
+    };
+    let named = match (head.uri.authority(), &host) {
+        (Some(named), _) => Some(named.clone()),
+        (None, Some(host)) => Authority::try_from(host.as_bytes()).ok(),
+        (None, None) => return wrong("the request has no header Host"),
+    };
+    let Some(named) = named.filter(|named| !named.as_str().contains('@')) else {
+        return wrong("the host is not HOST or HOST:PORT");
+    };
     strip(&mut head.headers);
-    head.headers.append(VIA, HeaderValue::from_static(PSEUDONYM));
     head.headers.remove(EXPECT);
-    let named = head.uri.authority().and_then(|named| HeaderValue::try_from(named.as_str()).ok());
-    if let Some(named) = named {
+    // Trailers of requests are not forwarded.
+    head.headers.remove(TRAILER);
+    head.headers.append(VIA, HeaderValue::from_static(PSEUDONYM));
+    // The URI replaces a `Host` that says something else (RFC 9112 §3.2.2).
+    if let Ok(named) = HeaderValue::try_from(named.as_str()) {
         head.headers.insert(HOST, named);
+    }
+    join_cookies(&mut head.headers);
+    match named.port() {
+        Some(_) => Ok(named),
+        None => Authority::try_from(format!("{named}:80"))
+            .map_err(|_| Status::invalid_argument("the host is not HOST or HOST:PORT")),
     }
 }
 
-/// The server that a request names, with HTTP's port if it has none: by its URI, as clients of a
-/// proxy write it, or by `Host`.
-pub fn server_of(head: &request::Parts) -> Option<Authority> {
-    let host = || head.headers.get(HOST)?.to_str().ok()?.parse().ok();
-    let named: Authority = head.uri.authority().cloned().or_else(host)?;
-    match named.port() {
-        Some(_) => Some(named),
-        None => format!("{named}:80").parse().ok(),
+/// Clients of HTTP/2 may divide cookies, and servers of HTTP/1.1 know one header of them (RFC 9113
+/// §8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+/// Makes the length of a request fit its body, of which a peer could have said another: requests
+/// of all clients share connections, and the next one must not begin within a body.
+pub fn frame(headers: &mut HeaderMap, body: Option<u64>) -> Result<(), Status> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let said = match (lengths.next(), lengths.next()) {
+        (None, _) => return Ok(()),
+        (Some(length), None) => length.to_str().ok(),
+        _ => None,
+    };
+    // Digits alone: `parse` takes a sign, too.
+    let digits = |said: &&str| said.bytes().all(|digit| digit.is_ascii_digit());
+    let said = said.filter(digits).and_then(|said| said.parse::<u64>().ok());
+    match (said, body) {
+        (None, _) => Err(Status::invalid_argument("the length of the body is not a number")),
+        (Some(said), Some(bytes)) if said != bytes => {
+            Err(Status::invalid_argument("the body has another length than the request says"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -163,25 +221,66 @@ mod tests {
         assert_eq!(via, ["1.1 other", PSEUDONYM], "behind those before it");
     }
 
+    /// The server of a request, and the `Host` that is forwarded.
+    fn prepared(uri: &str, given: &[(&'static str, &'static str)]) -> Result<[String; 2], Status> {
+        let mut request = Request::get(uri).body(()).unwrap();
+        *request.headers_mut() = headers(given);
+        let (mut head, ()) = request.into_parts();
+        let server = prepare(&mut head)?.to_string();
+        Ok([server, head.headers["host"].to_str().unwrap().to_owned()])
+    }
+
     #[test]
     fn the_server_is_named_by_the_uri_or_by_the_host() {
-        let server = |uri: &str, host: Option<&str>| {
-            let mut request = Request::get(uri);
-            if let Some(host) = host {
-                request = request.header("host", host);
-            }
-            let (mut head, ()) = request.body(()).unwrap().into_parts();
-            let server = server_of(&head).map(|server| server.to_string());
-            prepare(&mut head);
-            let host = head.headers.get("host").map(|host| host.to_str().unwrap().to_owned());
-            (server, host)
+        for (uri, host, server, forwarded) in [
+            ("http://a:81/x", Some("b"), "a:81", "a:81"),
+            ("http://a/x", None, "a:80", "a"),
+            ("/x", Some("b"), "b:80", "b"),
+            ("/x", Some("b:82"), "b:82", "b:82"),
+        ] {
+            let given: Vec<_> = host.map(|host| ("host", host)).into_iter().collect();
+            assert_eq!(prepared(uri, &given).unwrap(), [server, forwarded], "{uri}");
+        }
+        let named = prepared("/x", &[("host", "b"), ("connection", "host")]).unwrap();
+        assert_eq!(named, ["b:80", "b"], "a client does not choose another");
+    }
+
+    #[test]
+    fn requests_that_servers_could_read_differently_are_refused() {
+        let circle = [("host", "a"); 1].into_iter().chain([("via", PSEUDONYM); MOST_PROXIES]);
+        let circle: Vec<_> = circle.collect();
+        let two = [("host", "a"), ("host", "b")];
+        for (uri, given, code) in [
+            ("/x", &[][..], Code::InvalidArgument),
+            ("/x", &two, Code::InvalidArgument),
+            ("/x", &[("host", "a b")], Code::InvalidArgument),
+            ("/x", &[("host", "u:p@a")], Code::InvalidArgument),
+            ("http://u:p@a/x", &[], Code::InvalidArgument),
+            ("https://a/x", &[], Code::InvalidArgument),
+            ("/x", &circle, Code::InvalidArgument),
+            ("/x", &[("host", "a"), ("transfer-encoding", "gzip, chunked")], Code::Unimplemented),
+        ] {
+            assert_eq!(prepared(uri, given).unwrap_err().code(), code, "{uri} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_not_the_bodys_is_refused() {
+        let frame = |lengths: &[&'static str], body| {
+            let lengths: Vec<_> = lengths.iter().map(|said| ("content-length", *said)).collect();
+            frame(&mut headers(&lengths), body).is_ok()
         };
-        let both = |server: &str, host: &str| (Some(server.to_owned()), Some(host.to_owned()));
-        assert_eq!(server("http://a:81/x", Some("b")), both("a:81", "a:81"));
-        assert_eq!(server("http://a/x", None), both("a:80", "a"));
-        assert_eq!(server("/x", Some("b")), both("b:80", "b"));
-        assert_eq!(server("/x", Some("b:82")), both("b:82", "b:82"));
-        assert_eq!(server("/x", None), (None, None));
+        assert!(frame(&[], Some(5)) && frame(&["5"], Some(5)) && frame(&["5"], None));
+        assert!(!frame(&["48"], Some(0)) && !frame(&["4"], Some(5)) && !frame(&["5", "5"], None));
+        assert!(!frame(&["5, 5"], None) && !frame(&["+5"], Some(5)) && !frame(&["-1"], None));
+    }
+
+    #[test]
+    fn divided_cookies_become_one() {
+        let mut given = headers(&[("cookie", "a=1"), ("cookie", "b=2")]);
+        join_cookies(&mut given);
+        let joined: Vec<_> = given.get_all(COOKIE).iter().collect();
+        assert_eq!(joined, ["a=1; b=2"]);
     }
 
     #[test]

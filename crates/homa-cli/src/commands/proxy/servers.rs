@@ -145,7 +145,8 @@ impl KnownChannels {
 /// Host and port of a server that a call names, or why they are none.
 fn server_name(named: Option<&Authority>, own: &[SocketAddr]) -> Result<String, String> {
     let how = "this proxy calls the server that a call names: set grpc_proxy (or HTTPS_PROXY, for \
-               Go) to the proxy's address and call HOST:PORT, or give HOST:PORT as the authority";
+               Go; http_proxy for HTTP) to the proxy's address and call HOST:PORT, or give \
+               HOST:PORT as the authority";
     let Some(named) = named else { return Err(format!("the call names no server; {how}")) };
     if named.as_str().len() > LONGEST {
         return Err(format!("the name of the server has more than {LONGEST} bytes; {how}"));

@@ -84,6 +84,17 @@ impl Web {
                     .header("x-expect", seen("expect"));
                 answer.body(whole(body)).unwrap()
             }
+            // It promises more than it has.
+            "/short" => {
+                let frames = tokio_stream::iter([
+                    Ok(Frame::data(Bytes::from_static(b"abc"))),
+                    Err(std::io::Error::other("gone")),
+                ]);
+                let answer = answer.header("content-length", "100");
+                answer.body(BodyExt::boxed(StreamBody::new(frames))).unwrap()
+            }
+            // It says so before it has read the request.
+            "/early" => answer.status(413).body(whole(Bytes::new())).unwrap(),
             "/missing" => answer.status(404).body(whole("not here\n".into())).unwrap(),
             "/stream" => answer.body(BodyExt::boxed(StreamBody::new(numbers()))).unwrap(),
             "/broken" => {
@@ -97,7 +108,10 @@ impl Web {
                 std::future::pending::<()>().await;
                 unreachable!()
             }
-            _ => answer.status(400).body(whole(Bytes::new())).unwrap(),
+            _ => {
+                let answer = answer.status(400).header("x-uri", head.uri.to_string());
+                answer.body(whole(Bytes::new())).unwrap()
+            }
         })
     }
 }
@@ -230,6 +244,74 @@ async fn parts_of_a_response_arrive_before_its_end_and_a_break_is_no_end() {
     let broken = ask(&mut send, Method::GET, "/broken", "").await;
     assert_eq!(broken.status(), StatusCode::OK, "the head came before");
     broken.into_body().collect().await.unwrap_err();
+}
+
+/// A client that repeats a request after an empty answer would execute it twice.
+#[tokio::test]
+async fn a_response_that_breaks_at_once_is_a_bad_gateway() {
+    let at = Web::default().serve().await;
+    let pair = Pair::to(&at, &[]);
+    let mut send = client(&pair).await;
+    let mut seen = Vec::new();
+    // A busy server may write its head earlier than the rest.
+    while seen.len() < 10 && !seen.contains(&502) {
+        match send.ready().await {
+            Ok(()) => seen.push(ask(&mut send, Method::POST, "/short", "").await.status().as_u16()),
+            Err(_) => send = client(&pair).await,
+        }
+    }
+    assert!(seen.contains(&502), "{seen:?}");
+}
+
+#[tokio::test]
+async fn an_answer_does_not_wait_for_the_rest_of_its_request() {
+    let at = Web::default().serve().await;
+    let pair = Pair::to(&at, &[]);
+    let mut stream = TcpStream::connect(port(&pair.front.address)).await.unwrap();
+    let head = b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nbegin";
+    stream.write_all(head).await.unwrap();
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn a_query_without_a_path_arrives() {
+    let server = proxy("homa://127.0.0.1:0", &Web::default().serve().await, &[]);
+    let front = proxy("http://127.0.0.1:0", "homa://*", &[]);
+    let mut stream = TcpStream::connect(port(&front.address)).await.unwrap();
+    let at = server.address.strip_prefix("homa://").unwrap();
+    let head = format!("GET http://{at}?q=1 HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 400 "), "of the server, which has no page there: {said}");
+    assert!(said.contains("x-uri: /?q=1\r\n"), "{said}");
+}
+
+/// All clients share the connections to the server.
+#[tokio::test]
+async fn a_peer_cannot_hide_a_request_in_that_of_another() {
+    let at = Web::default().serve().await;
+    let back = proxy("homa://127.0.0.1:0", &at, &[]);
+    let endpoint = homa_tonic::Endpoint::from_shared(back.address.clone()).unwrap();
+    let channel = endpoint.connect_lazy().await.unwrap();
+    let ask = |lengths: &'static [&'static str], body: &'static str| {
+        let mut request = Request::post("/echo").body(tonic::body::Body::new(
+            Full::new(Bytes::from_static(body.as_bytes())).map_err(|never| match never {}),
+        ));
+        for length in lengths {
+            let headers = request.as_mut().unwrap().headers_mut();
+            headers.append("content-length", length.parse().unwrap());
+        }
+        let mut channel = channel.clone();
+        async move { tower::Service::call(&mut channel, request.unwrap()).await.unwrap() }
+    };
+    for lengths in [&["48"][..], &["3", "3"], &["3, 3"], &["+0"]] {
+        assert_eq!(ask(lengths, "").await.status(), StatusCode::BAD_REQUEST, "{lengths:?}");
+    }
+    let honest = ask(&["5"], "seven").await;
+    assert_eq!(honest.headers()["x-length"], "5");
 }
 
 #[tokio::test]
