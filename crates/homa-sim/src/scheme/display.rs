@@ -11,6 +11,7 @@ impl fmt::Display for SwitchQueue {
         f.write_str(match self {
             Self::Strict => "strict priority",
             Self::Ecn(_) => "ECN threshold",
+            Self::Red(_) => "marks between two thresholds",
             Self::PriorityDrop => "priority drop",
             Self::Trimming(_) => "trimming",
             Self::Phantom(..) => "phantom queue",

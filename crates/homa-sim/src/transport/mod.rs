@@ -13,6 +13,7 @@ mod numbered;
 pub mod parts;
 pub mod pfabric;
 pub mod phost;
+pub mod rdma;
 pub mod sird;
 mod stop_and_wait;
 pub mod stream;
