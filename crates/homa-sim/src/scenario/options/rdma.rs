@@ -31,7 +31,8 @@ pub struct RdmaOptions {
     /// Time until a receiver asks for the same byte again. Default: 500 us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nack_every: Option<Span>,
-    /// ACKs travel above data. Default: true for DCQCN and TIMELY.
+    /// ACKs travel above data. Default: true for DCQCN and TIMELY, as `run.py` asks; its switches
+    /// never do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks_first: Option<bool>,
     /// Up to this many bytes of its level behind it, a packet is not marked (Kmin). Default: 32 us
