@@ -1,8 +1,8 @@
 //! The bytes of a message on the wire, header by header.
 //!
 //! Every frame pays Ethernet's 38 bytes (header 14, checksum 4, preamble 8, gap 12) and occupies at
-//! least 84, except under `uet`; IP packets are at most 1500 bytes, IPv4 without options. A message
-//! starts a packet of its own.
+//! least 84, except under `rdma` and `uet`; IP packets are at most 1500 bytes, IPv4 without
+//! options. A message starts a packet of its own.
 //!
 //! | framing | bytes beside the payload of a full frame | payload |
 //! |---|---|---|
@@ -12,6 +12,7 @@
 //! | `ip146` | 38 + IP 20 + Homa DATA 56 | 1424 |
 //! | `tcp` | 38 + IP 20 + TCP with timestamps 32 | 1448 |
 //! | `plain` | 38 + IP and transport 40 | 1460 |
+//! | `rdma` | 48 in all, and what packets collect (HPCC: 42), without a minimum | 1000 |
 //! | `uet` | 64 in all, in packets of 4150, without a minimum | 4086 |
 //!
 //! Left out, because their number depends on the protocol's choices: control packets of `udp` and
@@ -49,6 +50,13 @@ pub enum Framing {
     R2p2,
     /// Ultra Ethernet, as its authors' simulation counts it: 64 bytes around up to 4086.
     Uet,
+    /// RDMA over Ethernet, as HPCC's simulation counts it, without a minimum.
+    Rdma {
+        /// Message bytes of a full packet.
+        payload: u16,
+        /// Bytes around them in all.
+        headers: u16,
+    },
 }
 
 /// Packets of one kind: their headers inside the Ethernet frame and their largest payload, bytes.
@@ -93,7 +101,8 @@ impl Framing {
             | Self::Tcp
             | Self::Plain
             | Self::R2p2
-            | Self::Uet => self.first().wire_bytes(bytes),
+            | Self::Uet
+            | Self::Rdma { .. } => self.first().wire_bytes(bytes),
         }
     }
 
@@ -108,7 +117,8 @@ impl Framing {
             | Self::Tcp
             | Self::Plain
             | Self::R2p2
-            | Self::Uet => 0,
+            | Self::Uet
+            | Self::Rdma { .. } => 0,
         }
     }
 
@@ -132,9 +142,11 @@ impl Framing {
             Self::R2p2 => 20 + 8 + 14,
             // Its 64 bytes include those of Ethernet.
             Self::Uet => 64 - ETHERNET,
+            Self::Rdma { headers, .. } => u64::from(headers).saturating_sub(ETHERNET),
         };
         let (packet, least) = match self {
             Self::Uet => (4150 - ETHERNET, 0),
+            Self::Rdma { payload, .. } => (headers + u64::from(payload.max(1)), 0),
             _ => (1500, MIN_FRAME),
         };
         Packets { headers, payload: packet - headers, least }
@@ -202,6 +214,8 @@ mod tests {
         assert_eq!(Framing::Tcp.wire_bytes(0), 0);
         assert_eq!(Framing::Uet.wire_bytes(4086 + 100), 4150 + 164);
         // A short packet is not padded.
+        let hpcc = Framing::Rdma { payload: 1_000, headers: 90 };
+        assert_eq!((hpcc.max_payload(), hpcc.wire_bytes(1_001)), (1_000, 1_090 + 91));
         assert_eq!((Framing::Uet.wire_bytes(1), Framing::Uet.wire_bytes(4087)), (65, 4150 + 65));
     }
 }

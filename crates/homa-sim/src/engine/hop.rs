@@ -3,14 +3,14 @@
 use crate::fabric::queue::{Admission, PortQueue, WaitingFrames};
 use crate::fabric::{Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp};
 use crate::time::SimTime;
-use crate::topology::{HostId, NodeId, PortId};
-use crate::transport::{Label, PacketMeta, Transport};
+use crate::topology::{HostId, NodeId, PortId, Tier};
+use crate::transport::{Label, LeavingHop, PacketMeta, Transport};
 
 use super::agenda::{NetEvent, Ticket};
 use super::fault::{DirectedLink, Fault, PacketFate};
 use super::net::{Net, Service};
 use super::probe::{AtPort, LossCause, PortBacklog, Probe};
-use super::world::World;
+use super::world::{PacketOf, World};
 
 impl<W: World> Net<W> {
     /// Offers the wire to the transport; true if it sent a packet. The wire must be free.
@@ -69,12 +69,12 @@ impl<W: World> Net<W> {
         let port = &mut self.ports[port_index as usize];
         let levels = &mut self.levels[port_index as usize];
         let queue = &mut self.queues[port_index as usize];
-        let frames = &mut self.flights.frames[..];
-        let tags = &self.flights.tags[..];
+        let (frames, tags, parcels) = self.flights.parts();
         while port.is_due(self.now) && (inclusive || port.free_at < self.now) {
             let at = port.free_at;
             let slot = queue.next(&mut WaitingFrames { port, levels, frames, tags });
             queue.departs(&mut frames[slot as usize], at);
+            stamp::<W>(port, at, &mut parcels[slot as usize]);
             let arrival = port.start(frames, slot, at);
             let there = at_port(port, port_index, slot, frames);
             self.probe.departed(at, &there);
@@ -178,11 +178,12 @@ impl<W: World> Net<W> {
             self.advance(port_index, false);
         }
         let port = &mut self.ports[port_index as usize];
-        let frames = &mut self.flights.frames;
+        let (frames, _, parcels) = self.flights.parts();
         self.queues[port_index as usize].arrives(&mut frames[slot as usize], self.now);
         let there = at_port(port, port_index, slot, frames);
         if !port.is_busy(self.now) {
             self.queues[port_index as usize].departs(&mut frames[slot as usize], self.now);
+            stamp::<W>(port, self.now, &mut parcels[slot as usize]);
             self.probe.enqueued(self.now, &there, &PortBacklog::default());
             self.probe.departed(self.now, &there);
             if self.config.cut_through {
@@ -390,6 +391,16 @@ impl<W: World> Net<W> {
         let to = HostId(self.flights.frame(slot).to());
         self.probe.lost(self.now, to, slot, &self.flights.parcel(slot).packet, cause);
         self.flights.remove(slot);
+    }
+}
+
+/// Lets a switch's port write into a packet that leaves it now, if packets have room for that.
+#[inline]
+fn stamp<W: World>(port: &OutputPort, at: SimTime, parcel: &mut Parcel<PacketOf<W>>) {
+    if W::Host::IS_STAMPED && port.tier != Tier::HostUp {
+        let (sent_bytes, queued_bytes) = (port.sent_bytes, port.queued());
+        let hop = LeavingHop { at, sent_bytes, queued_bytes, mbps: port.mbps };
+        W::Host::stamp(&mut parcel.packet, &hop);
     }
 }
 

@@ -146,7 +146,9 @@ impl Experiment<'_> {
         let refused = |what: &str| Err(ScenarioError::Unsupported { what: what.to_owned() });
         let config = &self.network.config;
         match self.queue {
-            SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..) if config.preemption => {
+            SwitchQueue::Ecn(_) | SwitchQueue::Phantom(..) | SwitchQueue::Red(_)
+                if config.preemption =>
+            {
                 refused("preemption at ports that mark congestion")
             }
             SwitchQueue::Combined(_) if config.cut_through => {

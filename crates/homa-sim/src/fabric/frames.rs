@@ -199,6 +199,12 @@ impl<K: Copy, Tag: Copy> Flights<K, Tag> {
         &self.parcels[slot as usize]
     }
 
+    /// The frames, their tags, and the packets.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut [Frame], &[Tag], &mut [Parcel<K>]) {
+        (&mut self.frames, &self.tags, &mut self.parcels)
+    }
+
     #[inline]
     pub fn remove(&mut self, slot: u32) {
         self.frames[slot as usize].next = self.free;

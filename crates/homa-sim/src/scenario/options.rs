@@ -2,6 +2,7 @@
 
 mod dcpim;
 mod phost;
+mod rdma;
 mod sird;
 mod uet;
 
@@ -15,6 +16,9 @@ use super::units::{self, Span};
 
 pub use dcpim::DcpimOptions;
 pub use phost::{PHostFirst, PHostOptions};
+pub use rdma::{
+    DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, RdmaOptions, TimelyOptions,
+};
 pub use sird::{SirdFirstName, SirdOptions, SirdOrderName};
 pub use uet::{UetOptions, UetPathsName};
 
@@ -95,6 +99,21 @@ pub struct SchemeOptions {
     /// Options of schemes whose hosts run Ultra Ethernet's transport.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uet: Option<UetOptions>,
+    /// Options of schemes whose hosts have RDMA's queue pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<RdmaOptions>,
+    /// Options of the scheme `hpcc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hpcc: Option<HpccOptions>,
+    /// Options of the scheme `dcqcn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dcqcn: Option<DcqcnOptions>,
+    /// Options of the scheme `timely`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timely: Option<TimelyOptions>,
+    /// Options of the scheme `dctcp-rdma`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dctcp_rdma: Option<DctcpRdmaOptions>,
     /// Options of switches with queues at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
@@ -126,7 +145,7 @@ impl SchemeOptions {
 
     /// The largest MTU that is given for any hosts.
     pub(crate) fn largest_mtu(&self) -> Option<u32> {
-        let Self { mtu, pfabric, phost, ndp, sird, dcpim, uet, tcp, .. } = self;
+        let Self { mtu, pfabric, phost, ndp, sird, dcpim, uet, rdma, tcp, .. } = self;
         let mtus = [
             *mtu,
             pfabric.and_then(|pfabric| pfabric.mtu),
@@ -135,6 +154,7 @@ impl SchemeOptions {
             sird.and_then(|sird| sird.mtu),
             dcpim.and_then(|dcpim| dcpim.mtu),
             uet.and_then(|uet| uet.mtu),
+            rdma.and_then(|rdma| rdma.payload.map(|payload| payload.saturating_add(100))),
             tcp.as_ref().and_then(|tcp| tcp.mtu),
         ];
         mtus.into_iter().flatten().max()
@@ -149,6 +169,11 @@ impl SchemeOptions {
             ("options.sird", self.sird.is_some(), "SIRD's parameters"),
             ("options.dcpim", self.dcpim.is_some(), "dcPIM's parameters"),
             ("options.uet", self.uet.is_some(), "Ultra Ethernet's parameters"),
+            ("options.rdma", self.rdma.is_some(), "queue pairs"),
+            ("options.hpcc", self.hpcc.is_some(), "HPCC's parameters"),
+            ("options.dcqcn", self.dcqcn.is_some(), "DCQCN's parameters"),
+            ("options.timely", self.timely.is_some(), "TIMELY's parameters"),
+            ("options.dctcp_rdma", self.dctcp_rdma.is_some(), "parameters of DCTCP by rate"),
             ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
             ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
             ("options.nic", self.nic.is_some(), "NICs with options"),

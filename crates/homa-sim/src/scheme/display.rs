@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::fabric::CioqConfig;
+use crate::scenario::QueueBytes;
 
 use super::{Nic, SwitchQueue};
 
@@ -11,6 +12,9 @@ impl fmt::Display for SwitchQueue {
         f.write_str(match self {
             Self::Strict => "strict priority",
             Self::Ecn(_) => "ECN threshold",
+            // Hosts that do not react to marks get none.
+            Self::Red(red) if red.from == QueueBytes::Fixed(u32::MAX) => "strict priority",
+            Self::Red(_) => "marks between two thresholds",
             Self::PriorityDrop => "priority drop",
             Self::Trimming(_) => "trimming",
             Self::Phantom(..) => "phantom queue",

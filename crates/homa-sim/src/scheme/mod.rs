@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `rows` | the table |
 //! | `hosts` | the interface of a row's hosts |
-//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `dcpim`, `uet` | the hosts of papers |
+//! | [`homa`], [`tcp`], `pfabric`, `phost`, `ndp`, `sird`, `dcpim` | the hosts of papers |
+//! | `uet`, `rdma` | the hosts of Ultra Ethernet, and of HPCC, DCQCN and TIMELY |
 //! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
 //! | `unfit` | errors of options that a scheme does not have |
@@ -24,6 +25,7 @@ mod ideal;
 mod ndp;
 mod pfabric;
 mod phost;
+mod rdma;
 mod rows;
 mod sird;
 mod stop_and_wait;
@@ -38,8 +40,8 @@ use homa_workload::framing::{FULL_FRAME, MIN_FRAME};
 use homa_workload::sizes::SizeDistribution;
 
 use crate::fabric::queue::{
-    Combined, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Trimming,
-    TrimmingConfig,
+    Combined, EcnRamp, EcnScope, EcnThreshold, Order, Phantom, PhantomConfig, PriorityDrop, Red,
+    Trimming, TrimmingConfig,
 };
 use crate::fabric::{CioqConfig, Forwarding, PortQueue, StrictPriority};
 use crate::scenario::{
@@ -83,6 +85,8 @@ pub enum SwitchQueue {
     Strict,
     /// [`crate::fabric::queue::EcnThreshold`]. `options.ecn` changes its threshold.
     Ecn(EcnConfig),
+    /// [`crate::fabric::queue::Red`].
+    Red(RedConfig),
     /// [`crate::fabric::queue::PriorityDrop`].
     PriorityDrop,
     /// [`crate::fabric::queue::Trimming`]. `options.ndp` changes its size.
@@ -99,11 +103,31 @@ impl SwitchQueue {
         match self {
             Self::Strict => StrictPriority::ORDER,
             Self::Ecn(_) => EcnThreshold::ORDER,
+            Self::Red(_) => Red::ORDER,
             Self::PriorityDrop => PriorityDrop::ORDER,
             Self::Trimming(_) => Trimming::ORDER,
             Self::Phantom(..) => Phantom::<EcnThreshold>::ORDER,
             Self::Combined(_) => Combined::ORDER,
         }
+    }
+}
+
+/// Marks between two thresholds that may follow the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedConfig {
+    /// Nothing is marked up to as many bytes (Kmin).
+    pub from: QueueBytes,
+    /// Everything is marked above as many (Kmax).
+    pub all: QueueBytes,
+    /// Probability at `all`, parts of a million (Pmax).
+    pub most: u32,
+}
+
+impl RedConfig {
+    /// The ramp of a port of this rate.
+    pub fn at(self, port: Rate, round_trip: Duration) -> EcnRamp {
+        let from = self.from.at(port, round_trip);
+        EcnRamp { from, all: self.all.at(port, round_trip).max(from), most: self.most }
     }
 }
 
@@ -291,7 +315,10 @@ impl Scheme {
     ) -> Result<SchemeOptions, ScenarioError> {
         let mut resolved = self.host.resolved(self.nic, environment, options)?;
         match self.queue(options, environment.scale())? {
-            SwitchQueue::Strict | SwitchQueue::PriorityDrop | SwitchQueue::Trimming(_) => {}
+            SwitchQueue::Strict
+            | SwitchQueue::Red(_)
+            | SwitchQueue::PriorityDrop
+            | SwitchQueue::Trimming(_) => {}
             SwitchQueue::Ecn(ecn) => resolved.ecn = Some(ecn),
             SwitchQueue::Phantom(ecn, phantom) => {
                 resolved.ecn = ecn;
@@ -376,6 +403,11 @@ impl Scheme {
                 Ok(SwitchQueue::Phantom(ecn, hull::phantom(phantom)?))
             }
             (SwitchQueue::Phantom(_, phantom), ecn, None) => Ok(SwitchQueue::Phantom(ecn, phantom)),
+            (SwitchQueue::Red(_), Some(_), _) => {
+                let why = "switches mark between two thresholds: set `options.rdma.mark_from` and \
+                           `options.rdma.mark_all` instead";
+                Err(ScenarioError::unfit("options.ecn", why))
+            }
             (_, Some(_), _) => unheeded("options.ecn"),
             (_, None, Some(_)) => unheeded("options.phantom"),
         }

@@ -12,6 +12,7 @@ use super::ideal::Ideal;
 use super::ndp::NdpHosts;
 use super::pfabric::PFabricHosts;
 use super::phost::PHostHosts;
+use super::rdma::{self, RdmaAlgorithm, RdmaHosts};
 use super::sird::SirdHosts;
 use super::stop_and_wait::StopAndWaitHosts;
 use super::tcp::{self, TcpHosts};
@@ -38,6 +39,20 @@ const fn homa_row(name: &'static str, paper: &'static str, host: &'static HomaHo
         host,
         queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    }
+}
+
+/// A row of RDMA's queue pairs, with the switches of HPCC's simulator.
+const fn rdma_row(name: &'static str, paper: &'static str, host: &'static RdmaHosts) -> Scheme {
+    Scheme {
+        name,
+        paper,
+        host,
+        queue: SwitchQueue::Red(rdma::marks(host.0)),
+        forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
         loses_by_design: false,
@@ -189,6 +204,22 @@ pub const SCHEMES: &[Scheme] = &[
         one_way_only: false,
         loses_by_design: false,
     },
+    rdma_row("hpcc", "HPCC (SIGCOMM 2019)", &RdmaHosts(RdmaAlgorithm::Hpcc)),
+    rdma_row(
+        "dcqcn",
+        "DCQCN (SIGCOMM 2015), as in HPCC's simulator",
+        &RdmaHosts(RdmaAlgorithm::Dcqcn),
+    ),
+    rdma_row(
+        "timely",
+        "TIMELY (SIGCOMM 2015), as in HPCC's simulator",
+        &RdmaHosts(RdmaAlgorithm::Timely),
+    ),
+    rdma_row(
+        "dctcp-rdma",
+        "DCTCP (SIGCOMM 2010) by rate, as in HPCC's simulator",
+        &RdmaHosts(RdmaAlgorithm::Dctcp),
+    ),
     Scheme {
         name: "tcp",
         paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",

@@ -191,7 +191,7 @@ impl UetSizes {
         let from = threshold("options.uet.mark_from", self.mark_from(), (0, packets))?;
         let all = threshold("options.uet.mark_all", self.mark_all(), (from, packets))?;
         let full = self.wire.full();
-        let marks = EcnRamp { from: from * full, all: all * full };
+        let marks = EcnRamp::to_one(from * full, all * full);
         let header = u16::try_from(self.wire.control).unwrap_or(u16::MAX);
         Ok(TrimmingConfig { marks: Some(marks), ..TrimmingConfig::uet(packets * full, header) })
     }

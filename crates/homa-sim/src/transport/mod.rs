@@ -13,6 +13,7 @@ mod numbered;
 pub mod parts;
 pub mod pfabric;
 pub mod phost;
+pub mod rdma;
 pub mod sird;
 mod stop_and_wait;
 pub mod stream;
@@ -32,6 +33,7 @@ use homa_proto::{Event, Receipt, RpcId, Submit, SubmitError, Submitted, Time};
 
 use crate::fabric::Marks;
 use crate::nic::NicCounters;
+use crate::time::SimTime;
 use crate::topology::HostId;
 
 /// The properties of a packet that the fabric uses.
@@ -100,6 +102,20 @@ impl PacketMeta {
             merged: false,
         }
     }
+}
+
+/// The port of a switch at the moment at which a packet's first bit leaves: what in-band network
+/// telemetry (INT) reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeavingHop {
+    /// That moment.
+    pub at: SimTime,
+    /// Wire bytes that the port has sent before this packet.
+    pub sent_bytes: u64,
+    /// Wire bytes that wait behind it, at all levels.
+    pub queued_bytes: u32,
+    /// The link's rate, Mbit/s.
+    pub mbps: u32,
 }
 
 /// The part of a packet's content that measures use. A message is identified by its
@@ -202,6 +218,10 @@ pub trait Transport {
     }
     /// A host marks a packet of itself as having met congestion (CE).
     fn mark_congestion(_packet: &mut Self::Packet) {}
+    /// Whether switches write what [`LeavingHop`] says into packets.
+    const IS_STAMPED: bool = false;
+    /// A packet leaves a port of a switch. Called only if [`Transport::IS_STAMPED`].
+    fn stamp(_packet: &mut Self::Packet, _hop: &LeavingHop) {}
     /// Packets that `receive` refused so far, for example duplicates.
     fn refused(&self) -> u64 {
         0

@@ -21,6 +21,7 @@ mod links;
 mod loads;
 mod overcommitment;
 mod preemption;
+mod rdma;
 mod receiving_links;
 mod resolved;
 mod rivals;

@@ -448,10 +448,11 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         switch_delay: none,
         ..Fabric::default()
     };
-    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"] {
+    let rdma = ["hpcc", "dcqcn", "timely", "dctcp-rdma"];
+    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"].iter().chain(&rdma) {
         let fabric = fabric.clone();
         let accepted =
-            validate(&Scenario { scheme: scheme.to_owned(), fabric, ..Scenario::default() });
+            validate(&Scenario { scheme: (*scheme).to_owned(), fabric, ..Scenario::default() });
         assert_eq!(accepted, Ok(()), "{scheme}");
     }
 }

@@ -1,10 +1,12 @@
 //! The options of schemes, all of them set.
 
 use homa_sim::scenario::{
-    AlgorithmName, CpuOptions, DcpimOptions, EcnConfig, FramingName, InterruptsName, NdpOptions,
-    NicOptions, PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions,
-    PhantomOrderName, PhantomPlaceName, PickName, SchemeOptions, SirdFirstName, SirdOptions,
-    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions, UetOptions, UetPathsName,
+    AlgorithmName, Bandwidth, CpuOptions, DcpimOptions, DcqcnOptions, DcqcnPresetName,
+    DctcpRdmaOptions, EcnConfig, FramingName, HpccOptions, InterruptsName, NdpOptions, NicOptions,
+    PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions, PhantomOrderName,
+    PhantomPlaceName, PickName, QueueBytes, RdmaOptions, SchemeOptions, SirdFirstName, SirdOptions,
+    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions, TimelyOptions, UetOptions,
+    UetPathsName,
 };
 
 fn phantom() -> PhantomOptions {
@@ -144,6 +146,16 @@ pub fn options() -> SchemeOptions {
         sird: Some(sird()),
         dcpim: Some(dcpim()),
         uet: Some(uet()),
+        rdma: Some(rdma()),
+        hpcc: Some(HpccOptions {
+            target: Some(1.0),
+            stages: Some(1),
+            additive: Some(Bandwidth(1)),
+            int_unit: Some(1),
+        }),
+        dcqcn: Some(dcqcn()),
+        timely: Some(timely()),
+        dctcp_rdma: Some(DctcpRdmaOptions { gain: Some(1.0), additive: Some(Bandwidth(1)) }),
         switch: Some(switch()),
         tcp: Some(tcp()),
     }
@@ -181,6 +193,46 @@ fn uet() -> UetOptions {
         entropies: Some(1),
         ack_every: Some(1),
         timeout: Some(Span(1)),
+    }
+}
+
+fn rdma() -> RdmaOptions {
+    RdmaOptions {
+        payload: Some(1000),
+        base_rtt: Some(Span(1)),
+        window: Some(true),
+        min_rate: Some(Bandwidth(1)),
+        timeout: Some(Span(1)),
+        nack_every: Some(Span(1)),
+        acks_first: Some(true),
+        mark_from: Some(QueueBytes::Fixed(1)),
+        mark_all: Some(QueueBytes::Fixed(1)),
+        mark_most: Some(1.0),
+    }
+}
+
+fn dcqcn() -> DcqcnOptions {
+    DcqcnOptions {
+        preset: Some(DcqcnPresetName::Hpcc),
+        alpha_every: Some(Span(1)),
+        cut_every: Some(Span(1)),
+        rise_every: Some(Span(1)),
+        gain: Some(1.0),
+        recoveries: Some(1),
+        additive: Some(Bandwidth(1)),
+        hyper: Some(Bandwidth(1)),
+    }
+}
+
+fn timely() -> TimelyOptions {
+    TimelyOptions {
+        alpha: Some(1.0),
+        beta: Some(1.0),
+        low: Some(Span(1)),
+        high: Some(Span(1)),
+        least_rtt: Some(Span(1)),
+        additive: Some(Bandwidth(1)),
+        hyper: Some(Bandwidth(1)),
     }
 }
 

@@ -13,6 +13,7 @@ mod ecn;
 mod pfabric;
 mod phantom;
 mod ramp;
+mod red;
 mod strict;
 mod trimming;
 
@@ -20,7 +21,9 @@ pub use combined::Combined;
 pub use ecn::{EcnScope, EcnThreshold};
 pub use pfabric::{PriorityDrop, Ranked};
 pub use phantom::{Phantom, PhantomConfig, PhantomOrder, PhantomPlace};
+pub(crate) use ramp::CERTAIN;
 pub use ramp::EcnRamp;
+pub use red::Red;
 pub use strict::StrictPriority;
 pub use trimming::{Trimming, TrimmingConfig};
 

@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn data_is_marked_by_the_bytes_that_it_leaves_behind() {
-        let ramp = EcnRamp { from: 2 * 4_150, all: 4 * 4_150 };
+        let ramp = EcnRamp::to_one(2 * 4_150, 4 * 4_150);
         let mut port = uet_port(TrimmingConfig { marks: Some(ramp), ..UET }, 1);
         for _ in 0..8 {
             port.arrives(uet_data(), u64::MAX);

@@ -1,0 +1,195 @@
+//! Parameters of congestion controls: defaults at the rate of the link, limits, and what a plan
+//! with all of them says.
+
+use homa_proto::Duration;
+use homa_workload::rng::Rng;
+
+use crate::draw::Draw;
+use crate::scenario::{
+    Bandwidth, DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, ScenarioError,
+    SchemeOptions, Span, TimelyOptions,
+};
+use crate::transport::rdma::{DcqcnConfig, DctcpRateConfig, HpccConfig, TimelyConfig};
+
+use super::{RdmaAlgorithm, RdmaSizes, between, nanos, rate, share};
+
+/// The rate at which switches count in units of 128 and 80 bytes.
+const UNIT_RATE: u64 = 25_000_000_000;
+
+/// The parameters of a congestion control.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RdmaParameters {
+    Hpcc(HpccConfig),
+    Dcqcn(DcqcnConfig),
+    Timely(TimelyConfig),
+    Dctcp(DctcpRateConfig),
+}
+
+impl RdmaParameters {
+    /// The parameters, and the unit in which switches count.
+    pub fn new(sizes: &RdmaSizes, options: &SchemeOptions) -> Result<(Self, u32), ScenarioError> {
+        match sizes.algorithm {
+            RdmaAlgorithm::Hpcc => return hpcc(sizes, options.hpcc.unwrap_or_default()),
+            RdmaAlgorithm::Dcqcn => dcqcn(sizes, options.dcqcn.unwrap_or_default()),
+            RdmaAlgorithm::Timely => timely(sizes, options.timely.unwrap_or_default()),
+            RdmaAlgorithm::Dctcp => dctcp(sizes, options.dctcp_rdma.unwrap_or_default()),
+        }
+        .map(|parameters| (parameters, 1))
+    }
+
+    /// `options` with the table of this congestion control written out.
+    pub fn resolved(&self, int_unit: u32, mut options: SchemeOptions) -> SchemeOptions {
+        match *self {
+            Self::Hpcc(config) => {
+                options.hpcc = Some(HpccOptions {
+                    target: Some(config.target),
+                    stages: Some(config.stages),
+                    additive: Some(Bandwidth(config.additive)),
+                    int_unit: Some(int_unit),
+                });
+            }
+            Self::Dcqcn(config) => {
+                options.dcqcn = Some(DcqcnOptions {
+                    preset: options.dcqcn.and_then(|given| given.preset),
+                    alpha_every: Some(Span::nanos(config.alpha_every)),
+                    cut_every: Some(Span::nanos(config.cut_every)),
+                    rise_every: Some(Span::nanos(config.rise_every)),
+                    gain: Some(config.gain),
+                    recoveries: Some(config.recoveries),
+                    additive: Some(Bandwidth(config.additive)),
+                    hyper: Some(Bandwidth(config.hyper)),
+                });
+            }
+            Self::Timely(config) => {
+                options.timely = Some(TimelyOptions {
+                    alpha: Some(config.alpha),
+                    beta: Some(config.beta),
+                    low: Some(Span::nanos(config.low)),
+                    high: Some(Span::nanos(config.high)),
+                    least_rtt: Some(Span::nanos(config.least_rtt)),
+                    additive: Some(Bandwidth(config.additive)),
+                    hyper: Some(Bandwidth(config.hyper)),
+                });
+            }
+            Self::Dctcp(config) => {
+                options.dctcp_rdma = Some(DctcpRdmaOptions {
+                    gain: Some(config.gain),
+                    additive: Some(Bandwidth(config.additive)),
+                });
+            }
+        }
+        options
+    }
+}
+
+fn hpcc(sizes: &RdmaSizes, given: HpccOptions) -> Result<(RdmaParameters, u32), ScenarioError> {
+    let link = sizes.scale.link.0;
+    let unit = u32::try_from(link / UNIT_RATE).unwrap_or(u32::MAX).max(1);
+    let unit = between("options.hpcc.int_unit", given.int_unit.unwrap_or(unit), 1, 1_000)?;
+    let config = HpccConfig {
+        target: share("options.hpcc.target", given.target.unwrap_or(0.95), (0.1, 1.5))?,
+        stages: between("options.hpcc.stages", given.stages.unwrap_or(0), 0, 1_000)?,
+        additive: rate("options.hpcc.additive", given.additive, link / 2_500)?,
+        base_rtt: sizes.base_rtt,
+        window: sizes.bdp(),
+    };
+    Ok((RdmaParameters::Hpcc(config), unit))
+}
+
+fn dcqcn(sizes: &RdmaSizes, given: DcqcnOptions) -> Result<RdmaParameters, ScenarioError> {
+    let link = sizes.scale.link.0;
+    let default = match given.preset.unwrap_or(DcqcnPresetName::Hpcc) {
+        DcqcnPresetName::Hpcc => DcqcnConfig {
+            alpha_every: 1_000,
+            cut_every: 4_000,
+            rise_every: 300_000,
+            gain: 1.0 / 256.0,
+            recoveries: 1,
+            additive: link / 5_000,
+            hyper: link / 500,
+        },
+        DcqcnPresetName::Sigcomm15 => DcqcnConfig {
+            alpha_every: 50_000,
+            cut_every: 50_000,
+            rise_every: 55_000,
+            gain: 1.0 / 256.0,
+            recoveries: 5,
+            additive: 40_000_000,
+            hyper: 400_000_000,
+        },
+    };
+    let time = |field, given, default| nanos(field, given, Duration(default));
+    Ok(RdmaParameters::Dcqcn(DcqcnConfig {
+        alpha_every: time("options.dcqcn.alpha_every", given.alpha_every, default.alpha_every)?,
+        cut_every: time("options.dcqcn.cut_every", given.cut_every, default.cut_every)?,
+        rise_every: time("options.dcqcn.rise_every", given.rise_every, default.rise_every)?,
+        gain: share("options.dcqcn.gain", given.gain.unwrap_or(default.gain), (0.0, 1.0))?,
+        recoveries: between(
+            "options.dcqcn.recoveries",
+            given.recoveries.unwrap_or(default.recoveries),
+            0,
+            1_000,
+        )?,
+        additive: rate("options.dcqcn.additive", given.additive, default.additive)?,
+        hyper: rate("options.dcqcn.hyper", given.hyper, default.hyper)?,
+    }))
+}
+
+fn timely(sizes: &RdmaSizes, given: TimelyOptions) -> Result<RdmaParameters, ScenarioError> {
+    let link = sizes.scale.link.0;
+    let time = |field, given, micros| nanos(field, given, Duration::micros(micros));
+    Ok(RdmaParameters::Timely(TimelyConfig {
+        alpha: share("options.timely.alpha", given.alpha.unwrap_or(0.875), (0.0, 1.0))?,
+        beta: share("options.timely.beta", given.beta.unwrap_or(0.8), (0.0, 1.0))?,
+        low: time("options.timely.low", given.low, 50)?,
+        high: time("options.timely.high", given.high, 500)?,
+        least_rtt: time("options.timely.least_rtt", given.least_rtt, 20)?,
+        additive: rate("options.timely.additive", given.additive, link / 1_000)?,
+        hyper: rate("options.timely.hyper", given.hyper, link / 200)?,
+    }))
+}
+
+fn dctcp(sizes: &RdmaSizes, given: DctcpRdmaOptions) -> Result<RdmaParameters, ScenarioError> {
+    // A packet per round trip: 615 Mbit/s for 1000 bytes and 13 us.
+    let payload = sizes.wire.payload;
+    let additive = u64::from(payload) * 8_000_000_000 / sizes.base_rtt.max(1);
+    Ok(RdmaParameters::Dctcp(DctcpRateConfig {
+        gain: share("options.dctcp_rdma.gain", given.gain.unwrap_or(1.0 / 16.0), (0.0, 1.0))?,
+        additive: rate("options.dctcp_rdma.additive", given.additive, additive)?,
+        payload,
+    }))
+}
+
+/// Sets some parameters at random, for scenarios of the swarm.
+pub(super) fn draw(algorithm: RdmaAlgorithm, rng: &mut Rng, options: &mut SchemeOptions) {
+    match algorithm {
+        RdmaAlgorithm::Hpcc => {
+            options.hpcc = Some(HpccOptions {
+                target: rng.maybe(&[0.5, 0.99]),
+                stages: rng.maybe(&[1, 5]),
+                int_unit: rng.maybe(&[1, 100]),
+                ..HpccOptions::default()
+            });
+        }
+        RdmaAlgorithm::Dcqcn => {
+            options.dcqcn = Some(DcqcnOptions {
+                preset: rng.maybe(&[DcqcnPresetName::Hpcc, DcqcnPresetName::Sigcomm15]),
+                cut_every: rng.maybe(&[Span::nanos(1), Span::millis(1)]),
+                gain: rng.maybe(&[0.0, 0.5]),
+                recoveries: rng.maybe(&[0, 5]),
+                ..DcqcnOptions::default()
+            });
+        }
+        RdmaAlgorithm::Timely => {
+            options.timely = Some(TimelyOptions {
+                beta: rng.maybe(&[0.1, 1.0]),
+                low: rng.maybe(&[Span::nanos(1), Span::millis(1)]),
+                ..TimelyOptions::default()
+            });
+        }
+        RdmaAlgorithm::Dctcp => {
+            options.dctcp_rdma =
+                Some(DctcpRdmaOptions { gain: rng.maybe(&[0.0, 1.0]), ..Default::default() });
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The interface of a congestion control, which sets the rate of one queue pair.
+
+use core::fmt::Debug;
+
+use homa_proto::Time;
+
+use crate::transport::LeavingHop;
+
+/// What a data packet collects on its way, and an acknowledgement returns.
+pub trait Collected: Copy + Debug {
+    /// Its bytes in a packet.
+    const BYTES: u32;
+    /// Switches write into it.
+    const IS_STAMPED: bool = false;
+    /// In a packet that leaves its host. `unit` is [`super::RdmaConfig::int_unit`].
+    fn new(now: Time, unit: u32) -> Self;
+    /// The packet leaves a switch.
+    fn stamp(&mut self, _hop: &LeavingHop) {}
+}
+
+/// Nothing is collected.
+impl Collected for () {
+    const BYTES: u32 = 0;
+    fn new(_: Time, _: u32) {}
+}
+
+/// What an acknowledgement says about the network.
+#[derive(Clone, Copy, Debug)]
+pub struct RateSignal<S> {
+    /// The time.
+    pub now: Time,
+    /// The receiver has all bytes before this one.
+    pub acknowledged: u32,
+    /// The first byte that was not sent yet.
+    pub next: u32,
+    /// A switch marked the packet.
+    pub marked: bool,
+    /// What the packet collected.
+    pub collected: S,
+}
+
+impl<S> RateSignal<S> {
+    /// Whether a round trip has passed since the byte `since` was the next one, which is how the
+    /// algorithms here count round trips.
+    pub(super) fn is_past(&self, since: u32) -> bool {
+        self.acknowledged > since
+    }
+}
+
+/// The rates that a queue pair may have, bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRange {
+    /// The lowest.
+    pub least: u64,
+    /// The highest: that of the link.
+    pub most: u64,
+}
+
+impl RateRange {
+    pub(super) fn clamp(self, rate: u64) -> u64 {
+        rate.max(self.least).min(self.most)
+    }
+}
+
+/// A rate times a factor, bit/s.
+pub(super) fn scaled(rate: u64, factor: f64) -> u64 {
+    (rate as f64 * factor) as u64
+}
+
+/// The congestion control of one queue pair. It begins at the rate of the link.
+pub trait RateControl: Sized + Debug {
+    /// Its parameters.
+    type Config: Copy + Debug;
+    /// What it needs to know about a packet's way.
+    type Collected: Collected;
+    /// A new rate also changes when the next packet leaves, as if the last one had been sent at it.
+    const MOVES_NEXT: bool = false;
+    /// A new queue pair.
+    fn new(config: &Self::Config, range: RateRange) -> Self;
+    /// The present rate, bit/s.
+    fn rate(&self) -> u64;
+    /// An acknowledgement arrived.
+    fn acknowledged(&mut self, config: &Self::Config, signal: &RateSignal<Self::Collected>);
+    /// A time at which the rate changes by itself.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+    /// That time has come. Calls that come too early do no harm.
+    fn expire(&mut self, _config: &Self::Config, _now: Time) {}
+}
