@@ -20,6 +20,7 @@ mod limits;
 mod links;
 mod loads;
 mod overcommitment;
+mod partitions;
 mod preemption;
 mod receiving_links;
 mod resolved;
