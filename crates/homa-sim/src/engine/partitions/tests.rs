@@ -189,6 +189,23 @@ fn a_division_changes_no_time_of_delivery() {
 }
 
 #[test]
+fn large_partitions_that_prefetch_change_no_time() {
+    let physics = Physics::uniform(Rate::gbps(10), Rate::gbps(10), SimDuration::micros(1));
+    let wiring = uneven(FatTree { k: 16, oversubscription: 1, physics }.wire());
+    let message = |i: u32| (i % 1_024, (i * 5 + 77 + i / 1_024) % 1_024, 12_000 + i, SimTime(0));
+    let list: Vec<_> = (0..4_096).map(message).filter(|one| one.0 != one.1).collect();
+    let messages = Messages { list: Arc::new(list), ..Messages::default() };
+    let (times, counts, _) = undivided((&wiring, FIXED), &messages);
+    assert_eq!(times.len(), messages.list.len());
+    let mut sim = divided((&wiring, FIXED), (2, 1, false), &messages);
+    sim.run_until(SimTime::MAX, u64::MAX);
+    let most = sim.members().iter().map(|member| member.counters().peak_pending).min();
+    assert!(most > Some(crate::engine::wheel::PREFETCH_FROM), "too few to prefetch: {most:?}");
+    let (own_times, own_counts, _) = in_partitions((&wiring, FIXED), (2, 2, false), &messages);
+    assert_eq!((own_counts, different(&own_times, &times)), (counts, vec![]));
+}
+
+#[test]
 fn ports_between_partitions_follow_the_rules_of_the_others() {
     let equal = LeafSpine {
         racks: 4,
