@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use homa_sim::experiment::{Observers, Trace, run, run_sampled, run_watched, validate};
 use homa_sim::scenario::{
-    Buffer, Exchange, Impaired, Probes, Routing, Scenario, ScenarioError, ScenarioOutcome, Shape,
-    SlowdownBy, Span, Traffic, TrafficEnding,
+    Bandwidth, Buffer, Exchange, Impaired, NdpOptions, Probes, Routing, Scenario, ScenarioError,
+    ScenarioOutcome, Shape, SlowdownBy, Span, Traffic, TrafficEnding,
 };
 use homa_sim::scheme::find;
 
@@ -284,7 +284,9 @@ fn observers_of_every_packet_are_refused() {
 fn hosts_pause_and_switches_share_memory_in_partitions() {
     let mut scenario = four_racks("tcp", Exchange::OneWay);
     scenario.fabric.routing = Some(Routing::EcmpHosts);
-    scenario.fabric.buffer = Buffer::Shared { bytes: 60_000, alpha_percent: 100 };
+    // Spines are slow, so that their memory fills, too.
+    scenario.fabric.fabric_link = Bandwidth::gbps(5);
+    scenario.fabric.buffer = Buffer::Shared { bytes: 40_000, alpha_percent: 100 };
     scenario.fabric.paused = vec![homa_sim::scenario::Paused {
         host: "h9".to_owned(),
         at: Span::nanos(100_000),
@@ -295,4 +297,20 @@ fn hosts_pause_and_switches_share_memory_in_partitions() {
     let whole = run(&scenario, &mut |_| ()).expect("it runs");
     assert!(whole.drops.overflow > 0 && whole.slowdown.p99 > Some(10.0));
     assert_same(&divided, &whole, "tcp");
+}
+
+#[test]
+fn switches_return_packets_in_partitions() {
+    let mut scenario = four_racks("ndp", Exchange::OneWay);
+    scenario.fabric.routing = Some(Routing::EcmpHosts);
+    scenario.fabric.fabric_link = Bandwidth::gbps(2);
+    let ndp = NdpOptions { queue_packets: Some(1), ..NdpOptions::default() };
+    scenario.options.ndp = Some(ndp);
+    scenario.load.fraction = 0.3;
+    scenario.stop.messages = Some(500);
+    let divided = the_same_on_any_threads(&scenario);
+    scenario.partitions = 1;
+    let whole = run(&scenario, &mut |_| ()).expect("it runs");
+    assert!(whole.drops.trimmed > 0 && whole.drops.overflow > 0, "headers were returned twice");
+    assert_same(&divided, &whole, "ndp");
 }
