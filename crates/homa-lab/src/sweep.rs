@@ -22,7 +22,7 @@ use crate::table::Table;
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Simulations at a time.
+    /// Simulations at a time; if fewer are left to run, each may use several threads.
     pub threads: usize,
     /// Which part of the plan.
     pub shard: Shard,
@@ -120,14 +120,18 @@ pub fn run(
     show(&progress);
     let (next, stop) = (AtomicUsize::new(0), &options.stop);
     let (news, heard) = mpsc::channel();
+    let at_once = options.threads.clamp(1, keyed.len().max(1));
+    // If there are fewer simulations than threads, each has several for the partitions of its
+    // network.
+    let each = (options.threads / at_once).max(1);
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.clamp(1, keyed.len().max(1)) {
+        for _ in 0..at_once {
             let (news, next, keyed) = (news.clone(), &next, &keyed);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let job = next.fetch_add(1, Ordering::Relaxed);
                     let Some((key, cell)) = keyed.get(job) else { break };
-                    let last = match work(job, key, cell, store, options, &news) {
+                    let last = match work((job, key, cell), (store, each), options, &news) {
                         Ok(()) => News::Finished { job },
                         Err(error) => News::Failed { job, error },
                     };
@@ -266,15 +270,13 @@ pub fn tabulate(store: &Store, manifest: &Manifest) -> Result<(), LabError> {
 }
 
 fn work(
-    job: usize,
-    key: &str,
-    cell: &Cell,
-    store: &Store,
+    (job, key, cell): (usize, &str, &Cell),
+    (store, threads): (&Store, usize),
     options: &Options,
     news: &mpsc::Sender<News>,
 ) -> Result<(), LabError> {
     let mut shown = 0.0;
-    let stored = perform(cell, &options.program, &options.stop, &mut |done| {
+    let stored = perform((cell, threads), &options.program, &options.stop, &mut |done| {
         if done >= shown + 0.01 {
             shown = done;
             let _ = news.send(News::Step { job, done });
@@ -283,14 +285,16 @@ fn work(
     store.write(key, &stored?)
 }
 
-/// Runs a simulation until its end, or until `stop` is set; `show` receives the share done.
+/// Runs a simulation on at most this number of threads until its end, or until `stop` is set;
+/// `show` receives the share done.
 pub(crate) fn perform(
-    cell: &Cell,
+    (cell, threads): (&Cell, usize),
     program: &str,
     stop: &AtomicBool,
     show: &mut dyn FnMut(f64),
 ) -> Result<Stored, LabError> {
-    let observers = Observers { stop: Some(stop), ..Observers::default() };
+    let (stop, threads) = (Some(stop), Some(threads));
+    let observers = Observers { stop, threads, ..Observers::default() };
     match run_watched(&cell.scenario, observers, &mut |progress| show(progress.done)) {
         Ok((outcome, _)) => Ok(Stored::new(cell, program, outcome)),
         Err(ScenarioError::Stopped) => Err(LabError::Stopped),

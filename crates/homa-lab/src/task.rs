@@ -95,7 +95,7 @@ pub fn perform_task(
     }
     let unpacked = Unpacked::new(&tables)?;
     let here = Cell { scenario: unpacked.applied(&cell.scenario), axes: cell.axes.clone() };
-    let mut stored = perform(&here, &program, stop, show)?;
+    let mut stored = perform((&here, 1), &program, stop, show)?;
     // Tables have the names that they have beside the plan.
     if let Some(name) = unpacked.original(&stored.outcome.workload) {
         stored.outcome.workload = name;

@@ -146,3 +146,25 @@ fn a_load_in_per_cent_is_answered_with_the_share() {
         assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn threads_change_nothing_in_a_network_in_partitions() {
+    let shape = "fabric.shape={kind='leaf-spine',racks=3,hosts_per_rack=2,spines=2}";
+    let small = ["sim", "--messages", "400", "--set", shape, "--partitions"];
+    let outcome = |threads: &str| {
+        let divided = ["3", "--threads", threads, "--format", "json"];
+        let mut outcome = document(&homa(&[&small[..], &divided].concat()));
+        for cost in ["cpu_seconds", "hops_per_cpu_second", "peak_rss_bytes"] {
+            outcome[cost].take();
+        }
+        outcome
+    };
+    let one = outcome("1");
+    assert_eq!((&one["partitions"], &one["messages"]), (&3.into(), &400.into()));
+    assert_eq!(outcome("2"), one);
+    for (given, said) in [("0", "must be at least 1"), ("99", "must be 1 to 3")] {
+        let output = homa(&[&small[..], &[given]].concat());
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}

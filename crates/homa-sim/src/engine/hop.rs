@@ -1,7 +1,9 @@
 //! Moves packets from a host's wire over links and through switches to the receiver.
 
 use crate::fabric::queue::{Admission, PortQueue, WaitingFrames};
-use crate::fabric::{Buffers, Forwarding, Frame, Marks, NONE, OutputPort, Parcel, by_sender, ecmp};
+use crate::fabric::{
+    Buffers, Forwarding, Frame, LinkState, Marks, NONE, OutputPort, Parcel, by_sender, ecmp,
+};
 use crate::time::SimTime;
 use crate::topology::{HostId, NodeId, PortId, Tier};
 use crate::transport::{Label, LeavingHop, PacketMeta, Transport};
@@ -34,21 +36,33 @@ impl<W: World> Net<W> {
     /// Takes the first packet out of a port's pipe and schedules the next arrival.
     #[inline]
     pub fn on_arrival(&mut self, port_index: u32) -> Option<(u32, NodeId)> {
-        if self.ports[port_index as usize].is_due(self.now) {
-            self.advance(port_index, true);
+        let port = &self.ports[port_index as usize];
+        if port.is_due(self.now) {
+            // Where links cross, this is the moment when the port becomes free, and a frame that
+            // arrives at the same time may be the next one.
+            let crosses = port.link == LinkState::Crossing;
+            let inclusive = !crosses || self.events.peek() != Some(self.now);
+            self.advance(port_index, inclusive);
         }
         let port = &mut self.ports[port_index as usize];
         let (slot, next) = port.arrive(&self.flights.frames, self.now)?;
         let to = port.to;
-        let (stalled, failed, free_at) = (port.is_stalled(), port.failed, port.free_at);
+        let (stalled, link, begins) = (port.is_stalled(), port.link, port.begins_next());
         if let Some(at) = next {
             self.schedule(at, NetEvent::Arrival(port_index));
         } else if stalled && !self.config.preemption {
-            self.schedule(free_at, NetEvent::Arrival(port_index));
+            self.schedule(begins, NetEvent::Arrival(port_index));
         }
-        if failed {
-            self.lose(slot, LossCause::LinkDown);
-            return None;
+        match link {
+            LinkState::Up => {}
+            LinkState::Down => {
+                self.lose(slot, LossCause::LinkDown);
+                return None;
+            }
+            LinkState::Crossing => {
+                self.send_over(port_index, slot);
+                return None;
+            }
         }
         self.counters.packet_hops += 1;
         self.note_link(slot, port_index);
@@ -200,7 +214,7 @@ impl<W: World> Net<W> {
         if self.admit(switch, port_index, slot) && first {
             let port = &self.ports[port_index as usize];
             if port.is_stalled() {
-                self.schedule(port.free_at, NetEvent::Arrival(port_index));
+                self.schedule(port.begins_next(), NetEvent::Arrival(port_index));
             }
         }
     }

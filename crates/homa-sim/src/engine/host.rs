@@ -5,9 +5,51 @@
 //! something to send; at most one timer event is *current*. Older timer events that are still in
 //! the queue are ignored.
 
+use std::ops::{Index, IndexMut};
+
 use homa_proto::Time;
 
 use crate::time::SimTime;
+
+/// A value for each host of a range, by the host's number.
+#[derive(Debug)]
+pub(super) struct ByHost<T> {
+    first: usize,
+    values: Vec<T>,
+}
+
+impl<T> ByHost<T> {
+    /// The values of `first` and the hosts after it.
+    pub fn new(first: u32, values: Vec<T>) -> Self {
+        Self { first: first as usize, values }
+    }
+
+    /// The value of a host; `None` if it is not in the range.
+    pub fn get(&self, host: u32) -> Option<&T> {
+        self.values.get((host as usize).wrapping_sub(self.first))
+    }
+
+    /// All hosts of the range with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        (self.first..).zip(&self.values)
+    }
+}
+
+impl<T> Index<usize> for ByHost<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, host: usize) -> &T {
+        &self.values[host.wrapping_sub(self.first)]
+    }
+}
+
+impl<T> IndexMut<usize> for ByHost<T> {
+    #[inline]
+    fn index_mut(&mut self, host: usize) -> &mut T {
+        &mut self.values[host.wrapping_sub(self.first)]
+    }
+}
 
 /// The engine's state of one host.
 #[derive(Clone, Copy, Debug)]

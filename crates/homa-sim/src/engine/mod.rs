@@ -19,6 +19,7 @@ mod fault;
 mod hop;
 mod host;
 mod net;
+mod partitions;
 mod preemption;
 mod prefetch;
 mod probe;
@@ -33,6 +34,7 @@ pub(crate) use cioq::earliest_pause;
 pub use cioq::{MOST_LINKS, PauseReport, StuckLevels};
 pub use event_queue::EventQueue;
 pub use fault::{DirectedLink, Fault, LinkChange, NoFaults, PacketFate, RandomFaults, Script};
+pub(crate) use partitions::{Divided, Partitioned};
 pub use probe::{AtPort, LossCause, PortBacklog, Probe};
 pub use wheel::Wheel;
 pub use world::{PacketOf, TagOf, World};
@@ -42,11 +44,12 @@ use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, PortId, PortSpec, Wiring};
 use crate::transport::Transport;
 
+use host::ByHost;
 pub(crate) use net::TraceHash;
 use net::{Incident, Net};
 
 /// Makes the transport of a host, given its life: 0 at first, then the number of restarts.
-pub type MakeTransport<T> = Box<dyn FnMut(HostId, u32) -> T>;
+pub type MakeTransport<T> = Box<dyn FnMut(HostId, u32) -> T + Send>;
 
 /// Why [`Simulation::run_until`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +83,8 @@ pub struct Counters {
 pub struct Simulation<W: World> {
     net: Net<W>,
     application: W::App,
-    make: MakeTransport<W::Host>,
+    /// Makes the transport of a host that restarts; none does in a partition.
+    make: Option<MakeTransport<W::Host>>,
 }
 
 impl<T, A, P, F> Simulation<(T, StrictPriority, A, P, F)>
@@ -127,8 +131,9 @@ where
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
         let ports = (0..).map(PortId).zip(wiring.ports());
         let queues = ports.map(|(port, spec)| queue(port, spec)).collect();
-        let net = Net::new((wiring, config), (transports, queues), (probe, faults));
-        Self { net, application, make }
+        let transports = ByHost::new(0, transports);
+        let net = Net::new((wiring, config), (transports, queues), (probe, faults), None);
+        Self { net, application, make: Some(make) }
     }
 }
 
@@ -204,13 +209,13 @@ impl<W: World> Simulation<W> {
     /// The transport of a host, if it is up.
     pub fn transport(&self, host: HostId) -> Option<&W::Host> {
         let up = self.net.hosts.get(host.0 as usize)?.up;
-        up.then(|| &self.net.transports[host.0 as usize])
+        self.net.transports.get(host.0).filter(|_| up)
     }
 
     /// The transports of the hosts that are up.
     pub fn transports(&self) -> impl Iterator<Item = &W::Host> {
-        let both = self.net.hosts.iter().zip(&self.net.transports);
-        both.filter(|(host, _)| host.up).map(|(_, transport)| transport)
+        let all = self.net.transports.iter();
+        all.filter(|(host, _)| self.net.hosts[*host].up).map(|(_, transport)| transport)
     }
 
     /// Wire bytes of the frames whose transmission a port has begun.

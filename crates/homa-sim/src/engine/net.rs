@@ -3,7 +3,7 @@
 use homa_proto::{Rate, Submit, SubmitError, Submitted};
 
 use crate::fabric::{
-    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, NONE, OutputPort,
+    Buffers, Chooser, FabricConfig, Flights, Forwarding, Levels, LinkState, NONE, OutputPort,
 };
 use crate::time::{SimDuration, SimTime};
 use crate::topology::{HostId, NodeId, PortId, PortSpec, Tier, Wiring};
@@ -13,7 +13,8 @@ use super::agenda::{NetEvent, Ticket};
 use super::application::Context;
 use super::cioq::Cioq;
 use super::fault::LinkChange;
-use super::host::HostState;
+use super::host::{ByHost, HostState};
+use super::partitions::Boundary;
 use super::prefetch::Lookahead;
 use super::probe::{AtPort, Probe};
 use super::world::{PacketOf, TagOf, World};
@@ -44,8 +45,10 @@ pub(super) struct Net<W: World> {
     /// By port: its link is up.
     alive: Vec<bool>,
     pub hosts: Vec<HostState>,
-    /// By host.
-    pub transports: Vec<W::Host>,
+    /// By host; in a partition only those of a range that has its hosts.
+    pub transports: ByHost<W::Host>,
+    /// The links into other partitions, if this is one of several.
+    pub boundary: Option<Box<Boundary<PacketOf<W>, TagOf<W>>>>,
     pub wiring: Wiring,
     pub config: FabricConfig,
     pub chooser: Chooser,
@@ -111,9 +114,11 @@ pub(super) enum Incident {
 impl<W: World> Net<W> {
     pub fn new(
         (wiring, config): (Wiring, FabricConfig),
-        (transports, queues): (Vec<W::Host>, Vec<W::Queue>),
+        (transports, queues): (ByHost<W::Host>, Vec<W::Queue>),
         (probe, faults): (W::Probe, W::Fault),
+        boundary: Option<Boundary<PacketOf<W>, TagOf<W>>>,
     ) -> Self {
+        let is_here = |host| boundary.as_ref().is_none_or(|here| here.has_host(host));
         let limit = |port: &PortSpec| match config.buffers {
             Buffers::PerPort(bytes) if port.tier != Tier::HostUp => {
                 u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -122,7 +127,7 @@ impl<W: World> Net<W> {
         };
         let port = |spec: &PortSpec| OutputPort::new(spec, limit(spec));
         let mut events = Wheel::default();
-        for host in 0..wiring.hosts() {
+        for host in (0..wiring.hosts()).filter(|host| is_here(*host)) {
             events.push(SimTime::ZERO, Ticket::new(NetEvent::Timer(host)));
         }
         let adaptive = matches!(config.forwarding, Forwarding::Adaptive(_));
@@ -144,9 +149,15 @@ impl<W: World> Net<W> {
             },
             siblings: siblings(&wiring, config.buffers),
             alive: vec![true; wiring.ports().len()],
-            hosts: vec![HostState::new(); transports.len()],
+            hosts: (0..wiring.hosts())
+                .map(|host| HostState { up: is_here(host), ..HostState::new() })
+                .collect(),
             transports,
-            chooser: Chooser::new(config.seed),
+            chooser: match &boundary {
+                None => Chooser::new(config.seed, "spray"),
+                Some(here) => Chooser::new(config.seed, &format!("spray/{}", here.number())),
+            },
+            boundary: boundary.map(Box::new),
             wiring,
             config,
             probe,
@@ -162,6 +173,7 @@ impl<W: World> Net<W> {
             incidents: Vec::new(),
         };
         net.choose_cut_through();
+        net.mark_crossing();
         net
     }
 
@@ -215,7 +227,8 @@ impl<W: World> Net<W> {
         if !works {
             self.clear_port(port.0);
         }
-        self.ports[port.0 as usize].failed = !works;
+        let link = if works { LinkState::Up } else { LinkState::Down };
+        self.ports[port.0 as usize].link = link;
         if works {
             self.link_recovered(port.0);
         }

@@ -16,7 +16,11 @@ use super::world::World;
 /// A frame that is about to arrive, or a host that is about to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookahead {
+    /// The port that the frame leaves, or the host's own; `NONE` if the frame is on its way from
+    /// another partition.
     port: u32,
+    /// The node at the far end of the port.
+    to: u32,
     /// The frame; `NONE` if a host sends.
     slot: u32,
     /// The frame behind it in the pipe.
@@ -49,6 +53,7 @@ impl<W: World> Net<W> {
                 let (port, slot) = (host, NONE);
                 Some(Lookahead { host, port, slot, onward: host, ..self.arrives(port) })
             }
+            NetEvent::Deferred(slot) if self.boundary.is_some() => Some(self.approaches(slot)),
             _ => None,
         }));
         self.prefetch_frames(&mut ahead);
@@ -60,15 +65,25 @@ impl<W: World> Net<W> {
     fn arrives(&self, port: u32) -> Lookahead {
         let at = &self.ports[port as usize];
         let (slot, last) = at.first_and_last();
-        let host = if at.to.0 < self.wiring.hosts() { at.to.0 } else { NONE };
-        Lookahead { port, slot, behind: NONE, last, waiting: NONE, onward: port, host, priority: 0 }
+        self.ahead_at(port, at.to.0, (slot, last))
+    }
+
+    /// A frame that takes effect at a node without leaving a port here.
+    fn approaches(&self, slot: u32) -> Lookahead {
+        self.ahead_at(NONE, self.deferred(slot).0, (slot, NONE))
+    }
+
+    fn ahead_at(&self, port: u32, to: u32, (slot, last): (u32, u32)) -> Lookahead {
+        let host = if to < self.wiring.hosts() { to } else { NONE };
+        let (behind, waiting, onward) = (NONE, NONE, port);
+        Lookahead { port, to, slot, behind, last, waiting, onward, host, priority: 0 }
     }
 
     /// The frames that arrive, and those that enter service when they do.
     fn prefetch_frames(&self, ahead: &mut [Lookahead]) {
         let frames = &self.flights.frames;
         for next in ahead {
-            let port = &self.ports[next.port as usize];
+            let Some(port) = self.ports.get(next.port as usize) else { continue };
             next.waiting = port.first_waiting(&self.levels[next.port as usize]);
             next.behind = frames.get(next.slot as usize).map_or(next.slot, |frame| frame.next);
         }
@@ -90,7 +105,7 @@ impl<W: World> Net<W> {
                 sum ^= u32::from(self.hosts[next.host as usize].up);
                 continue;
             }
-            let switch = self.ports[next.port as usize].to.0 - self.wiring.hosts();
+            let switch = next.to - self.wiring.hosts();
             let choices = self.wiring.routes().choices(switch, frame.to());
             let chosen = match (choices.count, self.config.forwarding) {
                 (0, _) => continue,
@@ -113,7 +128,7 @@ impl<W: World> Net<W> {
     /// The queues at the output ports.
     fn prefetch_queues(&self, ahead: &mut [Lookahead]) -> u32 {
         for next in ahead.iter_mut() {
-            let port = &self.ports[next.onward as usize];
+            let Some(port) = self.ports.get(next.onward as usize) else { continue };
             let levels = &self.levels[next.onward as usize];
             next.last = port.first_and_last().1;
             (next.waiting, next.behind) = port.waiting(levels, next.priority);

@@ -195,7 +195,9 @@ impl<W: World> Simulation<W> {
                 host.timer = SimTime::MAX;
                 host.paused_until = net.now;
                 let transport = &mut net.transports[id.0 as usize];
-                *transport = (self.make)(id, host.life);
+                if let Some(make) = &mut self.make {
+                    *transport = make(id, host.life);
+                }
                 transport.expire(net.now.protocol());
                 net.inform_paused(id);
                 net.probe.restarted(net.now, id);

@@ -147,6 +147,10 @@ impl Measure for QueueProbe {
         }
         outcome.queues = self.queues(ports_by_tier(window.experiment.network));
     }
+
+    fn absorb(&mut self, other: &Self) {
+        Self::absorb(self, other);
+    }
 }
 
 impl Measure for Journeys {
@@ -201,7 +205,6 @@ pub(super) fn assemble(
     let (generator, counters, tally) = (sim.generator(), sim.counters(), sim.generator().tally);
     let ideal = window.experiment.divisor(ideals);
     let (loads, undelivered) = (loads(window, sim), generator.book.measured());
-    let options = parts::resolved(scenario, network, demand).unwrap_or_default();
     let mut outcome = ScenarioOutcome {
         scheme: scenario.scheme.clone(),
         workload: demand.workload.clone(),
@@ -209,8 +212,9 @@ pub(super) fn assemble(
         load: loads.asked,
         messages: tally.delivered,
         seed: scenario.seed,
+        partitions: scenario.partitions,
         warnings: warnings(window, sim),
-        options: options.first().map(|(_, options)| options.clone()).unwrap_or_default(),
+        options: options(window).into_iter().map(|(_, options)| options).next().unwrap_or_default(),
         trace_hash: format!("{:016x}", sim.trace_hash()),
         packet_hops: counters.packet_hops,
         cpu_seconds: window.cpu_seconds,
@@ -236,7 +240,7 @@ pub(super) fn assemble(
         workflows: workflow_times(scenario, generator),
         pauses: sim.pause_report().map(|report| pauses(network, &report)),
         timeouts: timeouts(sim, (tally.submitted, tally.raised)),
-        kinds: kinds(window, generator, &options, &*ideal),
+        kinds: kinds(window, generator, &*ideal),
         probes: probe_delays(window.experiment, generator, ideals),
         rounds: probes::rounds(&generator.rounds),
         completion: tasks::completion(generator),
@@ -260,6 +264,12 @@ pub(super) fn assemble(
     };
     sim.report(window, &mut outcome);
     outcome
+}
+
+/// The schemes with their options, all written out.
+fn options(window: &MeasurementWindow<'_>) -> Vec<(String, SchemeOptions)> {
+    let Experiment { scenario, network, demand, .. } = window.experiment;
+    parts::resolved(scenario, network, demand).unwrap_or_default()
 }
 
 /// The warnings that were known before the run, and one if traffic ended early.
@@ -346,11 +356,11 @@ fn flow_times(
 fn kinds(
     window: &MeasurementWindow<'_>,
     generator: &Generator,
-    options: &[(String, SchemeOptions)],
     ideal: &dyn Fn(u32, u32) -> Alone,
 ) -> Vec<KindOutcome> {
     let Experiment { scenario, network, beside, .. } = window.experiment;
     let Some(beside) = beside else { return Vec::new() };
+    let options = options(window);
     let of = |kind: u8| {
         let hosts = (0..network.wiring.hosts()).filter(|host| beside.kinds.of(*host) == kind);
         let received: f64 = hosts.map(|h| window.sent(network.wiring.downlink(HostId(h)))).sum();

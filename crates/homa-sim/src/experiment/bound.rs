@@ -306,5 +306,5 @@ impl AnySimulation for BoundRun {
         &mut self.measure
     }
 
-    fn report(&self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::ScenarioOutcome) {}
+    fn report(&mut self, _: &MeasurementWindow<'_>, _: &mut crate::scenario::ScenarioOutcome) {}
 }

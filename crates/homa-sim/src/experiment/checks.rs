@@ -34,6 +34,9 @@ fn check_faults(fabric: &Fabric) -> Result<(), ScenarioError> {
 pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     let (stop, fabric) = (&scenario.stop, &scenario.fabric);
     let wrong = |key: &'static str, must: &'static str| Err(ScenarioError::field(key, must));
+    if scenario.partitions == 0 {
+        return wrong("partitions", "be at least 1");
+    }
     if stop.messages == Some(0) {
         return wrong("stop.messages", "be at least 1");
     }

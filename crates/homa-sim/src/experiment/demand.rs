@@ -378,13 +378,7 @@ impl Demand {
         own: &Price,
     ) -> Result<Pattern, ScenarioError> {
         let source: Box<dyn Source> = match self.kind.clone() {
-            Kind::Open(pairs) => {
-                let fraction = scenario.load.fraction;
-                let check = OfferedLoad::check(fraction);
-                check.map_err(|must| ScenarioError::field("load.fraction", must))?;
-                let gap = 1e12 / self.per_second(scenario, network.link, own);
-                Box::new(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
-            }
+            Kind::Open(_) => Box::new(self.open_loop(scenario, network, own)?),
             Kind::List { arrivals, request_bytes, .. } => {
                 let listed = MessageList::new(arrivals);
                 Box::new(match request_bytes {
@@ -407,6 +401,22 @@ impl Demand {
         };
         let (exchange, response_bytes) = (self.exchange, self.response_bytes());
         Ok(Pattern { source, exchange, response_bytes })
+    }
+
+    /// The source of traffic whose load the scenario chooses.
+    pub fn open_loop(
+        &self,
+        scenario: &Scenario,
+        network: &ScenarioNetwork,
+        own: &Price,
+    ) -> Result<OpenLoop, ScenarioError> {
+        let Kind::Open(pairs) = self.kind else {
+            return Err(ScenarioError::field("traffic.pattern", "have a load"));
+        };
+        let check = OfferedLoad::check(scenario.load.fraction);
+        check.map_err(|must| ScenarioError::field("load.fraction", must))?;
+        let gap = 1e12 / self.per_second(scenario, network.link, own);
+        Ok(OpenLoop::new(self.sizes.clone(), pairs, gap, scenario.seed))
     }
 
     pub fn limits(&self, scenario: &Scenario, network: &ScenarioNetwork, own: &Price) -> Limits {

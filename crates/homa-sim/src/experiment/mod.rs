@@ -10,6 +10,7 @@
 //! | `offered`, `core_load` | loads of hosts' links, and of links between switches |
 //! | `foresee` | warnings before a run |
 //! | `parts`, `beside` | the hosts' configuration, for one scheme or two |
+//! | `partitioned` | runs of a network in partitions, on several threads |
 //! | `planned` | single messages, judged by the checker that works for every transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | idle times, if latencies are divided by measured times, and prices of messages |
@@ -33,6 +34,7 @@ mod idle;
 pub mod limit;
 mod network;
 mod offered;
+mod partitioned;
 mod parts;
 mod permutation;
 mod planned;

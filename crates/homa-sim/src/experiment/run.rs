@@ -30,6 +30,7 @@ use super::checks::check;
 use super::demand::Demand;
 use super::fct::{self, with_every_message};
 use super::network::ScenarioNetwork;
+use super::partitioned::check_observers;
 use super::parts::{self, Parts};
 use super::running::AnySimulation;
 use super::start::Watching;
@@ -79,6 +80,9 @@ pub struct Observers<'a> {
     /// Receives a line for every measured message after the run, as HPCC's simulator writes them to
     /// `fct.txt`, and is flushed.
     pub fct: Option<&'a mut dyn Write>,
+    /// Most threads that simulate, at most one for each partition of the network
+    /// ([`Scenario::partitions`]); `None` for as many as there are cores. It changes no result.
+    pub threads: Option<usize>,
     /// If this becomes true, the run ends with [`ScenarioError::Stopped`] at the next report of
     /// progress.
     pub stop: Option<&'a AtomicBool>,
@@ -95,6 +99,7 @@ pub fn run_watched(
 ) -> Result<(ScenarioOutcome, Option<Physics>), ScenarioError> {
     check(scenario)?;
     let row = parts::row(&scenario.scheme)?;
+    check_observers(scenario, observers.verify || observers.trace.is_some())?;
     if observers.verify && row.is_bound() {
         let what = format!("packets to check under {}, a bound that has none", row.name);
         return Err(ScenarioError::Unsupported { what });
@@ -111,7 +116,8 @@ pub fn run_watched(
     let report = &mut stoppable(observers.stop, progress);
     let every = observers.fct.as_ref().map(|_| with_every_message(scenario));
     let run = every.as_ref().unwrap_or(scenario);
-    let (mut outcome, _) = simulate(run, (row, &network, &demand), watched, (false, report))?;
+    let how = (observers.threads, false);
+    let (mut outcome, _) = simulate(run, (row, &network, &demand), watched, (how, report))?;
     if let Some(out) = observers.fct {
         fct::take(out, scenario, (&network, &demand), &mut outcome)?;
     }
@@ -211,7 +217,7 @@ fn sampled(
     parts: (&Scheme, &ScenarioNetwork, &Demand),
     report: &mut OnProgress<'_>,
 ) -> Result<Replay, ScenarioError> {
-    let (outcome, kept) = simulate(scenario, parts, (None, None), (true, report))?;
+    let (outcome, kept) = simulate(scenario, parts, (None, None), ((None, true), report))?;
     let (samples, slowdowns) = kept.unwrap_or_default();
     Ok(Replay { outcome, samples, slowdowns })
 }
@@ -220,7 +226,7 @@ fn simulate<'a>(
     scenario: &Scenario,
     (row, network, demand): (&Scheme, &ScenarioNetwork, &Demand),
     (trace, verifier): (Option<Trace<'a>>, Option<&'a mut Verifier>),
-    (keep, report): (bool, &mut OnProgress<'_>),
+    ((threads, keep), report): ((Option<usize>, bool), &mut OnProgress<'_>),
 ) -> Result<Finished, ScenarioError> {
     let parts = Parts::priced(scenario, (row, network, demand))?;
     let experiment = parts.experiment(scenario, network, demand)?;
@@ -232,7 +238,7 @@ fn simulate<'a>(
         judge: verifier.map(Recorder),
         messages: None,
     };
-    let (outcome, samples, ideals) = experiment.run(watching, report)?;
+    let (outcome, samples, ideals) = experiment.run(watching, (threads, report))?;
     if !keep {
         return Ok((outcome, None));
     }
@@ -315,10 +321,10 @@ impl Experiment<'_> {
     fn run(
         self,
         watching: Watching<'_>,
-        progress: &mut OnProgress<'_>,
+        (threads, progress): (Option<usize>, &mut OnProgress<'_>),
     ) -> Result<Run, ScenarioError> {
         let limits = self.demand.limits(self.scenario, self.network, self.price);
-        let mut sim = self.start(self.generator()?.into(), watching);
+        let mut sim = self.start_in(self.traffic(threads)?, watching);
         let sim = &mut *sim;
         let before = cost::cpu_seconds();
         let mut report = |sim: &dyn AnySimulation| {
@@ -366,7 +372,7 @@ impl Experiment<'_> {
         }
         let emptied = (sim.pending() == 0).then(|| sim.last_event());
         report(sim)?;
-        let cpu_seconds = cost::cpu_seconds() - before;
+        let cpu_seconds = cost::cpu_seconds() - before + sim.cpu_elsewhere();
         let window = MeasurementWindow {
             experiment: self,
             opened,

@@ -27,6 +27,13 @@ pub(super) trait Measure {
     fn close(&mut self, _now: SimTime) {}
     /// Writes the results to `outcome`.
     fn report(&self, _window: &MeasurementWindow<'_>, _outcome: &mut ScenarioOutcome) {}
+    /// Takes over what the same probe has measured in another partition of the network. Probes
+    /// without this are refused in networks with several.
+    fn absorb(&mut self, _other: &Self)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 impl Measure for () {}
@@ -52,6 +59,11 @@ impl<A: Measure, B: Measure> Measure for (A, B) {
         self.0.report(window, outcome);
         self.1.report(window, outcome);
     }
+
+    fn absorb(&mut self, other: &Self) {
+        self.0.absorb(&other.0);
+        self.1.absorb(&other.1);
+    }
 }
 
 impl<A: Measure> Measure for Option<A> {
@@ -70,6 +82,12 @@ impl<A: Measure> Measure for Option<A> {
     fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         if let Some(probe) = self {
             probe.report(window, outcome);
+        }
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        if let (Some(probe), Some(other)) = (self, other) {
+            probe.absorb(other);
         }
     }
 }
@@ -99,7 +117,11 @@ pub(super) trait AnySimulation {
     fn generator_mut(&mut self) -> &mut Generator;
     fn measure(&mut self) -> &mut dyn Measure;
     /// Writes the measures' results to `outcome`.
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome);
+    fn report(&mut self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome);
+    /// Processor seconds of threads other than the caller's.
+    fn cpu_elsewhere(&self) -> f64 {
+        0.0
+    }
 }
 
 impl<T, Q, P, F> AnySimulation for Simulation<(T, Q, Applications, P, F)>
@@ -176,11 +198,7 @@ where
     }
 
     fn timeouts(&self) -> Timeouts {
-        self.transports().map(Transport::timeouts).fold(Timeouts::default(), |sum, own| Timeouts {
-            expired: sum.expired + own.expired,
-            flows: sum.flows + own.flows,
-            raised: sum.raised + own.raised,
-        })
+        self.transports().map(Transport::timeouts).fold(Timeouts::default(), Timeouts::plus)
     }
 
     fn generator(&self) -> &Generator {
@@ -195,7 +213,7 @@ where
         self.probe_mut()
     }
 
-    fn report(&self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
+    fn report(&mut self, window: &MeasurementWindow<'_>, outcome: &mut ScenarioOutcome) {
         self.probe().report(window, outcome);
     }
 }

@@ -19,7 +19,7 @@ use crate::measure::queue_probe::QueueProbe;
 use crate::measure::wasted::Wasted;
 use crate::scenario::ScenarioError;
 use crate::scheme::SwitchQueue;
-use crate::topology::{HostId, PortSpec};
+use crate::topology::{HostId, PortId, PortSpec};
 use crate::trace::{Capture, Recorder, Verifier};
 use crate::transport::{Homa, Transport};
 
@@ -27,6 +27,7 @@ use super::Experiment;
 use super::applications::Applications;
 use super::bound::BoundRun;
 use super::faults::LinkFaults;
+use super::partitioned::PartitionPlan;
 use super::running::{AnySimulation, Measure};
 
 /// The probes of a run.
@@ -57,7 +58,18 @@ pub(crate) struct Start<'e, 'a> {
     experiment: Experiment<'e>,
     applications: Applications,
     watching: Watching<'a>,
+    /// If the network is in partitions.
+    partitions: Option<PartitionPlan>,
 }
+
+/// The probes that [`Start::with`] gives a simulation.
+type Probes<'a> = (
+    Option<QueueProbe>,
+    (
+        Option<Journeys>,
+        (Option<Wasted>, (Option<Recorder<&'a mut Verifier>>, Option<&'a mut MessageChecker>)),
+    ),
+);
 
 impl<'a> Start<'_, 'a> {
     /// The scenario's seed.
@@ -89,28 +101,59 @@ impl<'a> Start<'_, 'a> {
     /// which increases if the host restarts.
     pub fn with<T, Q>(
         self,
-        make: impl FnMut(HostId, u32) -> T + 'static,
-        queue: impl FnMut(&PortSpec) -> Q,
+        make: impl FnMut(HostId, u32) -> T + Send + 'static,
+        mut queue: impl FnMut(&PortSpec) -> Q,
+    ) -> Started<'a>
+    where
+        T: Transport + 'a,
+        Q: PortQueue + 'a,
+    {
+        self.with_numbered(make, move |_, port| queue(port))
+    }
+
+    /// As [`Start::with`], for queues that follow from the number of their port.
+    pub fn with_numbered<T, Q>(
+        self,
+        make: impl FnMut(HostId, u32) -> T + Send + 'static,
+        mut queue: impl FnMut(PortId, &PortSpec) -> Q,
     ) -> Started<'a>
     where
         T: Transport + 'a,
         Q: PortQueue + 'a,
     {
         let Watching { queues, journeys, wasted, judge, messages, .. } = self.watching;
-        let faults = LinkFaults::new(self.experiment.scenario, self.experiment.network);
+        let experiment = self.experiment;
+        if let Some(plan) = self.partitions {
+            let probes = || -> Probes<'a> { (queues.clone(), Default::default()) };
+            let part = || (probes(), None::<LinkFaults>);
+            let (whole, parts) =
+                (self.applications.generator, (Box::new(make) as _, &mut queue as _));
+            return Started(experiment.build_partitions((plan, whole), parts, part));
+        }
+        let faults = LinkFaults::new(experiment.scenario, experiment.network);
         let faults = faults.any().then_some(faults);
-        let probes = (queues, (journeys, (wasted, (judge, messages))));
-        self.experiment.build((Box::new(make), queue), (self.applications, probes, faults))
+        let probes: Probes<'a> = (queues, (journeys, (wasted, (judge, messages))));
+        experiment.build((Box::new(make), queue), (self.applications, probes, faults))
     }
 
     /// The simulation with hosts that run Homa over strict priorities.
-    pub fn with_homa(self, make: impl FnMut(HostId, u32) -> Homa + 'static) -> Started<'a> {
-        let Self { experiment, applications, watching } = self;
+    pub fn with_homa(self, make: impl FnMut(HostId, u32) -> Homa + Send + 'static) -> Started<'a> {
+        let Self { experiment, applications, watching, partitions } = self;
         let faults = LinkFaults::new(experiment.scenario, experiment.network);
         let follows = watching.follows_packets();
         let Watching { queues, journeys, wasted, capture, judge, messages } = watching;
         let make: MakeTransport<Homa> = Box::new(make);
-        let parts = (make, |_: &PortSpec| StrictPriority);
+        let mut queue = |_, _: &PortSpec| StrictPriority;
+        if let Some(plan) = partitions {
+            let (whole, parts) = ((plan, applications.generator), (make, &mut queue as _));
+            return Started(match queues {
+                Some(queues) => {
+                    experiment.build_partitions(whole, parts, || (queues.clone(), NoFaults))
+                }
+                None => experiment.build_partitions(whole, parts, || ((), NoFaults)),
+            });
+        }
+        let parts = (make, queue);
         match (follows, queues, faults.any()) {
             (true, queues, faulty) => {
                 let probes = (queues, (journeys, (wasted, (capture, (judge, messages)))));
@@ -138,6 +181,7 @@ impl<'a> Start<'_, 'a> {
 impl Experiment<'_> {
     /// Refuses hosts, queues and networks that do not fit together.
     pub fn check_parts(self) -> Result<(), ScenarioError> {
+        self.check_partitions()?;
         if self.beside.is_some() {
             // `SecondHosts::check` has checked both schemes.
             return Ok(());
@@ -169,7 +213,16 @@ impl Experiment<'_> {
         applications: Applications,
         watching: Watching<'a>,
     ) -> Box<dyn AnySimulation + 'a> {
-        let start = Start { experiment: self, applications, watching };
+        self.start_in((applications, None), watching)
+    }
+
+    /// As [`Experiment::start`], in partitions if there is a plan for them.
+    pub fn start_in<'a>(
+        self,
+        (applications, partitions): (Applications, Option<PartitionPlan>),
+        watching: Watching<'a>,
+    ) -> Box<dyn AnySimulation + 'a> {
+        let start = Start { experiment: self, applications, watching, partitions };
         let Started(simulation) = match self.beside {
             Some(beside) => self.start_beside(beside, start),
             None => self.hosts.start(start),
@@ -179,7 +232,7 @@ impl Experiment<'_> {
 
     fn build<'a, T, Q, P, F>(
         self,
-        (make, mut queue): (MakeTransport<T>, impl FnMut(&PortSpec) -> Q),
+        (make, mut queue): (MakeTransport<T>, impl FnMut(PortId, &PortSpec) -> Q),
         parts: (Applications, P, F),
     ) -> Started<'a>
     where
@@ -193,7 +246,6 @@ impl Experiment<'_> {
             unreachable!("unit tests run no scenario: write the test in `tests/it`");
         }
         let (wiring, config) = (self.network.wiring.clone(), self.network.config);
-        let mut queue = |_, port: &PortSpec| queue(port);
         let mut sim = Box::new(Simulation::with_queues(wiring, config, (make, &mut queue), parts));
         sim.begin(self.network);
         Started(sim)

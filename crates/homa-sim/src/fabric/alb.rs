@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn chosen(alb: Alb, drain: &[u32], times: u32) -> Vec<u32> {
-        let (mut chooser, mut turn) = (Chooser::new(1), 0);
+        let (mut chooser, mut turn) = (Chooser::new(1, "spray"), 0);
         let mut count = vec![0; drain.len()];
         for _ in 0..times {
             let at = |port: u32| drain[port as usize];

@@ -15,7 +15,7 @@ pub use alb::{Alb, AlbPick, MOST as MOST_THRESHOLDS};
 pub use cioq::{ChangingLink, CioqConfig, PfcConfig};
 pub(crate) use frames::{Flights, List, NONE, Parcel};
 pub use frames::{Frame, Marks};
-pub(crate) use port::{Levels, OutputPort};
+pub(crate) use port::{Levels, LinkState, OutputPort};
 pub use queue::{PortQueue, StrictPriority};
 pub use spray::Forwarding;
 pub(crate) use spray::{Chooser, by_sender, ecmp};

@@ -44,8 +44,18 @@ pub(crate) struct OutputPort {
     pub(crate) tier: Tier,
     /// The far end may forward a frame after its header.
     pub(crate) cut_through: bool,
-    /// The link is down, so that arriving frames are lost.
-    pub(crate) failed: bool,
+    pub(crate) link: LinkState,
+}
+
+/// What becomes of the frames at the far end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// They take effect there.
+    Up,
+    /// They are lost, because the link is down.
+    Down,
+    /// They may take effect in another partition of the network (`engine/partitions/`).
+    Crossing,
 }
 
 /// The frames that wait, in lists; most disciplines use one per level. They are apart from
@@ -77,10 +87,16 @@ impl OutputPort {
             occupied: 0,
             tier: spec.tier,
             cut_through: false,
-            failed: false,
+            link: LinkState::Up,
         };
         port.set_rate(spec.rate);
         port
+    }
+
+    /// Makes this the sending end of a link into another partition. Its frames leave here as soon
+    /// as they have left the port; the delay of the link passes on the way.
+    pub(crate) fn cross(&mut self) {
+        (self.delay, self.link) = (SimDuration::ZERO, LinkState::Crossing);
     }
 
     /// Sets the rate from the next frame on, in whole Mbit/s and at least one.
@@ -159,6 +175,17 @@ impl OutputPort {
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
         self.pipe.is_empty() & (self.occupied != 0)
+    }
+
+    /// When an event begins the service of a waiting frame, because nothing else will touch the
+    /// port. Where links cross this is after the moment when the port becomes free, so that a frame
+    /// that arrives then may be the next one.
+    #[inline]
+    pub(crate) fn begins_next(&self) -> SimTime {
+        match self.link {
+            LinkState::Crossing => SimTime(self.free_at.0 + 1),
+            LinkState::Up | LinkState::Down => self.free_at,
+        }
     }
 
     /// Puts a frame into service. Returns its arrival if the pipe was empty, because the port then

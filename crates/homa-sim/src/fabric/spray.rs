@@ -48,8 +48,9 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    pub fn new(seed: u64) -> Self {
-        Self { rng: Rng::stream(seed, "spray"), bits: 0, left: 0 }
+    /// Draws from the stream of this name.
+    pub fn new(seed: u64, stream: &str) -> Self {
+        Self { rng: Rng::stream(seed, stream), bits: 0, left: 0 }
     }
 
     /// A uniform number below `n`, which is at least 1.

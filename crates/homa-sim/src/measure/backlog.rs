@@ -86,6 +86,21 @@ impl BacklogSeries {
         self.messages.push(messages);
     }
 
+    /// Takes over the sums of new samples of all partitions of a network; each has as many.
+    pub(crate) fn append_sums<'a>(&mut self, parts: impl Iterator<Item = &'a mut Self>) {
+        let first = self.bytes.len();
+        for part in parts {
+            let samples = part.bytes.drain(..).zip(part.messages.drain(..));
+            for (place, (bytes, messages)) in (first..).zip(samples) {
+                if place == self.bytes.len() {
+                    self.record(0, 0);
+                }
+                self.bytes[place] = self.bytes[place].wrapping_add(bytes);
+                self.messages[place] = self.messages[place].wrapping_add(messages);
+            }
+        }
+    }
+
     /// Whether the rule should be applied to traffic that lasts.
     pub fn is_time_to_look(&self) -> bool {
         self.bytes.len() >= LOOK_AFTER && self.bytes.len().is_multiple_of(LOOK_EVERY)

@@ -83,6 +83,12 @@ impl Latencies {
         &self.samples
     }
 
+    /// Takes over the samples of `other`, which has the same bins.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        let both = self.samples.iter_mut().zip(&mut other.samples);
+        both.for_each(|(own, other)| own.append(other));
+    }
+
     /// Takes all samples out.
     pub fn take_samples(&mut self) -> Vec<Vec<Sample>> {
         let none = vec![Vec::new(); self.samples.len()];

@@ -17,7 +17,7 @@ use crate::topology::{PortId, PortSpec, Tier};
 use crate::transport::Transport;
 
 /// The probe of queue lengths and priority use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct QueueProbe {
     open: bool,
     opened: SimTime,
@@ -111,6 +111,20 @@ impl TierQueues {
         self.found[cell] += 1;
     }
 
+    fn absorb(&mut self, other: &Self) {
+        self.frames += other.frames;
+        self.queued += other.queued;
+        self.max_queued = self.max_queued.max(other.max_queued);
+        self.with_residual += other.with_residual;
+        self.max_with_residual = self.max_with_residual.max(other.max_with_residual);
+        self.area += other.area;
+        self.max_together += other.max_together;
+        if self.found.len() < other.found.len() {
+            self.found.resize(other.found.len(), 0);
+        }
+        self.found.iter_mut().zip(&other.found).for_each(|(own, other)| *own += other);
+    }
+
     /// Statistics over `time` picoseconds and `ports` ports; `None` if no frame arrived.
     fn length(&self, time: u64, ports: u64) -> Option<QueueLength> {
         let frames = self.frames.max(1) as f64;
@@ -162,6 +176,14 @@ impl QueueProbe {
     /// Also measures the bytes that wait at all ports of a TOR switch of this network.
     pub fn with_tors(self, ports: &[PortSpec]) -> Self {
         Self { tors: TorQueues::new(ports), ..self }
+    }
+
+    /// Takes over what was measured at other ports of the same network in the same time. The total
+    /// at all ports of a tier then is an upper bound, the sum of the largest totals of both.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.tiers.iter_mut().zip(&other.tiers).for_each(|(own, other)| own.absorb(other));
+        self.level_bytes.iter_mut().zip(other.level_bytes).for_each(|(own, other)| *own += other);
+        self.tors.max = self.tors.max.max(other.tors.max);
     }
 
     /// Measurement begins.
@@ -319,6 +341,33 @@ mod tests {
         // 1000 B waited for 500 of 1000 ps, at one of two ports.
         assert_eq!(down.time_mean_bytes, 250.0);
         assert_eq!(probe.level_bytes(), [0, 0, 0, 1000, 0, 0, 0, 1000]);
+    }
+
+    #[test]
+    fn probes_of_partitions_add_up() {
+        let probe = || QueueProbe::new(true, PortId(7)..PortId(8), false);
+        let (mut one, mut other, mut both) = (probe(), probe(), probe());
+        for probe in [&mut one, &mut other, &mut both] {
+            probe.open(SimTime(0));
+        }
+        for probe in [&mut one, &mut both] {
+            enqueue(probe, 10, 0, (5_000, 0));
+        }
+        for probe in [&mut other, &mut both] {
+            enqueue(probe, 20, 1, (1_000, 300));
+            Probe::<Homa>::departed(probe, SimTime(90), &frame(1, 7));
+        }
+        for probe in [&mut one, &mut other, &mut both] {
+            probe.close(SimTime(100));
+        }
+        one.absorb(&other);
+        let ports = [1; Tier::ALL.len()];
+        let [one, both] = [&one, &both].map(|probe| {
+            let down = probe.queues(ports).unwrap().tor_down.unwrap();
+            (QueueLength { together_max_bytes: 0, ..down }, probe.level_bytes())
+        });
+        assert_eq!(one, both);
+        assert_eq!(one.0.frames, 2);
     }
 
     #[test]

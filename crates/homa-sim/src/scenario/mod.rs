@@ -73,10 +73,20 @@ pub struct Scenario {
     pub warm_up: Span,
     /// Seed of all random numbers. Runs of the same scenario with the same seed are identical.
     pub seed: u64,
+    /// Partitions of the network, which threads can simulate side by side. Their number may change
+    /// random draws and the order of what happens at the same picosecond; the number of threads
+    /// changes nothing. Default: 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub partitions: u32,
     /// The divisor of latencies.
     pub slowdown: SlowdownBy,
     /// Measures besides latency.
     pub measures: Measures,
+}
+
+/// Scenarios of one partition are written without it, as before there were several.
+fn is_one(partitions: &u32) -> bool {
+    *partitions == 1
 }
 
 impl Default for Scenario {
@@ -99,6 +109,7 @@ impl Default for Scenario {
             stop: Stop::default(),
             warm_up: Span(0),
             seed: 1,
+            partitions: 1,
             slowdown: SlowdownBy::Authors,
             measures: Measures::default(),
         }

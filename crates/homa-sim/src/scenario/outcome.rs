@@ -29,6 +29,9 @@ pub struct ScenarioOutcome {
     pub messages: u64,
     /// The seed.
     pub seed: u64,
+    /// Partitions of the network in which it was simulated.
+    #[serde(default = "one")]
+    pub partitions: u32,
     /// Settings of the scenario that are probably mistakes, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -157,6 +160,11 @@ pub struct ScenarioOutcome {
     pub offered_bytes: u64,
     /// Message bytes delivered by the end of the run.
     pub delivered_bytes: u64,
+}
+
+/// Partitions of older results.
+fn one() -> u32 {
+    1
 }
 
 /// Latency by message size.

@@ -10,7 +10,7 @@ use crate::draw::{Draw, MTUS};
 use crate::experiment::{Start, Started};
 use crate::fabric::queue::{Trimming, TrimmingConfig};
 use crate::scenario::{NdpOptions, ScenarioError, SchemeOptions, Span};
-use crate::topology::PortSpec;
+use crate::topology::{PortId, PortSpec};
 use crate::transport::ndp::{Ndp, NdpConfig};
 use crate::transport::parts::WireFormat;
 
@@ -150,11 +150,7 @@ impl HostScheme for NdpConfig {
             SwitchQueue::Trimming(queue) => queue,
             _ => TrimmingConfig::PAPER,
         };
-        let mut port = 0;
-        let queues = move |_: &PortSpec| {
-            port += 1;
-            Trimming::new(queue, seed, port)
-        };
-        start.with(move |host, life| Ndp::new(config, host, life), queues)
+        let queues = move |port: PortId, _: &PortSpec| Trimming::new(queue, seed, port.0 + 1);
+        start.with_numbered(move |host, life| Ndp::new(config, host, life), queues)
     }
 }

@@ -10,7 +10,7 @@ use crate::draw::{Draw, MTUS};
 use crate::experiment::{Start, Started};
 use crate::fabric::queue::{EcnRamp, Trimming, TrimmingConfig};
 use crate::scenario::{Scenario, ScenarioError, SchemeOptions, Span, UetOptions, UetPathsName};
-use crate::topology::{PortSpec, Tier};
+use crate::topology::{PortId, PortSpec, Tier};
 use crate::transport::parts::WireFormat;
 use crate::transport::uet::{NsccConfig, Uet, UetConfig, UetPaths};
 
@@ -285,13 +285,11 @@ impl HostScheme for UetConfig {
             SwitchQueue::Trimming(queue) => queue,
             _ => QUEUE,
         };
-        let mut port = 0;
-        let queues = move |spec: &PortSpec| {
-            port += 1;
+        let queues = move |port: PortId, spec: &PortSpec| {
             let last_hop = spec.tier == Tier::TorDown;
-            Trimming::new(TrimmingConfig { last_hop, ..queue }, seed, port)
+            Trimming::new(TrimmingConfig { last_hop, ..queue }, seed, port.0 + 1)
         };
-        start.with(move |host, life| Uet::new(config, host, life), queues)
+        start.with_numbered(move |host, life| Uet::new(config, host, life), queues)
     }
 }
 

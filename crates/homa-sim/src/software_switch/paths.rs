@@ -36,7 +36,7 @@ impl PathChooser {
         Self {
             alive: vec![true; wiring.ports().len()],
             turns: vec![0; wiring.switches() as usize],
-            chooser: Chooser::new(seed),
+            chooser: Chooser::new(seed, "spray"),
             wiring,
             forwarding,
         }

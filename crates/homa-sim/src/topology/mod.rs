@@ -5,6 +5,7 @@
 //! far end, and software and NICs of hosts. Invariants of every wiring: port `h` is host `h`'s
 //! uplink, and port `hosts + h` is the downlink to it; routes never loop and reach every host.
 
+mod division;
 mod fat_tree;
 pub mod files;
 mod graph;
@@ -13,6 +14,7 @@ mod leaf_spine;
 mod pods;
 mod routes;
 
+pub(crate) use division::Division;
 pub use fat_tree::FatTree;
 pub use graph::{Graph, GraphError, GraphFault};
 pub use leaf_spine::{LeafSpine, SingleSwitch};
@@ -221,6 +223,13 @@ impl Wiring {
     pub(crate) fn reroute(&mut self, alive: &[bool]) {
         let table = RouteTable::new((self.hosts, self.switches), &self.ports, alive);
         self.routes = Routes::Table(table);
+    }
+
+    /// The same network with a longer delay of every link.
+    #[cfg(test)]
+    pub(crate) fn delayed(mut self, mut longer: impl FnMut() -> SimDuration) -> Self {
+        self.ports.iter_mut().for_each(|port| port.delay = port.delay + longer());
+        self
     }
 
     /// The link from `host` into the network.

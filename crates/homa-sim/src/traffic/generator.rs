@@ -18,6 +18,7 @@ use crate::transport::message_number;
 
 use super::book::{Book, OpenMessage};
 use super::paths::HostPaths;
+use super::share::{Share, TrafficNote};
 use super::source::{EndedMessage, PROBE, Round, Source, SourceActions, Start};
 use super::tasks::TaskSource;
 use super::workflows::Workflows;
@@ -88,8 +89,8 @@ pub struct Tally {
 /// The application of a run; see the module header.
 #[derive(Debug)]
 pub struct Generator {
-    pattern: Pattern,
-    limits: Limits,
+    pub(super) pattern: Pattern,
+    pub(super) limits: Limits,
     paths: HostPaths,
     /// Buffer for the source's actions.
     actions: SourceActions,
@@ -114,6 +115,8 @@ pub struct Generator {
     pub ended: Option<SimTime>,
     /// Traffic ended before the limits.
     pub ended_early: bool,
+    /// The hosts that it serves, if the network is in partitions.
+    pub(super) share: Option<Box<Share>>,
 }
 
 /// Tokens above those of sources.
@@ -145,6 +148,7 @@ impl Generator {
             probes_lost: 0,
             ended: None,
             ended_early: false,
+            share: None,
             pattern,
             limits,
             paths: paths.into(),
@@ -157,14 +161,14 @@ impl Generator {
 
     fn begin<C: Context>(&mut self, net: &mut C) {
         net.wake_at(net.now() + self.limits.sample_every, SAMPLE);
-        if self.limits.time < SimTime::MAX {
+        if self.limits.time < SimTime::MAX && self.share.is_none() {
             net.wake_at(self.limits.time, END);
         }
         self.call_source(net, |source, now, actions| source.begin(now, actions));
     }
 
     fn on_due<C: Context>(&mut self, net: &mut C, token: u32) {
-        if self.may_start() {
+        if self.may_start(net.now()) {
             self.call_source(net, |source, now, actions| source.due(now, token, actions));
         }
     }
@@ -183,7 +187,7 @@ impl Generator {
             net.wake_at(at, u64::from(token));
         }
         for start in actions.starts.drain(..) {
-            if self.may_start() || self.pattern.source.runs_past_end() {
+            if self.may_start(net.now()) || self.pattern.source.runs_past_end() {
                 self.start(net, start);
             }
         }
@@ -194,15 +198,20 @@ impl Generator {
     }
 
     /// True if messages may start.
-    fn may_start(&self) -> bool {
-        self.ended.is_none() || self.limits.ending == TrafficEnding::Loaded
+    fn may_start(&self, now: SimTime) -> bool {
+        !self.has_ended(now) || self.limits.ending == TrafficEnding::Loaded
+    }
+
+    /// True if traffic has ended. A partition is told so after all events of the last moment.
+    fn has_ended(&self, now: SimTime) -> bool {
+        self.ended.is_some() || self.share.is_some() && now >= self.limits.time
     }
 
     fn start<C: Context>(&mut self, net: &mut C, start: Start) {
         let Start { src, dst, bytes, response, class, level, token } = start;
         let now = net.now();
         let measured = now >= self.limits.warm_up
-            && self.ended.is_none()
+            && !self.has_ended(now)
             && self.tally.measured < self.limits.messages;
         // The book numbers messages as the transport does, which numbers the ones that it accepts.
         let cookie = u64::from(self.book.next_number(src));
@@ -235,7 +244,7 @@ impl Generator {
             return;
         }
         let message = OpenMessage::new(now, dst, bytes, measured);
-        self.book.begin(src, OpenMessage { class, level, response, token, ..message });
+        self.enter(src, OpenMessage { class, level, response, token, ..message });
         if self.ended.is_none() {
             self.tally.entered_bytes += u64::from(bytes);
         }
@@ -258,7 +267,7 @@ impl Generator {
     }
 
     fn end_traffic<C: Context>(&mut self, net: &mut C) {
-        if self.ended.is_none() {
+        if self.ended.is_none() && self.share.is_none() {
             self.ended = Some(net.now());
             self.pattern.source.traffic_ended(self.limits.ending == TrafficEnding::Loaded);
             net.stop();
@@ -281,7 +290,7 @@ impl Generator {
     }
 
     fn on_sample<C: Context>(&mut self, net: &mut C) {
-        if self.ended.is_none() {
+        if !self.has_ended(net.now()) {
             self.backlog.record(self.book.bytes(), self.book.len());
             net.wake_at(net.now() + self.limits.sample_every, SAMPLE);
             self.call_source(net, |source, now, actions| source.sampled(now, actions));
@@ -305,6 +314,9 @@ impl Generator {
         if net.submit_at(host, response, call.and_then(|call| call.level)).is_err() {
             self.tally.refused += 1;
             self.tally.measured_refused += u64::from(call.is_some_and(|call| call.measured));
+            if call.is_none() {
+                self.tell_all(TrafficNote::Refused { src: client, number });
+            }
         }
     }
 
@@ -374,8 +386,11 @@ impl Generator {
         if ended.is_some_and(|message| message.measured) {
             self.tally.measured_failed += 1;
         }
-        if let Some(message) = ended {
-            self.after_end(net, EndedMessage { token: message.token, failed: true });
+        match ended {
+            Some(message) => {
+                self.after_end(net, EndedMessage { token: message.token, failed: true });
+            }
+            None => self.tell_all(TrafficNote::Failed { src, number }),
         }
     }
 
@@ -385,7 +400,8 @@ impl Generator {
         self.call_source(net, |source, now, actions| source.ended(now, ended, actions));
         let finished = self.tally.delivered + self.tally.measured_failed == self.tally.measured;
         let all_finished = finished && self.pattern.source.is_finished();
-        if all_finished && self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded {
+        let waited = self.ended.is_some() && self.limits.ending == TrafficEnding::Loaded;
+        if all_finished && waited && self.share.is_none() {
             net.stop();
         }
     }

@@ -17,6 +17,7 @@
 //! | `generator` | the application that submits messages and records deliveries |
 //! | `paths` | distances between hosts |
 //! | [`rate`] | from a load to messages per second |
+//! | `share` | the traffic of one partition of a network |
 //!
 //! All random numbers come from streams named by host, so that a host's messages do not depend on
 //! those of other hosts.
@@ -34,6 +35,7 @@ pub mod open_loop;
 mod paths;
 pub mod planned;
 pub mod rate;
+mod share;
 pub mod source;
 pub mod tasks;
 pub mod workflows;
@@ -46,6 +48,7 @@ pub use list::MessageList;
 pub use long::{LongFlows, Probing};
 pub use paths::{Classes, Distance, HostPaths};
 pub use planned::{Planned, PlannedCall};
+pub(crate) use share::Share;
 pub use source::Source;
 pub use tasks::{TaskGraph, TaskSource};
 pub use workflows::{ClassCount, Workflows};

@@ -4,6 +4,9 @@
 //! destinations, which are the streams of [`homa_workload::arrivals`]. If the load rises, messages
 //! therefore move closer together, but neither their sizes nor their destinations change.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use homa_workload::rng::Rng;
 use homa_workload::sizes::SizeDistribution;
 
@@ -104,6 +107,8 @@ pub struct OpenLoop {
     hosts: Vec<Streams>,
     /// By sender: its next message.
     pending: Vec<Option<ScheduledMessage>>,
+    /// The senders that this source starts.
+    starts: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +117,14 @@ struct Streams {
     gaps: Rng,
     sizes: Rng,
     peers: Rng,
+}
+
+impl Streams {
+    /// When the host's next message starts.
+    fn next_time(&mut self, mean_gap_ps: f64) -> SimTime {
+        self.now_ps += self.gaps.exponential(mean_gap_ps);
+        SimTime(self.now_ps as u64)
+    }
 }
 
 impl OpenLoop {
@@ -128,7 +141,30 @@ impl OpenLoop {
             })
             .collect();
         let pending = vec![None; pairs.senders() as usize];
-        Self { sizes, pairs, mean_gap_ps, hosts, pending }
+        let starts = (first..first + pairs.senders()).collect();
+        Self { sizes, pairs, mean_gap_ps, hosts, pending, starts }
+    }
+
+    /// The messages of some senders only, which are the same as among all.
+    pub(crate) fn only(mut self, is_here: impl Fn(u32) -> bool) -> Self {
+        self.starts.retain(|src| is_here(*src));
+        self
+    }
+
+    /// The times at which all senders start messages, in their order.
+    pub(crate) fn times(&self) -> impl Iterator<Item = SimTime> + use<> {
+        let mean_gap_ps = self.mean_gap_ps;
+        let mut hosts = self.hosts.clone();
+        let mut next: BinaryHeap<Reverse<(SimTime, usize)>> = BinaryHeap::new();
+        for (place, host) in hosts.iter_mut().enumerate() {
+            next.push(Reverse((host.next_time(mean_gap_ps), place)));
+        }
+        std::iter::from_fn(move || {
+            let mut first = next.peek_mut()?;
+            let Reverse((at, place)) = *first;
+            *first = Reverse((hosts[place].next_time(mean_gap_ps), place));
+            Some(at)
+        })
     }
 
     /// Number of senders.
@@ -146,9 +182,8 @@ impl OpenLoop {
     /// The next message of one sender.
     pub fn next(&mut self, src: u32) -> ScheduledMessage {
         let streams = &mut self.hosts[(src - self.pairs.first()) as usize];
-        streams.now_ps += streams.gaps.exponential(self.mean_gap_ps);
         ScheduledMessage {
-            at: SimTime(streams.now_ps as u64),
+            at: streams.next_time(self.mean_gap_ps),
             src,
             dst: self.pairs.draw(src, &mut streams.peers),
             bytes: self.sizes.sample(&mut streams.sizes),
@@ -158,8 +193,9 @@ impl OpenLoop {
 
 impl Source for OpenLoop {
     fn begin(&mut self, _: SimTime, actions: &mut SourceActions) {
-        let first = self.pairs.first();
-        (first..first + self.senders()).for_each(|src| self.wait(src, actions));
+        for place in 0..self.starts.len() {
+            self.wait(self.starts[place], actions);
+        }
     }
 
     fn due(&mut self, _: SimTime, src: u32, actions: &mut SourceActions) {
@@ -196,6 +232,22 @@ mod tests {
             assert_eq!((next.dst, next.bytes), (u32::from(arrival.dst), arrival.bytes));
             assert!(next.at.0.abs_diff(arrival.at_ns * 1000) <= 1001, "{next:?} {arrival:?}");
         }
+    }
+
+    #[test]
+    fn times_are_those_of_the_messages_in_order() {
+        let sizes = SizeDistribution::constant(1).unwrap();
+        let all = OpenLoop::new(sizes, Pairs::All(5), 1e6, 3);
+        let mut own = all.clone();
+        let each = (0..5).flat_map(|src| (0..100).map(move |_| src));
+        let mut expected: Vec<SimTime> = each.map(|src| own.next(src).at).collect();
+        expected.sort_unstable();
+        // After the last of some sender, others are missing.
+        assert_eq!(all.times().take(300).collect::<Vec<_>>(), expected[..300]);
+        let mut actions = SourceActions::default();
+        all.only(|src| src % 2 == 1).begin(SimTime(0), &mut actions);
+        let tokens: Vec<u32> = actions.wakes.iter().map(|(_, token)| *token).collect();
+        assert_eq!(tokens, [1, 3]);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub struct SourceActions {
 }
 
 /// A source of messages.
-pub trait Source: std::fmt::Debug {
+pub trait Source: std::fmt::Debug + Send {
     /// Traffic begins.
     fn begin(&mut self, now: SimTime, actions: &mut SourceActions);
 

@@ -179,10 +179,21 @@ pub struct Timeouts {
     pub raised: u64,
 }
 
+impl Timeouts {
+    /// The sums of both.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            expired: self.expired + other.expired,
+            flows: self.flows + other.flows,
+            raised: self.raised + other.raised,
+        }
+    }
+}
+
 /// A host transport.
-pub trait Transport {
+pub trait Transport: Send {
     /// A packet: as small as possible, because it is copied twice.
-    type Packet: Copy + Debug;
+    type Packet: Copy + Debug + Send;
 
     /// Application in. Peer numbers are host numbers.
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError>;

@@ -28,6 +28,28 @@ impl<T> Numbered<T> {
         number
     }
 
+    /// Leaves the next number out; returns it.
+    pub(crate) fn skip(&mut self) -> u32 {
+        let number = self.next_number();
+        match self.entries.is_empty() {
+            true => self.first += 1,
+            false => self.entries.push_back(None),
+        }
+        number
+    }
+
+    /// Enters the message `number`, which is not below the next one; numbers in between are left
+    /// out.
+    pub(crate) fn place(&mut self, number: u32, value: T) {
+        if self.entries.is_empty() {
+            self.first = number;
+        }
+        while self.next_number() < number {
+            self.entries.push_back(None);
+        }
+        self.entries.push_back(Some(value));
+    }
+
     /// The number of the next message.
     pub fn next_number(&self) -> u32 {
         self.first + self.entries.len() as u32
@@ -58,5 +80,34 @@ impl<T> Numbered<T> {
     /// All entries, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_be_left_out() {
+        let mut sender = Numbered::default();
+        assert_eq!(
+            [sender.skip(), sender.push('b'), sender.skip(), sender.push('d')],
+            [1, 2, 3, 4]
+        );
+        assert_eq!(sender.get_mut(1), None);
+        assert_eq!(sender.take(3), None);
+        assert_eq!(sender.get_mut(2), Some(&mut 'b'));
+        assert_eq!((sender.take(2), sender.skip(), sender.next_number()), (Some('b'), 5, 6));
+        assert_eq!(sender.numbered().collect::<Vec<_>>(), [(4, &'d')]);
+        // The same messages where only some of them are known.
+        let mut receiver = Numbered::default();
+        receiver.place(3, 'c');
+        receiver.place(7, 'g');
+        assert_eq!(
+            (receiver.take(3), receiver.take(5), receiver.take(7)),
+            (Some('c'), None, Some('g'))
+        );
+        receiver.place(8, 'h');
+        assert_eq!(receiver.numbered().collect::<Vec<_>>(), [(8, &'h')]);
     }
 }

@@ -85,7 +85,7 @@ impl Application for Calls {
 
 pub(super) fn random_calls<T: Transport>(
     seed: u64,
-    make: impl Fn(HostId, u32) -> T + 'static,
+    make: impl Fn(HostId, u32) -> T + Send + 'static,
     in_flight: fn(&T) -> (usize, usize),
 ) where
     RandomFaults: Fault<T::Packet>,

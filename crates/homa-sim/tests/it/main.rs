@@ -20,6 +20,7 @@ mod limits;
 mod links;
 mod loads;
 mod overcommitment;
+mod partitions;
 mod preemption;
 mod rdma;
 mod receiving_links;

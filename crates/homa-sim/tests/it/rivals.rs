@@ -76,7 +76,7 @@ impl Ran {
 
 fn run<T: Transport, Q: PortQueue>(
     (wiring, config): (Wiring, FabricConfig),
-    (make, queue): (impl Fn(HostId, u32) -> T + 'static, impl Fn(u32) -> Q),
+    (make, queue): (impl Fn(HostId, u32) -> T + Send + 'static, impl Fn(u32) -> Q),
     flows: &[Flow],
     changes: &[(NodeId, NodeId, SimTime, LinkChange)],
 ) -> Ran

@@ -95,8 +95,12 @@ pub struct Args {
     /// loads, to within 1 %. If the stop rule is too short to tell, the error names one that is
     /// long enough.
     #[arg(long, value_name = "LOW..HIGH", value_parser = load_range)]
-    #[arg(conflicts_with_all = ["out", "trace", "fct", "verify", "load", "flows"])]
+    #[arg(conflicts_with_all = ["out", "trace", "fct", "verify", "load", "flows", "threads"])]
     max_load: Option<Range>,
+    /// Threads that simulate the partitions of the network; they change no result. [default: one
+    /// per core, at most one per partition]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Folder for the result: resolved plan, tables (CSV, Parquet), HTML page.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -146,6 +150,9 @@ pub struct Options {
     /// Seed of everything random.
     #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<u64>,
+    /// Divide the network into partitions, which several threads simulate side by side.
+    #[arg(long, value_name = "N")]
+    partitions: Option<u32>,
     /// Messages from a list instead: rows of id,src,dst,bytes,start_ns, or of columns in another
     /// order under these names; or a connection matrix of htsim (.cm), a flow file of HPCC's ns-3,
     /// a trace of YAPS or a program in GOAL, which are recognised by their first row.
@@ -210,6 +217,7 @@ impl Options {
             "load.fraction" => self.load.map(|_| "--load"),
             "stop.messages" => self.messages.map(|_| "--messages"),
             "seed" => self.seed.map(|_| "--seed"),
+            "partitions" => self.partitions.map(|_| "--partitions"),
             "traffic.file" => self.flows.as_ref().map(|_| "--flows"),
             _ => None,
         };
@@ -224,7 +232,11 @@ impl Options {
 
 impl From<&Options> for Changes {
     fn from(given: &Options) -> Self {
-        let Options { scheme, workload, load, messages, seed, flows, set } = given.clone();
+        let Options { scheme, workload, load, messages, seed, partitions, flows, set } =
+            given.clone();
+        let number = |partitions| Value::Integer(i64::from(partitions));
+        let partitions = partitions.map(|given| ("partitions".to_owned(), number(given)));
+        let set = partitions.into_iter().chain(set).collect();
         Self { scheme, workload, load, messages, seed, flows, set }
     }
 }
@@ -317,6 +329,7 @@ fn simulate(
         trace: trace.as_mut().map(|out| Trace { out, packets: args.trace_packets }),
         fct: fct.as_mut().map(|out| out as &mut dyn Write),
         verify: args.verify,
+        threads: args.threads.map(usize::from),
         stop: None,
     };
     let ran = run_watched(scenario, observers, progress);

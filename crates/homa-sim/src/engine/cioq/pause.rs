@@ -4,8 +4,8 @@
 use crate::engine::agenda::NetEvent;
 use crate::engine::net::Net;
 use crate::engine::world::{PacketOf, World};
-use crate::fabric::NONE;
 use crate::fabric::cioq::pfc::{CONTROL_BYTES, PfcThresholds};
+use crate::fabric::{LinkState, NONE};
 use crate::nic::card::Card;
 use crate::topology::HostId;
 use crate::transport::{Label, Transport};
@@ -48,7 +48,8 @@ impl<W: World> Net<W> {
         let state = &mut self.cioq.outputs[output as usize];
         state.signal_due = false;
         let input = &mut self.cioq.inputs[link as usize];
-        if input.to_pause == input.signalled || self.ports[output as usize].failed {
+        if input.to_pause == input.signalled || self.ports[output as usize].link == LinkState::Down
+        {
             return false;
         }
         self.cioq.counts.control += 1;
@@ -68,7 +69,7 @@ impl<W: World> Net<W> {
     /// A control frame takes effect. Returns the host, if the paused port is a network card.
     pub fn on_paused(&mut self, code: u32) -> Option<u32> {
         let (port, levels) = (code >> 8, code as u8);
-        if self.ports[port as usize].failed {
+        if self.ports[port as usize].link == LinkState::Down {
             return None;
         }
         self.set_paused(port, levels);

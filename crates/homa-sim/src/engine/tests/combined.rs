@@ -111,7 +111,7 @@ impl Transport for Gusher {
 
 type Gush = Simulation<(Gusher, Combined, (), (), NoFaults)>;
 
-fn gush(wiring: Wiring, cioq: CioqConfig, make: impl Fn(u32) -> Gusher + 'static) -> Gush {
+fn gush(wiring: Wiring, cioq: CioqConfig, make: impl Fn(u32) -> Gusher + Send + 'static) -> Gush {
     let config = FabricConfig { cioq: Some(cioq), ..FabricConfig::default() };
     let make = Box::new(move |host: HostId, _| make(host.0));
     let queues: MakeQueue<'_, Combined> = &mut |_: PortId, _: &_| Combined;

@@ -47,10 +47,10 @@ pub enum Order {
 }
 
 /// A queueing discipline, with its state for one port.
-pub trait PortQueue {
+pub trait PortQueue: Send {
     /// Data that it needs about every packet besides its [`Frame`], for example a rank; `()` if
     /// none.
-    type Tag: Copy;
+    type Tag: Copy + Send;
 
     /// The order of service, for verification.
     const ORDER: Order = Order::Own;
