@@ -13,7 +13,7 @@ use homa_sim::scheme::find;
 use crate::common::scenario;
 
 /// Schemes whose hosts and ports differ in kind.
-const SCHEMES: [&str; 14] = [
+const SCHEMES: [&str; 16] = [
     "homa",
     "homa-paper",
     "homa-linux",
@@ -28,6 +28,8 @@ const SCHEMES: [&str; 14] = [
     "dcpim",
     "sird",
     "uet-nscc",
+    "hpcc",
+    "dcqcn",
 ];
 
 /// Four racks of four hosts.

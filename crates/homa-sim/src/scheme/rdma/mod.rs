@@ -15,7 +15,7 @@ use crate::draw::Draw;
 use crate::experiment::{Start, Started};
 use crate::fabric::queue::{CERTAIN, Red};
 use crate::scenario::{Bandwidth, QueueBytes, RdmaOptions, ScenarioError, SchemeOptions, Span};
-use crate::topology::PortSpec;
+use crate::topology::{PortId, PortSpec};
 use crate::transport::parts::WireFormat;
 use crate::transport::rdma::control::{Collected, RateControl};
 use crate::transport::rdma::{Dcqcn, DctcpRate, Hpcc, IntStack, Rdma, RdmaConfig, SentAt, Timely};
@@ -326,12 +326,10 @@ impl RdmaScheme {
             SwitchQueue::Red(marks) => marks,
             _ => marks(RdmaAlgorithm::Hpcc),
         };
-        let mut port = 0;
-        let queues = move |spec: &PortSpec| {
-            port += 1;
-            Red::new(marks.at(spec.rate, round_trip), seed, port)
+        let queues = move |port: PortId, spec: &PortSpec| {
+            Red::new(marks.at(spec.rate, round_trip), seed, port.0 + 1)
         };
-        start.with(move |_, life| Rdma::<C>::new(parts, life), queues)
+        start.with_numbered(move |_, life| Rdma::<C>::new(parts, life), queues)
     }
 }
 

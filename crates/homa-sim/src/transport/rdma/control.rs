@@ -7,7 +7,7 @@ use homa_proto::Time;
 use crate::transport::LeavingHop;
 
 /// What a data packet collects on its way, and an acknowledgement returns.
-pub trait Collected: Copy + Debug {
+pub trait Collected: Copy + Debug + Send {
     /// Its bytes in a packet.
     const BYTES: u32;
     /// Switches write into it.
@@ -68,9 +68,9 @@ pub(super) fn scaled(rate: u64, factor: f64) -> u64 {
 }
 
 /// The congestion control of one queue pair. It begins at the rate of the link.
-pub trait RateControl: Sized + Debug {
+pub trait RateControl: Sized + Debug + Send {
     /// Its parameters.
-    type Config: Copy + Debug;
+    type Config: Copy + Debug + Send;
     /// What it needs to know about a packet's way.
     type Collected: Collected;
     /// A new rate also changes when the next packet leaves, as if the last one had been sent at it.
