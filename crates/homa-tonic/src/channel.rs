@@ -171,10 +171,14 @@ async fn call(
 }
 
 /// The path and the query. A URI may have a query and no path, which stands for `/`.
-fn path_of(uri: &Uri) -> String {
-    match uri.path_and_query().map_or("", PathAndQuery::as_str) {
-        path if path.starts_with('/') || path == "*" => path.to_owned(),
-        query => format!("/{query}"),
+fn path_of(uri: &Uri) -> PathAndQuery {
+    let root = || PathAndQuery::from_static("/");
+    match uri.path_and_query() {
+        None => root(),
+        Some(query) if query.as_str().starts_with('?') => {
+            format!("/{}", query.as_str()).parse().unwrap_or_else(|_| root())
+        }
+        Some(path) => path.clone(),
     }
 }
 

@@ -66,4 +66,5 @@ pub mod wire;
 
 pub use channel::{Channel, Idempotent};
 pub use endpoint::{ConnectError, Endpoint};
+pub use metadata::is_grpc;
 pub use server::{DRAIN, Router, ServeError, Server};

@@ -4,12 +4,21 @@
 //! Invariant: [`read`] accepts everything that [`write`] produces, and never panics.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::wire::Malformed;
 
 /// Most bytes of one block, with lengths. gRPC implementations allow 8 kB by default.
 pub(crate) const MOST: usize = 256 << 10;
+
+/// Whether a request or response is of gRPC, by its content type (gRPC over HTTP/2, Requests).
+/// `application/grpc-web` is another format.
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let rest = kind.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
 
 /// Adds a block. Returns false, and adds nothing, if it would be longer than [`MOST`].
 pub(crate) fn write(headers: &HeaderMap, to: &mut BytesMut) -> bool {
@@ -63,6 +72,20 @@ mod tests {
         headers.append("x-id", HeaderValue::from_static("8"));
         headers.append("key-bin", HeaderValue::from_static("q6ur"));
         headers
+    }
+
+    #[test]
+    fn grpc_is_told_from_other_content() {
+        let is_grpc = |kind: &'static str| {
+            is_grpc(&HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]))
+        };
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc; a=b"] {
+            assert!(is_grpc(kind), "{kind}");
+        }
+        for kind in ["application/grpc-web", "application/grpcs", "text/plain", ""] {
+            assert!(!is_grpc(kind), "{kind}");
+        }
+        assert!(!super::is_grpc(&HeaderMap::new()));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tower::layer::util::{Identity, Stack};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, ServiceExt};
 
+use crate::metadata::is_grpc;
 use crate::serve::{self, Sessions};
 
 /// How long a server that was asked to end waits for requests in progress.
@@ -288,14 +289,15 @@ impl Service<http::Request<Body>> for Services {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let path = request.uri().path();
-        // A method may be run by a call only: a request of a web page could say its name, too.
-        let name = path.strip_prefix('/').filter(|_| is_call(&request));
+        // Only a call may run a method: a request of a web page could have its path, too.
+        let is_call = request.method() == http::Method::POST && is_grpc(request.headers());
+        let name = path.strip_prefix('/').filter(|_| is_call);
         let name = name.and_then(|path| path.split_once('/'));
         let named = name.and_then(|(name, _)| self.0.named.get(name));
         match named.or(self.0.fallback.as_ref()) {
             Some(service) => Box::pin(service.clone().oneshot(request)),
             None => {
-                let what = match is_call(&request) {
+                let what = match is_call {
                     true => format!("no service has the method {path}"),
                     false => "this server answers calls of gRPC only".to_owned(),
                 };
@@ -304,10 +306,4 @@ impl Service<http::Request<Body>> for Services {
             }
         }
     }
-}
-/// Whether a request is a call of gRPC (gRPC over HTTP/2, Requests).
-fn is_call<B>(request: &http::Request<B>) -> bool {
-    let kind = request.headers().get(http::header::CONTENT_TYPE);
-    let grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    grpc && request.method() == http::Method::POST
 }

@@ -93,8 +93,7 @@ fn http_request(
     *seen.method_mut() = method;
     *seen.version_mut() = Version::HTTP_2;
     *seen.headers_mut() = headers;
-    // It was decoded as a path.
-    *seen.uri_mut() = path.parse().unwrap_or_default();
+    *seen.uri_mut() = path.into();
     if let Some(until) = until {
         let left = until.saturating_duration_since(Instant::now());
         seen.headers_mut().insert(timeout::NAME, timeout::header(left));

@@ -82,7 +82,7 @@ pub struct Open {
     /// The method of HTTP: POST for gRPC.
     pub method: Method,
     /// `/package.Service/Method`, or any path of HTTP with its query.
-    pub path: String,
+    pub path: PathAndQuery,
     /// Headers of the request.
     pub headers: HeaderMap,
     /// The request body, or its beginning.
@@ -152,7 +152,7 @@ pub enum Answer {
 impl Open {
     /// The message, or `None` if the headers or the path are too long.
     pub fn encode(&self) -> Option<Vec<Bytes>> {
-        let mut head = BytesMut::with_capacity(64 + self.path.len());
+        let mut head = BytesMut::with_capacity(64 + self.path.as_str().len());
         head.put_u8(VERSION);
         head.put_u8(OPEN);
         let method = self.method.as_str();
@@ -161,8 +161,9 @@ impl Open {
         head.put_u8(complete | if other { METHOD } else { 0 });
         head.put_u128(self.number.0);
         head.put_u32(self.window);
-        head.put_u16(self.path.len().try_into().ok()?);
-        head.put_slice(self.path.as_bytes());
+        let path = self.path.as_str();
+        head.put_u16(path.len().try_into().ok()?);
+        head.put_slice(path.as_bytes());
         if other {
             head.put_u8(method.len().try_into().ok()?);
             head.put_slice(method.as_bytes());
@@ -183,11 +184,11 @@ impl Open {
         let window = from.try_get_u32().map_err(short)?;
         let length = usize::from(from.try_get_u16().map_err(short)?);
         let path = split(&mut from, length)?;
-        let path = String::from_utf8(path.into()).map_err(|_| Malformed::Path)?;
-        let whole = path.starts_with('/') || path == "*";
-        if !whole || PathAndQuery::try_from(path.as_str()).is_err() {
+        // `PathAndQuery` takes a query alone, too.
+        if !matches!(&path[..], [b'/', ..] | b"*") {
             return Err(Malformed::Path);
         }
+        let path = PathAndQuery::from_maybe_shared(path).map_err(|_| Malformed::Path)?;
         let mut method = Method::POST;
         if flags & METHOD != 0 {
             let length = usize::from(from.try_get_u8().map_err(short)?);
@@ -359,13 +360,13 @@ mod tests {
             complete: true,
             window: 65_536,
             method: Method::POST,
-            path: "/search.Search/Find".into(),
+            path: PathAndQuery::from_static("/search.Search/Find"),
             headers: headers(),
             body: body.clone(),
         };
         let get = Open {
             method: Method::GET,
-            path: "/find?q=homa".into(),
+            path: PathAndQuery::from_static("/find?q=homa"),
             body: Vec::new(),
             ..open.clone()
         };
@@ -419,11 +420,19 @@ mod tests {
 
     #[test]
     fn a_path_that_is_none_is_refused() {
-        let [ClientMessage::Open(open), ..] = requests() else { panic!("an opening") };
+        let [open, ..] = requests();
+        let message = whole(open.encode().unwrap());
+        // Version, kind, flags, number and window, and the length of the path.
+        let (before, path) = (25, "/search.Search/Find");
+        assert_eq!(&message[before..before + path.len()], path.as_bytes());
         for bad in ["", "find", "?q", "/a b", "/a\r\nb: c", "/\u{7f}"] {
-            let open = Open { path: bad.into(), ..(*open).clone() };
-            let message = whole(open.encode().unwrap());
-            assert_eq!(ClientMessage::decode(message), Err(Malformed::Path), "{bad:?}");
+            let length = (bad.len() as u16).to_be_bytes();
+            let parts = [&message[..before - 2], &length, bad.as_bytes(), &message[before..]];
+            assert_eq!(
+                ClientMessage::decode(parts.concat().into()),
+                Err(Malformed::Path),
+                "{bad:?}"
+            );
         }
     }
 

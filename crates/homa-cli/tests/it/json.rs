@@ -257,6 +257,9 @@ fn the_grpc_bench_has_its_keys_or_asks_for_its_feature() {
     let _alone = alone();
     let output = homa(&["bench", "--grpc", "--duration", "250ms", "--format", "json"]);
     if cfg!(feature = "grpc") {
+        if code(&output) == 2 && stderr(&output).contains("the machine is too busy") {
+            return skip::test("a machine on which a search takes less than 100 ms");
+        }
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         check("### --grpc", &[document(&output)]);
     } else {

@@ -1,6 +1,5 @@
-//! The division of a network into partitions, each of which is simulated by itself for a short
-//! time (conservative parallel simulation; Fujimoto, "Parallel discrete event simulation", CACM
-//! 1990).
+//! The division of a network into partitions. Each is simulated for a short time without the others
+//! (conservative parallel simulation; Fujimoto, "Parallel discrete event simulation", CACM 1990).
 //!
 //! A rack, that is a TOR switch with its hosts, is in one partition. A switch above the racks may
 //! be divided by its output ports: the queue of a port that leads down into one partition is

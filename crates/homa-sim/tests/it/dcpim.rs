@@ -6,25 +6,22 @@ use homa_sim::scenario::{
     SlowdownBy, Span, Traffic,
 };
 
+use crate::common::bare;
+
 /// A BDP of the evaluation's network: 49 packets of 1460 message bytes.
 const BDP: u32 = 49 * 1_460;
 
 /// The network and the parameters of dcPIM's evaluation, with fewer hosts.
 fn evaluation(workload: &str, (load, messages): (f64, u64)) -> ScenarioOutcome {
-    let none = Span::nanos(0);
     let mut scenario = Scenario {
         scheme: "dcpim".to_owned(),
-        fabric: Fabric {
+        fabric: bare(Fabric {
             shape: Shape::LeafSpine { racks: 3, hosts_per_rack: 8, spines: 4 },
             host_link: Bandwidth::gbps(100),
             fabric_link: Bandwidth::gbps(400),
-            send_delay: none,
-            nic_delay: none,
-            receive_delay: none,
-            switch_delay: none,
             propagation: Span::nanos(650),
             ..Fabric::default()
-        },
+        }),
         traffic: Traffic::AllToAll {
             workload: workload.to_owned(),
             exchange: Exchange::OneWay,

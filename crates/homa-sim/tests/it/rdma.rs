@@ -7,23 +7,20 @@ use homa_sim::scenario::{
     ScenarioOutcome, SchemeOptions, Shape, SlowdownBy, Span, Stop, Traffic, TrafficEnding,
 };
 
+use crate::common::bare;
+
 const SCHEMES: [&str; 4] = ["hpcc", "dcqcn", "timely", "dctcp-rdma"];
 
 /// Hosts at one switch with links of 100 Gbit/s and 1 us.
 fn star(scheme: &str, hosts: u32, traffic: Traffic) -> Scenario {
-    let none = Span::nanos(0);
     let mut scenario = Scenario {
         scheme: scheme.to_owned(),
-        fabric: Fabric {
+        fabric: bare(Fabric {
             shape: Shape::SingleSwitch { hosts },
             host_link: Bandwidth::gbps(100),
-            send_delay: none,
-            nic_delay: none,
-            receive_delay: none,
-            switch_delay: none,
             propagation: Span::nanos(1_000),
             ..Fabric::default()
-        },
+        }),
         traffic,
         slowdown: SlowdownBy::Idle,
         ..Scenario::default()
@@ -64,8 +61,8 @@ fn hpcc_keeps_a_link_at_its_target_without_a_queue() {
     assert!(queue.time_mean_bytes < 2_000.0, "less than two packets: {queue:?}");
 }
 
-/// Two messages of 20 MB to one host, the second of which begins 300 us later. HPCC's simulator
-/// prints these times, with the acknowledgement of 2.01 us. If the first kept its rate, it would
+/// Two messages of 20 MB to one host; one begins 300 us after the other. HPCC's simulator prints
+/// these times, with the acknowledgement of 2.01 us. If the first kept its rate, it would
 /// take 1678 us. DCQCN's marks are drawn.
 #[test]
 fn a_flow_gives_way_to_one_that_begins_later() {

@@ -20,6 +20,8 @@ use homa_sim::transport::phost::{PHost, PHostConfig, PHostLevels};
 use homa_sim::{HostId, SimDuration, SimTime};
 use homa_workload::rng::Rng;
 
+use crate::common::bare;
+
 /// A message at time 0.
 #[derive(Clone, Copy)]
 struct Flow {
@@ -437,17 +439,12 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
 /// shorter than the least timeout that is accepted.
 #[test]
 fn default_timeouts_are_accepted_in_a_network_without_delay() {
-    let none = Span::nanos(0);
-    let fabric = Fabric {
+    let fabric = bare(Fabric {
         shape: Shape::SingleSwitch { hosts: 4 },
         host_link: Bandwidth::gbps(400),
         fabric_link: Bandwidth::gbps(400),
-        send_delay: none,
-        nic_delay: none,
-        receive_delay: none,
-        switch_delay: none,
         ..Fabric::default()
-    };
+    });
     let rdma = ["hpcc", "dcqcn", "timely", "dctcp-rdma"];
     for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"].iter().chain(&rdma) {
         let fabric = fabric.clone();

@@ -6,22 +6,19 @@ use homa_sim::scenario::{
     UetPathsName,
 };
 
+use crate::common::bare;
+
 /// In the network of `uet-htsim`: a fat tree with links of 100 Gbit/s and 1 us.
 fn outcome(k: u32, traffic: Traffic, options: UetOptions) -> ScenarioOutcome {
-    let none = Span::nanos(0);
     let mut scenario = Scenario {
         scheme: "uet-nscc".to_owned(),
-        fabric: Fabric {
+        fabric: bare(Fabric {
             shape: Shape::FatTree { k, oversubscription: 1 },
             host_link: Bandwidth::gbps(100),
             fabric_link: Bandwidth::gbps(100),
-            send_delay: none,
-            nic_delay: none,
-            receive_delay: none,
-            switch_delay: none,
             propagation: Span::nanos(1_000),
             ..Fabric::default()
-        },
+        }),
         traffic,
         slowdown: SlowdownBy::Idle,
         ..Scenario::default()

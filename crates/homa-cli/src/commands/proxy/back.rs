@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Engine;
-use homa_tonic::{DRAIN, Server};
+use homa_tonic::{DRAIN, Server, is_grpc};
 use http::header::{CONTENT_LENGTH, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as _, Frame};
@@ -24,7 +24,7 @@ use super::LocalEnd;
 use super::connections::{LONGEST_HEAD, LocalServer, StreamPlace};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
 use super::gather::{BodyFraming, GatherMemory, Gathered, PausesAllowed, gather};
-use super::plain::{self, is_grpc};
+use super::plain;
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use crate::commands::driver::explain;
 use crate::failure::{Failure, Hint};
@@ -136,7 +136,7 @@ impl Back {
         }
         plain::strip(request.headers_mut());
         let length = request.body().size_hint().exact();
-        plain::frame(request.headers_mut(), length)?;
+        plain::check_length(request.headers(), length)?;
         check_size(request.headers())?;
         let response = self.local.request(request).await?;
         if response.status().is_informational() {

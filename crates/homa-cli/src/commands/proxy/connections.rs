@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use http::uri::Authority;
 use http::{Request, Response, Uri};
-use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -48,7 +47,7 @@ pub struct LocalServer {
     anywhere: bool,
     name: String,
     authority: Authority,
-    /// What is no call of gRPC.
+    /// The client for requests that are not calls of gRPC.
     requests: Requests,
     open: Mutex<Vec<OpenConnection>>,
     /// Held by the task that opens a connection: when the last attempt failed, and why.
@@ -110,21 +109,10 @@ impl LocalServer {
         Ok(())
     }
 
-    /// Sends a request that is no call of gRPC, and waits for the head of its response.
+    /// Sends a request that is not a call of gRPC, and waits for the head of its response.
     pub async fn request(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Status> {
         self.name_in(&mut request)?;
-        // The server may close a connection just before a request leaves on it.
-        let again = (request.method().is_safe() && request.body().is_end_stream()).then(|| {
-            let mut again = Request::new(Body::empty());
-            *again.method_mut() = request.method().clone();
-            *again.uri_mut() = request.uri().clone();
-            *again.headers_mut() = request.headers().clone();
-            again
-        });
-        match (self.requests.send(request, &self.name).await, again) {
-            (Err(_), Some(again)) => self.requests.send(again, &self.name).await,
-            (sent, _) => sent,
-        }
+        self.requests.send(request, &self.name).await
     }
 
     /// Sends a call, and waits for the head of its response. The place is to be kept until the

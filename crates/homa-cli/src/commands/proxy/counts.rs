@@ -15,7 +15,8 @@ pub enum ProxyRefusal {
     Method,
     /// More calls in progress than `--concurrency` allows.
     Full,
-    /// Bytes that are not HTTP, or break its rules; their connection was closed.
+    /// Bytes that are not HTTP or break its rules, whose connection was closed, and requests that
+    /// servers could read in different ways.
     Protocol,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use homa::Client;
-use homa_tonic::{DRAIN, Idempotent};
+use homa_tonic::{DRAIN, Idempotent, is_grpc};
 use http::header::{ALLOW, CONNECTION};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -33,7 +33,7 @@ use tower::Service;
 use super::connections::{CONNECTION_WINDOW, LONGEST_HEAD, STREAM_WINDOW};
 use super::counts::{CallInProgress, ProxyCounts, ProxyRefusal};
 use super::gather::{BodyFraming, GatherMemory, PausesAllowed, gather};
-use super::plain::{self, is_grpc};
+use super::plain;
 use super::run::{FULL, RunningProxy, Setting, asked_to_end};
 use super::servers::Servers;
 use super::socket::{LocalListener, LocalStream};
@@ -325,16 +325,23 @@ impl Front {
             channel.call(Request::from_parts(head, Body::new(body))).await
         };
         Ok(match called.await {
-            Ok(response) => response.map(|body| {
-                let failures = FailureSeen::InTrailers;
-                let counts = self.counts;
-                Body::new(Answering { body, failures, counts, _call: call, _place: place })
-            }),
+            Ok(response) => self.answering(response, FailureSeen::InTrailers, (call, place)),
             Err(status) => {
                 self.counts.failed();
                 status.into_http()
             }
         })
+    }
+
+    /// A response that is read as its client takes it.
+    fn answering(
+        self,
+        response: Response<Body>,
+        failures: FailureSeen,
+        of_call: (CallInProgress, OwnedSemaphorePermit),
+    ) -> Response<Body> {
+        let counts = self.counts;
+        response.map(|body| Body::new(Answering { body, failures, counts, _of_call: of_call }))
     }
 
     /// Makes any other request.
@@ -343,19 +350,19 @@ impl Front {
         request: Request<Incoming>,
         server: Option<Authority>,
     ) -> Result<Response<Body>, Infallible> {
+        let (mut head, body) = request.into_parts();
+        let named = match plain::prepare(&mut head) {
+            Ok(named) => named,
+            Err(status) => {
+                self.counts.refused(ProxyRefusal::Protocol);
+                return Ok(plain::failed(&status));
+            }
+        };
         let Ok(place) = self.room.clone().try_acquire_owned() else {
             self.counts.refused(ProxyRefusal::Full);
             return Ok(plain::text(StatusCode::SERVICE_UNAVAILABLE, format!("{FULL}\n")));
         };
         let call = self.counts.begin();
-        let (mut head, body) = request.into_parts();
-        let named = match plain::prepare(&mut head) {
-            Ok(named) => named,
-            Err(status) => {
-                self.counts.failed();
-                return Ok(plain::failed(&status));
-            }
-        };
         let server = server.unwrap_or(named);
         let how = (BodyFraming::of(&body), PausesAllowed::BeforeEnd);
         let body = body.map_err(|error| Status::from_error(error.into()));
@@ -363,7 +370,8 @@ impl Front {
         let called = async {
             let mut channel = self.servers.channel(Some(&server)).await?;
             let mut request = Request::from_parts(head, Body::new(body));
-            if plain::is_repeatable(request.method()) {
+            // It may be executed more than once (RFC 9110 §9.2.1).
+            if request.method().is_safe() {
                 request.extensions_mut().insert(Idempotent);
             }
             let mut response = channel.call(request).await?;
@@ -375,10 +383,7 @@ impl Front {
         Ok(match called.await {
             Ok(mut response) => {
                 plain::answered(response.headers_mut());
-                let (failures, counts) = (FailureSeen::Broken, self.counts);
-                response.map(|body| {
-                    Body::new(Answering { body, failures, counts, _call: call, _place: place })
-                })
+                self.answering(response, FailureSeen::Broken, (call, place))
             }
             Err(status) => {
                 self.counts.failed();
@@ -402,8 +407,7 @@ struct Answering {
     body: Body,
     failures: FailureSeen,
     counts: Arc<ProxyCounts>,
-    _call: CallInProgress,
-    _place: OwnedSemaphorePermit,
+    _of_call: (CallInProgress, OwnedSemaphorePermit),
 }
 
 impl http_body::Body for Answering {
@@ -415,22 +419,22 @@ impl http_body::Body for Answering {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| {
-            let trailers = frame.as_ref().ok().and_then(Frame::trailers_ref);
-            let broken = trailers.and_then(plain::broken);
-            let frame = match (self.failures, broken) {
-                (FailureSeen::Broken, Some(status)) => Err(status),
-                _ => frame,
-            };
-            frame.or_else(|status| {
+        Poll::Ready(frame.map(|frame| match self.failures {
+            FailureSeen::InTrailers => frame.or_else(|status| {
                 self.counts.failed();
-                if self.failures == FailureSeen::Broken {
-                    return Err(status);
-                }
                 let mut trailers = HeaderMap::new();
                 let _ = status.add_header(&mut trailers);
                 Ok(Frame::trailers(trailers))
-            })
+            }),
+            // The proxy beside the server tells of a failure by a status of gRPC.
+            FailureSeen::Broken => {
+                let told = |frame: Frame<Bytes>| match frame.trailers_ref().and_then(plain::broken)
+                {
+                    Some(status) => Err(status),
+                    None => Ok(frame),
+                };
+                frame.and_then(told).inspect_err(|_| self.counts.failed())
+            }
         }))
     }
 

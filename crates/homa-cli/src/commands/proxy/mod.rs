@@ -11,7 +11,7 @@
 //! | `socket` | TCP and Unix sockets of both |
 //! | `connections` | the connections to the local server |
 //! | `requests` | the connections for HTTP/1.1 |
-//! | `plain` | what is no call of gRPC: changes of heads, and errors |
+//! | `plain` | requests that are not calls of gRPC: their heads and errors |
 //! | `gather` | how much of a body is read before it is forwarded |
 //! | `counts` | what is counted |
 //!

@@ -1,16 +1,17 @@
-//! Requests of HTTP that are no calls of gRPC: what an intermediary changes in their heads (RFC
+//! Requests of HTTP that are not calls of gRPC: what an intermediary changes in their heads (RFC
 //! 9110 §7), and the responses of the proxy itself.
 //!
 //! Left out: upgrades to other protocols, such as WebSocket, whose headers are removed, so that the
 //! server answers as if the client had not asked; and caches.
 
 use bytes::Bytes;
+use homa_tonic::is_grpc;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, request};
 use http_body_util::BodyExt;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -20,18 +21,6 @@ const PSEUDONYM: &str = "1.1 homa";
 
 /// A request that has passed as many proxies beside clients goes around in a circle.
 const MOST_PROXIES: usize = 8;
-
-/// Whether a message is of gRPC. `application/grpc-web` is not: it needs no trailers of HTTP.
-pub fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let rest = kind.strip_prefix(b"application/grpc");
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
-}
-
-/// Whether a request may be executed more than once: its method is safe (RFC 9110 §9.2.1).
-pub fn is_repeatable(method: &Method) -> bool {
-    method.is_safe()
-}
 
 /// Removes what concerns one connection (RFC 9110 §7.6.1).
 pub fn strip(headers: &mut HeaderMap) {
@@ -124,9 +113,10 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes the length of a request fit its body, of which a peer could have said another: requests
-/// of all clients share connections, and the next one must not begin within a body.
-pub fn frame(headers: &mut HeaderMap, body: Option<u64>) -> Result<(), Status> {
+/// Refuses a request whose headers give another length than its body has, if that is known. A peer
+/// could write such headers. The requests of all clients share connections, and on them the server
+/// would take the beginning of the next request for the rest of this body.
+pub fn check_length(headers: &HeaderMap, body: Option<u64>) -> Result<(), Status> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let said = match (lengths.next(), lengths.next()) {
         (None, _) => return Ok(()),
@@ -266,13 +256,13 @@ mod tests {
 
     #[test]
     fn a_length_that_is_not_the_bodys_is_refused() {
-        let frame = |lengths: &[&'static str], body| {
+        let fits = |lengths: &[&'static str], body| {
             let lengths: Vec<_> = lengths.iter().map(|said| ("content-length", *said)).collect();
-            frame(&mut headers(&lengths), body).is_ok()
+            check_length(&headers(&lengths), body).is_ok()
         };
-        assert!(frame(&[], Some(5)) && frame(&["5"], Some(5)) && frame(&["5"], None));
-        assert!(!frame(&["48"], Some(0)) && !frame(&["4"], Some(5)) && !frame(&["5", "5"], None));
-        assert!(!frame(&["5, 5"], None) && !frame(&["+5"], Some(5)) && !frame(&["-1"], None));
+        assert!(fits(&[], Some(5)) && fits(&["5"], Some(5)) && fits(&["5"], None));
+        assert!(!fits(&["48"], Some(0)) && !fits(&["4"], Some(5)) && !fits(&["5", "5"], None));
+        assert!(!fits(&["5, 5"], None) && !fits(&["+5"], Some(5)) && !fits(&["-1"], None));
     }
 
     #[test]

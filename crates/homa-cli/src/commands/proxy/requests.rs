@@ -1,11 +1,13 @@
 //! Requests over HTTP/1.1 at the local server. hyper-util's client keeps their connections, and
-//! sends a request again only if none of it was written.
+//! sends a request again if none of it was written. A safe request without a body is sent once more
+//! if its connection ends, because the server may have closed it just before.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Request, Response, Uri, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::legacy::{Client, Error};
@@ -68,8 +70,27 @@ impl Requests {
         name: &str,
     ) -> Result<Response<Incoming>, Status> {
         *request.version_mut() = Version::HTTP_11;
-        self.0.request(request).await.map_err(|error| Status::unavailable(why(&error, name)))
+        let again = repeatable(&request);
+        let mut sent = self.0.request(request).await;
+        if let Some(again) = again.filter(|_| sent.as_ref().is_err_and(|error| !error.is_connect()))
+        {
+            sent = self.0.request(again).await;
+        }
+        sent.map_err(|error| Status::unavailable(why(&error, name)))
     }
+}
+
+/// The same request, if it may be executed twice and has no body.
+fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
+    let repeatable = request.method().is_safe() && request.body().is_end_stream();
+    repeatable.then(|| {
+        let mut again = Request::new(Body::empty());
+        *again.method_mut() = request.method().clone();
+        *again.uri_mut() = request.uri().clone();
+        *again.version_mut() = request.version();
+        *again.headers_mut() = request.headers().clone();
+        again
+    })
 }
 
 fn why(error: &Error, name: &str) -> String {

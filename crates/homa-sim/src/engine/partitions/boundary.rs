@@ -1,4 +1,4 @@
-//! What a partition knows of the others: who has which host and queue, and the frames that are on
+//! The boundary of a partition: which partitions have the other hosts and queues, and the frames on
 //! their way there.
 //!
 //! A port whose link crosses acts as if the link had no delay, so that its only event is the end of

@@ -4,14 +4,14 @@
 //! An arriving frame with ECT gets CE if more than K bytes wait at that instant, without averages
 //! or probabilities. Only wire bytes that wait count, not the arriving frame or the one in service.
 //! A real switch whose counter includes the latter therefore marks one frame earlier. Frames
-//! without ECT are treated as under strict priority. Invariant: `level_bytes` sums to the bytes
-//! that wait.
+//! without ECT are treated as under strict priority.
 
 use crate::fabric::Marks;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, Order, PortQueue, StrictPriority, WaitingFrames};
+use super::strict::LevelBytes;
+use super::{Admission, Order, PortQueue, WaitingFrames};
 
 /// Which bytes are compared with the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum EcnScope {
 pub struct EcnThreshold {
     threshold: u32,
     scope: EcnScope,
-    level_bytes: [u32; 8],
+    level_bytes: LevelBytes,
 }
 
 impl EcnThreshold {
     /// Marks above `threshold` wire bytes (K); `u32::MAX` never marks.
     pub fn new(threshold: u32, scope: EcnScope) -> Self {
-        Self { threshold, scope, level_bytes: [0; 8] }
+        Self { threshold, scope, level_bytes: LevelBytes::default() }
     }
 }
 
@@ -50,27 +50,21 @@ impl PortQueue for EcnThreshold {
     #[inline]
     fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
         let frame = waiting.frame(slot);
-        let level = &mut self.level_bytes[usize::from(frame.priority())];
         let found = match self.scope {
-            EcnScope::Queue => *level,
+            EcnScope::Queue => self.level_bytes.at_level_of(&frame),
             EcnScope::Port => waiting.bytes(),
         };
-        let admission = StrictPriority.admit(waiting, slot, room);
-        if admission == Admission::Queued {
-            *level += u32::from(frame.bytes);
-            if frame.marks().has(Marks::ECT) && found > self.threshold {
-                waiting.mark_ce(slot);
-            }
+        let admission = self.level_bytes.admit(waiting, slot, room);
+        let marks = frame.marks().has(Marks::ECT) && found > self.threshold;
+        if marks && admission == Admission::Queued {
+            waiting.mark_ce(slot);
         }
         admission
     }
 
     #[inline]
     fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
-        let slot = waiting.take_highest();
-        let frame = waiting.frame(slot);
-        self.level_bytes[usize::from(frame.priority())] -= u32::from(frame.bytes);
-        slot
+        self.level_bytes.next(waiting)
     }
 }
 
@@ -128,6 +122,6 @@ mod tests {
         // A dropped frame never counted.
         assert_eq!(port.arrives(label(1_500, 2, true), 1_499).1, Admission::Dropped);
         assert_eq!((port.next(), port.next(), port.next()), (Some(2), Some(late), None));
-        assert_eq!(port.queue.level_bytes, [0; 8]);
+        assert_eq!(port.queue.level_bytes, LevelBytes::default());
     }
 }

@@ -2,8 +2,7 @@
 //! (DCQCN, SIGCOMM 2015, §3.1; HPCC's simulator, `switch-mmu.cc`, revision 9f4be2a).
 //!
 //! A frame with ECT that leaves is marked by a ramp ([`EcnRamp`]) over the wire bytes of its level
-//! that stay behind, at that instant. Invariant: `level_bytes` sums to the bytes that wait. Left
-//! out: averages, and drops of frames without ECT.
+//! that stay behind, at that instant. Left out: averages, and drops of frames without ECT.
 
 use homa_workload::rng::Rng;
 
@@ -12,21 +11,22 @@ use crate::time::SimTime;
 use crate::topology::HostId;
 use crate::transport::Label;
 
-use super::{Admission, EcnRamp, Order, PortQueue, StrictPriority, WaitingFrames};
+use super::strict::LevelBytes;
+use super::{Admission, EcnRamp, Order, PortQueue, WaitingFrames};
 
 /// Strict priorities with a ramp of marks.
 #[derive(Debug)]
 pub struct Red {
     ramp: EcnRamp,
     rng: Rng,
-    level_bytes: [u32; 8],
+    level_bytes: LevelBytes,
 }
 
 impl Red {
     /// The queue of port number `port`.
     pub fn new(ramp: EcnRamp, seed: u64, port: u32) -> Self {
         let own = seed ^ u64::from(port) << 32;
-        Self { ramp, rng: Rng::stream(own, "RED marks"), level_bytes: [0; 8] }
+        Self { ramp, rng: Rng::stream(own, "RED marks"), level_bytes: LevelBytes::default() }
     }
 }
 
@@ -40,25 +40,17 @@ impl PortQueue for Red {
 
     #[inline]
     fn admit(&mut self, waiting: &mut WaitingFrames<'_, ()>, slot: u32, room: u64) -> Admission {
-        let frame = waiting.frame(slot);
-        let admission = StrictPriority.admit(waiting, slot, room);
-        if admission == Admission::Queued {
-            self.level_bytes[usize::from(frame.priority())] += u32::from(frame.bytes);
-        }
-        admission
+        self.level_bytes.admit(waiting, slot, room)
     }
 
     #[inline]
     fn next(&mut self, waiting: &mut WaitingFrames<'_, ()>) -> u32 {
-        let slot = waiting.take_highest();
-        let frame = waiting.frame(slot);
-        self.level_bytes[usize::from(frame.priority())] -= u32::from(frame.bytes);
-        slot
+        self.level_bytes.next(waiting)
     }
 
     #[inline]
     fn departs(&mut self, frame: &mut Frame, _: SimTime) {
-        let behind = self.level_bytes[usize::from(frame.priority())];
+        let behind = self.level_bytes.at_level_of(frame);
         if frame.marks().has(Marks::ECT) && self.ramp.marks(behind, &mut self.rng) {
             frame.set(Marks::CE);
         }
@@ -86,6 +78,6 @@ mod tests {
         }
         // The frame of the highest level leaves first, with nothing of its level behind it.
         assert_eq!(marked, [(4, false), (0, true), (1, false), (2, false), (3, false)]);
-        assert_eq!(port.queue.level_bytes, [0; 8]);
+        assert_eq!(port.queue.level_bytes, LevelBytes::default());
     }
 }

@@ -53,7 +53,7 @@ pub struct Dcqcn {
     rises: u32,
 }
 
-/// α after `updates`, in the first of which a notification counts if there was one.
+/// α after `updates`. If there was a notification, the first update counts it.
 fn moved(alpha: f64, gain: f64, (updates, marked): (u64, bool)) -> f64 {
     if updates == 0 {
         return alpha;

@@ -10,6 +10,13 @@ pub fn transports() -> impl Iterator<Item = &'static Scheme> {
     SCHEMES.iter().filter(|scheme| !scheme.is_bound())
 }
 
+/// A network without any delay but those of wires.
+pub fn bare(fabric: Fabric) -> Fabric {
+    let none = Span::nanos(0);
+    let (send_delay, nic_delay, receive_delay, switch_delay) = (none, none, none, none);
+    Fabric { send_delay, nic_delay, receive_delay, switch_delay, ..fabric }
+}
+
 /// Two racks of four hosts, small enough for a debug build.
 pub fn scenario(scheme: &Scheme, workload: &str, exchange: Exchange) -> Scenario {
     let mut scenario = Scenario {
