@@ -5,9 +5,9 @@ mod tests;
 
 use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use ::tokio::runtime::Handle;
@@ -385,7 +385,8 @@ impl Balancer {
         Some(Lease { set, look_up, process, at, began, end: AttemptEnd::Unknown })
     }
 
-    /// One attempt, and a second one beside it if the call may be hedged.
+    /// One attempt, and a second one beside it if the call may be hedged. Each that fails may be
+    /// replaced by another while the other one is in progress.
     async fn once<T, F>(
         &self,
         lease: Lease,
@@ -397,39 +398,26 @@ impl Balancer {
         F: Future<Output = Result<T, CallError>>,
     {
         let delay = if idempotent { self.hedge_after() } else { None };
-        let mut first = pin!(lease.follow(attempt));
-        let Some(delay) = delay else { return first.await };
+        let Some(delay) = delay else { return lease.follow(attempt).await };
+        let mut first = Box::pin(lease.follow(attempt));
         if let Ok(ended) = timeout(delay, first.as_mut()).await {
             return ended;
         }
-        // A hedge has to go to another server, which is not ejected. If it is refused there, for
-        // example because nothing listens, another one takes its place, as a retry.
-        let (mut first_failed, mut repeated) = (None, false);
-        while let Some(lease) = self.hedge(tried, repeated) {
-            repeated = true;
-            tried.push(lease.at);
-            let mut second = pin!(lease.follow(attempt));
-            let ended = poll_fn(|context| {
-                if first_failed.is_none()
-                    && let Poll::Ready(ended) = first.as_mut().poll(context)
-                {
-                    match ended {
-                        Ok(result) => return Poll::Ready(Ok(result)),
-                        Err(error) => first_failed = Some(error),
-                    }
-                }
-                second.as_mut().poll(context)
-            });
-            match ended.await {
-                Err(error) if first_failed.is_none() => {
-                    if !judge(&error, idempotent).1 {
-                        break;
-                    }
-                }
+        // A hedge has to go to another server, which is not ejected. If one of the two attempts is
+        // refused, for example because nothing listens there, another one takes its place, as a
+        // retry. Otherwise the call would wait for the other server alone, which may be silent.
+        let (mut racing, mut again, mut repeated) = (vec![first], true, false);
+        loop {
+            if again && let Some(lease) = self.hedge(tried, repeated) {
+                tried.push(lease.at);
+                racing.push(Box::pin(lease.follow(attempt)));
+            }
+            match poll_fn(|context| poll_any(&mut racing, context)).await {
+                Err(error) if !racing.is_empty() => again &= judge(&error, idempotent).1,
                 ended => return ended,
             }
+            repeated = true;
         }
-        first.await
     }
 
     fn hedge_after(&self) -> Option<Duration> {
@@ -484,6 +472,17 @@ impl Drop for Lease {
             self.look_up.notify_one();
         }
     }
+}
+
+/// Resolves to the result of the future that ends first, which leaves `racing`.
+fn poll_any<F: Future>(racing: &mut Vec<Pin<Box<F>>>, context: &mut Context) -> Poll<F::Output> {
+    for n in 0..racing.len() {
+        if let Poll::Ready(result) = racing[n].as_mut().poll(context) {
+            drop(racing.remove(n));
+            return Poll::Ready(result);
+        }
+    }
+    Poll::Pending
 }
 
 /// True if this engine, not the server, has too much to do.
