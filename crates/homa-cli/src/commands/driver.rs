@@ -167,7 +167,9 @@ impl Driver {
             CallError::HandshakeRefused { .. } => {
                 "give both ends --key with the same file, or both --plaintext".into()
             }
-            CallError::Indeterminate => "see whether the server restarted, then call again".into(),
+            CallError::Indeterminate => "see whether the server restarted, then call again, as \
+                                         `homa call --idempotent` does"
+                .into(),
             CallError::Overloaded => "call again later, or less often".into(),
             CallError::Abandoned => "see what the server logged".into(),
             _ => "`--help` of this command lists what can be asked for".into(),

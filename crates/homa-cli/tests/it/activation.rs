@@ -66,6 +66,26 @@ fn a_call_waits_in_the_socket_for_the_next_server() {
     assert!(stderr(&end).contains("warning: this is no handover"), "{}", stderr(&end));
 }
 
+/// Without a handover, the next server cannot know whether the last one ran a request before it
+/// died.
+#[test]
+fn only_a_call_that_may_run_twice_outlives_its_server() {
+    for (may_run_twice, ends) in [(None, 2), (Some("--idempotent"), 0)] {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let at = socket.local_addr().expect("an address").to_string();
+        let mut call = program();
+        call.args(["call", &at, "--deadline", "60s"]).args(may_run_twice);
+        let call = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("homa call");
+        // A server that takes the request, and dies.
+        socket.recv(&mut [0; 2_000]).expect("a request");
+        let server = Server::of(activated(socket, "requests", &["--echo"]));
+        let output = call.wait_with_output().expect("its end");
+        assert_eq!(code(&output), ends, "{may_run_twice:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).contains("may have executed"), ends != 0);
+        server.terminate();
+    }
+}
+
 #[test]
 fn a_folder_without_a_handover_for_the_next_is_refused() {
     let folder = Folder::new("refused");

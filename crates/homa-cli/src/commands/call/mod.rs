@@ -61,10 +61,20 @@ pub struct Args {
     /// How long to wait for each answer.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = values::duration)]
     deadline: Duration,
+    /// A call may run twice, so one that the server lost is made again.
+    #[arg(long)]
+    idempotent: bool,
     /// Format of the summary of several calls. A single call prints its answer, or as JSON its
     /// summary.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+}
+
+impl Args {
+    fn options(&self) -> CallOptions {
+        let options = CallOptions::deadline(self.deadline);
+        if self.idempotent { options.idempotent() } else { options }
+    }
 }
 
 /// Runs the command. A single call that fails is an error; of several, it is a failed check.
@@ -85,7 +95,7 @@ fn one(args: &Args) -> Outcome {
     let request = args.size.as_ref().map_or_else(|| text.to_vec(), |s| vec![7; s.any() as usize]);
     let bytes = request.len();
     let client = args.driver.client(args.server, &args.protection)?;
-    let options = CallOptions::deadline(args.deadline);
+    let options = args.options();
     let start = Instant::now();
     let response = client.call_with(args.server, request, &options);
     let response = response.map_err(|error| args.driver.failure(args.server, error, "--echo"))?;
@@ -111,7 +121,7 @@ fn many(args: &Args) -> Outcome {
         server: args.server,
         sizes: args.size.as_ref().unwrap_or(&Sizes::Range(1, 1)),
         text: args.size.is_none().then_some(text),
-        options: CallOptions::deadline(args.deadline),
+        options: args.options(),
         rate: args.rate,
         concurrency: args.concurrency.map_or(few, usize::from),
         count: args.count.map_or(u64::MAX, u64::from),
