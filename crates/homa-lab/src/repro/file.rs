@@ -227,7 +227,12 @@ fn shared(document: &Document, name: &str, sets: &[Document]) -> Result<Vec<Run>
         let file = set.file().rsplit('/').next().unwrap_or_default();
         file.trim_end_matches(".toml").to_owned()
     };
-    let Some(set) = sets.iter().find(|set| stem(set) == name) else {
+    // Two papers may have sets of the same name, and a plan means that of its own paper.
+    let folder = document.file().rsplit_once('/').map_or("", |(folder, _)| folder);
+    let is_beside =
+        |set: &&Document| set.file().strip_suffix(&format!("/runs/{name}.toml")) == Some(folder);
+    let named = || sets.iter().filter(|set| stem(set) == name);
+    let Some(set) = named().find(is_beside).or_else(|| named().next()) else {
         let known: Vec<String> = sets.iter().map(stem).collect();
         let choices = choices(name, known.iter().map(String::as_str));
         let message = format!("unknown set of runs `{name}`; {choices}");

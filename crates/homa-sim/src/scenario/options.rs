@@ -17,7 +17,8 @@ use super::units::{self, Span};
 pub use dcpim::DcpimOptions;
 pub use phost::{PHostFirst, PHostOptions};
 pub use rdma::{
-    DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, RdmaOptions, TimelyOptions,
+    DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, PowerTcpOptions, RdmaOptions,
+    SwiftOptions, TimelyOptions,
 };
 pub use sird::{SirdFirstName, SirdOptions, SirdOrderName};
 pub use uet::{UetOptions, UetPathsName};
@@ -114,6 +115,12 @@ pub struct SchemeOptions {
     /// Options of the scheme `dctcp-rdma`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dctcp_rdma: Option<DctcpRdmaOptions>,
+    /// Options of the schemes `powertcp` and `theta-powertcp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub powertcp: Option<PowerTcpOptions>,
+    /// Options of the scheme `swift`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swift: Option<SwiftOptions>,
     /// Options of switches with queues at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
@@ -174,6 +181,8 @@ impl SchemeOptions {
             ("options.dcqcn", self.dcqcn.is_some(), "DCQCN's parameters"),
             ("options.timely", self.timely.is_some(), "TIMELY's parameters"),
             ("options.dctcp_rdma", self.dctcp_rdma.is_some(), "parameters of DCTCP by rate"),
+            ("options.powertcp", self.powertcp.is_some(), "PowerTCP's parameters"),
+            ("options.swift", self.swift.is_some(), "Swift's parameters"),
             ("options.tcp", self.tcp.is_some(), "TCP's parameters"),
             ("options.pacer", self.pacer.is_some(), "pacers in NICs"),
             ("options.nic", self.nic.is_some(), "NICs with options"),

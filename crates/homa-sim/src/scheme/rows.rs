@@ -220,6 +220,13 @@ pub const SCHEMES: &[Scheme] = &[
         "DCTCP (SIGCOMM 2010) by rate, as in HPCC's simulator",
         &RdmaHosts(RdmaAlgorithm::Dctcp),
     ),
+    rdma_row("powertcp", "PowerTCP (NSDI 2022)", &RdmaHosts(RdmaAlgorithm::Power)),
+    rdma_row(
+        "theta-powertcp",
+        "θ-PowerTCP (NSDI 2022), which needs no telemetry",
+        &RdmaHosts(RdmaAlgorithm::ThetaPower),
+    ),
+    rdma_row("swift", "Swift (SIGCOMM 2020)", &RdmaHosts(RdmaAlgorithm::Swift)),
     Scheme {
         name: "tcp",
         paper: "TCP as Linux runs it: RFC 9438 (CUBIC), 8985 (RACK-TLP), 6298",

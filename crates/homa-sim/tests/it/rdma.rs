@@ -171,7 +171,7 @@ fn parameters_out_of_their_range_are_refused_by_name() {
     }
 }
 
-/// Hosts of HPCC and TIMELY do not react to marks, and a port that preempts could not stamp.
+/// Only hosts of DCQCN and DCTCP react to marks, and a port that preempts could not stamp.
 #[test]
 fn what_hosts_would_not_heed_is_refused() {
     let refused = |scheme: &str, change: fn(&mut Scenario)| {
@@ -183,7 +183,7 @@ fn what_hosts_would_not_heed_is_refused() {
         scenario.options.rdma =
             Some(RdmaOptions { mark_from: Some(1_000.into()), ..RdmaOptions::default() });
     };
-    for scheme in ["hpcc", "timely"] {
+    for scheme in ["hpcc", "timely", "powertcp", "swift"] {
         let said = refused(scheme, marks);
         assert!(said.contains("options.rdma.mark_from") && said.contains("`dcqcn`"), "{said}");
     }

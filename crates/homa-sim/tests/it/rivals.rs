@@ -445,7 +445,7 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         fabric_link: Bandwidth::gbps(400),
         ..Fabric::default()
     });
-    let rdma = ["hpcc", "dcqcn", "timely", "dctcp-rdma"];
+    let rdma = ["hpcc", "dcqcn", "timely", "dctcp-rdma", "powertcp", "theta-powertcp", "swift"];
     for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"].iter().chain(&rdma) {
         let fabric = fabric.clone();
         let accepted =

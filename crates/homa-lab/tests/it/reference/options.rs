@@ -4,9 +4,9 @@ use homa_sim::scenario::{
     AlgorithmName, Bandwidth, CpuOptions, DcpimOptions, DcqcnOptions, DcqcnPresetName,
     DctcpRdmaOptions, EcnConfig, FramingName, HpccOptions, InterruptsName, NdpOptions, NicOptions,
     PFabricOptions, PHostFirst, PHostOptions, PacerOptions, PhantomOptions, PhantomOrderName,
-    PhantomPlaceName, PickName, QueueBytes, RdmaOptions, SchemeOptions, SirdFirstName, SirdOptions,
-    SirdOrderName, Span, SwitchKind, SwitchOptions, TcpOptions, TimelyOptions, UetOptions,
-    UetPathsName,
+    PhantomPlaceName, PickName, PowerTcpOptions, QueueBytes, RdmaOptions, SchemeOptions,
+    SirdFirstName, SirdOptions, SirdOrderName, Span, SwiftOptions, SwitchKind, SwitchOptions,
+    TcpOptions, TimelyOptions, UetOptions, UetPathsName,
 };
 
 fn phantom() -> PhantomOptions {
@@ -156,6 +156,8 @@ pub fn options() -> SchemeOptions {
         dcqcn: Some(dcqcn()),
         timely: Some(timely()),
         dctcp_rdma: Some(DctcpRdmaOptions { gain: Some(1.0), additive: Some(Bandwidth(1)) }),
+        powertcp: Some(powertcp()),
+        swift: Some(swift()),
         switch: Some(switch()),
         tcp: Some(tcp()),
     }
@@ -233,6 +235,31 @@ fn timely() -> TimelyOptions {
         least_rtt: Some(Span(1)),
         additive: Some(Bandwidth(1)),
         hyper: Some(Bandwidth(1)),
+    }
+}
+
+fn powertcp() -> PowerTcpOptions {
+    PowerTcpOptions {
+        target: Some(1.0),
+        gain: Some(1.0),
+        additive: Some(Bandwidth(1)),
+        int_unit: Some(1),
+    }
+}
+
+fn swift() -> SwiftOptions {
+    SwiftOptions {
+        base: Some(Span(1)),
+        per_switch: Some(Span(1)),
+        range: Some(Span(1)),
+        scaled_from: Some(1.0),
+        scaled_to: Some(1.0),
+        additive: Some(1.0),
+        beta: Some(1.0),
+        largest_cut: Some(1.0),
+        initial_window: Some(1.0),
+        min_window: Some(1.0),
+        max_window: Some(1.0),
     }
 }
 

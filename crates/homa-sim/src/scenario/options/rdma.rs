@@ -17,11 +17,12 @@ pub struct RdmaOptions {
     /// packet's message bytes and an answer without bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_rtt: Option<Span>,
-    /// Bytes in flight are limited to what the present rate sends in `base_rtt`. Default: true for
-    /// HPCC and DCTCP.
+    /// Bytes in flight are limited to what the present rate sends in `base_rtt`. Default: false for
+    /// DCQCN and TIMELY.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<bool>,
-    /// The lowest rate of a queue pair. Default: 1 Gbit/s, at most a 25th of the link's.
+    /// The lowest rate of a queue pair. Default: 1 Gbit/s, at most a 25th of the link's, under
+    /// PowerTCP a 250th.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rate: Option<Bandwidth>,
     /// Time without an answer after which a sender goes back. It doubles up to six times. Default:
@@ -31,8 +32,8 @@ pub struct RdmaOptions {
     /// Time until a receiver asks for the same byte again. Default: 500 us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nack_every: Option<Span>,
-    /// ACKs travel above data. Default: true for DCQCN and TIMELY, as `run.py` asks; its switches
-    /// never do.
+    /// ACKs travel above data. Default: true for DCQCN and TIMELY, as `run.py` asks (its switches
+    /// never do), and for Swift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks_first: Option<bool>,
     /// Up to this many bytes of its level behind it, a packet is not marked (Kmin). Default: 32 us
@@ -144,4 +145,64 @@ pub struct DctcpRdmaOptions {
     /// The increment per round trip. Default: a full packet's message bytes per `base_rtt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additive: Option<Bandwidth>,
+}
+
+/// Parameters of PowerTCP and θ-PowerTCP. Defaults are those of the simulator of their authors,
+/// `inet-tub/ns3-datacenter`, revision 6ddb4a4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PowerTcpOptions {
+    /// The power that they aim at, relative to that of a full link without a queue. Default: 0.95
+    /// for PowerTCP, 1.05 for θ-PowerTCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
+    /// The share of the new rate that follows from the power, γ. Default: 0.9 and 0.7.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gain: Option<f64>,
+    /// The increment. Default: 3/500 of the link's rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additive: Option<Bandwidth>,
+    /// As [`HpccOptions::int_unit`]; for PowerTCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub int_unit: Option<u32>,
+}
+
+/// Parameters of Swift. Windows are full packets. Defaults are those of Google's simulator of Bolt
+/// where it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SwiftOptions {
+    /// The target of a round trip without switches for a window of `scaled_to`. Default: 25 us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<Span>,
+    /// Addition for each switch, ħ. Default: 1 us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_switch: Option<Span>,
+    /// The largest addition for small windows. Default: 100 us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<Span>,
+    /// The window up to which the addition is `range`. Default: 0.1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaled_from: Option<f64>,
+    /// The window from which on there is none. Default: 256.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaled_to: Option<f64>,
+    /// Growth per round trip, ai. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additive: Option<f64>,
+    /// The part of the excess by which a window is cut, β. Default: 0.8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beta: Option<f64>,
+    /// The largest cut, as a share of the window (max_mdf). Default: 0.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_cut: Option<f64>,
+    /// The first window. Default: what the link sends in `options.rdma.base_rtt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<f64>,
+    /// The least window. Default: 0.015.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_window: Option<f64>,
+    /// The largest window. Default: 373.76, at least the default of `initial_window`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_window: Option<f64>,
 }

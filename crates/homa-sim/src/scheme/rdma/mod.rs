@@ -1,7 +1,7 @@
-//! RDMA's queue pairs with HPCC, DCQCN, TIMELY or DCTCP by rate, over switches that mark between
-//! two thresholds. Defaults are those of HPCC's simulator, revision 9f4be2a (`run.py`), scaled to
-//! the rate of links. `parameters` has those of congestion controls. Left out: its switches' pauses
-//! (PFC). Buffers are those of the scenario.
+//! RDMA's queue pairs with HPCC, DCQCN, TIMELY, DCTCP by rate, PowerTCP, θ-PowerTCP or Swift, over
+//! switches that mark between two thresholds. Defaults are those of HPCC's simulator, revision
+//! 9f4be2a (`run.py`), scaled to the rate of links. `parameters` has those of congestion controls.
+//! Left out: its switches' pauses (PFC). Buffers are those of the scenario.
 
 mod parameters;
 
@@ -18,7 +18,10 @@ use crate::scenario::{Bandwidth, QueueBytes, RdmaOptions, ScenarioError, SchemeO
 use crate::topology::{PortId, PortSpec};
 use crate::transport::parts::WireFormat;
 use crate::transport::rdma::control::{Collected, RateControl};
-use crate::transport::rdma::{Dcqcn, DctcpRate, Hpcc, IntStack, Rdma, RdmaConfig, SentAt, Timely};
+use crate::transport::rdma::{
+    ArrivalStack, Dcqcn, DctcpRate, Hpcc, IntStack, PowerTcp, Rdma, RdmaConfig, SentAcross, SentAt,
+    Swift, ThetaPowerTcp, Timely,
+};
 
 use super::{
     Environment, HostConfig, HostKind, HostScheme, NetworkScale, Nic, RedConfig, SwitchQueue,
@@ -47,6 +50,9 @@ pub(super) enum RdmaAlgorithm {
     Dcqcn,
     Timely,
     Dctcp,
+    Power,
+    ThetaPower,
+    Swift,
 }
 
 /// Hosts that run [`crate::transport::rdma`].
@@ -60,6 +66,9 @@ impl fmt::Display for RdmaHosts {
             RdmaAlgorithm::Dcqcn => "RDMA: DCQCN",
             RdmaAlgorithm::Timely => "RDMA: TIMELY",
             RdmaAlgorithm::Dctcp => "RDMA: DCTCP by rate",
+            RdmaAlgorithm::Power => "RDMA: PowerTCP",
+            RdmaAlgorithm::ThetaPower => "RDMA: θ-PowerTCP",
+            RdmaAlgorithm::Swift => "RDMA: Swift",
         })
     }
 }
@@ -74,7 +83,7 @@ pub(super) const fn marks(algorithm: RdmaAlgorithm) -> RedConfig {
         // 100, 400 and 30 kB at 25, 25 and 10 Gbit/s.
         RdmaAlgorithm::Dcqcn => RedConfig { from: micros(32), all: micros(128), most: CERTAIN / 5 },
         RdmaAlgorithm::Dctcp => RedConfig { from: micros(24), all: micros(24), most: CERTAIN },
-        RdmaAlgorithm::Hpcc | RdmaAlgorithm::Timely => {
+        _ => {
             let never = QueueBytes::Fixed(u32::MAX);
             RedConfig { from: never, all: never, most: CERTAIN }
         }
@@ -132,7 +141,9 @@ impl RdmaSizes {
         let payload = between("options.rdma.payload", given.payload.unwrap_or(PAYLOAD), 64, 8_900)?;
         let more = match algorithm {
             RdmaAlgorithm::Hpcc => IntStack::BYTES,
-            RdmaAlgorithm::Timely => SentAt::BYTES,
+            RdmaAlgorithm::Power => ArrivalStack::BYTES,
+            RdmaAlgorithm::Timely | RdmaAlgorithm::ThetaPower => SentAt::BYTES,
+            RdmaAlgorithm::Swift => SentAcross::BYTES,
             RdmaAlgorithm::Dcqcn | RdmaAlgorithm::Dctcp => 0,
         };
         let control = (ANSWER + more).max(SHORTEST);
@@ -149,18 +160,31 @@ impl RdmaSizes {
         u64::try_from(bytes).unwrap_or(u64::MAX).max(self.wire.payload.into())
     }
 
-    fn has_window(&self) -> bool {
-        let default = matches!(self.algorithm, RdmaAlgorithm::Hpcc | RdmaAlgorithm::Dctcp);
-        self.given.window.unwrap_or(default)
+    fn has_window(&self) -> Result<bool, ScenarioError> {
+        let default = !matches!(self.algorithm, RdmaAlgorithm::Dcqcn | RdmaAlgorithm::Timely);
+        let window = self.given.window.unwrap_or(default);
+        if self.algorithm == RdmaAlgorithm::Swift && !window {
+            let why = "hosts of `swift` have a window and no rate: leave it out";
+            return Err(ScenarioError::unfit("options.rdma.window", why));
+        }
+        Ok(window)
     }
 
     fn has_acks_first(&self) -> bool {
-        let default = matches!(self.algorithm, RdmaAlgorithm::Dcqcn | RdmaAlgorithm::Timely);
+        let default = matches!(
+            self.algorithm,
+            RdmaAlgorithm::Dcqcn | RdmaAlgorithm::Timely | RdmaAlgorithm::Swift
+        );
         self.given.acks_first.unwrap_or(default)
     }
 
     fn least(&self) -> Result<u64, ScenarioError> {
-        let default = MIN_RATE.min(self.scale.link.0 / 25);
+        // 100 Mbit/s at 25 Gbit/s in PowerTCP's simulator.
+        let part = match self.algorithm {
+            RdmaAlgorithm::Power | RdmaAlgorithm::ThetaPower => 250,
+            _ => 25,
+        };
+        let default = MIN_RATE.min(self.scale.link.0 / part);
         let least = rate("options.rdma.min_rate", self.given.min_rate, default)?;
         match (1_000..=self.scale.link.0).contains(&least) {
             true => Ok(least),
@@ -179,7 +203,7 @@ impl RdmaSizes {
             wire: self.wire,
             link: self.scale.link.0,
             least: self.least()?,
-            window: self.has_window().then_some(window),
+            window: self.has_window()?.then_some(window),
             nack_every: Duration(nanos("options.rdma.nack_every", given.nack_every, NACK_EVERY)?),
             timeout: timeout(rto, "options.rdma.timeout")?,
             acks_first: self.has_acks_first(),
@@ -254,6 +278,10 @@ impl HostKind for RdmaHosts {
             RdmaAlgorithm::Dcqcn => &["options.rdma", "options.dcqcn"],
             RdmaAlgorithm::Timely => &["options.rdma", "options.timely"],
             RdmaAlgorithm::Dctcp => &["options.rdma", "options.dctcp_rdma"],
+            RdmaAlgorithm::Power | RdmaAlgorithm::ThetaPower => {
+                &["options.rdma", "options.powertcp"]
+            }
+            RdmaAlgorithm::Swift => &["options.rdma", "options.swift"],
         }
     }
 
@@ -297,7 +325,7 @@ impl HostKind for RdmaHosts {
         options.rdma = Some(RdmaOptions {
             payload: rng.maybe(&[256, 4_000]),
             base_rtt: rng.maybe(&[Span::nanos(2_000), Span::nanos(200_000)]),
-            window: rng.maybe(&[true, false]),
+            window: rng.maybe(&[true, self.0 == RdmaAlgorithm::Swift]),
             timeout: rng.maybe(&[Span::nanos(500_000), Span::millis(20)]),
             nack_every: rng.maybe(&[Span::nanos(5_000), Span::millis(5)]),
             acks_first: rng.maybe(&[true, false]),
@@ -349,6 +377,9 @@ impl HostScheme for RdmaScheme {
             RdmaParameters::Dcqcn(control) => self.start_with::<Dcqcn>(control, start),
             RdmaParameters::Timely(control) => self.start_with::<Timely>(control, start),
             RdmaParameters::Dctcp(control) => self.start_with::<DctcpRate>(control, start),
+            RdmaParameters::Power(control) => self.start_with::<PowerTcp>(control, start),
+            RdmaParameters::ThetaPower(control) => self.start_with::<ThetaPowerTcp>(control, start),
+            RdmaParameters::Swift(control) => self.start_with::<Swift>(control, start),
         }
     }
 }

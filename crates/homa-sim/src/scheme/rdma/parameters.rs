@@ -6,10 +6,12 @@ use homa_workload::rng::Rng;
 
 use crate::draw::Draw;
 use crate::scenario::{
-    Bandwidth, DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, ScenarioError,
-    SchemeOptions, Span, TimelyOptions,
+    Bandwidth, DcqcnOptions, DcqcnPresetName, DctcpRdmaOptions, HpccOptions, PowerTcpOptions,
+    ScenarioError, SchemeOptions, Span, SwiftOptions, TimelyOptions,
 };
-use crate::transport::rdma::{DcqcnConfig, DctcpRateConfig, HpccConfig, TimelyConfig};
+use crate::transport::rdma::{
+    DcqcnConfig, DctcpRateConfig, HpccConfig, PowerConfig, SwiftConfig, TimelyConfig,
+};
 
 use super::{RdmaAlgorithm, RdmaSizes, between, nanos, rate, share};
 
@@ -23,16 +25,32 @@ pub(super) enum RdmaParameters {
     Dcqcn(DcqcnConfig),
     Timely(TimelyConfig),
     Dctcp(DctcpRateConfig),
+    Power(PowerConfig),
+    ThetaPower(PowerConfig),
+    Swift(SwiftConfig),
 }
 
 impl RdmaParameters {
     /// The parameters, and the unit in which switches count.
     pub fn new(sizes: &RdmaSizes, options: &SchemeOptions) -> Result<(Self, u32), ScenarioError> {
+        let power = options.powertcp.unwrap_or_default();
         match sizes.algorithm {
             RdmaAlgorithm::Hpcc => return hpcc(sizes, options.hpcc.unwrap_or_default()),
             RdmaAlgorithm::Dcqcn => dcqcn(sizes, options.dcqcn.unwrap_or_default()),
             RdmaAlgorithm::Timely => timely(sizes, options.timely.unwrap_or_default()),
             RdmaAlgorithm::Dctcp => dctcp(sizes, options.dctcp_rdma.unwrap_or_default()),
+            RdmaAlgorithm::Power => {
+                let unit = int_unit("options.powertcp.int_unit", power.int_unit, sizes)?;
+                return Ok((Self::Power(powertcp(sizes, power, (0.95, 0.9))?), unit));
+            }
+            RdmaAlgorithm::ThetaPower => {
+                if power.int_unit.is_some() {
+                    let why = "hosts of `theta-powertcp` need no telemetry: leave it out";
+                    return Err(ScenarioError::unfit("options.powertcp.int_unit", why));
+                }
+                powertcp(sizes, power, (1.05, 0.7)).map(Self::ThetaPower)
+            }
+            RdmaAlgorithm::Swift => swift(sizes, options.swift.unwrap_or_default()),
         }
         .map(|parameters| (parameters, 1))
     }
@@ -77,15 +95,48 @@ impl RdmaParameters {
                     additive: Some(Bandwidth(config.additive)),
                 });
             }
+            Self::Power(config) | Self::ThetaPower(config) => {
+                let has_unit = matches!(self, Self::Power(_));
+                options.powertcp = Some(PowerTcpOptions {
+                    target: Some(config.target),
+                    gain: Some(config.gain),
+                    additive: Some(Bandwidth(config.additive)),
+                    int_unit: has_unit.then_some(int_unit),
+                });
+            }
+            Self::Swift(config) => {
+                options.swift = Some(SwiftOptions {
+                    base: Some(Span::nanos(config.base)),
+                    per_switch: Some(Span::nanos(config.per_switch)),
+                    range: Some(Span::nanos(config.range)),
+                    scaled_from: Some(config.scaled_from),
+                    scaled_to: Some(config.scaled_to),
+                    additive: Some(config.additive),
+                    beta: Some(config.beta),
+                    largest_cut: Some(config.largest_cut),
+                    initial_window: Some(config.initial),
+                    min_window: Some(config.limits.0),
+                    max_window: Some(config.limits.1),
+                });
+            }
         }
         options
     }
 }
 
+/// The unit in which switches count.
+fn int_unit(
+    field: &'static str,
+    given: Option<u32>,
+    sizes: &RdmaSizes,
+) -> Result<u32, ScenarioError> {
+    let unit = u32::try_from(sizes.scale.link.0 / UNIT_RATE).unwrap_or(u32::MAX).max(1);
+    between(field, given.unwrap_or(unit), 1, 1_000)
+}
+
 fn hpcc(sizes: &RdmaSizes, given: HpccOptions) -> Result<(RdmaParameters, u32), ScenarioError> {
     let link = sizes.scale.link.0;
-    let unit = u32::try_from(link / UNIT_RATE).unwrap_or(u32::MAX).max(1);
-    let unit = between("options.hpcc.int_unit", given.int_unit.unwrap_or(unit), 1, 1_000)?;
+    let unit = int_unit("options.hpcc.int_unit", given.int_unit, sizes)?;
     let config = HpccConfig {
         target: share("options.hpcc.target", given.target.unwrap_or(0.95), (0.1, 1.5))?,
         stages: between("options.hpcc.stages", given.stages.unwrap_or(0), 0, 1_000)?,
@@ -160,6 +211,64 @@ fn dctcp(sizes: &RdmaSizes, given: DctcpRdmaOptions) -> Result<RdmaParameters, S
     }))
 }
 
+/// Defaults are those of PowerTCP's simulator (`rdma-hw.cc`), the increment at 25 Gbit/s.
+fn powertcp(
+    sizes: &RdmaSizes,
+    given: PowerTcpOptions,
+    (target, gain): (f64, f64),
+) -> Result<PowerConfig, ScenarioError> {
+    let additive = sizes.scale.link.0 / 500 * 3;
+    Ok(PowerConfig {
+        target: share("options.powertcp.target", given.target.unwrap_or(target), (0.1, 10.0))?,
+        gain: share("options.powertcp.gain", given.gain.unwrap_or(gain), (0.0, 1.0))?,
+        additive: rate("options.powertcp.additive", given.additive, additive)?,
+        base_rtt: sizes.base_rtt,
+    })
+}
+
+/// Times and windows by default are those of Google's simulator of Bolt, `CC_SWIFT`.
+fn swift(sizes: &RdmaSizes, given: SwiftOptions) -> Result<RdmaParameters, ScenarioError> {
+    let payload = sizes.wire.payload;
+    let product = sizes.bdp() as f64 / f64::from(payload);
+    let time = |field, given, micros| nanos(field, given, Duration::micros(micros));
+    let addition = |field, given: Option<Span>, micros| match given {
+        Some(Span(0)) => Ok(0),
+        _ => nanos(field, given, Duration::micros(micros)),
+    };
+    let packets =
+        |field, given: Option<f64>, default| share(field, given.unwrap_or(default), (1e-4, 1e6));
+    let scaled_from = packets("options.swift.scaled_from", given.scaled_from, 0.1)?;
+    let scaled_to = packets("options.swift.scaled_to", given.scaled_to, 256.0)?;
+    if scaled_to <= scaled_from {
+        let must = "be more than `options.swift.scaled_from`";
+        return Err(ScenarioError::field("options.swift.scaled_to", must));
+    }
+    let least = packets("options.swift.min_window", given.min_window, 0.015)?;
+    let most = packets("options.swift.max_window", given.max_window, product.max(373.76))?;
+    let initial = packets("options.swift.initial_window", given.initial_window, product.max(1.0))?;
+    if !(least..=most).contains(&initial) {
+        let must = "be from `options.swift.min_window` to `options.swift.max_window`";
+        return Err(ScenarioError::field("options.swift.initial_window", must));
+    }
+    Ok(RdmaParameters::Swift(SwiftConfig {
+        base: time("options.swift.base", given.base, 25)?,
+        per_switch: addition("options.swift.per_switch", given.per_switch, 1)?,
+        range: addition("options.swift.range", given.range, 100)?,
+        scaled_from,
+        scaled_to,
+        additive: share("options.swift.additive", given.additive.unwrap_or(1.0), (0.0, 1e3))?,
+        beta: share("options.swift.beta", given.beta.unwrap_or(0.8), (0.0, 1.0))?,
+        largest_cut: share(
+            "options.swift.largest_cut",
+            given.largest_cut.unwrap_or(0.5),
+            (0.0, 1.0),
+        )?,
+        initial,
+        limits: (least, most),
+        packet: (payload, sizes.wire.data(payload)),
+    }))
+}
+
 /// Sets some parameters at random, for scenarios of the swarm.
 pub(super) fn draw(algorithm: RdmaAlgorithm, rng: &mut Rng, options: &mut SchemeOptions) {
     match algorithm {
@@ -190,6 +299,22 @@ pub(super) fn draw(algorithm: RdmaAlgorithm, rng: &mut Rng, options: &mut Scheme
         RdmaAlgorithm::Dctcp => {
             options.dctcp_rdma =
                 Some(DctcpRdmaOptions { gain: rng.maybe(&[0.0, 1.0]), ..Default::default() });
+        }
+        RdmaAlgorithm::Power | RdmaAlgorithm::ThetaPower => {
+            options.powertcp = Some(PowerTcpOptions {
+                target: rng.maybe(&[0.5, 2.0]),
+                gain: rng.maybe(&[0.0, 1.0]),
+                ..PowerTcpOptions::default()
+            });
+        }
+        RdmaAlgorithm::Swift => {
+            options.swift = Some(SwiftOptions {
+                base: rng.maybe(&[Span::nanos(1), Span::millis(1)]),
+                beta: rng.maybe(&[0.0, 1.0]),
+                largest_cut: rng.maybe(&[0.1, 1.0]),
+                max_window: rng.maybe(&[2_000.0, 1e5]),
+                ..SwiftOptions::default()
+            });
         }
     }
 }

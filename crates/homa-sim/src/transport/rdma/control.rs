@@ -67,6 +67,22 @@ pub(super) fn scaled(rate: u64, factor: f64) -> u64 {
     (rate as f64 * factor) as u64
 }
 
+/// A whole times a quotient, rounded down, at least 1: for example the part of a window that a part
+/// of the link's rate may have in flight.
+pub(super) fn part(whole: u64, rate: u64, of: u64) -> u32 {
+    let part = u128::from(whole) * u128::from(rate) / u128::from(of.max(1));
+    u32::try_from(part).unwrap_or(u32::MAX).max(1)
+}
+
+/// Why bytes are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The receiver saw a gap.
+    Gap,
+    /// Nothing was heard, for the given number of times in a row.
+    Silence(u32),
+}
+
 /// The congestion control of one queue pair. It begins at the rate of the link.
 pub trait RateControl: Sized + Debug + Send {
     /// Its parameters.
@@ -79,8 +95,15 @@ pub trait RateControl: Sized + Debug + Send {
     fn new(config: &Self::Config, range: RateRange) -> Self;
     /// The present rate, bit/s.
     fn rate(&self) -> u64;
+    /// A packet may leave while fewer bytes are in flight. `full` is the window at the rate of the
+    /// link.
+    fn window(&self, full: u32, link: u64) -> u32 {
+        part(full.into(), self.rate(), link)
+    }
     /// An acknowledgement arrived.
     fn acknowledged(&mut self, config: &Self::Config, signal: &RateSignal<Self::Collected>);
+    /// Bytes are sent again.
+    fn lost(&mut self, _config: &Self::Config, _now: Time, _lost: Lost) {}
     /// A time at which the rate changes by itself.
     fn deadline(&self) -> Option<Time> {
         None

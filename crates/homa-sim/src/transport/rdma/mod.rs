@@ -9,7 +9,7 @@
 //! | `receiver.rs` | the next byte expected, ACKs and NACKs |
 //! | `control.rs` | the interface of a congestion control |
 //! | `telemetry.rs` | what packets collect on their way (INT) |
-//! | `hpcc.rs`, `dcqcn.rs`, `timely.rs`, `dctcp.rs` | the algorithms |
+//! | `hpcc.rs`, `dcqcn.rs`, `timely.rs`, `dctcp.rs`, `powertcp.rs`, `swift.rs` | the algorithms |
 //!
 //! Each message is a queue pair and starts at the rate of its link. A pair sends if its window is
 //! open and the time of its last packet at its rate has passed; pairs that may send take turns.
@@ -24,8 +24,10 @@ pub mod control;
 mod dcqcn;
 mod dctcp;
 mod hpcc;
+mod powertcp;
 mod receiver;
 mod sender;
+mod swift;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,9 @@ use sender::QueuePair;
 pub use dcqcn::{Dcqcn, DcqcnConfig};
 pub use dctcp::{DctcpRate, DctcpRateConfig};
 pub use hpcc::{Hpcc, HpccConfig};
-pub use telemetry::{IntRecord, IntStack, SentAt};
+pub use powertcp::{PowerConfig, PowerTcp, ThetaPowerTcp};
+pub use swift::{Swift, SwiftConfig};
+pub use telemetry::{ArrivalStack, IntRecord, IntStack, SentAcross, SentAt};
 pub use timely::{Timely, TimelyConfig};
 
 /// The parameters of a host, without those of its congestion control.

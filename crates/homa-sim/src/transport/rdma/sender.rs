@@ -11,7 +11,7 @@ use homa_proto::{Duration, Time};
 use crate::transport::exchange::Ref;
 use crate::transport::parts::MessageTimer;
 
-use super::control::{Collected, RateControl, RateRange, RateSignal};
+use super::control::{Collected, Lost, RateControl, RateRange, RateSignal};
 use super::{Rdma, RdmaAnswer, RdmaBody, RdmaConfig, RdmaPacket};
 
 /// A message that is being sent.
@@ -47,12 +47,6 @@ fn picos(bytes: u32, rate: u64) -> u64 {
     u64::from(bytes) * 8_000_000_000_000 / rate.max(1)
 }
 
-/// The window at a rate: a part of that at the rate of the link, and at least one byte.
-fn window(full: u32, rate: u64, link: u64) -> u32 {
-    let part = u128::from(full) * u128::from(rate) / u128::from(link.max(1));
-    u32::try_from(part).unwrap_or(u32::MAX).max(1)
-}
-
 /// When the next packet may leave if the last one had left at another rate.
 fn moved(free_at: u64, last: u32, (before, after): (u64, u64)) -> u64 {
     (free_at + picos(last, after)).saturating_sub(picos(last, before))
@@ -80,8 +74,8 @@ impl<C: RateControl> QueuePair<C> {
 
     /// Whether a packet may leave as soon as its time has come.
     fn is_open(&self, config: &RdmaConfig, length: u32) -> bool {
-        let fits =
-            |full| self.next - self.acknowledged < window(full, self.control.rate(), config.link);
+        let in_flight = self.next - self.acknowledged;
+        let fits = |full| in_flight < self.control.window(full, config.link);
         self.next < length && config.window.is_none_or(fits)
     }
 
@@ -161,6 +155,7 @@ impl<C: RateControl> Rdma<C> {
         }
         if answer.is_nack {
             pair.next = pair.acknowledged;
+            pair.control.lost(&self.control, now, Lost::Gap);
         }
         if let Some(collected) = answer.collected {
             let before = pair.control.rate();
@@ -220,6 +215,7 @@ impl<C: RateControl> Rdma<C> {
         let pair = &mut outgoing.state;
         pair.next = pair.acknowledged;
         pair.late += 1;
+        pair.control.lost(&self.control, now, Lost::Silence(pair.late));
         self.timeouts.expired += 1;
         self.timeouts.flows += u64::from(!std::mem::replace(&mut pair.was_late, true));
         self.list(now, message);
@@ -228,6 +224,7 @@ impl<C: RateControl> Rdma<C> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::control::part;
     use super::*;
 
     const GBPS: u64 = 1_000_000_000;
@@ -235,9 +232,9 @@ mod tests {
     #[test]
     fn a_window_is_a_part_of_that_at_the_links_rate() {
         for (gbps, expected) in [(100, 52_000), (50, 26_000), (1, 520)] {
-            assert_eq!(window(52_000, gbps * GBPS, 100 * GBPS), expected);
+            assert_eq!(part(52_000, gbps * GBPS, 100 * GBPS), expected);
         }
-        assert_eq!(window(52_000, 1, 100 * GBPS), 1);
+        assert_eq!(part(52_000, 1, 100 * GBPS), 1);
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct IntRecord {
 }
 
 impl IntRecord {
+    /// No record.
+    pub const EMPTY: Self = Self { time: 0, bytes: 0, queue: 0, mbps: 0 };
+
     /// The record of a switch.
     pub fn new(hop: &LeavingHop, unit: u32) -> Self {
         let unit = u64::from(unit.max(1));
@@ -103,6 +106,48 @@ impl Collected for IntStack {
             *place = IntRecord::new(hop, unit);
             self.count += 1;
         }
+    }
+}
+
+/// The same records, with the bytes that arrived at a port, sent ones and those that wait, in place
+/// of the bytes sent (PowerTCP's simulator, `switch-node.cc`, revision 6ddb4a4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrivalStack(pub IntStack);
+
+impl Collected for ArrivalStack {
+    const BYTES: u32 = IntStack::BYTES;
+    const IS_STAMPED: bool = true;
+
+    fn new(now: Time, unit: u32) -> Self {
+        Self(IntStack::new(now, unit))
+    }
+
+    fn stamp(&mut self, hop: &LeavingHop) {
+        let sent_bytes = hop.sent_bytes + u64::from(hop.queued_bytes);
+        self.0.stamp(&LeavingHop { sent_bytes, ..*hop });
+    }
+}
+
+/// When the packet left its host, and how many switches it passed (a counter such as the time to
+/// live).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentAcross {
+    /// When it left.
+    pub at: Time,
+    /// Switches on its way.
+    pub switches: u8,
+}
+
+impl Collected for SentAcross {
+    const BYTES: u32 = SentAt::BYTES;
+    const IS_STAMPED: bool = true;
+
+    fn new(now: Time, _: u32) -> Self {
+        Self { at: now, switches: 0 }
+    }
+
+    fn stamp(&mut self, _: &LeavingHop) {
+        self.switches = self.switches.saturating_add(1);
     }
 }
 
