@@ -20,7 +20,7 @@ pub const FEATURES: [&str; 2] = [
 /// What may run beside the tests of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suits {
-    /// They wait for deadlines and timers of real sockets, and hardly compute. Beside them run
+    /// They wait for deadlines and timers of real sockets, and compute little. Beside them run
     /// tests that compute, which give way to them.
     Waiting,
     /// They compute, with the least priority.
@@ -49,8 +49,8 @@ impl Program {
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            "homa" => Suits::Waiting,
-            "homa-capi" | "homa-cli" | "homa-testbed" | "homa-tonic" | "python" => Suits::Alone,
+            "homa" | "homa-capi" | "homa-tonic" | "python" => Suits::Waiting,
+            "homa-cli" | "homa-testbed" => Suits::Alone,
             _ => Suits::Computing,
         }
     }
@@ -61,8 +61,8 @@ impl Program {
             Suits::Computing => giving_way(&self.executable),
             Suits::Waiting | Suits::Alone => Command::new(&self.executable),
         };
-        if self.suits() == Suits::Waiting && std::env::var_os(THREADS).is_none() {
-            // On two cores, four at a time take half the time of two.
+        if self.crate_name() == "homa" && std::env::var_os(THREADS).is_none() {
+            // They hardly compute: on two cores, four at a time take half the time of two.
             program.env(THREADS, "4");
         }
         program
