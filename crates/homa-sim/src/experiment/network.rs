@@ -45,6 +45,8 @@ pub(crate) struct ScenarioNetwork {
     pub pauses: Vec<Pause>,
     /// The link with the lowest safe threshold, if the scenario's pause threshold is not safe.
     late_pause: Option<LatePause>,
+    /// Hosts compare what ports report to consecutive packets, which take different ports.
+    mixed: bool,
     /// The scenario configures adaptive forwarding, but switches forward differently.
     unheeded: bool,
     /// Switches by name.
@@ -120,6 +122,9 @@ impl ScenarioNetwork {
         let given = fabric.thresholds.is_some() || fabric.round_robin;
         Ok(Self {
             unheeded: given && !matches!(config.forwarding, Forwarding::Adaptive(_)),
+            mixed: scheme.host.compares_ports()
+                && !matches!(fabric.shape, Shape::SingleSwitch { .. })
+                && !matches!(config.forwarding, Forwarding::Ecmp | Forwarding::HostPairs),
             config,
             wiring,
             paths,
@@ -158,7 +163,13 @@ impl ScenarioNetwork {
                  `adaptive` routing, and switches forward by `{forwarding}`"
             )
         });
-        late.chain(unheeded).chain(self.read.warnings.iter().cloned()).collect()
+        let mixed = self.mixed.then(|| {
+            format!(
+                "switches forward by `{forwarding}`, and hosts compare what a port reports with \
+                 what another one reported to the packet before: set `fabric.routing` to \"ecmp\""
+            )
+        });
+        late.chain(unheeded).chain(mixed).chain(self.read.warnings.iter().cloned()).collect()
     }
 
     /// The hosts by the numbers of nodes in the network's file, if these are not those of hosts.

@@ -99,6 +99,12 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
     /// Sets some of these options at random, for scenarios of the swarm.
     fn draw_options(&self, _rng: &mut Rng, _options: &mut SchemeOptions) {}
 
+    /// Whether they compare reports of ports to consecutive packets, so that these have to take
+    /// the same path.
+    fn compares_ports(&self) -> bool {
+        false
+    }
+
     /// Whether these are no hosts but a bound, so that nothing moves in packets.
     fn is_bound(&self) -> bool {
         false

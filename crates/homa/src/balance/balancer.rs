@@ -412,10 +412,14 @@ impl Balancer {
                 tried.push(lease.at);
                 racing.push(Box::pin(lease.follow(attempt)));
             }
-            match poll_fn(|context| poll_any(&mut racing, context)).await {
-                Err(error) if !racing.is_empty() => again &= judge(&error, idempotent).1,
-                ended => return ended,
+            let ended = poll_fn(|context| poll_any(&mut racing, context)).await;
+            let Err(error) = &ended else { return ended };
+            let (end, repeats) = judge(error, idempotent);
+            // The first answer counts, also one that is an error.
+            if racing.is_empty() || end == AttemptEnd::Answered {
+                return ended;
             }
+            again &= repeats;
             repeated = true;
         }
     }

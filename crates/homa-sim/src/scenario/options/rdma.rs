@@ -159,7 +159,7 @@ pub struct PowerTcpOptions {
     /// The share of the new rate that follows from the power, γ. Default: 0.9 and 0.7.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gain: Option<f64>,
-    /// The increment. Default: 3/500 of the link's rate.
+    /// The increment. Default: 3/500 of the link's rate, which is their constant at 25 Gbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additive: Option<Bandwidth>,
     /// As [`HpccOptions::int_unit`]; for PowerTCP.
@@ -199,10 +199,11 @@ pub struct SwiftOptions {
     /// The first window. Default: what the link sends in `options.rdma.base_rtt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<f64>,
-    /// The least window. Default: 0.015.
+    /// The least window. Default: 15 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_window: Option<f64>,
-    /// The largest window. Default: 373.76, at least the default of `initial_window`.
+    /// The largest window. Default: 373,760 bytes, or what the link sends in `base_rtt` if that is
+    /// more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window: Option<f64>,
 }

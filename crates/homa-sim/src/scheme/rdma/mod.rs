@@ -17,18 +17,15 @@ use crate::fabric::queue::{CERTAIN, Red};
 use crate::scenario::{Bandwidth, QueueBytes, RdmaOptions, ScenarioError, SchemeOptions, Span};
 use crate::topology::{PortId, PortSpec};
 use crate::transport::parts::WireFormat;
-use crate::transport::rdma::control::{Collected, RateControl};
+use crate::transport::rdma::control::Collected;
 use crate::transport::rdma::{
-    ArrivalStack, Dcqcn, DctcpRate, Hpcc, IntStack, PowerTcp, Rdma, RdmaConfig, SentAcross, SentAt,
-    Swift, ThetaPowerTcp, Timely,
+    ArrivalStack, ControlConfig, IntStack, Rdma, RdmaConfig, SentAcross, SentAt,
 };
 
 use super::{
     Environment, HostConfig, HostKind, HostScheme, NetworkScale, Nic, RedConfig, SwitchQueue,
     between, timeout,
 };
-
-use parameters::RdmaParameters;
 
 /// Message bytes of a full packet.
 const PAYLOAD: u32 = 1_000;
@@ -103,7 +100,7 @@ fn rate(field: &'static str, given: Option<Bandwidth>, default: u64) -> Result<u
     let rate = given.map_or(default, |rate| rate.0);
     match rate <= 10_000_000_000_000 {
         true => Ok(rate),
-        false => Err(ScenarioError::field(field, "be at most 10Tbps")),
+        false => Err(ScenarioError::field(field, "be at most 10000Gbps")),
     }
 }
 
@@ -179,6 +176,11 @@ impl RdmaSizes {
     }
 
     fn least(&self) -> Result<u64, ScenarioError> {
+        if self.algorithm == RdmaAlgorithm::Swift && self.given.min_rate.is_some() {
+            let why = "hosts of `swift` have a window and no rate: leave it out, or set \
+                       `options.swift.min_window`";
+            return Err(ScenarioError::unfit("options.rdma.min_rate", why));
+        }
         // 100 Mbit/s at 25 Gbit/s in PowerTCP's simulator.
         let part = match self.algorithm {
             RdmaAlgorithm::Power | RdmaAlgorithm::ThetaPower => 250,
@@ -214,11 +216,12 @@ impl RdmaSizes {
     /// `options.rdma` with every key written out.
     fn resolved(&self, config: &RdmaConfig) -> RdmaOptions {
         let marks = |value| self.marks_packets().then_some(value);
+        let has_rate = self.algorithm != RdmaAlgorithm::Swift;
         RdmaOptions {
             payload: Some(self.wire.payload),
             base_rtt: Some(Span::nanos(self.base_rtt)),
             window: Some(config.window.is_some()),
-            min_rate: Some(Bandwidth(config.least)),
+            min_rate: has_rate.then_some(Bandwidth(config.least)),
             timeout: Some(Span::nanos(config.timeout.0)),
             nack_every: Some(Span::nanos(config.nack_every.0)),
             acks_first: Some(config.acks_first),
@@ -265,13 +268,17 @@ impl RdmaHosts {
         options: &SchemeOptions,
     ) -> Result<(RdmaSizes, RdmaScheme), ScenarioError> {
         let sizes = RdmaSizes::new(self.0, options, scale)?;
-        let (parameters, int_unit) = RdmaParameters::new(&sizes, options)?;
+        let (control, int_unit) = parameters::control(&sizes, options)?;
         let rdma = sizes.config(int_unit)?;
-        Ok((sizes, RdmaScheme { rdma, parameters }))
+        Ok((sizes, RdmaScheme { rdma, control }))
     }
 }
 
 impl HostKind for RdmaHosts {
+    fn compares_ports(&self) -> bool {
+        matches!(self.0, RdmaAlgorithm::Hpcc | RdmaAlgorithm::Power)
+    }
+
     fn options(&self) -> &'static [&'static str] {
         match self.0 {
             RdmaAlgorithm::Hpcc => &["options.rdma", "options.hpcc"],
@@ -318,7 +325,7 @@ impl HostKind for RdmaHosts {
         let (sizes, scheme) = self.scheme(environment.scale(), options)?;
         let rdma = Some(sizes.resolved(&scheme.rdma));
         let written = SchemeOptions { rdma, ..options.clone() };
-        Ok(scheme.parameters.resolved(scheme.rdma.int_unit, written))
+        Ok(parameters::resolved(&scheme.control, scheme.rdma.int_unit, written))
     }
 
     fn draw_options(&self, rng: &mut Rng, options: &mut SchemeOptions) {
@@ -339,26 +346,7 @@ impl HostKind for RdmaHosts {
 #[derive(Debug)]
 struct RdmaScheme {
     rdma: RdmaConfig,
-    parameters: RdmaParameters,
-}
-
-impl RdmaScheme {
-    fn start_with<'a, C>(&self, control: C::Config, start: Start<'_, 'a>) -> Started<'a>
-    where
-        C: RateControl + 'a,
-        C::Config: 'static,
-    {
-        let parts = (self.rdma, control);
-        let (seed, round_trip) = (start.seed(), start.round_trip());
-        let marks = match start.queue() {
-            SwitchQueue::Red(marks) => marks,
-            _ => marks(RdmaAlgorithm::Hpcc),
-        };
-        let queues = move |port: PortId, spec: &PortSpec| {
-            Red::new(marks.at(spec.rate, round_trip), seed, port.0 + 1)
-        };
-        start.with_numbered(move |_, life| Rdma::<C>::new(parts, life), queues)
-    }
+    control: ControlConfig,
 }
 
 impl HostScheme for RdmaScheme {
@@ -372,14 +360,15 @@ impl HostScheme for RdmaScheme {
     }
 
     fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
-        match self.parameters {
-            RdmaParameters::Hpcc(control) => self.start_with::<Hpcc>(control, start),
-            RdmaParameters::Dcqcn(control) => self.start_with::<Dcqcn>(control, start),
-            RdmaParameters::Timely(control) => self.start_with::<Timely>(control, start),
-            RdmaParameters::Dctcp(control) => self.start_with::<DctcpRate>(control, start),
-            RdmaParameters::Power(control) => self.start_with::<PowerTcp>(control, start),
-            RdmaParameters::ThetaPower(control) => self.start_with::<ThetaPowerTcp>(control, start),
-            RdmaParameters::Swift(control) => self.start_with::<Swift>(control, start),
-        }
+        let parts = (self.rdma, self.control);
+        let (seed, round_trip) = (start.seed(), start.round_trip());
+        let marks = match start.queue() {
+            SwitchQueue::Red(marks) => marks,
+            _ => marks(RdmaAlgorithm::Hpcc),
+        };
+        let queues = move |port: PortId, spec: &PortSpec| {
+            Red::new(marks.at(spec.rate, round_trip), seed, port.0 + 1)
+        };
+        start.with_numbered(move |_, life| Rdma::new(parts, life), queues)
     }
 }

@@ -10,7 +10,7 @@ use crate::scenario::{
     ScenarioError, SchemeOptions, Span, SwiftOptions, TimelyOptions,
 };
 use crate::transport::rdma::{
-    DcqcnConfig, DctcpRateConfig, HpccConfig, PowerConfig, SwiftConfig, TimelyConfig,
+    ControlConfig, DcqcnConfig, DctcpRateConfig, HpccConfig, PowerConfig, SwiftConfig, TimelyConfig,
 };
 
 use super::{RdmaAlgorithm, RdmaSizes, between, nanos, rate, share};
@@ -18,110 +18,103 @@ use super::{RdmaAlgorithm, RdmaSizes, between, nanos, rate, share};
 /// The rate at which switches count in units of 128 and 80 bytes.
 const UNIT_RATE: u64 = 25_000_000_000;
 
-/// The parameters of a congestion control.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RdmaParameters {
-    Hpcc(HpccConfig),
-    Dcqcn(DcqcnConfig),
-    Timely(TimelyConfig),
-    Dctcp(DctcpRateConfig),
-    Power(PowerConfig),
-    ThetaPower(PowerConfig),
-    Swift(SwiftConfig),
+/// The parameters, and the unit in which switches count.
+pub(super) fn control(
+    sizes: &RdmaSizes,
+    options: &SchemeOptions,
+) -> Result<(ControlConfig, u32), ScenarioError> {
+    let power = options.powertcp.unwrap_or_default();
+    match sizes.algorithm {
+        RdmaAlgorithm::Hpcc => return hpcc(sizes, options.hpcc.unwrap_or_default()),
+        RdmaAlgorithm::Dcqcn => dcqcn(sizes, options.dcqcn.unwrap_or_default()),
+        RdmaAlgorithm::Timely => timely(sizes, options.timely.unwrap_or_default()),
+        RdmaAlgorithm::Dctcp => dctcp(sizes, options.dctcp_rdma.unwrap_or_default()),
+        RdmaAlgorithm::Power => {
+            let unit = int_unit("options.powertcp.int_unit", power.int_unit, sizes)?;
+            return Ok((ControlConfig::PowerTcp(powertcp(sizes, power, (0.95, 0.9))?), unit));
+        }
+        RdmaAlgorithm::ThetaPower => {
+            if power.int_unit.is_some() {
+                let why = "hosts of `theta-powertcp` need no telemetry: leave it out";
+                return Err(ScenarioError::unfit("options.powertcp.int_unit", why));
+            }
+            powertcp(sizes, power, (1.05, 0.7)).map(ControlConfig::ThetaPowerTcp)
+        }
+        RdmaAlgorithm::Swift => swift(sizes, options.swift.unwrap_or_default()),
+    }
+    .map(|parameters| (parameters, 1))
 }
 
-impl RdmaParameters {
-    /// The parameters, and the unit in which switches count.
-    pub fn new(sizes: &RdmaSizes, options: &SchemeOptions) -> Result<(Self, u32), ScenarioError> {
-        let power = options.powertcp.unwrap_or_default();
-        match sizes.algorithm {
-            RdmaAlgorithm::Hpcc => return hpcc(sizes, options.hpcc.unwrap_or_default()),
-            RdmaAlgorithm::Dcqcn => dcqcn(sizes, options.dcqcn.unwrap_or_default()),
-            RdmaAlgorithm::Timely => timely(sizes, options.timely.unwrap_or_default()),
-            RdmaAlgorithm::Dctcp => dctcp(sizes, options.dctcp_rdma.unwrap_or_default()),
-            RdmaAlgorithm::Power => {
-                let unit = int_unit("options.powertcp.int_unit", power.int_unit, sizes)?;
-                return Ok((Self::Power(powertcp(sizes, power, (0.95, 0.9))?), unit));
-            }
-            RdmaAlgorithm::ThetaPower => {
-                if power.int_unit.is_some() {
-                    let why = "hosts of `theta-powertcp` need no telemetry: leave it out";
-                    return Err(ScenarioError::unfit("options.powertcp.int_unit", why));
-                }
-                powertcp(sizes, power, (1.05, 0.7)).map(Self::ThetaPower)
-            }
-            RdmaAlgorithm::Swift => swift(sizes, options.swift.unwrap_or_default()),
+/// `options` with the table of this congestion control written out.
+pub(super) fn resolved(
+    control: &ControlConfig,
+    int_unit: u32,
+    mut options: SchemeOptions,
+) -> SchemeOptions {
+    match *control {
+        ControlConfig::Hpcc(config) => {
+            options.hpcc = Some(HpccOptions {
+                target: Some(config.target),
+                stages: Some(config.stages),
+                additive: Some(Bandwidth(config.additive)),
+                int_unit: Some(int_unit),
+            });
         }
-        .map(|parameters| (parameters, 1))
-    }
-
-    /// `options` with the table of this congestion control written out.
-    pub fn resolved(&self, int_unit: u32, mut options: SchemeOptions) -> SchemeOptions {
-        match *self {
-            Self::Hpcc(config) => {
-                options.hpcc = Some(HpccOptions {
-                    target: Some(config.target),
-                    stages: Some(config.stages),
-                    additive: Some(Bandwidth(config.additive)),
-                    int_unit: Some(int_unit),
-                });
-            }
-            Self::Dcqcn(config) => {
-                options.dcqcn = Some(DcqcnOptions {
-                    preset: options.dcqcn.and_then(|given| given.preset),
-                    alpha_every: Some(Span::nanos(config.alpha_every)),
-                    cut_every: Some(Span::nanos(config.cut_every)),
-                    rise_every: Some(Span::nanos(config.rise_every)),
-                    gain: Some(config.gain),
-                    recoveries: Some(config.recoveries),
-                    additive: Some(Bandwidth(config.additive)),
-                    hyper: Some(Bandwidth(config.hyper)),
-                });
-            }
-            Self::Timely(config) => {
-                options.timely = Some(TimelyOptions {
-                    alpha: Some(config.alpha),
-                    beta: Some(config.beta),
-                    low: Some(Span::nanos(config.low)),
-                    high: Some(Span::nanos(config.high)),
-                    least_rtt: Some(Span::nanos(config.least_rtt)),
-                    additive: Some(Bandwidth(config.additive)),
-                    hyper: Some(Bandwidth(config.hyper)),
-                });
-            }
-            Self::Dctcp(config) => {
-                options.dctcp_rdma = Some(DctcpRdmaOptions {
-                    gain: Some(config.gain),
-                    additive: Some(Bandwidth(config.additive)),
-                });
-            }
-            Self::Power(config) | Self::ThetaPower(config) => {
-                let has_unit = matches!(self, Self::Power(_));
-                options.powertcp = Some(PowerTcpOptions {
-                    target: Some(config.target),
-                    gain: Some(config.gain),
-                    additive: Some(Bandwidth(config.additive)),
-                    int_unit: has_unit.then_some(int_unit),
-                });
-            }
-            Self::Swift(config) => {
-                options.swift = Some(SwiftOptions {
-                    base: Some(Span::nanos(config.base)),
-                    per_switch: Some(Span::nanos(config.per_switch)),
-                    range: Some(Span::nanos(config.range)),
-                    scaled_from: Some(config.scaled_from),
-                    scaled_to: Some(config.scaled_to),
-                    additive: Some(config.additive),
-                    beta: Some(config.beta),
-                    largest_cut: Some(config.largest_cut),
-                    initial_window: Some(config.initial),
-                    min_window: Some(config.limits.0),
-                    max_window: Some(config.limits.1),
-                });
-            }
+        ControlConfig::Dcqcn(config) => {
+            options.dcqcn = Some(DcqcnOptions {
+                preset: options.dcqcn.and_then(|given| given.preset),
+                alpha_every: Some(Span::nanos(config.alpha_every)),
+                cut_every: Some(Span::nanos(config.cut_every)),
+                rise_every: Some(Span::nanos(config.rise_every)),
+                gain: Some(config.gain),
+                recoveries: Some(config.recoveries),
+                additive: Some(Bandwidth(config.additive)),
+                hyper: Some(Bandwidth(config.hyper)),
+            });
         }
-        options
+        ControlConfig::Timely(config) => {
+            options.timely = Some(TimelyOptions {
+                alpha: Some(config.alpha),
+                beta: Some(config.beta),
+                low: Some(Span::nanos(config.low)),
+                high: Some(Span::nanos(config.high)),
+                least_rtt: Some(Span::nanos(config.least_rtt)),
+                additive: Some(Bandwidth(config.additive)),
+                hyper: Some(Bandwidth(config.hyper)),
+            });
+        }
+        ControlConfig::DctcpRate(config) => {
+            options.dctcp_rdma = Some(DctcpRdmaOptions {
+                gain: Some(config.gain),
+                additive: Some(Bandwidth(config.additive)),
+            });
+        }
+        ControlConfig::PowerTcp(config) | ControlConfig::ThetaPowerTcp(config) => {
+            let has_unit = matches!(control, ControlConfig::PowerTcp(_));
+            options.powertcp = Some(PowerTcpOptions {
+                target: Some(config.target),
+                gain: Some(config.gain),
+                additive: Some(Bandwidth(config.additive)),
+                int_unit: has_unit.then_some(int_unit),
+            });
+        }
+        ControlConfig::Swift(config) => {
+            options.swift = Some(SwiftOptions {
+                base: Some(Span::nanos(config.base)),
+                per_switch: Some(Span::nanos(config.per_switch)),
+                range: Some(Span::nanos(config.range)),
+                scaled_from: Some(config.scaled_from),
+                scaled_to: Some(config.scaled_to),
+                additive: Some(config.additive),
+                beta: Some(config.beta),
+                largest_cut: Some(config.largest_cut),
+                initial_window: Some(config.initial),
+                min_window: Some(config.limits.0),
+                max_window: Some(config.limits.1),
+            });
+        }
     }
+    options
 }
 
 /// The unit in which switches count.
@@ -134,7 +127,7 @@ fn int_unit(
     between(field, given.unwrap_or(unit), 1, 1_000)
 }
 
-fn hpcc(sizes: &RdmaSizes, given: HpccOptions) -> Result<(RdmaParameters, u32), ScenarioError> {
+fn hpcc(sizes: &RdmaSizes, given: HpccOptions) -> Result<(ControlConfig, u32), ScenarioError> {
     let link = sizes.scale.link.0;
     let unit = int_unit("options.hpcc.int_unit", given.int_unit, sizes)?;
     let config = HpccConfig {
@@ -144,10 +137,10 @@ fn hpcc(sizes: &RdmaSizes, given: HpccOptions) -> Result<(RdmaParameters, u32), 
         base_rtt: sizes.base_rtt,
         window: sizes.bdp(),
     };
-    Ok((RdmaParameters::Hpcc(config), unit))
+    Ok((ControlConfig::Hpcc(config), unit))
 }
 
-fn dcqcn(sizes: &RdmaSizes, given: DcqcnOptions) -> Result<RdmaParameters, ScenarioError> {
+fn dcqcn(sizes: &RdmaSizes, given: DcqcnOptions) -> Result<ControlConfig, ScenarioError> {
     let link = sizes.scale.link.0;
     let default = match given.preset.unwrap_or(DcqcnPresetName::Hpcc) {
         DcqcnPresetName::Hpcc => DcqcnConfig {
@@ -170,7 +163,7 @@ fn dcqcn(sizes: &RdmaSizes, given: DcqcnOptions) -> Result<RdmaParameters, Scena
         },
     };
     let time = |field, given, default| nanos(field, given, Duration(default));
-    Ok(RdmaParameters::Dcqcn(DcqcnConfig {
+    Ok(ControlConfig::Dcqcn(DcqcnConfig {
         alpha_every: time("options.dcqcn.alpha_every", given.alpha_every, default.alpha_every)?,
         cut_every: time("options.dcqcn.cut_every", given.cut_every, default.cut_every)?,
         rise_every: time("options.dcqcn.rise_every", given.rise_every, default.rise_every)?,
@@ -186,10 +179,10 @@ fn dcqcn(sizes: &RdmaSizes, given: DcqcnOptions) -> Result<RdmaParameters, Scena
     }))
 }
 
-fn timely(sizes: &RdmaSizes, given: TimelyOptions) -> Result<RdmaParameters, ScenarioError> {
+fn timely(sizes: &RdmaSizes, given: TimelyOptions) -> Result<ControlConfig, ScenarioError> {
     let link = sizes.scale.link.0;
     let time = |field, given, micros| nanos(field, given, Duration::micros(micros));
-    Ok(RdmaParameters::Timely(TimelyConfig {
+    Ok(ControlConfig::Timely(TimelyConfig {
         alpha: share("options.timely.alpha", given.alpha.unwrap_or(0.875), (0.0, 1.0))?,
         beta: share("options.timely.beta", given.beta.unwrap_or(0.8), (0.0, 1.0))?,
         low: time("options.timely.low", given.low, 50)?,
@@ -200,11 +193,11 @@ fn timely(sizes: &RdmaSizes, given: TimelyOptions) -> Result<RdmaParameters, Sce
     }))
 }
 
-fn dctcp(sizes: &RdmaSizes, given: DctcpRdmaOptions) -> Result<RdmaParameters, ScenarioError> {
+fn dctcp(sizes: &RdmaSizes, given: DctcpRdmaOptions) -> Result<ControlConfig, ScenarioError> {
     // A packet per round trip: 615 Mbit/s for 1000 bytes and 13 us.
     let payload = sizes.wire.payload;
     let additive = u64::from(payload) * 8_000_000_000 / sizes.base_rtt.max(1);
-    Ok(RdmaParameters::Dctcp(DctcpRateConfig {
+    Ok(ControlConfig::DctcpRate(DctcpRateConfig {
         gain: share("options.dctcp_rdma.gain", given.gain.unwrap_or(1.0 / 16.0), (0.0, 1.0))?,
         additive: rate("options.dctcp_rdma.additive", given.additive, additive)?,
         payload,
@@ -227,7 +220,7 @@ fn powertcp(
 }
 
 /// Times and windows by default are those of Google's simulator of Bolt, `CC_SWIFT`.
-fn swift(sizes: &RdmaSizes, given: SwiftOptions) -> Result<RdmaParameters, ScenarioError> {
+fn swift(sizes: &RdmaSizes, given: SwiftOptions) -> Result<ControlConfig, ScenarioError> {
     let payload = sizes.wire.payload;
     let product = sizes.bdp() as f64 / f64::from(payload);
     let time = |field, given, micros| nanos(field, given, Duration::micros(micros));
@@ -243,14 +236,21 @@ fn swift(sizes: &RdmaSizes, given: SwiftOptions) -> Result<RdmaParameters, Scena
         let must = "be more than `options.swift.scaled_from`";
         return Err(ScenarioError::field("options.swift.scaled_to", must));
     }
-    let least = packets("options.swift.min_window", given.min_window, 0.015)?;
-    let most = packets("options.swift.max_window", given.max_window, product.max(373.76))?;
-    let initial = packets("options.swift.initial_window", given.initial_window, product.max(1.0))?;
+    let of = |bytes: f64| bytes / f64::from(payload);
+    let most = of(373_760.0).max(product).min(1e6);
+    let least = packets("options.swift.min_window", given.min_window, of(15.0).max(1e-4))?;
+    let most = packets("options.swift.max_window", given.max_window, most.max(least))?;
+    if least > most {
+        let must = format!("be at least `options.swift.min_window`, {least}");
+        return Err(ScenarioError::field("options.swift.max_window", must));
+    }
+    let initial = product.max(1.0).clamp(least, most);
+    let initial = packets("options.swift.initial_window", given.initial_window, initial)?;
     if !(least..=most).contains(&initial) {
-        let must = "be from `options.swift.min_window` to `options.swift.max_window`";
+        let must = format!("be {least} to {most}, the least and the largest window");
         return Err(ScenarioError::field("options.swift.initial_window", must));
     }
-    Ok(RdmaParameters::Swift(SwiftConfig {
+    Ok(ControlConfig::Swift(SwiftConfig {
         base: time("options.swift.base", given.base, 25)?,
         per_switch: addition("options.swift.per_switch", given.per_switch, 1)?,
         range: addition("options.swift.range", given.range, 100)?,

@@ -4,24 +4,33 @@ use core::fmt::Debug;
 
 use homa_proto::Time;
 
-use crate::transport::LeavingHop;
+use super::telemetry::Carried;
 
 /// What a data packet collects on its way, and an acknowledgement returns.
 pub trait Collected: Copy + Debug + Send {
     /// Its bytes in a packet.
     const BYTES: u32;
-    /// Switches write into it.
-    const IS_STAMPED: bool = false;
     /// In a packet that leaves its host. `unit` is [`super::RdmaConfig::int_unit`].
     fn new(now: Time, unit: u32) -> Self;
-    /// The packet leaves a switch.
-    fn stamp(&mut self, _hop: &LeavingHop) {}
+    /// In a packet of any control.
+    fn carried(self) -> Carried;
+    /// What a packet carries, if it is of this kind.
+    fn of(carried: Carried) -> Option<Self>;
 }
 
 /// Nothing is collected.
 impl Collected for () {
     const BYTES: u32 = 0;
+
     fn new(_: Time, _: u32) {}
+
+    fn carried(self) -> Carried {
+        Carried::Nothing
+    }
+
+    fn of(carried: Carried) -> Option<()> {
+        matches!(carried, Carried::Nothing).then_some(())
+    }
 }
 
 /// What an acknowledgement says about the network.
@@ -37,6 +46,15 @@ pub struct RateSignal<S> {
     pub marked: bool,
     /// What the packet collected.
     pub collected: S,
+}
+
+impl RateSignal<Carried> {
+    /// The same, with what a control collects; `None` if the packet carries something else.
+    pub(super) fn of<S: Collected>(&self) -> Option<RateSignal<S>> {
+        let Self { now, acknowledged, next, marked, collected } = *self;
+        let collected = S::of(collected)?;
+        Some(RateSignal { now, acknowledged, next, marked, collected })
+    }
 }
 
 impl<S> RateSignal<S> {

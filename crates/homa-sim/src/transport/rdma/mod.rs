@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `sender.rs` | queue pairs: turns, paces, windows, go-back-N |
 //! | `receiver.rs` | the next byte expected, ACKs and NACKs |
-//! | `control.rs` | the interface of a congestion control |
+//! | `control.rs`, `controls.rs` | the interface of a congestion control, and the choice of one |
 //! | `telemetry.rs` | what packets collect on their way (INT) |
 //! | `hpcc.rs`, `dcqcn.rs`, `timely.rs`, `dctcp.rs`, `powertcp.rs`, `swift.rs` | the algorithms |
 //!
@@ -21,6 +21,7 @@
 //! (PFC), several network cards per host, and messages that share a queue pair.
 
 pub mod control;
+mod controls;
 mod dcqcn;
 mod dctcp;
 mod hpcc;
@@ -41,16 +42,16 @@ use super::exchange::{Courtesy, Exchange, Head, Ref};
 use super::parts::{MessageTimers, Piece, WireFormat};
 use super::{Label, LeavingHop, PacketContent, PacketMeta, Timeouts, Transport};
 
-use control::{Collected, RateControl};
 use receiver::RdmaReceiving;
 use sender::QueuePair;
 
+pub use controls::ControlConfig;
 pub use dcqcn::{Dcqcn, DcqcnConfig};
 pub use dctcp::{DctcpRate, DctcpRateConfig};
 pub use hpcc::{Hpcc, HpccConfig};
 pub use powertcp::{PowerConfig, PowerTcp, ThetaPowerTcp};
 pub use swift::{Swift, SwiftConfig};
-pub use telemetry::{ArrivalStack, IntRecord, IntStack, SentAcross, SentAt};
+pub use telemetry::{ArrivalStack, Carried, IntRecord, IntStack, SentAcross, SentAt};
 pub use timely::{Timely, TimelyConfig};
 
 /// The parameters of a host, without those of its congestion control.
@@ -75,18 +76,18 @@ pub struct RdmaConfig {
     pub int_unit: u32,
 }
 
-/// A packet of this transport. `S` is what data packets collect.
+/// A packet of this transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RdmaPacket<S> {
+pub struct RdmaPacket {
     /// The message.
     pub head: Head,
     /// Its content.
-    pub body: RdmaBody<S>,
+    pub body: RdmaBody,
 }
 
 /// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RdmaBody<S> {
+pub enum RdmaBody {
     /// A piece of the message.
     Data {
         /// Its range.
@@ -94,17 +95,17 @@ pub enum RdmaBody<S> {
         /// It was sent before.
         resent: bool,
         /// What it collected so far.
-        collected: S,
+        collected: Carried,
     },
     /// An answer to a packet.
-    Answer(RdmaAnswer<S>),
+    Answer(RdmaAnswer),
     /// About an abandoned message.
     Courtesy(Courtesy),
 }
 
 /// An ACK or a NACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RdmaAnswer<S> {
+pub struct RdmaAnswer {
     /// The next byte that the receiver expects.
     pub expected: u32,
     /// The packet came after a gap.
@@ -112,15 +113,15 @@ pub struct RdmaAnswer<S> {
     /// A switch marked the packet.
     pub marked: bool,
     /// What the packet collected; `None` if the answer is not to be measured.
-    pub collected: Option<S>,
+    pub collected: Option<Carried>,
 }
 
 /// A host; see the module's description.
 #[derive(Debug)]
-pub struct Rdma<C: RateControl> {
+pub struct Rdma {
     config: RdmaConfig,
-    control: C::Config,
-    exchange: Exchange<QueuePair<C>, RdmaReceiving>,
+    control: ControlConfig,
+    exchange: Exchange<QueuePair, RdmaReceiving>,
     /// Pairs that may send now, in turn.
     turns: VecDeque<Ref>,
     /// When pairs may send again.
@@ -128,14 +129,14 @@ pub struct Rdma<C: RateControl> {
     timers: MessageTimers,
     /// Events of congestion controls.
     alarms: MessageTimers,
-    answers: VecDeque<RdmaPacket<C::Collected>>,
+    answers: VecDeque<RdmaPacket>,
     timeouts: Timeouts,
     refused: u64,
 }
 
-impl<C: RateControl> Rdma<C> {
+impl Rdma {
     /// A host in its `life`-th life.
-    pub fn new((config, control): (RdmaConfig, C::Config), life: u32) -> Self {
+    pub fn new((config, control): (RdmaConfig, ControlConfig), life: u32) -> Self {
         Self {
             config,
             control,
@@ -161,8 +162,8 @@ impl<C: RateControl> Rdma<C> {
     }
 }
 
-impl<C: RateControl> Transport for Rdma<C> {
-    type Packet = RdmaPacket<C::Collected>;
+impl Transport for Rdma {
+    type Packet = RdmaPacket;
 
     fn submit(&mut self, now: Time, what: Submit) -> Result<Submitted, SubmitError> {
         let (config, control) = (&self.config, &self.control);
@@ -178,12 +179,7 @@ impl<C: RateControl> Transport for Rdma<C> {
         self.exchange.event()
     }
 
-    fn receive(
-        &mut self,
-        now: Time,
-        packet: &RdmaPacket<C::Collected>,
-        arrival: PacketMeta,
-    ) -> Receipt {
+    fn receive(&mut self, now: Time, packet: &RdmaPacket, arrival: PacketMeta) -> Receipt {
         let (head, from) = (&packet.head, arrival.from);
         match packet.body {
             RdmaBody::Data { piece, collected, .. } => {
@@ -199,13 +195,13 @@ impl<C: RateControl> Transport for Rdma<C> {
         Receipt::Consumed
     }
 
-    fn transmit(&mut self, now: Time) -> Option<RdmaPacket<C::Collected>> {
+    fn transmit(&mut self, now: Time) -> Option<RdmaPacket> {
         let courtesy = |(head, what)| RdmaPacket { head, body: RdmaBody::Courtesy(what) };
         let control = self.answers.pop_front();
         control.or_else(|| self.exchange.courtesy().map(courtesy)).or_else(|| self.next_data(now))
     }
 
-    fn label(&self, packet: &RdmaPacket<C::Collected>) -> Label {
+    fn label(&self, packet: &RdmaPacket) -> Label {
         let config = &self.config;
         let (wire_bytes, priority, ect) = match packet.body {
             RdmaBody::Data { piece, .. } => (config.wire.data(piece.len), 0, true),
@@ -215,16 +211,16 @@ impl<C: RateControl> Transport for Rdma<C> {
         Label { priority, flow, ect, ..Label::new(packet.head.to, wire_bytes) }
     }
 
-    const IS_STAMPED: bool = C::Collected::IS_STAMPED;
+    const IS_STAMPED: bool = true;
 
-    fn stamp(packet: &mut RdmaPacket<C::Collected>, hop: &LeavingHop) {
+    fn stamp(packet: &mut RdmaPacket, hop: &LeavingHop) {
         if let RdmaBody::Data { collected, .. } = &mut packet.body {
             collected.stamp(hop);
         }
     }
 
     /// Rates and windows, not permits, hold a sender back, so all of a message counts as permitted.
-    fn content(packet: &RdmaPacket<C::Collected>) -> PacketContent {
+    fn content(packet: &RdmaPacket) -> PacketContent {
         match packet.body {
             RdmaBody::Data { piece, resent, .. } => {
                 PacketContent::Data(piece.content(&packet.head, (piece.total, resent)))
@@ -233,7 +229,7 @@ impl<C: RateControl> Transport for Rdma<C> {
         }
     }
 
-    fn echoes_congestion(packet: &RdmaPacket<C::Collected>) -> bool {
+    fn echoes_congestion(packet: &RdmaPacket) -> bool {
         matches!(packet.body, RdmaBody::Answer(RdmaAnswer { marked: true, .. }))
     }
 

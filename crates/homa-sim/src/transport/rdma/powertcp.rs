@@ -112,18 +112,17 @@ impl RateControl for PowerTcp {
         self.state.rate
     }
 
-    /// The first one is compared with an empty record, as in their simulator: what a port has sent
-    /// in the last 16.8 ms.
+    /// The first one is not compared with anything (*inferred*). Their simulator compares it with
+    /// an empty record, whose bytes and time wrap at different times, so that the rate would depend
+    /// on the time of day.
     fn acknowledged(&mut self, config: &PowerConfig, signal: &RateSignal<ArrivalStack>) {
         let stack = signal.collected.0;
         let before = std::mem::replace(&mut self.before, signal.collected).0;
-        let is_first = before.records().is_empty();
-        // The path changed, so that records are not those of the same ports.
-        if !is_first && before.records().len() != stack.records().len() {
+        // The first, or the path changed, so that records are not those of the same ports.
+        if before.records().len() != stack.records().len() {
             return;
         }
-        let earlier = before.records().iter().chain(std::iter::repeat(&IntRecord::EMPTY));
-        let pairs = stack.records().iter().zip(earlier);
+        let pairs = stack.records().iter().zip(before.records());
         let powers = pairs.filter_map(|pair| port_power(pair, stack.unit, config.base_rtt));
         // Of equal ports the first counts.
         if let Some(most) = powers.reduce(|most, one| if one.0 > most.0 { one } else { most }) {
@@ -201,7 +200,7 @@ mod tests {
         ] {
             let record = |at, sent, queue| {
                 let mut stack = ArrivalStack::new(Time::ZERO, 1);
-                // What arrived is what was sent and what waits.
+                // Bytes that arrived were sent or wait.
                 stack.stamp(&hop(at, sent, queue));
                 stack.0.records()[0]
             };

@@ -7,8 +7,7 @@ use crate::transport::PacketMeta;
 use crate::transport::exchange::{Head, MessageLookup};
 use crate::transport::parts::Piece;
 
-use super::control::RateControl;
-use super::{Rdma, RdmaAnswer, RdmaBody, RdmaPacket};
+use super::{Carried, Rdma, RdmaAnswer, RdmaBody, RdmaPacket};
 
 /// A message that is being received.
 #[derive(Clone, Debug, Default)]
@@ -53,8 +52,8 @@ impl RdmaReceiving {
     }
 }
 
-impl<C: RateControl> Rdma<C> {
-    fn answer(&mut self, head: Head, answer: RdmaAnswer<C::Collected>) {
+impl Rdma {
+    fn answer(&mut self, head: Head, answer: RdmaAnswer) {
         self.answers.push_back(RdmaPacket { head, body: RdmaBody::Answer(answer) });
     }
 
@@ -63,7 +62,7 @@ impl<C: RateControl> Rdma<C> {
         &mut self,
         now: Time,
         (head, piece): (&Head, Piece),
-        collected: C::Collected,
+        collected: Carried,
         arrival: PacketMeta,
     ) -> Receipt {
         let reply = head.to(arrival.from);

@@ -11,13 +11,14 @@ use homa_proto::{Duration, Time};
 use crate::transport::exchange::Ref;
 use crate::transport::parts::MessageTimer;
 
-use super::control::{Collected, Lost, RateControl, RateRange, RateSignal};
+use super::control::{Lost, RateRange, RateSignal};
+use super::controls::{Control, ControlConfig};
 use super::{Rdma, RdmaAnswer, RdmaBody, RdmaConfig, RdmaPacket};
 
 /// A message that is being sent.
 #[derive(Clone, Debug)]
-pub(super) struct QueuePair<C> {
-    control: C,
+pub(super) struct QueuePair {
+    control: Control,
     /// All bytes before this one are acknowledged.
     acknowledged: u32,
     /// The next byte.
@@ -52,12 +53,12 @@ fn moved(free_at: u64, last: u32, (before, after): (u64, u64)) -> u64 {
     (free_at + picos(last, after)).saturating_sub(picos(last, before))
 }
 
-impl<C: RateControl> QueuePair<C> {
+impl QueuePair {
     /// A pair at the rate of its link.
-    pub fn new(config: &RdmaConfig, control: &C::Config) -> Self {
+    pub fn new(config: &RdmaConfig, control: &ControlConfig) -> Self {
         let range = RateRange { least: config.least, most: config.link };
         Self {
-            control: C::new(control, range),
+            control: Control::new(control, range),
             acknowledged: 0,
             next: 0,
             sent: 0,
@@ -101,7 +102,7 @@ fn timeout(config: &RdmaConfig, late: u32) -> Duration {
     Duration(config.timeout.0 << late.min(DOUBLINGS))
 }
 
-impl<C: RateControl> Rdma<C> {
+impl Rdma {
     /// Gives a pair a turn, now or when its time has come.
     pub(super) fn list(&mut self, now: Time, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
@@ -118,7 +119,7 @@ impl<C: RateControl> Rdma<C> {
     }
 
     /// The packet of the pair whose turn it is.
-    pub(super) fn next_data(&mut self, now: Time) -> Option<RdmaPacket<C::Collected>> {
+    pub(super) fn next_data(&mut self, now: Time) -> Option<RdmaPacket> {
         loop {
             let message = self.turns.pop_front()?;
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
@@ -139,14 +140,14 @@ impl<C: RateControl> Rdma<C> {
             if pair.due.at().is_none() {
                 self.timers.set(&mut pair.due, message, now + timeout(&self.config, pair.late));
             }
-            let collected = C::Collected::new(now, self.config.int_unit);
+            let collected = self.control.carried(now, self.config.int_unit);
             self.list(now, message);
             return Some(RdmaPacket { head, body: RdmaBody::Data { piece, resent, collected } });
         }
     }
 
     /// An ACK or NACK arrived.
-    pub(super) fn on_answer(&mut self, now: Time, message: Ref, answer: &RdmaAnswer<C::Collected>) {
+    pub(super) fn on_answer(&mut self, now: Time, message: Ref, answer: &RdmaAnswer) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let (length, pair) = (outgoing.length, &mut outgoing.state);
         let news = pair.acknowledges(answer.expected, length);
@@ -167,7 +168,7 @@ impl<C: RateControl> Rdma<C> {
                 collected,
             };
             pair.control.acknowledged(&self.control, &signal);
-            if C::MOVES_NEXT {
+            if pair.control.moves_next() {
                 pair.free_at = moved(pair.free_at, pair.last, (before, pair.control.rate()));
             }
         }

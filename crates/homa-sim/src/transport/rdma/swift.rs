@@ -81,9 +81,12 @@ impl Swift {
         self.cut.is_none_or(|cut| now >= cut + Duration(self.rtt))
     }
 
+    /// A window that is the least already is not cut.
     fn cut_to(&mut self, config: &SwiftConfig, now: Time, share: f64) {
-        self.window = (self.window * share).max(config.limits.0);
-        self.cut = Some(now);
+        let window = (self.window * share).max(config.limits.0);
+        if window < self.window {
+            (self.window, self.cut) = (window, Some(now));
+        }
     }
 }
 
@@ -97,19 +100,20 @@ impl RateControl for Swift {
         Self { link: range.most, window, packet, rtt: 0, cut: None, acknowledged: 0 }
     }
 
-    /// That of the link while the window has a packet.
+    /// That of the link while the window has a packet, or no round trip is known.
     fn rate(&self) -> u64 {
-        if self.window >= 1.0 {
+        if self.window >= 1.0 || self.rtt == 0 {
             return self.link;
         }
         let bits = self.window * f64::from(self.packet.1) * 8e9;
-        ((bits / self.rtt.max(1) as f64) as u64).clamp(1, self.link)
+        ((bits / self.rtt as f64) as u64).clamp(1, self.link)
     }
 
-    /// Whole packets; below one, the pace decides.
+    /// Whole packets; below one, the pace decides. Without a round trip there is no pace, and one
+    /// packet at a time.
     fn window(&self, _: u32, _: u64) -> u32 {
         if self.window < 1.0 {
-            return u32::MAX;
+            return if self.rtt == 0 { 1 } else { u32::MAX };
         }
         let bytes = self.window * f64::from(self.packet.0);
         // The last packet must fit.
@@ -208,6 +212,11 @@ mod tests {
         assert_eq!(heard(&mut pair, 900_100, 800_000, 1_000), cut, "once per round trip");
         let late = 900_000 + 2 * pair.rtt;
         assert!(heard(&mut pair, late, 800_000, 1_000) < cut, "{pair:?}");
+        // A cut by nothing does not delay the next one.
+        let mut gentle = Swift::new(&CONFIG, RANGE);
+        gentle.rtt = 800_000;
+        gentle.cut_to(&CONFIG, Time(5), 1.0);
+        assert!(gentle.may_cut(Time(6)), "{gentle:?}");
         // The same packet again is no growth.
         let same = pair.window;
         assert_eq!(heard(&mut pair, late + 1, 10_000, 0), same);
@@ -223,6 +232,9 @@ mod tests {
         let grown = heard(&mut pair, 100_000, 10_000, 1_000);
         assert!((grown - 1.25).abs() < 1e-9, "{grown}: each packet adds one");
         assert_eq!(pair.window(0, 0), 251);
+        // Before the first round trip, one packet at a time.
+        let first = Swift::new(&SwiftConfig { initial: 0.5, ..CONFIG }, RANGE);
+        assert_eq!((first.window(0, 0), first.rate()), (1, 100 * GBPS));
     }
 
     #[test]

@@ -16,6 +16,33 @@ use crate::transport::LeavingHop;
 
 use super::control::Collected;
 
+/// What a data packet carries, and its acknowledgement returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// Nothing.
+    Nothing,
+    /// See [`SentAt`].
+    SentAt(SentAt),
+    /// See [`SentAcross`].
+    SentAcross(SentAcross),
+    /// See [`IntStack`].
+    Sent(IntStack),
+    /// See [`ArrivalStack`].
+    Arrived(ArrivalStack),
+}
+
+impl Carried {
+    /// The packet leaves a port of a switch.
+    pub fn stamp(&mut self, hop: &LeavingHop) {
+        match self {
+            Self::Nothing | Self::SentAt(_) => (),
+            Self::SentAcross(sent) => sent.switches = sent.switches.saturating_add(1),
+            Self::Sent(stack) => stack.stamp(hop),
+            Self::Arrived(stack) => stack.stamp(hop),
+        }
+    }
+}
+
 /// Bits of a record's time and bytes; the largest number of its queue.
 const TIME_BITS: u32 = 24;
 const BYTES_BITS: u32 = 20;
@@ -36,9 +63,6 @@ pub struct IntRecord {
 }
 
 impl IntRecord {
-    /// No record.
-    pub const EMPTY: Self = Self { time: 0, bytes: 0, queue: 0, mbps: 0 };
-
     /// The record of a switch.
     pub fn new(hop: &LeavingHop, unit: u32) -> Self {
         let unit = u64::from(unit.max(1));
@@ -90,21 +114,32 @@ impl IntStack {
     pub fn records(&self) -> &[IntRecord] {
         &self.records[..usize::from(self.count)]
     }
+
+    /// The packet leaves a port.
+    pub fn stamp(&mut self, hop: &LeavingHop) {
+        let unit = self.unit;
+        if let Some(place) = self.records.get_mut(usize::from(self.count)) {
+            *place = IntRecord::new(hop, unit);
+            self.count += 1;
+        }
+    }
 }
 
 impl Collected for IntStack {
     const BYTES: u32 = 42;
-    const IS_STAMPED: bool = true;
 
     fn new(_: Time, unit: u32) -> Self {
         Self { unit, ..Self::default() }
     }
 
-    fn stamp(&mut self, hop: &LeavingHop) {
-        let unit = self.unit;
-        if let Some(place) = self.records.get_mut(usize::from(self.count)) {
-            *place = IntRecord::new(hop, unit);
-            self.count += 1;
+    fn carried(self) -> Carried {
+        Carried::Sent(self)
+    }
+
+    fn of(carried: Carried) -> Option<Self> {
+        match carried {
+            Carried::Sent(this) => Some(this),
+            _ => None,
         }
     }
 }
@@ -114,17 +149,30 @@ impl Collected for IntStack {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrivalStack(pub IntStack);
 
+impl ArrivalStack {
+    /// The packet leaves a port.
+    pub fn stamp(&mut self, hop: &LeavingHop) {
+        let sent_bytes = hop.sent_bytes + u64::from(hop.queued_bytes);
+        self.0.stamp(&LeavingHop { sent_bytes, ..*hop });
+    }
+}
+
 impl Collected for ArrivalStack {
     const BYTES: u32 = IntStack::BYTES;
-    const IS_STAMPED: bool = true;
 
     fn new(now: Time, unit: u32) -> Self {
         Self(IntStack::new(now, unit))
     }
 
-    fn stamp(&mut self, hop: &LeavingHop) {
-        let sent_bytes = hop.sent_bytes + u64::from(hop.queued_bytes);
-        self.0.stamp(&LeavingHop { sent_bytes, ..*hop });
+    fn carried(self) -> Carried {
+        Carried::Arrived(self)
+    }
+
+    fn of(carried: Carried) -> Option<Self> {
+        match carried {
+            Carried::Arrived(this) => Some(this),
+            _ => None,
+        }
     }
 }
 
@@ -140,14 +188,20 @@ pub struct SentAcross {
 
 impl Collected for SentAcross {
     const BYTES: u32 = SentAt::BYTES;
-    const IS_STAMPED: bool = true;
 
     fn new(now: Time, _: u32) -> Self {
         Self { at: now, switches: 0 }
     }
 
-    fn stamp(&mut self, _: &LeavingHop) {
-        self.switches = self.switches.saturating_add(1);
+    fn carried(self) -> Carried {
+        Carried::SentAcross(self)
+    }
+
+    fn of(carried: Carried) -> Option<Self> {
+        match carried {
+            Carried::SentAcross(this) => Some(this),
+            _ => None,
+        }
     }
 }
 
@@ -160,6 +214,17 @@ impl Collected for SentAt {
 
     fn new(now: Time, _: u32) -> Self {
         Self(now)
+    }
+
+    fn carried(self) -> Carried {
+        Carried::SentAt(self)
+    }
+
+    fn of(carried: Carried) -> Option<Self> {
+        match carried {
+            Carried::SentAt(this) => Some(this),
+            _ => None,
+        }
     }
 }
 

@@ -31,10 +31,10 @@ const DCQCN: DcqcnConfig = DcqcnConfig {
     hyper: GBPS / 5,
 };
 
-type Host = Rdma<Dcqcn>;
+type Host = Rdma;
 
 fn host(config: RdmaConfig) -> Host {
-    Host::new((config, DCQCN), 0)
+    Host::new((config, ControlConfig::Dcqcn(DCQCN)), 0)
 }
 
 fn start(sender: &mut Host, now: u64, (to, bytes): (u32, u32)) {
@@ -49,11 +49,11 @@ fn head(serial: u32) -> Head {
 }
 
 /// The receiver expects this byte.
-fn expects(expected: u32, is_nack: bool) -> RdmaAnswer<()> {
-    RdmaAnswer { expected, is_nack, marked: false, collected: Some(()) }
+fn expects(expected: u32, is_nack: bool) -> RdmaAnswer {
+    RdmaAnswer { expected, is_nack, marked: false, collected: Some(Carried::Nothing) }
 }
 
-fn hear(at: &mut Host, now: u64, (from, serial): (u32, u32), answer: RdmaAnswer<()>) {
+fn hear(at: &mut Host, now: u64, (from, serial): (u32, u32), answer: RdmaAnswer) {
     let packet = RdmaPacket { head: head(serial), body: RdmaBody::Answer(answer) };
     let _ = at.receive(Time(now), &packet, arrival(from));
 }
@@ -185,8 +185,8 @@ fn every_call_is_answered_once_and_nothing_is_left() {
     };
     let config = RdmaConfig { window: Some(10_000), ..CONFIG };
     for seed in 0..4 {
-        let make = move |_, life| Rdma::<Hpcc>::new((config, HPCC), life);
-        random_calls(seed, make, Rdma::<Hpcc>::in_flight);
-        random_calls(seed, move |_, life| Host::new((config, DCQCN), life), Host::in_flight);
+        for control in [ControlConfig::Hpcc(HPCC), ControlConfig::Dcqcn(DCQCN)] {
+            random_calls(seed, move |_, life| Host::new((config, control), life), Host::in_flight);
+        }
     }
 }

@@ -76,13 +76,23 @@ async fn a_call_never_waits_for_a_silent_server_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_that_no_retry_mends_leaves_the_other_attempt() {
-    let long = || CallError::ResponseTooLong { length: 2, max: 1 };
+    let refused = || CallError::NewerPeer { kind: 9 };
     let (result, took, attempts) =
-        hedged(&[Some((10, Err(long()))), Some((30, Ok(()))), Some((1, Ok(())))]).await;
+        hedged(&[Some((10, Err(refused()))), Some((30, Ok(()))), Some((1, Ok(())))]).await;
     assert!(result.is_ok(), "{result:?}");
     assert_eq!((took, attempts), (35, 2));
-    let both = [Some((10, Err(long()))), Some((30, Err(long()))), Some((1, Ok(())))];
+    let both = [Some((10, Err(refused()))), Some((30, Err(refused()))), Some((1, Ok(())))];
     let (result, took, attempts) = hedged(&both).await;
-    assert!(matches!(result, Err(BalanceError::Call(error)) if error == long()));
+    assert!(matches!(result, Err(BalanceError::Call(error)) if error == refused()));
     assert_eq!((took, attempts), (35, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_answer_counts_also_one_that_is_an_error() {
+    let answer = || CallError::ResponseTooLong { length: 2, max: 1 };
+    for ends in [[Some((10, Err(answer()))), None], [None, Some((10, Err(answer())))]] {
+        let (result, took, attempts) = hedged(&ends).await;
+        assert!(matches!(result, Err(BalanceError::Call(error)) if error == answer()));
+        assert!(took <= 15 && attempts == 2, "{took} ms: {ends:?}");
+    }
 }
