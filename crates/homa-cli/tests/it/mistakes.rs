@@ -9,7 +9,7 @@ fn a_mistake_is_said_of_the_option_that_has_it() {
     let of_file = "error: --set traffic: /nonexistent.csv: No such file";
     for (arguments, said) in [
         (&["--scheme", "hom"][..], "error: --scheme: unknown scheme `hom`; did you mean `homa`?\n"),
-        (&["--scheme", "bolt"], "error: --scheme: unknown scheme `swift`; allowed: homa-sim, "),
+        (&["--scheme", "bolt"], "error: --scheme: unknown scheme `bolt`; allowed: homa-sim, "),
         (&["--workload", "w9"], "error: --workload: unknown workload `w9`; allowed: w1 to w5, "),
         (
             &["--workload", "websearch"],
