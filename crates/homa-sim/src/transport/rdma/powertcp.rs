@@ -257,7 +257,10 @@ mod tests {
             pair.acknowledged(&CONFIG, &heard(bytes.0, bytes.1, 0, stack));
             (pair.state.rate, pair.state.reference)
         };
-        // Two round trips of nothing, then a full link and a queue of a product.
+        // The first is not compared. Then a round trip of nothing, and a full link with a queue of
+        // a product.
+        answer(&mut pair, (500, 29_000), hop(10_000, 0, 0));
+        assert_eq!(pair.state.since, 0);
         let (rate, reference) = answer(&mut pair, (1_000, 30_000), hop(20_000, 0, 0));
         assert_eq!((rate, reference), (25 * GBPS, 25 * GBPS));
         let (first, reference) = answer(&mut pair, (2_000, 31_000), hop(30_000, 0, 31_250));
