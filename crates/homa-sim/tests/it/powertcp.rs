@@ -3,26 +3,15 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Exchange, Fabric, PowerTcpOptions, Routing, Scenario, ScenarioOutcome,
-    SchemeOptions, Shape, SlowdownBy, Span, Stop, Traffic, TrafficEnding,
+    Exchange, PowerTcpOptions, Routing, Scenario, ScenarioOutcome, SchemeOptions, Shape, Span,
+    Stop, Traffic, TrafficEnding,
 };
 
-use crate::common::bare;
+use crate::common::equal_links;
 
 /// Hosts at one switch with links of 25 Gbit/s and 10 us.
 fn star(scheme: &str, hosts: u32, traffic: Traffic) -> Scenario {
-    Scenario {
-        scheme: scheme.to_owned(),
-        fabric: bare(Fabric {
-            shape: Shape::SingleSwitch { hosts },
-            host_link: Bandwidth::gbps(25),
-            propagation: Span::nanos(10_000),
-            ..Fabric::default()
-        }),
-        traffic,
-        slowdown: SlowdownBy::Idle,
-        ..Scenario::default()
-    }
+    equal_links(scheme, Shape::SingleSwitch { hosts }, (25, 10_000), traffic)
 }
 
 fn outcome(scenario: &Scenario) -> ScenarioOutcome {

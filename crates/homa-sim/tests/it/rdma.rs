@@ -3,28 +3,17 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, DcqcnOptions, DcqcnPresetName, Exchange, Fabric, HpccOptions, RdmaOptions, Scenario,
-    ScenarioOutcome, SchemeOptions, Shape, SlowdownBy, Span, Stop, Traffic, TrafficEnding,
+    Bandwidth, DcqcnOptions, DcqcnPresetName, Exchange, HpccOptions, RdmaOptions, Scenario,
+    ScenarioOutcome, SchemeOptions, Shape, Span, Stop, Traffic, TrafficEnding,
 };
 
-use crate::common::bare;
+use crate::common::equal_links;
 
 const SCHEMES: [&str; 4] = ["hpcc", "dcqcn", "timely", "dctcp-rdma"];
 
 /// Hosts at one switch with links of 100 Gbit/s and 1 us.
 fn star(scheme: &str, hosts: u32, traffic: Traffic) -> Scenario {
-    let mut scenario = Scenario {
-        scheme: scheme.to_owned(),
-        fabric: bare(Fabric {
-            shape: Shape::SingleSwitch { hosts },
-            host_link: Bandwidth::gbps(100),
-            propagation: Span::nanos(1_000),
-            ..Fabric::default()
-        }),
-        traffic,
-        slowdown: SlowdownBy::Idle,
-        ..Scenario::default()
-    };
+    let mut scenario = equal_links(scheme, Shape::SingleSwitch { hosts }, (100, 1_000), traffic);
     scenario.measures.flows_above = Some(0);
     scenario
 }

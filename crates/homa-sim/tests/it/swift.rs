@@ -3,11 +3,10 @@
 
 use homa_sim::experiment::{run, validate};
 use homa_sim::scenario::{
-    Bandwidth, Exchange, Fabric, Impaired, RdmaOptions, Scenario, Shape, SlowdownBy, Span,
-    SwiftOptions, Traffic,
+    Bandwidth, Exchange, Impaired, RdmaOptions, Scenario, Shape, Span, SwiftOptions, Traffic,
 };
 
-use crate::common::bare;
+use crate::common::equal_links;
 
 /// 500 packets and the one that their program adds, of 4000 bytes with headers.
 const BYTES: u32 = 501 * 3_944;
@@ -29,19 +28,8 @@ fn htsim(initial: f64) -> SwiftOptions {
 
 /// A fat tree of 16 hosts with links of 100 Gbit/s and 1 us.
 fn tree(initial: f64, traffic: Traffic) -> Scenario {
-    let mut scenario = Scenario {
-        scheme: "swift".to_owned(),
-        fabric: bare(Fabric {
-            shape: Shape::FatTree { k: 4, oversubscription: 1 },
-            host_link: Bandwidth::gbps(100),
-            fabric_link: Bandwidth::gbps(100),
-            propagation: Span::nanos(1_000),
-            ..Fabric::default()
-        }),
-        traffic,
-        slowdown: SlowdownBy::Idle,
-        ..Scenario::default()
-    };
+    let shape = Shape::FatTree { k: 4, oversubscription: 1 };
+    let mut scenario = equal_links("swift", shape, (100, 1_000), traffic);
     scenario.options.swift = Some(htsim(initial));
     scenario.options.rdma =
         Some(RdmaOptions { payload: Some(3_944), acks_first: Some(false), ..Default::default() });

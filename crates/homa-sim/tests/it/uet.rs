@@ -1,28 +1,14 @@
 //! Ultra Ethernet: the closed form of one flow, an incast as in its authors' simulator, and paths.
 
 use homa_sim::experiment::run;
-use homa_sim::scenario::{
-    Bandwidth, Fabric, Scenario, ScenarioOutcome, Shape, SlowdownBy, Span, Traffic, UetOptions,
-    UetPathsName,
-};
+use homa_sim::scenario::{ScenarioOutcome, Shape, Traffic, UetOptions, UetPathsName};
 
-use crate::common::bare;
+use crate::common::equal_links;
 
 /// In the network of `uet-htsim`: a fat tree with links of 100 Gbit/s and 1 us.
 fn outcome(k: u32, traffic: Traffic, options: UetOptions) -> ScenarioOutcome {
-    let mut scenario = Scenario {
-        scheme: "uet-nscc".to_owned(),
-        fabric: bare(Fabric {
-            shape: Shape::FatTree { k, oversubscription: 1 },
-            host_link: Bandwidth::gbps(100),
-            fabric_link: Bandwidth::gbps(100),
-            propagation: Span::nanos(1_000),
-            ..Fabric::default()
-        }),
-        traffic,
-        slowdown: SlowdownBy::Idle,
-        ..Scenario::default()
-    };
+    let shape = Shape::FatTree { k, oversubscription: 1 };
+    let mut scenario = equal_links("uet-nscc", shape, (100, 1_000), traffic);
     scenario.options.uet = Some(options);
     scenario.measures.flows_above = Some(0);
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");

@@ -478,7 +478,7 @@ impl Drop for Lease {
     }
 }
 
-/// Resolves to the result of the future that ends first, which leaves `racing`.
+/// Resolves to the result of the future that ends first, and removes that one from `racing`.
 fn poll_any<F: Future>(racing: &mut Vec<Pin<Box<F>>>, context: &mut Context) -> Poll<F::Output> {
     for n in 0..racing.len() {
         if let Poll::Ready(result) = racing[n].as_mut().poll(context) {

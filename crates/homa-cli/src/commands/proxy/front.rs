@@ -426,7 +426,7 @@ impl http_body::Body for Answering {
                 let _ = status.add_header(&mut trailers);
                 Ok(Frame::trailers(trailers))
             }),
-            // The proxy beside the server tells of a failure by a status of gRPC.
+            // The proxy beside the server reports a failure as a status of gRPC.
             FailureSeen::Broken => {
                 let told = |frame: Frame<Bytes>| match frame.trailers_ref().and_then(plain::broken)
                 {

@@ -36,6 +36,7 @@ impl PortQueue for StrictPriority {
         waiting.take_highest()
     }
 }
+
 /// Strict priority that counts the wire bytes which wait at each level, for queues that mark.
 /// Invariant: the counts are those of the frames that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

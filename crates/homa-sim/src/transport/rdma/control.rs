@@ -85,6 +85,12 @@ pub(super) fn scaled(rate: u64, factor: f64) -> u64 {
     (rate as f64 * factor) as u64
 }
 
+/// The mean over a round trip of `base_rtt`, after `ns` of it had this value.
+pub(super) fn smoothed(mean: f64, value: f64, (ns, base_rtt): (u64, u64)) -> f64 {
+    let ns = ns.min(base_rtt);
+    (mean * (base_rtt - ns) as f64 + value * ns as f64) / base_rtt as f64
+}
+
 /// A whole times a quotient, rounded down, at least 1: for example the part of a window that a part
 /// of the link's rate may have in flight.
 pub(super) fn part(whole: u64, rate: u64, of: u64) -> u32 {

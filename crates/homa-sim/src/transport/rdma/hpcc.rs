@@ -6,7 +6,7 @@
 //! so that each acknowledgement reacts to the same packets in flight only once. Invariant: the rate
 //! stays in its range. Left out: a rate for each hop (`MULTI_RATE`), and PINT.
 
-use super::control::{RateControl, RateRange, RateSignal, scaled};
+use super::control::{RateControl, RateRange, RateSignal, scaled, smoothed};
 use super::telemetry::{IntRecord, IntStack};
 
 /// Parameters of HPCC.
@@ -54,12 +54,6 @@ fn link_use(
     let sent = now.bytes_since(before, unit) as f64 * 8e9 / ns as f64;
     let queue = now.queue_bytes(unit).min(before.queue_bytes(unit)) as f64;
     Some((sent / rate + queue * link as f64 / rate / window as f64, ns))
-}
-
-/// The mean over a round trip of `base_rtt`, after `ns` of it had this utilisation.
-fn smoothed(mean: f64, utilisation: f64, (ns, base_rtt): (u64, u64)) -> f64 {
-    let ns = ns.min(base_rtt);
-    (mean * (base_rtt - ns) as f64 + utilisation * ns as f64) / base_rtt as f64
 }
 
 /// The next rate and stage.
@@ -110,10 +104,7 @@ impl RateControl for Hpcc {
             return;
         }
         let scale = (self.range.most, config.window);
-        let pairs = stack.records().iter().zip(before.records());
-        let uses = pairs.filter_map(|pair| link_use(pair, stack.unit, scale));
-        // Of equally busy links the first counts.
-        let busiest = uses.reduce(|most, one| if one.0 > most.0 { one } else { most });
+        let busiest = stack.greatest(&before, |pair| link_use(pair, stack.unit, scale));
         let is_past = signal.is_past(self.since);
         if let Some((utilisation, ns)) = busiest {
             self.utilisation = smoothed(self.utilisation, utilisation, (ns, config.base_rtt));

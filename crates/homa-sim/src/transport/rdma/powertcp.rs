@@ -12,7 +12,7 @@
 
 use homa_proto::Time;
 
-use super::control::{RateControl, RateRange, RateSignal, part, scaled};
+use super::control::{RateControl, RateRange, RateSignal, part, scaled, smoothed};
 use super::telemetry::{ArrivalStack, IntRecord, SentAt};
 
 /// Parameters of PowerTCP.
@@ -55,9 +55,7 @@ impl PoweredRate {
         base_rtt: u64,
         signal: &RateSignal<S>,
     ) {
-        let ns = ns.min(base_rtt);
-        let before = self.power * (base_rtt - ns) as f64;
-        self.power = (before + power * ns as f64) / base_rtt.max(1) as f64;
+        self.power = smoothed(self.power, power, (ns, base_rtt));
         self.rate = self.range.clamp(next_rate(config, self.reference, self.power));
         if signal.is_past(self.since) {
             self.reference = self.rate;
@@ -122,10 +120,8 @@ impl RateControl for PowerTcp {
         if before.records().len() != stack.records().len() {
             return;
         }
-        let pairs = stack.records().iter().zip(before.records());
-        let powers = pairs.filter_map(|pair| port_power(pair, stack.unit, config.base_rtt));
-        // Of equal ports the first counts.
-        if let Some(most) = powers.reduce(|most, one| if one.0 > most.0 { one } else { most }) {
+        let power = |pair: (&_, &_)| port_power(pair, stack.unit, config.base_rtt);
+        if let Some(most) = stack.greatest(&before, power) {
             self.state.update(config, most, config.base_rtt, signal);
         }
     }

@@ -7,14 +7,14 @@
 //! silence cut the window by the largest part, and silence for five times sets it to the least.
 //!
 //! Sources: the paper, and `csg-htsim`, revision 841d9e7 (`swift.cpp`), for what the paper leaves
-//! open: round trips are smoothed by 1/8, each acknowledged byte counts for growth, and a window
-//! counts in whole packets. Invariant: the window stays in its range. Left out: the delays of hosts
-//! as a second target (our hosts have constant ones), and selective acknowledgements: a gap is sent
-//! again from its first byte on, as by the other schemes of this folder.
+//! open: round trips are smoothed by 1/8, each acknowledged byte counts for growth, and a packet
+//! leaves only if all of it fits. Invariant: the window stays in its range. Left out: the delays of
+//! hosts as a second target (our hosts have constant ones), and selective acknowledgements: a gap
+//! is sent again from its first byte on, as by the other schemes of this folder.
 
 use homa_proto::{Duration, Time};
 
-use super::control::{Lost, RateControl, RateRange, RateSignal, part};
+use super::control::{Lost, RateControl, RateRange, RateSignal};
 use super::telemetry::SentAcross;
 
 /// Parameters of Swift. Windows are full packets, times ns.
@@ -115,9 +115,9 @@ impl RateControl for Swift {
         if self.window < 1.0 {
             return if self.rtt == 0 { 1 } else { u32::MAX };
         }
-        let bytes = self.window * f64::from(self.packet.0);
+        let bytes = (self.window * f64::from(self.packet.0)) as u32;
         // The last packet must fit.
-        part(bytes as u64 - u64::from(self.packet.0) + 1, 1, 1)
+        bytes.saturating_sub(self.packet.0).saturating_add(1)
     }
 
     fn acknowledged(&mut self, config: &SwiftConfig, signal: &RateSignal<SentAcross>) {

@@ -31,6 +31,22 @@ pub enum Carried {
     Arrived(ArrivalStack),
 }
 
+/// The conversions of [`Collected`] to a variant of [`Carried`] and back.
+macro_rules! carried_as {
+    ($variant:ident) => {
+        fn carried(self) -> Carried {
+            Carried::$variant(self)
+        }
+
+        fn of(carried: Carried) -> Option<Self> {
+            match carried {
+                Carried::$variant(this) => Some(this),
+                _ => None,
+            }
+        }
+    };
+}
+
 impl Carried {
     /// The packet leaves a port of a switch.
     pub fn stamp(&mut self, hop: &LeavingHop) {
@@ -115,6 +131,17 @@ impl IntStack {
         &self.records[..usize::from(self.count)]
     }
 
+    /// The greatest of the measures of all ports, each of a record and the one before, and the
+    /// nanoseconds between them. Of equal ones the first counts.
+    pub(super) fn greatest(
+        &self,
+        before: &Self,
+        measure: impl Fn((&IntRecord, &IntRecord)) -> Option<(f64, u64)>,
+    ) -> Option<(f64, u64)> {
+        let pairs = self.records().iter().zip(before.records());
+        pairs.filter_map(measure).reduce(|most, one| if one.0 > most.0 { one } else { most })
+    }
+
     /// The packet leaves a port.
     pub fn stamp(&mut self, hop: &LeavingHop) {
         let unit = self.unit;
@@ -132,16 +159,7 @@ impl Collected for IntStack {
         Self { unit, ..Self::default() }
     }
 
-    fn carried(self) -> Carried {
-        Carried::Sent(self)
-    }
-
-    fn of(carried: Carried) -> Option<Self> {
-        match carried {
-            Carried::Sent(this) => Some(this),
-            _ => None,
-        }
-    }
+    carried_as!(Sent);
 }
 
 /// The same records, with the bytes that arrived at a port, sent ones and those that wait, in place
@@ -164,16 +182,7 @@ impl Collected for ArrivalStack {
         Self(IntStack::new(now, unit))
     }
 
-    fn carried(self) -> Carried {
-        Carried::Arrived(self)
-    }
-
-    fn of(carried: Carried) -> Option<Self> {
-        match carried {
-            Carried::Arrived(this) => Some(this),
-            _ => None,
-        }
-    }
+    carried_as!(Arrived);
 }
 
 /// When the packet left its host, and how many switches it passed (a counter such as the time to
@@ -193,16 +202,7 @@ impl Collected for SentAcross {
         Self { at: now, switches: 0 }
     }
 
-    fn carried(self) -> Carried {
-        Carried::SentAcross(self)
-    }
-
-    fn of(carried: Carried) -> Option<Self> {
-        match carried {
-            Carried::SentAcross(this) => Some(this),
-            _ => None,
-        }
-    }
+    carried_as!(SentAcross);
 }
 
 /// When the packet left its host.
@@ -216,16 +216,7 @@ impl Collected for SentAt {
         Self(now)
     }
 
-    fn carried(self) -> Carried {
-        Carried::SentAt(self)
-    }
-
-    fn of(carried: Carried) -> Option<Self> {
-        match carried {
-            Carried::SentAt(this) => Some(this),
-            _ => None,
-        }
-    }
+    carried_as!(SentAt);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The networks and the traffic with which every scheme of the table is tested.
 
 use homa_sim::scenario::{
-    Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, Span, Traffic,
+    Bandwidth, Buffer, Exchange, Fabric, Impaired, Scenario, Shape, SlowdownBy, Span, Traffic,
 };
 use homa_sim::scheme::{SCHEMES, Scheme, SwitchQueue};
 
@@ -15,6 +15,31 @@ pub fn bare(fabric: Fabric) -> Fabric {
     let none = Span::nanos(0);
     let (send_delay, nic_delay, receive_delay, switch_delay) = (none, none, none, none);
     Fabric { send_delay, nic_delay, receive_delay, switch_delay, ..fabric }
+}
+
+/// Links of `gbps` Gbit/s and `nanos` nanoseconds without any other delay. Slowdowns divide by the
+/// times of the idle network.
+pub fn equal_links(
+    scheme: &str,
+    shape: Shape,
+    (gbps, nanos): (u64, u64),
+    traffic: Traffic,
+) -> Scenario {
+    let link = Bandwidth::gbps(gbps);
+    let fabric = Fabric {
+        shape,
+        host_link: link,
+        fabric_link: link,
+        propagation: Span::nanos(nanos),
+        ..Fabric::default()
+    };
+    Scenario {
+        scheme: scheme.to_owned(),
+        fabric: bare(fabric),
+        traffic,
+        slowdown: SlowdownBy::Idle,
+        ..Scenario::default()
+    }
 }
 
 /// Two racks of four hosts, small enough for a debug build.
