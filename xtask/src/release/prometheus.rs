@@ -3,7 +3,9 @@
 //!
 //! A client calls a server with a certificate, and an address without a server. Prometheus scrapes
 //! the metrics of both each second. Each expression of the dashboard and of the alert rules must be
-//! accepted, and must have a number as result. Left out: how Grafana draws them.
+//! accepted, and must have a number as result. Then the server ends, and the alert about it fires.
+//! Whether each alert fires when it should, and then alone, promtool computes from made-up series
+//! (`alerts_test.yml`). Left out: how Grafana draws them, and who is told of an alert.
 
 use std::fs;
 use std::io::{Error, Read, Result, Write};
@@ -22,6 +24,9 @@ use crate::target;
 const RATE_INTERVAL: &str = "5s";
 /// Prometheus needs a few scrapes until a rate has a value.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Made-up series, and the alerts that fire on them.
+const SERIES: &str = include_str!("alerts_test.yml");
 
 /// Calls a server, and an address where none is, until it is ended.
 const CALLER: &str = r#"
@@ -62,21 +67,38 @@ pub(super) fn check(repository: &Path) -> Result<Vec<Outcome>> {
     output(Command::new("promtool").args(["check", "rules"]).arg(&rules))?;
     let dashboard = fs::read_to_string(monitoring.join("dashboard.json"))?;
     let mut expressions = of_dashboard(&dashboard);
-    expressions.extend(of_rules(&fs::read_to_string(&rules)?));
+    let alerts = fs::read_to_string(&rules)?;
+    expressions.extend(of_rules(&alerts));
     let folder = target(repository).join("prometheus");
     remove_folder(&folder)?;
     fs::create_dir_all(&folder)?;
+    let series = folder.join("series.yml");
+    fs::write(&series, SERIES.replace("ALERTS_FILE", &rules.to_string_lossy()))?;
+    output(Command::new("promtool").args(["test", "rules"]).arg(series))?;
+    fs::write(folder.join("alerts.yml"), impatient(&alerts))?;
     output(cargo(repository).args(["build", "--bin", "homa"]))?;
     let program = target(repository).join("debug/homa");
     let caller = user::build(repository, "caller", CALLER)?;
-    let observed = Observed::start(&program, &caller, &folder)?;
+    let mut observed = Observed::start(&program, &caller, &folder)?;
     for expression in &expressions {
         observed.accepts(expression)?;
     }
+    observed.server = None;
+    observed.accepts("ALERTS{alertname=\"HomaDown\",alertstate=\"firing\"}")?;
     drop(observed);
     fs::remove_dir_all(folder)?;
     let accepted = format!("Prometheus accepts {} expressions", expressions.len());
-    Ok(vec![Outcome::Passed(accepted)])
+    let fired = "each alert fires on series that it is for, and HomaDown on a server that ended";
+    Ok(vec![Outcome::Passed(accepted), Outcome::Passed(fired.to_owned())])
+}
+
+/// Rules whose alerts fire after a second.
+fn impatient(rules: &str) -> String {
+    let line = |line: &str| match line.split_once("for: ") {
+        Some((indent, _)) => format!("{indent}for: 1s\n"),
+        None => format!("{line}\n"),
+    };
+    rules.lines().map(line).collect()
 }
 
 /// The expressions of a dashboard, with values in place of Grafana's variables.
@@ -100,8 +122,8 @@ fn of_dashboard(json: &str) -> Vec<String> {
     written.map(filled).collect()
 }
 
-/// The expressions of alert rules, without the limits: they have a result although nothing is
-/// wrong.
+/// The expressions of alert rules, without the limits, and of what must not be absent: they have a
+/// result although nothing is wrong.
 fn of_rules(yaml: &str) -> Vec<String> {
     let rules = yaml.split("expr: |\n").skip(1).map(|rest| {
         let indent = rest.len() - rest.trim_start().len();
@@ -109,9 +131,10 @@ fn of_rules(yaml: &str) -> Vec<String> {
         lines.map(str::trim).collect::<Vec<_>>().join(" ")
     });
     let plain = |rule: String| {
-        let limit = rule.rsplit_once(" > ").or_else(|| rule.rsplit_once(" < "));
-        let rule = limit.map_or(rule.clone(), |(value, _)| value.into());
-        rule.replace("[5m]", &format!("[{RATE_INTERVAL}]"))
+        let limit = [" > ", " < ", " == "].into_iter().find_map(|limit| rule.rsplit_once(limit));
+        let rule = limit.map_or(rule.as_str(), |(value, _)| value);
+        let absent = rule.strip_prefix("absent(").and_then(|rest| rest.strip_suffix(')'));
+        absent.unwrap_or(rule).replace("[5m]", &format!("[{RATE_INTERVAL}]"))
     };
     rules.map(plain).collect()
 }
@@ -135,7 +158,9 @@ fn certificates(folder: &Path) -> Result<[PathBuf; 3]> {
 /// A server, its client, and a Prometheus that scrapes both; all end with this.
 struct Observed {
     prometheus: Child,
-    _programs: [RunningProgram; 2],
+    /// Until it is ended.
+    server: Option<RunningProgram>,
+    _client: RunningProgram,
     api: (Ipv4Addr, u16),
 }
 
@@ -152,18 +177,18 @@ impl Observed {
         let mut serve = Command::new(program);
         serve.args(["serve", "--bind", "127.0.0.1:0", "--echo", "--metrics", "127.0.0.1:0"]);
         serve.arg("--cert").arg(&cert).arg("--cert-key").arg(&key).arg("--ca").arg(&ca);
-        let (server, address) = RunningProgram::serve(&mut serve)?;
-        let client =
+        let (mut server, address) = RunningProgram::serve(&mut serve)?;
+        let mut client =
             RunningProgram::start(Command::new(caller).arg(address).args([cert, key, ca]))?;
-        let mut programs = [server, client];
         let mut pages = Vec::new();
-        for program in &mut programs {
+        for program in [&mut server, &mut client] {
             let page = program.line("metrics at http://")?;
             pages.push(format!("\"{}\"", page.trim_end_matches("/metrics")));
         }
         let config = folder.join("prometheus.yml");
         let scrape = format!(
-            "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: homa\n    \
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
+             rule_files: [alerts.yml]\nscrape_configs:\n  - job_name: homa\n    \
              static_configs: [{{ targets: [{}] }}]\n",
             pages.join(", ")
         );
@@ -177,7 +202,8 @@ impl Observed {
             .stdout(Stdio::null())
             .stderr(fs::File::create(folder.join("log"))?)
             .spawn()?;
-        Ok(Self { prometheus, _programs: programs, api: (Ipv4Addr::LOCALHOST, port) })
+        let api = (Ipv4Addr::LOCALHOST, port);
+        Ok(Self { prometheus, server: Some(server), _client: client, api })
     }
 
     /// Waits until an expression has a number as result; an error if Prometheus refuses it.
@@ -248,10 +274,29 @@ mod tests {
         let alerts = of_rules(&rules);
         assert_eq!(alerts.len(), rules.matches("- alert:").count());
         for expression in panels.iter().chain(&alerts) {
-            assert!(expression.contains("homa_") && !expression.contains('$'), "{expression}");
+            assert!(expression.contains("homa") && !expression.contains('$'), "{expression}");
             let (open, close) = (expression.matches('(').count(), expression.matches(')').count());
             assert_eq!(open, close, "{expression}");
             assert!(!expression.contains("annotations"), "{expression}");
         }
+    }
+
+    #[test]
+    fn each_alert_has_a_row_of_the_page_and_made_up_series() {
+        let root = crate::repository();
+        let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
+        let page = read("docs/operating/metrics.md");
+        let rules = read("contrib/monitoring/alerts.yml");
+        for alert in rules.split("- alert: ").skip(1).filter_map(|rule| rule.lines().next()) {
+            assert!(page.contains(&format!("\n| {alert} | ")), "no row for {alert}");
+            assert!(SERIES.contains(&format!("alertname=\"{alert}\"")), "no series for {alert}");
+        }
+    }
+
+    #[test]
+    fn rules_and_what_they_need_to_have_a_result() {
+        let rules = "expr: |\n  up{job=\"a\"} == 0\nfor: 5m\nexpr: |\n  absent(up{job=\"a\"})\nx";
+        assert_eq!(of_rules(rules), ["up{job=\"a\"}"; 2]);
+        assert_eq!(impatient("  for: 5m\n  labels: {}\n"), "  for: 1s\n  labels: {}\n");
     }
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Metrics, text};
+use super::Metrics;
+use super::text::{self, Text};
 use crate::engine::Engine;
 
 /// Time limit for a client's request, and again for the response.
@@ -27,6 +28,9 @@ const REST: Duration = Duration::from_millis(100);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
+/// The help of the metric that `/healthz` answers from, too.
+const UNHEALTHY: &str = "Engines that do not do their work: ended, or blocked for a second.";
+
 /// The engines, and what the application adds to their metrics.
 struct Page {
     engines: Vec<Engine>,
@@ -36,14 +40,26 @@ struct Page {
 impl Page {
     /// All metrics; those of engines with the same name are added up.
     fn text(&self) -> String {
-        let mut all: Vec<Metrics> = Vec::new();
-        for metrics in self.engines.iter().map(Engine::metrics) {
-            match all.iter_mut().find(|other| other.name == metrics.name) {
-                Some(other) => other.add(metrics),
-                None => all.push(metrics),
+        let mut all: Vec<(Metrics, usize)> = Vec::new();
+        for engine in &self.engines {
+            let (metrics, unhealthy) = (engine.metrics(), usize::from(!engine.healthy()));
+            match all.iter_mut().find(|(other, _)| other.name == metrics.name) {
+                Some((other, sum)) => {
+                    other.add(metrics);
+                    *sum += unhealthy;
+                }
+                None => all.push((metrics, unhealthy)),
             }
         }
-        text::joined(&Metrics::openmetrics_of(&all), &(self.more)())
+        let mut health = Text::default();
+        health.family("engine_unhealthy", "gauge", UNHEALTHY);
+        for (metrics, unhealthy) in &all {
+            health.engine(metrics.name.as_deref());
+            health.sample("engine_unhealthy", &[], unhealthy);
+        }
+        let all: Vec<Metrics> = all.into_iter().map(|(metrics, _)| metrics).collect();
+        let ours = text::joined(&Metrics::openmetrics_of(&all), &health.finish());
+        text::joined(&ours, &(self.more)())
     }
 }
 

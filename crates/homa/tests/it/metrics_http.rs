@@ -35,8 +35,11 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
     assert!(get(at, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     let healthz = || get(at, "GET /healthz HTTP/1.1\r\n\r\n");
     assert!(healthz().starts_with("HTTP/1.1 200 OK\r\n") && healthz().ends_with("healthy\n"));
+    assert!(page.contains("\nhoma_engine_unhealthy 0\n"), "{page}");
     engine.hand_over(std::time::Duration::ZERO).unwrap();
     assert!(healthz().starts_with("HTTP/1.1 503 "), "the engine has ended");
+    let page = get(at, "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(page.contains("\nhoma_engine_unhealthy 1\n"), "{page}");
     drop(exporter);
     TcpListener::bind(at).expect("the exporter is closed");
 }
@@ -72,6 +75,9 @@ fn named_engines_and_the_application_share_a_page() {
     );
     let count = "homa_rpc_duration_seconds_count{engine=\"back\",direction=\"server\",";
     assert!(page.contains(&format!("{count}outcome=\"ok\",size=\"short\"}} 1\n")), "{page}");
+    for healthy in ["{engine=\"front\"} 0", "{engine=\"back\"} 0", " 0"] {
+        assert!(page.contains(&format!("\nhoma_engine_unhealthy{healthy}\n")), "{page}");
+    }
     assert!(page.ends_with("\nusers 7\n# EOF\n"), "{page}");
     assert_eq!(page.matches("# EOF").count(), 1);
 }
