@@ -1,8 +1,9 @@
-//! Addresses of names: a name may have several, and a server may be at one of them.
+//! Addresses of names: a name may have several, this machine some of them, and a server may be at
+//! one of them.
 //!
-//! They are tried in turn with a packet that executes nothing: a NEED_ACK for an RPC that does not
-//! exist, which every engine answers: with an ACK or, if it has keys, with a refusal
-//! (`docs/udp-encapsulation.md`).
+//! To find a server, they are tried in turn with a packet that executes nothing: a NEED_ACK for an
+//! RPC that does not exist, which every engine answers: with an ACK or, if it has keys, with a
+//! refusal (`docs/udp-encapsulation.md`).
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use homa::proto::wire::datagram;
 use homa::proto::{Body, Packet, PeerId, RpcId};
+use nix::errno::Errno;
 
 /// How long an address may take to answer before the next one is tried.
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -41,6 +43,24 @@ pub fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
         }
     });
     Ok(all)
+}
+
+/// Those of several addresses that this machine has; all if it has none, so that binding says what
+/// is wrong. `localhost`, for example, is `::1`, too, where a container has no IPv6.
+pub fn own(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let has = |at: &SocketAddr| {
+        let mut any_port = *at;
+        any_port.set_port(0);
+        let missing = |error: io::Error| {
+            let code = error.raw_os_error().map(Errno::from_raw);
+            matches!(code, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
+        };
+        !UdpSocket::bind(any_port).is_err_and(missing)
+    };
+    if addresses.len() > 1 && addresses.iter().any(has) {
+        addresses.retain(has);
+    }
+    addresses
 }
 
 /// The first address at which an engine answers; otherwise the first that the system can send to.
@@ -100,6 +120,18 @@ mod tests {
         assert_eq!(by("lo"), by("1"));
         assert!(addresses("[fe80::1%nowhere]:4000").is_err());
         assert!(addresses("[fe80::1%lo]:port").is_err());
+    }
+
+    #[test]
+    fn a_name_stands_for_the_addresses_that_this_machine_has() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (here, other, elsewhere) =
+            (at("127.0.0.1:4000"), at("127.0.0.2:4000"), at("203.0.113.1:4000"));
+        assert_eq!(own(vec![elsewhere, here, other]), [here, other]);
+        assert_eq!(own(vec![elsewhere]), [elsewhere], "binding refuses it");
+        // Another program has the address, and not another machine.
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(own(vec![taken, other]), [taken, other]);
     }
 
     #[test]

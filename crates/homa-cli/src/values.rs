@@ -158,7 +158,12 @@ pub fn rate_of_calls(text: &str) -> Result<f64, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses(pub Vec<SocketAddr>);
 
-/// An address and port to listen at; all addresses of a name.
+/// An address and port to listen at; the addresses of a name that this machine has.
+pub fn listening(text: &str) -> Result<Addresses, String> {
+    addresses(text).map(|all| Addresses(reach::own(all.0)))
+}
+
+/// An address and port; all addresses of a name.
 pub fn addresses(text: &str) -> Result<Addresses, String> {
     match reach::addresses(text) {
         Ok(all) if all.is_empty() => Err(format!("the name in `{text}` has no address")),

@@ -30,9 +30,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Address and port to listen on; port 0 picks a free port and prints it. If it is a name with
-    /// several addresses, all of them. Not needed if systemd passes sockets (LISTEN_FDS): UDP
-    /// sockets are served, and a TCP socket with the name `metrics` has the metrics.
-    #[arg(long, value_name = "ADDR", value_parser = values::addresses)]
+    /// several addresses, all of them that this machine has. Not needed if systemd passes sockets
+    /// (LISTEN_FDS): UDP sockets are served, and a TCP socket with the name `metrics` has the
+    /// metrics.
+    #[arg(long, value_name = "ADDR", value_parser = values::listening)]
     bind: Option<values::Addresses>,
     /// What carries the packets.
     #[arg(long, value_enum, default_value_t = Driver::Udp)]

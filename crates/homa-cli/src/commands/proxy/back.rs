@@ -48,7 +48,7 @@ pub fn start(setting: &Setting<'_>, at: &str, to: &LocalEnd) -> Result<RunningPr
         return Err(Failure::new(error, hint));
     };
     let address = address.strip_suffix('/').unwrap_or(address);
-    let addresses = values::addresses(address).map_err(anyhow::Error::msg).hint(hint)?.0;
+    let addresses = values::listening(address).map_err(anyhow::Error::msg).hint(hint)?.0;
     if let LocalEnd::Tcp(name) = to {
         // A name may not be known yet. So connections are checked, too.
         let addresses = values::addresses(name).map_or(Vec::new(), |addresses| addresses.0);

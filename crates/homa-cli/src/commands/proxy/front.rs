@@ -83,7 +83,7 @@ pub async fn start(
     Ok(RunningProxy { at, engines: vec![engine], tasks })
 }
 
-/// Opens the sockets of an end; all addresses of a name.
+/// Opens the sockets of an end; of a name, at its addresses that this machine has.
 async fn listen(args: &Args, at: &LocalEnd) -> Result<Vec<LocalListener>, Failure> {
     let hint = "choose a free address of this machine, such as --listen http://127.0.0.1:7000";
     let name = match at {
@@ -96,7 +96,7 @@ async fn listen(args: &Args, at: &LocalEnd) -> Result<Vec<LocalListener>, Failur
             return Ok(vec![listener.hint(hint)?]);
         }
     };
-    let addresses = values::addresses(name).map_err(anyhow::Error::msg).hint(hint)?.0;
+    let addresses = values::listening(name).map_err(anyhow::Error::msg).hint(hint)?.0;
     args.check_local(&addresses)?;
     let mut listeners: Vec<LocalListener> = Vec::new();
     let mut chosen = None;
