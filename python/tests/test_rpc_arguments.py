@@ -219,6 +219,70 @@ def test_the_addresses_of_a_name_are_called_in_turn(monkeypatch, idempotent):
     asyncio.run(main())
 
 
+def listed(*hosts):
+    """What a look-up of a name with these addresses finds."""
+
+    def found(_name, port, **_):
+        kind = (socket.AF_INET, socket.SOCK_DGRAM, 17, "")
+        return [(*kind, (host, port)) for host in hosts]
+
+    return found
+
+
+def test_a_server_is_at_all_addresses_of_its_name(monkeypatch):
+    async def main():
+        # This machine has no such address as the first, which is for documentation (RFC 5737).
+        monkeypatch.setattr(socket, "getaddrinfo", listed("203.0.113.1", "127.0.0.1", "127.0.0.2"))
+        async with rpc.Server("store:0", echo, concurrency=1) as server, rpc.Client() as client:
+            first, second = server.addresses
+            assert server.address == first
+            port = int(first.rpartition(":")[2])
+            assert (first, second) == (f"127.0.0.1:{port}", f"127.0.0.2:{port}") and port > 0
+            assert first in repr(server) and second in repr(server)
+            for at in server.addresses:
+                assert await client.call(at, b"here") == b"here"
+            # One request at a time, from both in turn.
+            calls = [client.call(at, b"x", deadline=60) for at in server.addresses * 20]
+            assert await asyncio.gather(*calls) == [b"x"] * 40
+        for at in (first, second):
+            with pytest.raises(rpc.PortUnreachable):
+                async with rpc.Client() as client:
+                    await client.call(at, b"x", deadline=60)
+        monkeypatch.setattr(socket, "getaddrinfo", listed("127.0.0.3", "127.0.0.2"))
+        async with rpc.Server(second, echo):
+            # It is the second address that is taken, and the first is not kept.
+            for _ in range(2):
+                with pytest.raises(rpc.AddressInUse, match=re.escape(second)):
+                    rpc.Server(f"store:{port}", echo)
+        monkeypatch.setattr(socket, "getaddrinfo", listed("203.0.113.1", "203.0.113.2"))
+        with pytest.raises(rpc.OpenError, match=re.escape("203.0.113.1")):
+            rpc.Server("store:0", echo, plaintext=True)
+
+    asyncio.run(main())
+
+
+def test_a_busy_address_of_a_name_does_not_hold_up_another(monkeypatch):
+    async def main():
+        monkeypatch.setattr(socket, "getaddrinfo", listed("127.0.0.1", "127.0.0.2"))
+        server = rpc.Server("store:0", echo, concurrency=1)
+        async with server, rpc.Client() as client:
+            first, second = server.addresses
+
+            async def calls():
+                while True:
+                    await client.call(first, b"many", deadline=60)
+
+            # Some always wait at the first address.
+            tasks = [asyncio.ensure_future(calls()) for _ in range(50)]
+            await asyncio.sleep(0.05)
+            assert await client.call(second, b"one", deadline=20) == b"one"
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
 class Busy(ThreadPoolExecutor):
     """asyncio looks names up in here: one thread, which does nothing else until it is told."""
 

@@ -65,15 +65,15 @@ class Keys:
 class Endpoint:
     def __new__(
         cls,
-        address: str | None,
+        addresses: list[str],
         serves: bool,
         limits: list[tuple[str, int]],
         descriptor: int | None = None,
         early: int | None = None,
     ) -> Endpoint: ...
     @property
-    def address(self) -> str: ...
-    def filenos(self) -> tuple[int, int]: ...
+    def addresses(self) -> list[str]: ...
+    def filenos(self) -> list[int]: ...
     def call(
         self,
         to: str,

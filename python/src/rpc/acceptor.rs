@@ -1,4 +1,4 @@
-//! The requests of a server, taken in as far as Python's handlers want them.
+//! The requests of servers, taken in as far as Python's handlers want them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,8 +12,51 @@ use super::tasks::ENDPOINT;
 /// The next request, while it is waited for.
 type Accepting = Pin<Box<dyn Future<Output = Option<Request>> + Send>>;
 
-/// Takes requests in as far as the handlers want them.
+/// Takes requests in as far as the handlers want them, from servers in turn, so that none of them
+/// waits for another that is busier.
 pub struct Acceptor {
+    queues: Vec<Queue>,
+    /// The queue that is looked at next.
+    turn: usize,
+}
+
+impl Acceptor {
+    /// Of servers, at least one; it rings at `ring` for the endpoint.
+    pub fn new(servers: Vec<Server>, ring: &Arc<Ring>) -> Self {
+        let waker = Waker::from(Arc::new(Ringer { ring: ring.clone(), number: ENDPOINT }));
+        let queue = |server| Queue { server, next: None, waker: waker.clone(), rung: true };
+        Self { queues: servers.into_iter().map(queue).collect(), turn: 0 }
+    }
+
+    /// Takes at most this many requests.
+    pub fn accept(&mut self, room: usize) -> Vec<Request> {
+        let (mut requests, mut empty) = (Vec::new(), 0);
+        while requests.len() < room && empty < self.queues.len() {
+            match self.queues[self.turn].accept() {
+                Some(request) => {
+                    requests.push(request);
+                    empty = 0;
+                }
+                None => empty += 1,
+            }
+            self.turn = (self.turn + 1) % self.queues.len();
+        }
+        requests
+    }
+
+    /// There may be requests.
+    pub fn look(&mut self) {
+        self.queues.iter_mut().for_each(|queue| queue.rung = true);
+    }
+
+    /// The servers.
+    pub fn servers(&self) -> Vec<Server> {
+        self.queues.iter().map(|queue| queue.server.clone()).collect()
+    }
+}
+
+/// The requests of one server.
+struct Queue {
     server: Server,
     next: Option<Accepting>,
     waker: Waker,
@@ -21,43 +64,25 @@ pub struct Acceptor {
     rung: bool,
 }
 
-impl Acceptor {
-    /// Of a server; it rings at `ring` for the endpoint.
-    pub fn new(server: Server, ring: Arc<Ring>) -> Self {
-        let waker = Waker::from(Arc::new(Ringer { ring, number: ENDPOINT }));
-        Self { server, next: None, waker, rung: true }
-    }
-
-    /// Takes at most this many requests.
-    pub fn accept(&mut self, room: usize) -> Vec<Request> {
-        let mut requests = Vec::new();
-        while self.rung && requests.len() < room {
-            let server = &self.server;
-            let next = self.next.get_or_insert_with(|| {
-                let server = server.clone();
-                Box::pin(async move { server.accept_async().await })
-            });
-            match next.as_mut().poll(&mut Context::from_waker(&self.waker)) {
-                Poll::Ready(Some(request)) => requests.push(request),
-                // None will come any more.
-                Poll::Ready(None) => self.rung = false,
-                Poll::Pending => {
-                    self.rung = false;
-                    break;
-                }
-            }
-            self.next = None;
+impl Queue {
+    /// The next request, if there is one.
+    fn accept(&mut self) -> Option<Request> {
+        if !self.rung {
+            return None;
         }
-        requests
-    }
-
-    /// There may be a request.
-    pub fn look(&mut self) {
-        self.rung = true;
-    }
-
-    /// The server.
-    pub fn server(&self) -> &Server {
-        &self.server
+        let server = &self.server;
+        let next = self.next.get_or_insert_with(|| {
+            let server = server.clone();
+            Box::pin(async move { server.accept_async().await })
+        });
+        let polled = next.as_mut().poll(&mut Context::from_waker(&self.waker));
+        let Poll::Ready(accepted) = polled else {
+            self.rung = false;
+            return None;
+        };
+        self.next = None;
+        // If it is none, none will come any more.
+        self.rung = accepted.is_some();
+        accepted
     }
 }

@@ -1,7 +1,7 @@
 //! An engine with its client and, if it has an address to serve, its server, for one event loop of
-//! Python.
+//! Python. A server at several addresses has an engine for each.
 //!
-//! The loop drives the engine: it watches the engine's descriptor, and calls [`Endpoint::turn`].
+//! The loop drives the engines: it watches their descriptors, and calls [`Endpoint::turn`].
 //! All methods except [`Endpoint::close`] return at once. Locks are held while futures are polled,
 //! and never while Python code is called.
 
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use homa::driver::duplicate;
 use homa::{
     CallError, CallOptions, Client, Config, Engine, OpenError, Padding, Reactor, ReplyError,
-    Request, Server,
+    Request,
 };
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::acceptor::Acceptor;
+use super::engines::OpenedEngines;
 use super::incoming::{Incoming, LentRequest};
 use super::ring::{Ring, Ringer};
 use super::tasks::{ENDPOINT, Future, Outcome, Tasks, UNSENT};
@@ -31,7 +31,7 @@ use super::{buffer, errors, keys};
 /// Clients and servers of `homa.rpc` are made of one.
 #[pyclass(frozen, module = "homa.rpc")]
 pub struct Endpoint {
-    local: SocketAddr,
+    local: Vec<SocketAddr>,
     process: u32,
     open: Mutex<Option<Open>>,
 }
@@ -40,11 +40,13 @@ pub struct Endpoint {
 pub struct Open {
     ring: Arc<Ring>,
     tasks: Tasks,
+    /// Of the servers; a client alone has none.
     acceptor: Option<Acceptor>,
-    /// Calls.
+    /// Calls, through the first engine.
     pub client: Client,
-    /// Once a loop drives the engine.
-    reactor: Option<Reactor>,
+    engines: Vec<Engine>,
+    /// Of each engine, once a loop drives them.
+    reactors: Vec<Reactor>,
 }
 
 impl Open {
@@ -54,15 +56,15 @@ impl Open {
         behalf.map_or_else(|| self.client.clone(), |of| self.client.on_behalf_of_client(&of))
     }
 
-    /// The engine's descriptor, for the loop that drives it from now on.
-    fn driven(&mut self) -> Result<RawFd, OpenError> {
-        if let Some(reactor) = &self.reactor {
-            return Ok(reactor.as_raw_fd());
+    /// The engines' descriptors, for the loop that drives them from now on.
+    fn driven(&mut self) -> Result<Vec<RawFd>, OpenError> {
+        for engine in &self.engines[self.reactors.len()..] {
+            let reactor = engine.reactor()?;
+            let ringer = Ringer { ring: self.ring.clone(), number: UNSENT };
+            reactor.flush_with(Waker::from(Arc::new(ringer)), || IN_LOOP.get());
+            self.reactors.push(reactor);
         }
-        let reactor = self.client.engine().reactor()?;
-        let ringer = Ringer { ring: self.ring.clone(), number: UNSENT };
-        reactor.flush_with(Waker::from(Arc::new(ringer)), || IN_LOOP.get());
-        Ok(self.reactor.insert(reactor).as_raw_fd())
+        Ok(self.reactors.iter().map(AsRawFd::as_raw_fd).collect())
     }
 }
 
@@ -123,76 +125,64 @@ impl Endpoint {
     }
 }
 
-/// An engine over a socket that is bound already, and its server.
-fn over(
-    descriptor: RawFd,
-    serves: bool,
-    config: &Config,
-) -> Result<(Engine, Option<Server>), OpenError> {
-    let socket = duplicate(descriptor)?;
-    if !serves {
-        return Ok((Engine::from_socket(socket, config.clone().calls_only())?, None));
-    }
-    let server = Server::from_socket(socket, config.clone())?;
-    Ok((server.engine().clone(), Some(server)))
-}
-
 #[pymethods]
 impl Endpoint {
-    /// Opens an engine at `address`, over the socket with the number `descriptor`, or at any
-    /// address for a client alone.
+    /// Opens an engine at each of `addresses` to serve, at the first for calls alone, over the
+    /// socket with the number `descriptor`, or at any address for calls.
     #[new]
-    #[pyo3(signature = (address, serves, limits, descriptor=None, early=None))]
+    #[pyo3(signature = (addresses, serves, limits, descriptor=None, early=None))]
     fn new(
         py: Python<'_>,
-        address: Option<&str>,
+        addresses: Vec<String>,
         serves: bool,
         limits: Vec<(String, Bound<'_, PyAny>)>,
         descriptor: Option<RawFd>,
         early: Option<usize>,
     ) -> PyResult<Self> {
         let config = config(&limits)?;
-        let mut server = None;
-        let engine = match (address, descriptor) {
-            (_, Some(descriptor)) => over(descriptor, serves, &config).map(|(engine, its)| {
-                server = its;
-                engine
-            }),
-            (Some(address), None) if serves => Engine::bind(parsed(address)?, config),
-            (Some(address), None) => Engine::bind(parsed(address)?, config.calls_only()),
-            (None, None) => Client::with(config).map(|client| client.engine().clone()),
+        let at = addresses.iter().map(|text| parsed(text)).collect::<PyResult<Vec<_>>>()?;
+        let opened = match descriptor {
+            Some(descriptor) => OpenedEngines::over(descriptor, serves, config),
+            None if serves => OpenedEngines::serving(&at, &config),
+            None => OpenedEngines::calling(at.first().copied(), config),
         };
-        let engine = engine.map_err(|error| errors::open(py, &error))?;
+        let OpenedEngines { engines, servers } =
+            opened.map_err(|error| errors::open(py, &error))?;
         let ring = Ring::new().map_err(errors::refused)?;
-        if serves && server.is_none() {
-            server = Some(engine.serve().map_err(|error| errors::open(py, &error))?);
-        }
-        if let Some(window) = early {
-            server = server.map(|server| server.early(window));
-        }
+        let servers = servers.into_iter().map(|server| match early {
+            Some(window) => server.early(window),
+            None => server,
+        });
+        let servers: Vec<_> = servers.collect();
+        let (local, process) =
+            (engines.iter().map(Engine::local_addr).collect(), std::process::id());
         let open = Open {
             tasks: Tasks::new(ring.clone()),
-            acceptor: server.map(|server| Acceptor::new(server, ring.clone())),
-            client: engine.client(),
+            acceptor: (!servers.is_empty()).then(|| Acceptor::new(servers, &ring)),
+            client: engines[0].client(),
+            engines,
             ring,
-            reactor: None,
+            reactors: Vec::new(),
         };
-        let (local, process) = (engine.local_addr(), std::process::id());
         Ok(Self { local, process, open: Mutex::new(Some(open)) })
     }
 
-    /// The engine's address.
+    /// The addresses of the engines.
     #[getter]
-    fn address(&self) -> String {
-        self.local.to_string()
+    fn addresses(&self) -> Vec<String> {
+        self.local.iter().map(ToString::to_string).collect()
     }
 
     /// The descriptors that the event loop watches. One is readable if `turn` has something to do.
-    fn filenos(&self, py: Python<'_>) -> PyResult<(RawFd, RawFd)> {
+    fn filenos(&self, py: Python<'_>) -> PyResult<Vec<RawFd>> {
         if self.process != std::process::id() {
             return Err(errors::call(py, &CallError::Forked));
         }
-        let handles = self.open().as_mut().map(|open| Ok((open.driven()?, open.ring.handle())));
+        let handles = self.open().as_mut().map(|open| {
+            let mut handles = open.driven()?;
+            handles.push(open.ring.handle());
+            Ok(handles)
+        });
         let handles = handles.ok_or_else(|| errors::call(py, &CallError::ShuttingDown))?;
         handles.map_err(|error| errors::open(py, &error))
     }
@@ -338,10 +328,12 @@ impl Endpoint {
     /// and at most `room` requests.
     fn turn(&self, py: Python<'_>, room: usize) -> PyResult<(Vec<Ended>, Vec<Incoming>)> {
         let (mut ended, mut requests) = (Vec::new(), Vec::new());
-        if let Some(Open { ring, tasks, acceptor, reactor, .. }) = self.open().as_mut() {
+        if let Some(Open { ring, tasks, acceptor, reactors, .. }) = self.open().as_mut() {
             let numbers = ring.take(|| {
-                // Its descriptor is readable as long as there is work.
-                let _ = reactor.as_mut().map(Reactor::drive);
+                for reactor in reactors {
+                    // Its descriptor is readable as long as there is work.
+                    let _ = reactor.drive();
+                }
             });
             in_loop(|| {
                 for number in numbers {
@@ -365,12 +357,14 @@ impl Endpoint {
 
     /// Refuses new requests, and says how many are unfinished.
     fn drain(&self) -> usize {
-        let server = {
+        let servers = {
             let open = self.open();
-            open.as_ref().and_then(|open| Some(open.acceptor.as_ref()?.server().clone()))
+            open.as_ref().and_then(|open| Some(open.acceptor.as_ref()?.servers()))
         };
-        let Some(server) = server else { return 0 };
-        server.drain(Duration::ZERO).map_or_else(|unfinished| unfinished.requests, |()| 0)
+        let drained = servers.unwrap_or_default().into_iter().map(|server| {
+            server.drain(Duration::ZERO).map_or_else(|unfinished| unfinished.requests, |()| 0)
+        });
+        drained.sum()
     }
 
     /// Whether a server has accepted a call with the handshake, and its next ticket is yet to come.
@@ -382,10 +376,12 @@ impl Endpoint {
     fn close(&self, py: Python<'_>) {
         let open = self.open().take();
         py.detach(move || {
-            if let Some(Open { tasks, acceptor, client, reactor, .. }) = open {
-                drop((tasks, acceptor, reactor));
-                // Acknowledges received responses, so that servers need not keep them.
-                let _ = client.engine().drain(Duration::ZERO);
+            if let Some(Open { tasks, acceptor, engines, reactors, .. }) = open {
+                drop((tasks, acceptor, reactors));
+                for engine in engines {
+                    // Acknowledges received responses, so that servers need not keep them.
+                    let _ = engine.drain(Duration::ZERO);
+                }
             }
         });
     }

@@ -2,8 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`acceptor`] | the next requests of a server |
+//! | [`acceptor`] | the next requests of servers |
 //! | [`buffer`] | messages as Python's buffers |
+//! | [`engines`] | engines at one address, or at several |
 //! | [`errors`] | errors as exceptions |
 //! | [`ring`] | what wakes Python's event loop |
 //! | [`tasks`] | the futures in progress, polled when the loop is woken |
@@ -17,6 +18,7 @@
 mod acceptor;
 mod buffer;
 pub mod endpoint;
+mod engines;
 mod errors;
 pub mod incoming;
 pub mod keys;

@@ -6,6 +6,7 @@ addresses (RFC 4007).
 
 from __future__ import annotations
 
+import errno
 import operator
 import socket
 from typing import Any, TypeAlias
@@ -74,8 +75,11 @@ def numeric(found: list[Any]) -> list[str]:
     return every
 
 
-def looked_up_now(address: Address) -> str:
-    """The address in digits, for our socket; waits for a name.
+def looked_up_now(address: Address) -> list[str]:
+    """The addresses in digits, for our sockets; waits for a name.
+
+    Of a name, those that this machine has, or all if it has none: binding then says what is wrong.
+    ``localhost``, for example, is ``::1``, too, where a container has no IPv6.
 
     Raises:
         OpenError: the name has no address.
@@ -83,11 +87,23 @@ def looked_up_now(address: Address) -> str:
     text = written(address)
     name = named(text)
     if name is None:
-        return text
+        return [text]
     try:
-        return numeric(socket.getaddrinfo(*name, type=socket.SOCK_DGRAM))[0]
+        found = socket.getaddrinfo(*name, type=socket.SOCK_DGRAM)
     except (socket.gaierror, UnicodeError) as error:
         raise OpenError(missing(name[0], error)) from error
+    return numeric([one for one in found if is_here(one)] or found)
+
+
+def is_here(found: Any) -> bool:
+    """Whether this machine has an address of a lookup."""
+    kind, _, _, _, (host, _, *more) = found
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as trial:
+            trial.bind((host, 0, *more))
+    except OSError as error:
+        return error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    return True
 
 
 def missing(name: str, error: socket.gaierror | UnicodeError) -> str:

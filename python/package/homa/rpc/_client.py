@@ -60,7 +60,8 @@ class Client(Endpoint):
     It belongs to the event loop that first uses it. Use it with ``async with``, or close it.
 
     Args:
-        address: where calls leave from; by default any port, to IPv4 and IPv6.
+        address: where calls leave from; by default any port, to IPv4 and IPv6. Of a name, the first
+            address that this machine has.
         sock: a bound UDP socket to use in place of an address. It is duplicated, so close it.
         deadline: default deadline of a call, in seconds.
         max_message: bytes of the longest payload and answer (16 MiB).
@@ -266,7 +267,7 @@ class Client(Endpoint):
     async def _looked_up(self, name: tuple[str, int], left: float) -> list[str]:
         """The addresses of a name, for a call that has some time left."""
         loop = self._here()
-        kind = family(self._at)
+        kind = family(self.address)
         try:
             looking = loop.getaddrinfo(*name, family=kind, type=socket.SOCK_DGRAM)
             found = await asyncio.wait_for(looking, left)

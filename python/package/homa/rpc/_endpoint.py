@@ -1,4 +1,4 @@
-"""The common part of clients and servers: the engine, watched by the event loop that uses it.
+"""The common part of clients and servers: the engines, watched by the event loop that uses them.
 
 Futures are kept here and never in the compiled part, so that Python's collector sees which tasks
 wait. When the last reference is gone, the engine's descriptors and thread end with it.
@@ -42,7 +42,7 @@ def descriptor_of(sock: socket.socket) -> int:
 
 
 class Endpoint:
-    """An engine and its loop: the first that anything is awaited in."""
+    """Engines, one for each address, and their loop: the first that anything is awaited in."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Endpoint:
         sock: socket.socket | None = None,
         early: int | None = None,
     ):
-        """Open the engine; limits that are None are its defaults.
+        """Open the engines; limits that are None are their defaults.
 
         Raises:
             TypeError: the socket is none.
@@ -61,7 +61,7 @@ class Endpoint:
         if address is not None and sock is not None:
             raise ValueError("give an address or sock=SOCKET, not both")
         own = None if sock is None else descriptor_of(sock)
-        at = None if address is None else looked_up_now(address)
+        at = [] if address is None else looked_up_now(address)
         given = [(name, value) for name, value in limits.items() if value is not None]
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         # Who gets the outcomes of operations whose task is cancelled as they end.
@@ -71,12 +71,12 @@ class Endpoint:
         # More requests may wait than there was room for.
         self._full = False
         self._native = Native(at, serves, given, own, early)
-        self._at = self._native.address
+        self._at: list[str] = self._native.addresses
 
     @property
     def address(self) -> str:
         """Where it is reached, with the port that was chosen."""
-        return self._at
+        return self._at[0]
 
     def _here(self) -> asyncio.AbstractEventLoop:
         """The running loop, which watches the engine from now on."""
@@ -195,4 +195,4 @@ class Endpoint:
     def __repr__(self) -> str:
         """Its kind and address."""
         state = ", closed" if self._closed else ""
-        return f"<homa.rpc.{type(self).__name__} {self._at}{state}>"
+        return f"<homa.rpc.{type(self).__name__} {', '.join(self._at)}{state}>"

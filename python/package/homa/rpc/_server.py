@@ -150,8 +150,9 @@ class Server(Endpoint):
 
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``, or ``"[::]:4000"`` for IPv4 and IPv6;
-            port 0 is any, see ``address``. If a name has several addresses, only the first is used;
-            for the others, open more servers.
+            port 0 is any, see ``address``. A name stands for all of its addresses that this
+            machine has (see ``addresses``). They have the same port, and ``max_peers`` and
+            ``send_memory`` hold for each.
         sock: a bound UDP socket to serve in place of an address, such as
             ``socket.socket(fileno=3)``, the first that systemd passes. Requests that wait in its
             queue are served. It is duplicated, so close it; only one process may serve it at a
@@ -227,6 +228,11 @@ class Server(Endpoint):
         self._tasks: dict[asyncio.Task[None], Incoming] = {}
         self._watches: dict[asyncio.Task[None], int] = {}
         self._over: asyncio.Future[None] | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it is reached: several if it was given a name; ``address`` is the first."""
+        return list(self._at)
 
     def handler(self, function: Handler) -> Handler:
         """Answer by this function; a decorator."""
