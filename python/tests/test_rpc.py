@@ -434,27 +434,6 @@ def test_calls_for_a_request_share_its_deadline_and_trace(run):
     run(main())
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_the_child_of_a_fork_is_told_so(run):
-    async def main():
-        async with rpc.Server("127.0.0.1:0", echo) as server, rpc.Client() as client:
-            await client.call(server.address, b"x")
-            child = os.fork()
-            if child == 0:
-                told = 1
-                try:
-                    asyncio.run(client.call(server.address, b"x"))
-                except rpc.Forked:
-                    asyncio.run(client.close())
-                    told = 0
-                finally:
-                    os._exit(told)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            assert await client.call(server.address, b"parent") == b"parent"
-
-    run(main())
-
-
 def test_another_loop_is_refused():
     client = rpc.Client()
     loop = asyncio.new_event_loop()

@@ -59,6 +59,10 @@ class Client(Endpoint):
 
     It belongs to the event loop that first uses it. Use it with ``async with``, or close it.
 
+    It does not work in a child of ``os.fork``, where calls raise ``Forked``: open it after the
+    fork, in the process that calls, or start workers of ``multiprocessing`` by ``"spawn"`` or
+    ``"forkserver"``.
+
     Args:
         address: where calls leave from; by default any port, to IPv4 and IPv6. Of a name, the first
             address that this machine has.

@@ -148,6 +148,10 @@ class Server(Endpoint):
     ends at once with ``Abandoned``, and the server continues. If the client gave up or its
     deadline has passed, the handler's task is cancelled.
 
+    It does not work in a child of ``os.fork`` (``Forked``). If the parent closes it while a child
+    lives, its port stays in use until the child ends. So open it after the fork, in the process
+    that serves, and start workers of ``multiprocessing`` by ``"spawn"`` or ``"forkserver"``.
+
     Args:
         address: where to listen, such as ``"0.0.0.0:4000"``, or ``"[::]:4000"`` for IPv4 and IPv6;
             port 0 is any, see ``address``. A name stands for all of its addresses that this
