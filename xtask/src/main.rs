@@ -32,7 +32,8 @@ const USAGE: &str =
   words         count words in comments and Markdown beside their limits, below some paths
   release       with --check: what a release promises, or the checks that are named (minutes each):
                 crates, semver, rust-version, advisories, wheels, manylinux, previous,
-                packages, boot (the unit in a booted Debian), container (the image in runc),
+                packages, boot (the unit in a booted Debian), container (the image in runc; all
+                three try what is published, which they leave in target/packages),
                 monitoring (the expressions of contrib/monitoring, on a Prometheus),
                 collector (spans in a collector of OpenTelemetry),
                 upload (what is left to a person)

@@ -81,14 +81,14 @@ pub fn run(repository: &Path, arguments: &[&str]) -> ExitCode {
     }
 }
 
-/// Makes unoptimised Debian packages; returns their paths.
-pub fn debian_for_tests(repository: &Path) -> io::Result<Vec<PathBuf>> {
-    make(repository, &PackageRequest { debug: true, kinds: vec![Kind::Debian], named: true })
+/// Makes the Debian packages of a release; returns their paths.
+pub fn debian_packages(repository: &Path) -> io::Result<Vec<PathBuf>> {
+    make(repository, &PackageRequest { debug: false, kinds: vec![Kind::Debian], named: true })
 }
 
-/// Makes an unoptimised container image; returns its path.
-pub fn container_for_tests(repository: &Path) -> io::Result<PathBuf> {
-    let request = PackageRequest { debug: true, kinds: vec![Kind::Container], named: true };
+/// Makes the container image of a release; returns its path.
+pub fn container_image(repository: &Path) -> io::Result<PathBuf> {
+    let request = PackageRequest { debug: false, kinds: vec![Kind::Container], named: true };
     make(repository, &request)?.pop().ok_or_else(|| Error::other("no image was made"))
 }
 

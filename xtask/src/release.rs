@@ -2,6 +2,9 @@
 //! run. Each check passes, fails, or says what this machine lacks for it; only a failure counts.
 //! The last check says what is left to a person.
 //!
+//! Packages, the image and the wheel are those of a release: they are built once into
+//! `target/packages`, installed and called, and left there to be published.
+//!
 //! A check that passes leaves nothing but build outputs and downloads in the target folder, which
 //! the next run uses, and the lock file of `contrib/opentelemetry`, which git ignores. If a check
 //! fails, its files stay for inspection until the next run replaces them.
@@ -19,11 +22,13 @@ mod upload;
 mod user;
 mod wheels;
 
-use std::io;
-use std::path::Path;
+use std::cell::OnceCell;
+use std::io::{self, Error};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use crate::package;
 use crate::process::output;
 
 /// What a check, or a part of one, found if it did not fail.
@@ -36,23 +41,60 @@ enum Outcome {
     ForPerson(String),
 }
 
-/// A check: its name, and what it does in the repository.
-type Check = (&'static str, fn(&Path) -> io::Result<Vec<Outcome>>);
+/// What the checks of one run look at.
+struct Candidate<'a> {
+    repository: &'a Path,
+    debian: OnceCell<Vec<PathBuf>>,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(repository: &'a Path) -> Self {
+        Self { repository, debian: OnceCell::new() }
+    }
+
+    /// The Debian packages, built by the first check that needs them.
+    fn debian(&self) -> io::Result<&[PathBuf]> {
+        if let Some(packages) = self.debian.get() {
+            return Ok(packages);
+        }
+        let built = package::debian_packages(self.repository)?;
+        Ok(self.debian.get_or_init(|| built))
+    }
+
+    /// An error unless a program that printed its version was built as a release, from the commit
+    /// that is checked out: other builds name no commit (`build.rs` of the program).
+    fn expect_version(&self, printed: &str) -> io::Result<()> {
+        let mut git = Command::new("git");
+        git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(self.repository);
+        let commit = output(&mut git)?;
+        let expected = format!("homa {} ({})", package::VERSION, commit.trim());
+        match printed.trim() == expected {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "what was installed is {:?}, and not the release {expected:?}",
+                printed.trim()
+            ))),
+        }
+    }
+}
+
+/// A check: its name, and what it does.
+type Check = (&'static str, fn(&Candidate<'_>) -> io::Result<Vec<Outcome>>);
 
 const CHECKS: [Check; 13] = [
-    ("crates", crates::publish),
-    ("semver", crates::compatible),
-    ("rust-version", crates::rust_version),
-    ("advisories", crates::advisories),
-    ("wheels", wheels::two_alike),
-    ("manylinux", wheels::manylinux),
-    ("previous", previous::calls),
+    ("crates", |of| crates::publish(of.repository)),
+    ("semver", |of| crates::compatible(of.repository)),
+    ("rust-version", |of| crates::rust_version(of.repository)),
+    ("advisories", |of| crates::advisories(of.repository)),
+    ("wheels", |of| wheels::two_alike(of.repository)),
+    ("manylinux", |of| wheels::manylinux(of.repository)),
+    ("previous", |of| previous::calls(of.repository)),
     ("packages", packages::check),
     ("boot", boot::check),
     ("container", container::check),
-    ("monitoring", prometheus::check),
-    ("collector", collector::check),
-    ("upload", upload::left),
+    ("monitoring", |of| prometheus::check(of.repository)),
+    ("collector", |of| collector::check(of.repository)),
+    ("upload", |of| upload::left(of.repository)),
 ];
 
 /// What the checks have found so far.
@@ -135,11 +177,11 @@ pub fn check(repository: &Path, names: &[&str]) -> ExitCode {
     }
     let target = crate::target(repository);
     let before = megabytes(&target);
-    let mut findings = Findings::default();
+    let (mut findings, candidate) = (Findings::default(), Candidate::new(repository));
     for (name, check) in CHECKS {
         if names.is_empty() || names.contains(&name) {
             let start = Instant::now();
-            findings.add(name, check(repository), start.elapsed());
+            findings.add(name, check(&candidate), start.elapsed());
         }
     }
     println!("{}", findings.end([before, megabytes(&target)]));
@@ -161,11 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn only_a_release_of_this_commit_is_what_is_published() {
+        let candidate = Candidate::new(crate::repository());
+        let mut git = Command::new("git");
+        git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(crate::repository());
+        let Ok(commit) = output(&mut git) else { return skip::test("git, and a repository") };
+        let version = package::VERSION;
+        candidate.expect_version(&format!("homa {version} ({})\n", commit.trim())).unwrap();
+        for other in [format!("homa {version}\n"), format!("homa {version} (0123456789ab)\n")] {
+            let error = candidate.expect_version(&other).unwrap_err().to_string();
+            assert!(error.contains("not the release"), "{error}");
+        }
+    }
+
+    #[test]
     fn the_last_line_counts_every_part() {
         let mut findings = Findings::default();
         let parts = vec![Outcome::Passed("a".to_owned()), Outcome::Skipped("no b".to_owned())];
         findings.add("packages", Ok(parts), Duration::from_secs(90));
-        findings.add("boot", Err(io::Error::other("no call")), Duration::from_secs(400));
+        findings.add("boot", Err(Error::other("no call")), Duration::from_secs(400));
         let steps = vec![Outcome::ForPerson("c".to_owned()), Outcome::ForPerson("d".to_owned())];
         findings.add("upload", Ok(steps), Duration::ZERO);
         let end = findings.end([100, 250]);

@@ -11,8 +11,7 @@ use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Outcome, user};
-use crate::package::debian_for_tests;
+use super::{Candidate, Outcome, user};
 use crate::process::{is_root, remove_folder, succeed, there};
 
 /// What runs inside, and the unit that runs it once the system is up, and ends the system.
@@ -31,7 +30,8 @@ StandardError=append:/check.log
 /// The longest that the system may run. On a busy machine of two cores it takes half a minute.
 const SECONDS: &str = "300";
 
-pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
+pub(super) fn check(candidate: &Candidate<'_>) -> io::Result<Vec<Outcome>> {
+    let repository = candidate.repository;
     if let Some(why) = impossible() {
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     }
@@ -40,7 +40,7 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
         let why = "debootstrap could not fetch Debian (see above)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     };
-    let packages = debian_for_tests(repository)?;
+    let packages = candidate.debian()?;
     let package = packages.iter().find(|path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("homa_"))
     });

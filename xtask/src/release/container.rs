@@ -9,12 +9,13 @@ use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Outcome;
 use super::program::RunningProgram;
-use crate::package::{VERSION, container_for_tests, folder};
+use super::{Candidate, Outcome};
+use crate::package::{VERSION, container_image};
 use crate::process::{is_root, output, remove_folder, succeed, there};
 
-pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
+pub(super) fn check(candidate: &Candidate<'_>) -> io::Result<Vec<Outcome>> {
+    let repository = candidate.repository;
     if !is_root() {
         let why = "because only root runs it (run it with sudo)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
@@ -23,15 +24,15 @@ pub(super) fn check(repository: &Path) -> io::Result<Vec<Outcome>> {
         let why = "umoci or runc is missing (apt-get install umoci runc)";
         return Ok(vec![Outcome::Skipped(why.to_owned())]);
     }
-    let image = container_for_tests(repository)?;
-    let work = folder(repository, true).join("container");
+    let image = container_image(repository)?;
+    let work = crate::target(repository).join("container");
     let bundle = unpack(&image, &work)?;
     let container = Container(format!("homa-check-{}", std::process::id()));
-    container.call(&bundle)?;
+    candidate.expect_version(&container.call(&bundle)?)?;
     drop(container);
     fs::remove_dir_all(work)?;
-    let what = "umoci reads the image, and in runc, read-only and not as root, a call is answered \
-                and a proxy listens";
+    let what = "umoci reads the image of the release, and in runc, read-only and not as root, a \
+                call is answered and a proxy listens";
     Ok(vec![Outcome::Passed(what.to_owned())])
 }
 
@@ -70,8 +71,8 @@ fn unpack(image: &Path, work: &Path) -> io::Result<PathBuf> {
 struct Container(String);
 
 impl Container {
-    /// Runs the image's server, and calls it from inside.
-    fn call(&self, bundle: &Path) -> io::Result<()> {
+    /// Runs the image's server, and calls it from inside; returns the version that it prints.
+    fn call(&self, bundle: &Path) -> io::Result<String> {
         let mut run = Command::new("runc");
         let (_server, address) =
             RunningProgram::serve(run.arg("run").arg("--bundle").arg(bundle).arg(&self.0))?;
@@ -84,7 +85,7 @@ impl Container {
         let mut proxy = Command::new("runc");
         proxy.args(["exec", &self.0, "/homa", "proxy", "--listen", "http://127.0.0.1:0", "--to"]);
         RunningProgram::start(proxy.arg(format!("homa://{address}")))?.line("listening on ")?;
-        Ok(())
+        output(Command::new("runc").args(["exec", &self.0, "/homa", "--version"]))
     }
 }
 

@@ -69,8 +69,8 @@ impl ReleaseSources<'_> {
             ),
             (
                 self.maintainer,
-                "name the maintainer of the Debian packages for `cargo xtask package`: DEBFULLNAME \
-                 and DEBEMAIL"
+                "name the maintainer of the Debian packages before they are built and checked: \
+                 DEBFULLNAME and DEBEMAIL"
                     .to_owned(),
             ),
         ];
