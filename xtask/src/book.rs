@@ -5,6 +5,7 @@
 //! Left out: the snippets. Those in Rust are documentation tests of the crate `homa`; those in
 //! Python and C are run by the tests of the program.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -30,34 +31,53 @@ pub fn run(root: &Path) -> ExitCode {
     }
 }
 
-/// Copies the pages to the folder `to`, with ARCHITECTURE.md among them. A link between it and a
-/// page of `docs` leads somewhere in the repository, for example on GitHub, and in the copy.
+/// Copies the sources of the book to the folder `to`.
 fn stage(root: &Path, to: &Path) -> io::Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;
     }
-    fs::create_dir_all(to)?;
-    let map = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
-    fs::write(to.join("architecture.md"), map.replace("](docs/", "]("))?;
-    for path in crate::tidy::files(root)? {
-        let Some(name) = path.strip_prefix("docs/") else { continue };
-        let (from, copy) = (root.join(&path), to.join(name));
-        if let Some(folder) = copy.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        if name.ends_with(".md") {
-            let page = fs::read_to_string(from)?;
-            fs::write(copy, page.replace("../ARCHITECTURE.md", "architecture.md"))?;
-        } else {
-            fs::copy(from, copy)?;
-        }
+    for (name, bytes) in sources(root)? {
+        let copy = to.join(name);
+        fs::create_dir_all(copy.parent().unwrap_or(to))?;
+        fs::write(copy, bytes)?;
     }
     Ok(())
 }
 
+/// The files of `docs` by their paths in there, with ARCHITECTURE.md among them. A link between it
+/// and a page of `docs` leads somewhere in the repository, for example on GitHub, and here.
+fn sources(root: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md"))?.replace("](docs/", "](");
+    let mut files = BTreeMap::from([("architecture.md".to_owned(), map.into_bytes())]);
+    for path in crate::tidy::files(root)? {
+        let Some(name) = path.strip_prefix("docs/") else { continue };
+        let mut bytes = fs::read(root.join(&path))?;
+        if name.ends_with(".md") {
+            let page = String::from_utf8(bytes).map_err(io::Error::other)?;
+            bytes = page.replace("../ARCHITECTURE.md", "architecture.md").into_bytes();
+        }
+        files.insert(name.to_owned(), bytes);
+    }
+    Ok(files)
+}
+
+/// The pages of the book, and the files that they link, by their paths in the book.
+pub(crate) fn pages(root: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = sources(root)?;
+    let mut linked = Vec::new();
+    for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".md")) {
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let inside = links(&String::from_utf8_lossy(bytes)).into_iter();
+        linked.extend(inside.map(|link| Path::new(folder).join(link)));
+    }
+    files.retain(|name, _| {
+        name.ends_with(".md") || linked.iter().any(|link| link == Path::new(name))
+    });
+    Ok(files)
+}
+
 /// The links of a page: targets of `[text](target)` outside code.
-#[cfg(test)]
-fn links(page: &str) -> Vec<String> {
+pub(crate) fn links(page: &str) -> Vec<String> {
     let (mut found, mut fenced) = (Vec::new(), false);
     for line in page.lines() {
         if line.starts_with("```") {

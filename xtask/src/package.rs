@@ -8,6 +8,7 @@
 mod container;
 pub(crate) mod deb;
 pub(crate) mod notices;
+pub(crate) mod pages;
 
 use std::fs;
 use std::io::{self, Error, Write};
@@ -182,8 +183,11 @@ fn program(inputs: &Inputs<'_>, arguments: &[&str], folder: &str) -> io::Result<
     if !inputs.debug {
         build.arg("--release");
     }
-    if !arguments.is_empty() {
-        build.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    if arguments.is_empty() {
+        // Messages name the pages of the Debian package.
+        build.env("HOMA_DOCS", pages::FOLDER);
+    } else {
+        build.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("HOMA_DOCS");
     }
     output(&mut build)?;
     let profile = if inputs.debug { "debug" } else { "release" };
@@ -230,24 +234,25 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
         let file = file?.path();
         let Some(name) = file.file_name().and_then(|name| name.to_str()) else { continue };
         match name.strip_suffix(".default") {
-            Some(service) => stage.copy(&file, &format!("etc/default/{service}"), 0o644)?,
+            Some(service) => pages::copy(&stage, &file, &format!("etc/default/{service}"))?,
             None => {
-                stage.copy(&file, &format!("usr/lib/systemd/system/{name}"), 0o644)?;
+                pages::copy(&stage, &file, &format!("usr/lib/systemd/system/{name}"))?;
                 units.push(name.to_owned());
             }
         }
     }
     units.sort();
     let plugin = format!("usr/lib/{}/wireshark/plugins/homa.lua", platform.triplet);
-    stage.copy(&inputs.file("contrib/wireshark/homa.lua"), &plugin, 0o644)?;
+    pages::copy(&stage, &inputs.file("contrib/wireshark/homa.lua"), &plugin)?;
     for folder in ["bpftrace", "container", "monitoring"] {
         for file in fs::read_dir(inputs.file("contrib").join(folder))? {
             let file = file?;
             let name = file.file_name();
             let to = format!("usr/share/doc/homa/examples/{folder}/{}", name.to_string_lossy());
-            stage.copy(&file.path(), &to, 0o644)?;
+            pages::copy(&stage, &file.path(), &to)?;
         }
     }
+    pages::install(inputs.repository, &stage)?;
     let notices = notices::text(inputs.repository, &PROGRAM, false)?;
     documents(inputs, &stage, "homa", &notices)?;
     let needs = deb::needs(&fs::read(&program)?);
@@ -260,7 +265,8 @@ fn homa_package(inputs: &Inputs<'_>, platform: &deb::Platform) -> io::Result<Pat
                       homa, which serves, calls and measures RPCs, carries those of gRPC programs \
                       (homa proxy), and simulates networks, a unit of systemd for its echo server \
                       (not started by itself), completions for shells, a dissector for Wireshark, \
-                      and examples for Prometheus, Grafana, bpftrace and Kubernetes.",
+                      the documentation, and examples for Prometheus, Grafana, bpftrace and \
+                      Kubernetes.",
     };
     for (script, text) in deb::unit_scripts(&units) {
         stage.write(&format!("DEBIAN/{script}"), text.as_bytes(), 0o755)?;

@@ -6,6 +6,7 @@ use crate::commands::{
     bench, call, completions, doctor, hull, key, pcap, pfc, pias_thresholds, ping, proxy, report,
     repro, schemes, serve, sim, swarm, sweep, tail, top, why, workloads,
 };
+use crate::pages::located_help;
 
 /// Homa for everyone: RPCs with low tail latency over UDP, and a laboratory to measure them.
 ///
@@ -13,6 +14,7 @@ use crate::commands::{
 /// 2 a usage or environment error.
 #[derive(Debug, Parser)]
 #[command(name = "homa", version = env!("HOMA_VERSION"), arg_required_else_help = true)]
+#[command(after_help = "Documentation: docs/introduction.md")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -76,7 +78,7 @@ pub enum Command {
 /// The command line. A number below zero is the value of an option, which then says what is
 /// allowed, instead of an unknown option.
 pub fn command() -> clap::Command {
-    below_zero(Cli::command())
+    located_help(below_zero(Cli::command()))
 }
 
 fn below_zero(command: clap::Command) -> clap::Command {

@@ -7,6 +7,8 @@ use homa_lab::error::short_numbers;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 
+use crate::pages::located;
+
 /// The end of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -72,7 +74,7 @@ impl fmt::Display for Failure {
                 said = format!("{said}: {cause}");
             }
         }
-        write!(f, "error: {}\nhint: {}", short_numbers(&said), self.hint)
+        write!(f, "error: {}\nhint: {}", located(&short_numbers(&said)), located(&self.hint))
     }
 }
 

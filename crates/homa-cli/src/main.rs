@@ -21,6 +21,7 @@ mod failure;
 mod grpc;
 mod micro;
 mod output;
+mod pages;
 mod reach;
 mod values;
 

@@ -1,8 +1,9 @@
 """Workloads, lists of messages and topologies from arrays and data frames.
 
-Each becomes a table in the form that the simulator reads from files (docs/simulator.md), kept below
-the user's cache folder under a name that follows from its content. So a plan that uses one is like
-any other: it is stored with the results, resumed by ``homa sweep``, and carried to workers.
+Each becomes a table in the form that the simulator reads from files (docs/simulator.md in the
+repository), kept below the user's cache folder under a name that follows from its content. So a
+plan that uses one is like any other: it is stored with the results, resumed by ``homa sweep``, and
+carried to workers.
 """
 
 from __future__ import annotations

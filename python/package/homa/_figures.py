@@ -55,7 +55,7 @@ def report(
         folder: what :func:`sweep`, :func:`simulate` or :func:`repro` wrote, or their commands; or
             what :func:`sweep` returned.
         metrics: of a sweep, what to draw in place of the usual: ``"p99"``, ``"p99_us@50"``, ...
-            (``docs/simulator.md``).
+            (``docs/simulator.md`` in the repository).
         x: the axis across; absent: every axis of numbers.
         only: axes and values: ``{"load.fraction": 0.8}``.
     """

@@ -18,7 +18,8 @@ from ._show import Progress, images, watched
 class Result:
     """What came of one simulation. It can be pickled and copied.
 
-    The keys of ``outcome`` and the columns of all tables are those of ``docs/simulator.md``.
+    The keys of ``outcome`` and the columns of all tables are those of ``docs/simulator.md`` in the
+    repository.
     """
 
     def __init__(self, simulation: _native.Simulation) -> None:

@@ -21,9 +21,9 @@ ATTEMPTS = 3
 class Sweep:
     """The results of a plan's simulations, in the order of the plan.
 
-    The columns of all tables are those of ``docs/simulator.md``; axes have separate columns. It can
-    be pickled and copied: tables, plan and charts go along, a temporary folder stays with the
-    original.
+    The columns of all tables are those of ``docs/simulator.md`` in the repository; axes have
+    separate columns. It can be pickled and copied: tables, plan and charts go along, a temporary
+    folder stays with the original.
 
     Attributes:
         folder: where plan, results, tables and page are; ``homa sweep --out`` goes on there, too.

@@ -1,6 +1,6 @@
 //! Debian packages in an empty root: dpkg installs them, a server and a client from there talk, a
-//! gRPC call passes two proxies, the unit is valid and exposes little, a C program links, and
-//! purging leaves nothing.
+//! gRPC call passes two proxies, each page of the documentation that something names is there, the
+//! unit is valid and exposes little, a C program links, and purging leaves nothing.
 //!
 //! The root has dpkg's list, the libraries that the program loads and `/dev/null` (an empty file),
 //! nothing else: no shell, no `/proc`, no `/etc`. So the scripts of the packages run outside it
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use super::program::RunningProgram;
 use super::{Candidate, Outcome};
-use crate::package::deb;
+use crate::package::{deb, pages};
 use crate::process::{output, remove_folder, there, works};
 
 /// What is purged, in this order.
@@ -21,6 +21,9 @@ const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
 
 /// What lintian is not asked: `DEBEMAIL` names the maintainer of what is published.
 const UNCHECKED: &str = "bogus-mail-host,bogus-mail-host-in-debian-changelog";
+
+/// Where the text of an error is from.
+const ERROR: &str = "an error of `homa sim`";
 
 /// The most that systemd may find exposed, of 100.
 const EXPOSED: &str = "--threshold=30";
@@ -40,6 +43,7 @@ pub(super) fn check(candidate: &Candidate<'_>) -> io::Result<Vec<Outcome>> {
     root.call()?;
     candidate.expect_version(&output(&mut root.homa(&["--version"]))?)?;
     outcomes.push(Outcome::Passed("the installed server answered the installed client".to_owned()));
+    outcomes.push(root.documentation()?);
     outcomes.push(root.grpc()?);
     outcomes.push(root.unit()?);
     outcomes.push(root.links(repository)?);
@@ -164,6 +168,52 @@ impl Root {
             true => Ok(Outcome::Passed("a gRPC call passed two installed proxies".to_owned())),
             false => Err(Error::other(format!("no status came through two proxies: {answer}"))),
         }
+    }
+
+    /// Whether each page is there that an installed file, help or an error names.
+    fn documentation(&self) -> io::Result<Outcome> {
+        let there = |page: &str| {
+            self.folder.join(pages::FOLDER.trim_start_matches('/')).join(page).is_file()
+        };
+        let program = self.folder.join("usr/bin/homa");
+        let mut named = 0;
+        for (from, text) in self.texts()? {
+            let installed = pages::named(&text, &format!("{}/", pages::FOLDER));
+            // The program has names of the repository, and prints others.
+            let of_repository = pages::named(&text, "docs/");
+            let lost = installed.iter().chain(&of_repository).find(|page| !there(page));
+            let lost = lost.or(of_repository.first().filter(|_| from != program));
+            if let Some(page) = lost {
+                let from = from.display();
+                return Err(Error::other(format!("{from} names {page}, which is not there")));
+            }
+            if from.starts_with(ERROR) && installed.is_empty() {
+                return Err(Error::other(format!("no page is named by the error: {text}")));
+            }
+            named += installed.len() + of_repository.len();
+        }
+        Ok(Outcome::Passed(format!("{named} names of pages lead to installed ones")))
+    }
+
+    /// Installed files apart from the documentation, and an error of the program.
+    fn texts(&self) -> io::Result<Vec<(PathBuf, String)>> {
+        let mistake = self.homa(&["sim", "--set", "nonsense=1"]).output()?.stderr;
+        let mut texts = vec![(PathBuf::from(ERROR), mistake)];
+        let documents = self.folder.join("usr/share/doc");
+        let examples = documents.join("homa/examples");
+        for file in self.files()? {
+            if file.starts_with(&documents) && !file.starts_with(&examples) {
+                continue;
+            }
+            let bytes = match file.extension().is_some_and(|ending| ending == "gz") {
+                true => Command::new("gzip").arg("-dc").arg(&file).output()?.stdout,
+                false => fs::read(&file)?,
+            };
+            texts.push((file, bytes));
+        }
+        // Manual pages have `\-` for a hyphen.
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace("\\-", "-");
+        Ok(texts.into_iter().map(|(from, bytes)| (from, text(bytes))).collect())
     }
 
     /// Whether systemd accepts the installed units, and what they expose.

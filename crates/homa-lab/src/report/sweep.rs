@@ -219,7 +219,9 @@ fn unmeasured(quantity: &Quantity) -> LabError {
             "the plan needs measures.groups = {{ percentiles = [{percent}] }}, without `up_to`"
         ),
         Quantity::Metric(Metric::Path(_)) => "`homa sim --format json` shows the paths".to_owned(),
-        Quantity::Metric(_) => "see `measures` in docs/simulator.md".to_owned(),
+        Quantity::Metric(_) => {
+            "docs/simulator.md in the repository says which key of `measures` it needs".to_owned()
+        }
     };
     LabError::Choice(format!("`{quantity}` was not measured in these simulations: {why}"))
 }

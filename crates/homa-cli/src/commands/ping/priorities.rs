@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::Args;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::output::{self, Align, Format, TextTable};
+use crate::pages::located;
 
 /// Class selectors that Homa uses by default, CS0 to CS5.
 const CLASSES: u8 = 6;
@@ -185,7 +186,8 @@ pub fn run(args: &Args) -> Outcome {
     };
     let finding = judge(idle.p50_us, &classes.iter().map(|of| of.p50_us).collect::<Vec<_>>());
     let error = idle.error.as_ref().filter(|_| finding == PathFinding::NoAnswer);
-    let text = error.map_or_else(|| finding.text(), |error| format!("{} {error}", finding.text()));
+    let text = located(&finding.text());
+    let text = error.map_or_else(|| text.clone(), |error| format!("{text} {error}"));
     let document =
         PriorityReport { idle_p50_us: idle.p50_us, classes, finding: finding.name(), text };
     match args.format {

@@ -30,9 +30,9 @@ use crate::output::{Format, json, line};
 use crate::values;
 
 /// What to do about a plan that is not understood.
-const PLAN_HINT: &str = "docs/simulator.md in the repository has every key of a plan, \
-                             `homa sim --help` an example; a key is set on the command line by \
-                             --set, such as --set load.fraction=0.5";
+const PLAN_HINT: &str = "docs/simulator.md has every key of a plan, `homa sim --help` an example; \
+                         a key is set on the command line by --set, such as --set \
+                         load.fraction=0.5";
 
 /// A plan that cannot be read, or is not understood.
 pub fn plan_failure(error: LabError) -> Failure {
@@ -43,14 +43,13 @@ pub fn plan_failure(error: LabError) -> Failure {
 }
 
 /// What to do about a scenario that cannot be run.
-const HINT: &str = "docs/simulator.md in the repository has every key with its unit and what is \
-                    allowed";
+const HINT: &str = "docs/simulator.md has every key with its unit and what is allowed";
 
 /// Arguments of `homa sim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A plan is TOML; every key has a default, and an unknown key is refused with the allowed ones. All
-keys, columns and the JSON: docs/simulator.md in the repository. Most of the keys:
+keys, columns and the JSON: docs/simulator.md. Most of the keys:
 
   [scenario]
   scheme = \"homa\"                                  # see `homa schemes`

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::advice::Advice;
 use super::split::{Cause, Evidence, Slow};
+use crate::pages::located;
 
 /// Fewer slow RPCs than this may be chance.
 const FEW: f64 = 10.0;
@@ -80,6 +81,11 @@ fn sentence(slow: &Slow, cause: Cause) -> String {
 
 /// The one thing to change.
 pub fn advice(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
+    located(&change(evidence, slow, advice))
+}
+
+/// The same; pages have their names in the repository.
+fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
     let share = |cause: Cause| slow.map_or(0.0, |slow| slow.share(cause)) * 100.0;
     let rate = evidence.rate.unwrap_or(0.0);
     match advice {
