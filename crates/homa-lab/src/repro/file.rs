@@ -12,6 +12,7 @@ use homa_workload::units::Quantity;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::cause::Cause;
 use super::comparison::{Compare, Side};
 use super::metric::Metric;
 use super::plan::{Axis, Check, Class, Curve, Figure, FigureKind, Point, ReproPlan, Run, Variant};
@@ -98,7 +99,7 @@ struct CheckItem {
     below: Option<String>,
     label: Option<String>,
     undecidable: Option<String>,
-    cause: Option<String>,
+    cause: Option<Value>,
     #[serde(default)]
     points: Table,
     #[serde(default)]
@@ -335,6 +336,8 @@ fn read_check(
         side.map_err(|message| place.fault(&[key], message))
     };
     let compare = comparison(place, item, &side)?;
+    let cause = item.cause.as_ref().map(|value| Cause::read(bound.value(value)?, &compare));
+    let cause = cause.transpose().map_err(|message| place.fault(&["cause"], message))?;
     let mut points = Vec::new();
     for (written, value) in &item.points {
         let wrong = |message: String| place.fault(&["points", written], message);
@@ -364,7 +367,7 @@ fn read_check(
         below: text("below", &item.below)?,
         points,
         undecidable: text("undecidable", &item.undecidable)?,
-        cause: text("cause", &item.cause)?,
+        cause,
         place: at,
     })
 }

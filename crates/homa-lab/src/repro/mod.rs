@@ -9,6 +9,7 @@
 //! | [`tolerance`] | how near is near enough, and what an interval across the limit decides |
 //! | [`comparison`] | ratios, reductions, orderings, and the least and the greatest of several |
 //! | [`verdict`] | the verdicts |
+//! | [`cause`] | why a row is outside, by the direction in which it is |
 //! | `numbers` | what each number is called |
 //! | [`figure`] | the paper's drawing with our curves beside the published ones |
 //! | `file`, `template`, `names` | how a plan's file is read: axes, placeholders, names |
@@ -18,6 +19,7 @@
 //! Simulations that several plans need (Figures 10, 11, 14 and Table 1 read the same ones) run
 //! once.
 
+pub mod cause;
 pub mod comparison;
 pub mod computed;
 pub mod figure;
@@ -32,6 +34,8 @@ mod template;
 pub mod tolerance;
 pub mod verdict;
 
+#[cfg(test)]
+mod records;
 #[cfg(test)]
 mod tests;
 

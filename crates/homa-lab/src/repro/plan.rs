@@ -33,6 +33,7 @@
 //! row = "homa-fig10-w2-homa"
 //! run = "w2"
 //! report = ["p50@10,50"]          # shown without a verdict
+//! cause.above = "too short a run"  # why it is outside, by direction; see [`super::cause`]
 //! [check.points]
 //! "p99@50" = [1.90, "10%"]        # metric = [published, tolerance, "full-only", "grows"]
 //!
@@ -63,6 +64,7 @@ use homa_sim::scenario::{Diverging, Scenario};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::cause::Cause;
 use super::comparison::{Compare, Side};
 use super::metric::Metric;
 use super::tolerance::Tolerance;
@@ -190,7 +192,7 @@ pub struct Check {
     /// Why the publication cannot decide it: it gets no verdict then.
     pub undecidable: Option<String>,
     /// Why it is outside, if that is known.
-    pub cause: Option<String>,
+    pub cause: Option<Cause>,
     /// Place among the file's checks.
     pub place: usize,
 }

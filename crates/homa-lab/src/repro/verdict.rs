@@ -47,7 +47,7 @@ pub struct Check {
     /// Why the publication cannot decide it: there is no verdict.
     #[serde(default)]
     pub undecidable: Option<String>,
-    /// Why it is outside, if that is known.
+    /// Why it is outside, if it is and if that is known.
     #[serde(default)]
     pub cause: Option<String>,
     /// The numbers of the other schemes of the plan's runs. For an ordering, those of the sides
@@ -288,6 +288,19 @@ fn extreme_side(
     won.map(|(side, value)| (name_of(side, sides), Some(value))).into_iter().collect()
 }
 
+/// The cause of a row that is outside.
+fn outside_because(
+    row: &plan::Check,
+    point: &Point,
+    measured: Option<Measured>,
+    pass: Option<bool>,
+) -> Option<String> {
+    let cause = row.cause.as_ref().filter(|_| pass == Some(false))?;
+    let compared = point.published.zip(point.tolerance);
+    let limits = compared.map(|(published, tolerance)| tolerance.limits(published));
+    cause.of(measured.map_or(f64::NAN, |measured| measured.value), limits).map(str::to_owned)
+}
+
 fn check(
     plan: &ReproPlan,
     results: &Results,
@@ -328,7 +341,7 @@ fn check(
         aside,
         ordering: is_ordering,
         undecidable: row.undecidable.clone(),
-        cause: row.cause.clone(),
+        cause: outside_because(row, point, measured, pass),
         others: match &row.compare {
             _ if point.metric.is_computed() => Vec::new(),
             Compare::Least(sides) => extreme_side(sides, of, 1.0),
