@@ -15,6 +15,7 @@ use super::cioq::Cioq;
 use super::fault::LinkChange;
 use super::host::{ByHost, HostState};
 use super::partitions::Boundary;
+use super::pauses::Pauses;
 use super::prefetch::Lookahead;
 use super::probe::{AtPort, Probe};
 use super::world::{PacketOf, TagOf, World};
@@ -35,7 +36,9 @@ pub(super) struct Net<W: World> {
     pub queues: Vec<W::Queue>,
     pub flights: Flights<PacketOf<W>, TagOf<W>>,
     /// State of input-queued switches; otherwise empty.
-    pub cioq: Cioq<PacketOf<W>>,
+    pub cioq: Cioq,
+    /// Flow control of links; empty unless switches pause their senders.
+    pub pauses: Pauses<PacketOf<W>>,
     /// By switch, if forwarding is adaptive: the previous choice.
     pub turns: Vec<u32>,
     /// By port, if frames are interrupted or cut through: the frame in service.
@@ -141,6 +144,7 @@ impl<W: World> Net<W> {
             queues,
             flights: Flights::new(),
             cioq: Cioq::new(&wiring, &config),
+            pauses: Pauses::new(&wiring, &config),
             turns: vec![0; if adaptive { wiring.switches() as usize } else { 0 }],
             services: if config.preemption || config.cut_through {
                 vec![Service::NONE; wiring.ports().len()]
@@ -230,7 +234,7 @@ impl<W: World> Net<W> {
         let link = if works { LinkState::Up } else { LinkState::Down };
         self.ports[port.0 as usize].link = link;
         if works {
-            self.link_recovered(port.0);
+            self.signal_again(port.0);
         }
         self.alive[port.0 as usize] = works;
         self.wiring.reroute(&self.alive);

@@ -7,7 +7,7 @@
 
 use crate::fabric::Alb;
 use crate::fabric::queue::PortQueue;
-use crate::topology::Choices;
+use crate::topology::{Choices, PortId};
 use crate::transport::{Label, Transport};
 
 use super::agenda::NetEvent;
@@ -95,10 +95,31 @@ impl<W: World> Net<W> {
         self.lose_waiting(port);
     }
 
-    /// A link has recovered: an input that could not signal over it may have to.
-    pub(super) fn link_recovered(&mut self, port: u32) {
+    /// A port of a switch may have something to send: a control frame, or frames of a level that
+    /// is no longer paused.
+    pub(super) fn offer_wire(&mut self, port: u32) {
         if W::Queue::IS_COMBINED {
-            self.signal_again(port);
+            self.send_on(port);
         }
+    }
+
+    /// The levels of the frames that wait at a port of a switch, as bits.
+    pub(super) fn waiting_levels(&self, port: u32) -> u8 {
+        self.cioq.waiting_levels(port)
+    }
+
+    /// The ports that the frames at the end of a link wait for, of the levels in `waits`.
+    pub(super) fn behind(&self, link: u32, waits: u8) -> Vec<PortId> {
+        self.bound_from_input(link, waits)
+    }
+
+    /// True if a level of a link stays paused while the levels in `locked`, by port, do not move.
+    pub(super) fn stays_paused(&self, level: (u32, u8), locked: &[u8]) -> bool {
+        self.stays_paused_at_input(level, locked)
+    }
+
+    /// A port and a level of it that hold a locked level of a link.
+    pub(super) fn locked_behind(&self, level: (u32, u8), locked: &[u8]) -> Option<(u32, u8)> {
+        self.locked_behind_input(level, locked)
     }
 }

@@ -5,23 +5,26 @@ use crate::engine::hop::at_port;
 use crate::engine::net::Net;
 use crate::engine::probe::{LossCause, Probe};
 use crate::engine::world::World;
-use crate::transport::Transport;
 
 impl<W: World> Net<W> {
     /// An idle wire sends a due control frame first, then the oldest frame of the highest level
     /// that is not paused.
     #[inline]
-    pub(super) fn send_on(&mut self, output: u32) {
+    pub fn send_on(&mut self, output: u32) {
         let state = &mut self.cioq.outputs[output as usize];
         if state.busy {
             return;
         }
-        if state.signal_due && self.send_control_frame(output) {
-            return;
+        if self.pauses.links[output as usize].signal_due
+            && let Some(free_at) = self.send_control_frame(output)
+        {
+            self.cioq.outputs[output as usize].busy = true;
+            return self.schedule(free_at, NetEvent::Sent(output));
         }
         let state = &mut self.cioq.outputs[output as usize];
         let frames = &self.flights.frames;
-        let Some(slot) = state.queue.pop(frames, !state.paused) else { return };
+        let open = !self.pauses.paused(output);
+        let Some(slot) = state.queue.pop(frames, open) else { return };
         let frame = frames[slot as usize];
         state.busy = true;
         state.leaving = (frame.bytes, frame.priority());
@@ -75,12 +78,9 @@ impl<W: World> Net<W> {
             state.bound -= u32::from(frame.bytes);
             self.lose(slot, LossCause::LinkDown);
         }
-        self.set_paused(output, 0);
-        self.cioq.inputs[output as usize].signalled = 0;
+        self.end_pauses(output);
         if output >= self.wiring.hosts() {
             self.fill_output(output);
-        } else {
-            self.transports[output as usize].pause(self.now.protocol(), 0);
         }
     }
 }

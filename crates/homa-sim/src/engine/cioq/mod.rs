@@ -22,8 +22,8 @@
 //! |---|---|
 //! | `ingress` | arrival, look-up, the crossbar |
 //! | `egress` | output queues, wires of switches and hosts |
-//! | `pause` | control frames, paused levels, and the network cards that obey them |
-//! | `report` | which ports wait for each other |
+//! | `pause` | which levels an input pauses; `engine/pauses` carries that to the sender |
+//! | `locks` | which levels never move again |
 //! | `room` | which frames a port has room for |
 //!
 //! Invariants: frames of one level from one input to one output keep their order; an idle input
@@ -31,22 +31,19 @@
 
 mod egress;
 mod ingress;
+mod locks;
 mod pause;
-mod report;
 mod room;
 
-use std::collections::BTreeMap;
-
 use crate::fabric::cioq::drain_bytes::DrainBytes;
-use crate::fabric::cioq::pfc::{PfcThresholds, ResponseTime};
-use crate::fabric::{ChangingLink, CioqConfig, FabricConfig, Frame, List, NONE};
-use crate::nic::card::Card;
+use crate::fabric::cioq::pfc::PfcThresholds;
+use crate::fabric::{CioqConfig, FabricConfig, Frame, List, NONE};
 use crate::time::{LinkRate, SimDuration, SimTime};
 use crate::topology::{PortId, PortSpec, Wiring};
 use homa_proto::Rate;
 use room::Room;
 
-pub use report::{PauseReport, StuckLevels};
+use super::pauses::{Rates, link_pair, note_rate, reverse_links};
 
 /// Frames in lists by level.
 #[derive(Clone, Debug)]
@@ -117,10 +114,6 @@ struct Input {
     crossing: u32,
     /// Thresholds for pausing the sender; `None` if the input never does.
     thresholds: Option<PfcThresholds>,
-    /// Levels that should be paused now.
-    to_pause: u8,
-    /// Levels that the last control frame paused.
-    signalled: u8,
 }
 
 /// A port of a switch; for a host's own port only the state of pauses is used.
@@ -142,11 +135,6 @@ struct Output {
     asking: u32,
     /// Wire bytes of all frames of the switch that are bound for it and have not begun to leave.
     bound: u32,
-    /// A control frame should be sent over this wire, for the link in the other direction.
-    signal_due: bool,
-    /// Paused levels, and the time of each pause.
-    paused: u8,
-    since: [SimTime; 8],
 }
 
 /// The indices of the bits that are set, the lowest first.
@@ -163,25 +151,13 @@ impl Iterator for Bits {
     }
 }
 
-/// Counts of pauses.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    control: u64,
-    pauses: u64,
-    longest: SimDuration,
-}
-
 /// The state of all input-queued switches.
 #[derive(Debug)]
-pub(super) struct Cioq<K> {
+pub(super) struct Cioq {
     room: Room,
     lookup: SimDuration,
     virtual_outputs: bool,
     mark_above: Option<u32>,
-    /// Delay of control frames on a link; `None` if equal to that of data.
-    cable: Option<SimDuration>,
-    /// Delay from the arrival of a control frame to its effect.
-    response: ResponseTime,
     /// By link.
     inputs: Vec<Input>,
     /// By port.
@@ -200,18 +176,11 @@ pub(super) struct Cioq<K> {
     crossbars: Vec<LinkRate>,
     /// By slot: the time when the frame has arrived completely at the end of its link.
     whole: Vec<SimTime>,
-    /// By host: packets whose level was paused when the transport sent them.
-    cards: Vec<Card<K>>,
-    counts: Counts,
     /// Outputs already tried in a search; kept to avoid allocations.
     passed: Vec<u32>,
 }
 
-/// Most links of a network with input-queued switches, because control frames name a link in 20
-/// bits.
-pub const MOST_LINKS: usize = 1 << 20;
-
-impl<K> Cioq<K> {
+impl Cioq {
     /// The state of a network's switches; empty unless they queue at inputs.
     pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
         match config.cioq {
@@ -226,8 +195,6 @@ impl<K> Cioq<K> {
             lookup,
             virtual_outputs,
             mark_above: None,
-            cable: None,
-            response: ResponseTime::default(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             back: Vec::new(),
@@ -237,23 +204,16 @@ impl<K> Cioq<K> {
             waiting: Vec::new(),
             crossbars: Vec::new(),
             whole: Vec::new(),
-            cards: Vec::new(),
-            counts: Counts::default(),
             passed: Vec::new(),
         }
     }
 
     fn of(ports: &[PortSpec], wiring: &Wiring, config: CioqConfig) -> Self {
-        debug_assert!(ports.len() <= MOST_LINKS);
         let hosts = wiring.hosts();
         let room = Room::new(config.bytes, config.output_drops && config.pfc.is_none());
         let mut cioq = Self::empty(room, config.lookup, config.virtual_outputs);
-        if let Some(pfc) = config.pfc {
-            (cioq.cable, cioq.response) = (pfc.cable, pfc.response);
-        }
         cioq.mark_above = config.mark_above;
         cioq.back = reverse_links(ports);
-        cioq.cards.resize_with(hosts as usize, Card::default);
         cioq.inputs_of = vec![Vec::new(); wiring.switches() as usize];
         cioq.waiting = vec![0; wiring.switches() as usize];
         let mut fastest = vec![1; wiring.switches() as usize];
@@ -275,8 +235,6 @@ impl<K> Cioq<K> {
                 drain: DrainBytes::default(),
                 crossing: NONE,
                 thresholds,
-                to_pause: 0,
-                signalled: 0,
             });
             cioq.outputs.push(Output {
                 queue: Lists::EMPTY,
@@ -287,9 +245,6 @@ impl<K> Cioq<K> {
                 turn: 0,
                 asking: 0,
                 bound: 0,
-                signal_due: false,
-                paused: 0,
-                since: [SimTime::ZERO; 8],
             });
         }
         let rate = |fastest: &u64| Rate(fastest.saturating_mul(u64::from(config.speedup)));
@@ -321,6 +276,11 @@ impl<K> Cioq<K> {
         self.outputs[port as usize].drain.at(level)
     }
 
+    /// The levels of the frames that wait at a port.
+    pub fn waiting_levels(&self, port: u32) -> u8 {
+        self.outputs[port as usize].queue.occupied
+    }
+
     /// Notes if an input has frames and none of them crosses.
     #[inline]
     fn note_waiting(&mut self, link: u32) {
@@ -336,7 +296,7 @@ impl<K> Cioq<K> {
     /// Indices of a switch's inputs that may have a frame to send across, in a circle that starts
     /// behind `turn`.
     #[inline]
-    fn places_from(&self, switch: u32, turn: u32) -> impl Iterator<Item = u32> + use<K> {
+    fn places_from(&self, switch: u32, turn: u32) -> impl Iterator<Item = u32> + use<> {
         let inputs = self.inputs_of[switch as usize].len() as u32;
         let first = turn + 1;
         let known = if inputs <= u64::BITS { self.waiting[switch as usize] } else { 0 };
@@ -361,30 +321,6 @@ impl<K> Cioq<K> {
         let at = self.whole.get(slot as usize).copied().unwrap_or_default();
         self.note_whole(copy, at);
     }
-}
-
-/// By link: its later rates, in the order of time.
-type Rates = BTreeMap<u32, Vec<(SimTime, Rate)>>;
-
-fn note_rate(rates: &mut Rates, (link, at, rate): (u32, SimTime, Rate)) {
-    let rates = rates.entry(link).or_default();
-    rates.push((at, rate));
-    rates.sort_by_key(|(at, _)| *at);
-}
-
-/// A link and the one in the other direction, with all their rates.
-fn link_pair<'a>(
-    ports: &[PortSpec],
-    (reverse_links, rates): (&[u32], &'a Rates),
-    link: u32,
-) -> Option<(ChangingLink<'a>, ChangingLink<'a>)> {
-    let way = |link: u32| {
-        let spec = ports.get(link as usize)?;
-        let changes = rates.get(&link).map_or(&[][..], Vec::as_slice);
-        Some(ChangingLink { rate: spec.rate, delay: spec.delay, changes })
-    };
-    let own = way(link)?;
-    Some((own, way(reverse_links[link as usize]).unwrap_or(own)))
 }
 
 /// Thresholds for pausing the sender of a link; `None` if the input never pauses it, or if no
@@ -416,24 +352,4 @@ pub fn earliest_pause(
         Some((PortId(link), pfc.safe_over(own, back, config.bytes)))
     });
     safe.min_by_key(|(_, safe)| *safe)
-}
-
-/// By link: the one in the other direction. If several links join two nodes, they are matched in
-/// order.
-fn reverse_links(ports: &[PortSpec]) -> Vec<u32> {
-    let mut ends: Vec<(u32, u32, u32)> =
-        (0..).zip(ports).map(|(link, port)| (port.from.0, port.to.0, link)).collect();
-    ends.sort_unstable();
-    let mut reverse_links = vec![NONE; ports.len()];
-    let mut place = 0;
-    for at in 0..ends.len() {
-        let (from, to, link) = ends[at];
-        let same = at > 0 && (ends[at - 1].0, ends[at - 1].1) == (from, to);
-        place = if same { place + 1 } else { 0 };
-        let first = ends.partition_point(|end| (end.0, end.1) < (to, from));
-        if let Some(back) = ends.get(first + place).filter(|end| (end.0, end.1) == (to, from)) {
-            reverse_links[link as usize] = back.2;
-        }
-    }
-    reverse_links
 }
