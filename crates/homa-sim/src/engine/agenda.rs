@@ -25,7 +25,7 @@ pub(crate) enum NetEvent {
     LookedUp(u32),
     /// A frame has crossed the crossbar from the input at the end of this link.
     Crossed(u32),
-    /// The output port of an input-queued switch has finished a frame.
+    /// The output port of a switch with flow control has finished a frame.
     Sent(u32),
     /// A control frame takes effect at a port: the port, then 8 bits, one per paused level.
     Paused(u32),

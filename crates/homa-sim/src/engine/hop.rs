@@ -50,7 +50,7 @@ impl<W: World> Net<W> {
         let (stalled, link, begins) = (port.is_stalled(), port.link, port.begins_next());
         if let Some(at) = next {
             self.schedule(at, NetEvent::Arrival(port_index));
-        } else if stalled && !self.config.preemption {
+        } else if stalled && !self.eager {
             self.schedule(begins, NetEvent::Arrival(port_index));
         }
         match link {
@@ -77,7 +77,7 @@ impl<W: World> Net<W> {
     /// `inclusive`. Ports are lazy: they act only when an event touches them.
     #[inline]
     pub fn advance(&mut self, port_index: u32, inclusive: bool) {
-        if self.config.preemption && port_index >= self.wiring.hosts() {
+        if self.eager && port_index >= self.wiring.hosts() {
             return;
         }
         let port = &mut self.ports[port_index as usize];
@@ -152,8 +152,8 @@ impl<W: World> Net<W> {
         let Some(port) = self.choose_port(switch, slot) else {
             return self.lose(slot, LossCause::NoRoute);
         };
-        if self.config.preemption {
-            self.enqueue_preempting(switch, port, slot);
+        if self.eager {
+            self.enqueue_eagerly(switch, port, slot);
         } else {
             self.enqueue(switch, port, slot);
         }
@@ -221,7 +221,7 @@ impl<W: World> Net<W> {
 
     /// Lets the discipline decide about a frame that has to wait; true if it waits.
     #[inline]
-    fn admit(&mut self, switch: u32, port_index: u32, slot: u32) -> bool {
+    pub(super) fn admit(&mut self, switch: u32, port_index: u32, slot: u32) -> bool {
         loop {
             let mut room = self.room(switch, port_index);
             if let Buffers::PerLevel(bytes) = self.config.buffers {
@@ -410,7 +410,7 @@ impl<W: World> Net<W> {
 
 /// Lets a switch's port write into a packet that leaves it now, if packets have room for that.
 #[inline]
-fn stamp<W: World>(port: &OutputPort, at: SimTime, parcel: &mut Parcel<PacketOf<W>>) {
+pub(super) fn stamp<W: World>(port: &OutputPort, at: SimTime, parcel: &mut Parcel<PacketOf<W>>) {
     if W::Host::IS_STAMPED && port.tier != Tier::HostUp {
         let (sent_bytes, queued_bytes) = (port.sent_bytes, port.queued());
         let hop = LeavingHop { at, sent_bytes, queued_bytes, mbps: port.mbps };

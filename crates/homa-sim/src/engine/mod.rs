@@ -3,8 +3,8 @@
 //!
 //! If a host's wire is free, it pulls a packet from its transport. The packet crosses links and
 //! switches and is given to the receiver's transport. Output-queued switches cost one event per
-//! hop, input-queued ones (`cioq`) four. Transport, queues, applications, probe and faults are
-//! chosen at compile time ([`World`]).
+//! hop, or two if they share memory (`shared`), input-queued ones (`cioq`) four. Transport, queues,
+//! applications, probe and faults are chosen at compile time ([`World`]).
 //!
 //! Invariants: events happen in the order of time, then of scheduling; each port has at most one
 //! pending event and each host one current timer; nothing is allocated per packet once buffers have
@@ -25,6 +25,7 @@ mod preemption;
 mod prefetch;
 mod probe;
 mod run;
+mod shared;
 mod switch_model;
 mod wheel;
 mod world;
@@ -37,6 +38,7 @@ pub use fault::{DirectedLink, Fault, LinkChange, NoFaults, PacketFate, RandomFau
 pub(crate) use partitions::{Divided, Partitioned};
 pub use pauses::{MOST_LINKS, PauseReport, PausedPort, StuckLevels};
 pub use probe::{AtPort, LossCause, PortBacklog, Probe};
+pub(crate) use shared::tightest;
 pub use wheel::Wheel;
 pub use world::{PacketOf, TagOf, World};
 
@@ -129,6 +131,7 @@ where
         debug_assert_eq!(wiring.unfit(homa_proto::FULL_FRAME), None);
         debug_assert!(Q::IS_PREEMPTIBLE || !config.preemption);
         debug_assert_eq!(Q::IS_COMBINED, config.cioq.is_some());
+        debug_assert!(config.shared.is_none() || config.cioq.is_none() && !config.preemption);
         let transports = (0..wiring.hosts()).map(|host| make(HostId(host), 0)).collect();
         let ports = (0..).map(PortId).zip(wiring.ports());
         let queues = ports.map(|(port, spec)| queue(port, spec)).collect();

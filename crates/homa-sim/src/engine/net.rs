@@ -15,9 +15,10 @@ use super::cioq::Cioq;
 use super::fault::LinkChange;
 use super::host::{ByHost, HostState};
 use super::partitions::Boundary;
-use super::pauses::Pauses;
+use super::pauses::FlowControl;
 use super::prefetch::Lookahead;
 use super::probe::{AtPort, Probe};
+use super::shared::SharedSwitches;
 use super::world::{PacketOf, TagOf, World};
 use super::{Counters, Wheel};
 
@@ -38,7 +39,11 @@ pub(super) struct Net<W: World> {
     /// State of input-queued switches; otherwise empty.
     pub cioq: Cioq,
     /// Flow control of links; empty unless switches pause their senders.
-    pub pauses: Pauses<PacketOf<W>>,
+    pub pauses: FlowControl<PacketOf<W>>,
+    /// State of switches that share memory; otherwise empty.
+    pub shared: SharedSwitches,
+    /// Ports of switches have an event for the end of a transmission, instead of being lazy.
+    pub eager: bool,
     /// By switch, if forwarding is adaptive: the previous choice.
     pub turns: Vec<u32>,
     /// By port, if frames are interrupted or cut through: the frame in service.
@@ -144,7 +149,9 @@ impl<W: World> Net<W> {
             queues,
             flights: Flights::new(),
             cioq: Cioq::new(&wiring, &config),
-            pauses: Pauses::new(&wiring, &config),
+            pauses: FlowControl::new(&wiring, &config),
+            shared: SharedSwitches::new(&wiring, &config),
+            eager: config.preemption || config.shared.is_some(),
             turns: vec![0; if adaptive { wiring.switches() as usize } else { 0 }],
             services: if config.preemption || config.cut_through {
                 vec![Service::NONE; wiring.ports().len()]
@@ -213,6 +220,9 @@ impl<W: World> Net<W> {
     pub fn expect_rate(&mut self, port: PortId, at: SimTime, rate: Rate) {
         if let Some(config) = self.config.cioq {
             self.cioq.expect_rate(self.wiring.ports(), config, (port.0, at, rate));
+        }
+        if self.config.shared.is_some() {
+            self.shared.expect_rate(self.wiring.ports(), (port.0, at, rate));
         }
     }
 

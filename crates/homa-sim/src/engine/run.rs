@@ -78,7 +78,7 @@ impl<W: World> Simulation<W> {
             NetEvent::Served(port) => net.on_served(port),
             NetEvent::LookedUp(slot) => net.on_looked_up(slot),
             NetEvent::Crossed(link) => net.on_crossed(link),
-            NetEvent::Sent(port) => net.on_sent(port),
+            NetEvent::Sent(port) => net.on_transmission_end(port),
             NetEvent::Paused(code) => {
                 if let Some(host) = net.on_paused(code) {
                     self.settle(host);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{PauseReport, StuckLevels};
+use crate::engine::{PauseReport, PausedPort, StuckLevels};
 use crate::measure::ideal::Alone;
 use crate::measure::journey::Journeys;
 use crate::measure::queue_probe::QueueProbe;
@@ -11,8 +11,9 @@ use crate::measure::wasted::Wasted;
 use crate::measure::{cost, findings, nics, probes, workflows};
 use crate::nic::NicCounters;
 use crate::scenario::outcome::{
-    BacklogOutcome, Drops, FlowGroupRate, FlowTime, KindOutcome, LinkUse, Loads, NicReport, Pauses,
-    ProbeDelays, RaisedTimeouts, SizeGroup, StuckPort, TimeoutCounts, WorkflowTimes,
+    BacklogOutcome, Drops, FlowGroupRate, FlowTime, KindOutcome, LinkUse, Loads, NicReport,
+    PausedPortTimes, Pauses, ProbeDelays, RaisedTimeouts, SizeGroup, StuckPort, TimeoutCounts,
+    WorkflowTimes,
 };
 use crate::scenario::{FlowGroup, Scenario, ScenarioOutcome, SchemeOptions, TrafficEnding};
 use crate::time::{SimDuration, SimTime};
@@ -396,10 +397,17 @@ fn pauses(network: &ScenarioNetwork, report: &PauseReport) -> Pauses {
         since_us: micros(stuck.since.0),
         waits_for: stuck.waits_for.iter().map(name).collect(),
     };
+    let times = |paused: &PausedPort| PausedPortTimes {
+        port: name(&paused.port),
+        count: paused.pauses,
+        paused_us: micros(paused.lasted.0),
+    };
     Pauses {
         control_frames: report.control_frames,
         count: report.pauses,
         longest_us: micros(report.longest.0),
+        total_us: micros(report.ports.iter().map(|port| port.lasted.0).sum()),
+        ports: report.ports.iter().map(times).collect(),
         stuck: report.stuck.iter().map(stuck).collect(),
         deadlock: report.circle.iter().map(name).collect(),
     }

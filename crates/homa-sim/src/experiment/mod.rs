@@ -14,6 +14,7 @@
 //! | `planned` | single messages, judged by the checker that works for every transport |
 //! | `bound` | the scheme `ideal`, a bound that simulates no packets |
 //! | `idle` | idle times, if latencies are divided by measured times, and prices of messages |
+//! | `switches` | switches that pause their senders or queue at their inputs |
 //! | `start` | builds simulations with concrete types from a scheme's hosts and queues |
 //! | `fct` | completion times as HPCC's simulator writes them |
 //! | `running` | a type-erased simulation, so that the modules below are compiled once |
@@ -41,6 +42,7 @@ mod planned;
 mod run;
 mod running;
 mod start;
+mod switches;
 mod tables;
 mod tasks;
 

@@ -8,13 +8,12 @@ use homa_workload::framing::{ETHERNET, MIN_FRAME};
 
 use crate::Headers;
 
-use crate::engine::{LinkChange, MOST_LINKS, earliest_pause};
-use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding};
+use crate::fabric::{Alb, AlbPick, Buffers, CioqConfig, FabricConfig, Forwarding, SharedConfig};
 use crate::measure::ideal::Formula;
 use crate::scenario::{
     Buffer, Fabric, GraphFormat, Routing, Scenario, ScenarioError, SchemeOptions, Shape, SlowdownBy,
 };
-use crate::scheme::{NetworkScale, Scheme, SwitchQueue, detail};
+use crate::scheme::{NetworkScale, Scheme};
 use crate::time::SimDuration;
 use crate::topology::files::{self, NetworkFile};
 use crate::topology::{
@@ -24,6 +23,7 @@ use crate::traffic::{Classes, Distance, HostPaths};
 
 use super::beside::check_forwarding;
 use super::faults::{Change, Lossy, Pause, impair, pauses};
+use super::switches::{LateHeadroom, LatePause, cioq, shared};
 
 /// The network of a scenario.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub(crate) struct ScenarioNetwork {
     pub pauses: Vec<Pause>,
     /// The link with the lowest safe threshold, if the scenario's pause threshold is not safe.
     late_pause: Option<LatePause>,
+    /// The link that needs most headroom, if the scenario's headroom is not safe.
+    late_headroom: Option<LateHeadroom>,
     /// Hosts compare what ports report to consecutive packets, which take different ports.
     mixed: bool,
     /// The scenario configures adaptive forwarding, but switches forward differently.
@@ -114,11 +116,11 @@ impl ScenarioNetwork {
         let (rtt_bytes, byte_picos) = round_trip(&wiring, &paths, link);
         let memory = scheme.memory(&scenario.options, rtt_bytes)?;
         let scale = NetworkScale { link, rtt_bytes, byte_picos };
-        let (cioq, late_pause) = match cioq(scenario, (scheme, scale), (&wiring, &changes))? {
-            Some((config, late)) => (Some(config), late),
-            None => (None, None),
-        };
-        let config = config(scenario, (scheme, memory, cioq), alb(fabric)?);
+        let (parts, wires) = ((scheme, scale, frame), (&wiring, &changes[..]));
+        let (cioq, late_pause) = cioq(scenario, (scheme, scale), wires)?.unzip();
+        let (shared, late_headroom) = shared(scenario, parts, wires)?.unzip();
+        let (late_pause, late_headroom) = (late_pause.flatten(), late_headroom.flatten());
+        let config = config(scenario, (scheme, memory, cioq), (alb(fabric)?, shared));
         let given = fabric.thresholds.is_some() || fabric.round_robin;
         Ok(Self {
             unheeded: given && !matches!(config.forwarding, Forwarding::Adaptive(_)),
@@ -135,6 +137,7 @@ impl ScenarioNetwork {
             lossy,
             pauses,
             late_pause,
+            late_headroom,
             names,
             read,
         })
@@ -143,19 +146,9 @@ impl ScenarioNetwork {
     /// Warnings for readers of the results: a pause threshold with which frames may be lost, and
     /// settings that change nothing.
     pub fn warnings(&self) -> Vec<String> {
-        let late = self.late_pause.iter().map(|late| {
-            let LatePause { link, pause, safe } = *late;
-            let at = self.port_name(link);
-            let safe = match safe {
-                Some(safe) => format!("{safe}, the greatest threshold that is safe there"),
-                None => "any threshold there: the memory does not hold what comes until a pause \
-                         takes effect"
-                    .to_owned(),
-            };
-            format!(
-                "`options.switch.pause` is {pause}, and behind {at} frames may be lost above {safe}"
-            )
-        });
+        let late = self.late_pause.iter().map(|late| late.warning(&self.port_name(late.link)));
+        let tight = self.late_headroom.iter();
+        let tight = tight.map(|late| late.warning(&self.port_name(late.link)));
         let forwarding = self.config.forwarding;
         let unheeded = self.unheeded.then(|| {
             format!(
@@ -169,7 +162,11 @@ impl ScenarioNetwork {
                  what another one reported to the packet before: set `fabric.routing` to \"ecmp\""
             )
         });
-        late.chain(unheeded).chain(mixed).chain(self.read.warnings.iter().cloned()).collect()
+        late.chain(tight)
+            .chain(unheeded)
+            .chain(mixed)
+            .chain(self.read.warnings.iter().cloned())
+            .collect()
     }
 
     /// The hosts by the numbers of nodes in the network's file, if these are not those of hosts.
@@ -231,55 +228,6 @@ pub(super) fn least_mbps(frame: u32) -> u32 {
     (f64::from(frame) * 8.0 / 3_790.0).ceil() as u32
 }
 
-/// A pause threshold of a scenario that is not safe for all links.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LatePause {
-    /// The link with the lowest safe threshold.
-    link: PortId,
-    pause: u32,
-    safe: Option<u32>,
-}
-
-/// The configuration of switches that queue at their inputs; `None` if the scheme's switches do
-/// not. If thresholds are derived, they must be safe for all links. If the scenario sets a
-/// threshold, it may lose frames, which is only a warning.
-fn cioq(
-    scenario: &Scenario,
-    (scheme, scale): (&Scheme, NetworkScale),
-    (wiring, changes): (&Wiring, &[Change]),
-) -> Result<Option<(CioqConfig, Option<LatePause>)>, ScenarioError> {
-    let SwitchQueue::Combined(config) = scheme.queue(&scenario.options, scale)? else {
-        return Ok(None);
-    };
-    let fabric = &scenario.fabric;
-    let mut config = detail::sized(config, fabric.buffer)?;
-    if wiring.ports().len() > MOST_LINKS {
-        let must = "have at most 1048576 links if switches queue at their inputs";
-        return Err(ScenarioError::field("fabric.shape", must));
-    }
-    let Some(pfc) = &mut config.pfc else { return Ok(Some((config, None))) };
-    pfc.cable = Some(fabric.propagation.duration());
-    let given = pfc.thresholds.map(|thresholds| thresholds.pause);
-    let rates = changes.iter().filter_map(|change| match change.what {
-        LinkChange::Rate(rate) => Some((change.port.0, change.at, rate)),
-        LinkChange::Fail | LinkChange::Recover => None,
-    });
-    let late = match (earliest_pause(wiring, config, rates), given) {
-        (Some((_, None)), None) => {
-            let must = "hold what may come until a pause takes effect, for every level: choose \
-                        more memory (`fabric.buffer`), fewer `options.switch.priorities`, shorter \
-                        links, a shorter `response` to pauses, or say yourself when to `pause`; \
-                        where a link is impaired in one direction only, pauses over it are slow";
-            return Err(ScenarioError::field("options.switch", must));
-        }
-        (Some((link, safe)), Some(pause)) if safe.is_none_or(|safe| safe < pause) => {
-            Some(LatePause { link, pause, safe })
-        }
-        _ => None,
-    };
-    Ok(Some((config, late)))
-}
-
 /// The configuration of adaptive forwarding.
 fn alb(fabric: &Fabric) -> Result<Alb, ScenarioError> {
     let pick = if fabric.round_robin { AlbPick::RoundRobin } else { AlbPick::Random };
@@ -292,7 +240,7 @@ fn alb(fabric: &Fabric) -> Result<Alb, ScenarioError> {
 fn config(
     scenario: &Scenario,
     (scheme, memory, cioq): (&Scheme, Option<u64>, Option<CioqConfig>),
-    alb: Alb,
+    (alb, shared): (Alb, Option<SharedConfig>),
 ) -> FabricConfig {
     let fabric = &scenario.fabric;
     FabricConfig {
@@ -315,6 +263,7 @@ fn config(
         cut_through: fabric.cut_through,
         preemption: fabric.preemption,
         cioq,
+        shared,
         seed: scenario.seed,
     }
 }

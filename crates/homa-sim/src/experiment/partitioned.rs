@@ -83,6 +83,11 @@ impl Experiment<'_> {
                  other: choose a scheme or switches that queue at their outputs",
             ),
             (
+                network.config.shared.is_some(),
+                "switches that pause their senders (`options.switch.kind`) are not supported: \
+                 leave it out",
+            ),
+            (
                 matches!(network.config.forwarding, Forwarding::Adaptive(_)),
                 "adaptive routing is not supported: choose another `fabric.routing`",
             ),

@@ -3,7 +3,7 @@
 
 use crate::checker::{MessageChecker, MessagePromises};
 use crate::engine::Halt;
-use crate::scenario::{Buffer, Scenario, ScenarioError};
+use crate::scenario::{Buffer, Scenario, ScenarioError, SwitchKind};
 use crate::scheme::{Scheme, SwitchQueue};
 use crate::time::SimTime;
 use crate::topology::PortId;
@@ -108,6 +108,10 @@ fn may_drop(scenario: &Scenario, row: &Scheme) -> bool {
     // A full header queue returns headers to their sender only once, and never control packets
     // (NDP §3.2.4), so trimming switches can drop.
     let trims = matches!(row.queue, SwitchQueue::Trimming(_));
-    let limited = if row.is_lossless() { disturbed } else { fabric.buffer != Buffer::Unlimited };
+    let kind = scenario.options.switch.and_then(|switch| switch.kind);
+    let limited = match row.is_lossless() || kind == Some(SwitchKind::Shared) {
+        true => disturbed,
+        false => fabric.buffer != Buffer::Unlimited,
+    };
     row.loses_by_design || trims || limited
 }

@@ -1,5 +1,6 @@
 //! Switches and links: output-queued ports with a queueing discipline each (`queue/`), joined by a
-//! [`Wiring`](crate::topology::Wiring), or input-queued switches (`cioq/`).
+//! [`Wiring`](crate::topology::Wiring), or input-queued switches (`cioq/`). Output-queued switches
+//! may share their memory between ports, with pauses by inputs (`shared.rs`).
 //!
 //! Ports are lazy: a port acts when an event touches it (`port.rs`), so that a packet costs one
 //! event per hop.
@@ -9,6 +10,7 @@ pub mod cioq;
 mod frames;
 mod port;
 pub mod queue;
+pub mod shared;
 mod spray;
 
 pub use alb::{Alb, AlbPick, MOST as MOST_THRESHOLDS};
@@ -17,6 +19,7 @@ pub(crate) use frames::{Flights, List, NONE, Parcel};
 pub use frames::{Frame, Marks};
 pub(crate) use port::{Levels, LinkState, OutputPort};
 pub use queue::{PortQueue, StrictPriority};
+pub use shared::SharedConfig;
 pub use spray::Forwarding;
 pub(crate) use spray::{Chooser, by_sender, ecmp};
 
@@ -57,6 +60,10 @@ pub struct FabricConfig {
     /// Switches also queue at their inputs; `buffers` does not apply to their memory. This needs
     /// the queue [`Combined`](queue::Combined), and excludes cut-through and preemption.
     pub cioq: Option<CioqConfig>,
+    /// The ports of a switch share memory, and its inputs pause their senders; `buffers` should be
+    /// unlimited then. This excludes cut-through, preemption, and queues that trim, evict or return
+    /// frames.
+    pub shared: Option<SharedConfig>,
     /// Seed of the stream `spray`.
     pub seed: u64,
 }

@@ -286,6 +286,27 @@ impl OutputPort {
         }
     }
 
+    /// Hides the frames of these lists from [`OutputPort::highest`] and the choice of the next
+    /// frame. Returns which lists of them hold frames, for [`OutputPort::show`].
+    #[inline]
+    pub(crate) fn hide(&mut self, lists: u8) -> u8 {
+        let hidden = self.occupied & lists;
+        self.occupied &= !lists;
+        hidden
+    }
+
+    /// Ends what [`OutputPort::hide`] began.
+    #[inline]
+    pub(crate) fn show(&mut self, hidden: u8) {
+        self.occupied |= hidden;
+    }
+
+    /// The lists that hold frames, as bits.
+    #[inline]
+    pub(crate) fn occupied(&self) -> u8 {
+        self.occupied
+    }
+
     /// The highest nonempty list.
     #[inline]
     pub(crate) fn highest(&self) -> Option<u8> {

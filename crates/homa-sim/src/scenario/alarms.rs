@@ -16,8 +16,8 @@ impl ScenarioOutcome {
         if self.pauses.is_some() && lost > 0 {
             told.push(format!(
                 "WARNING: {lost} frames found full buffers although switches pause their senders: \
-                 pauses come too late for what was sent (`options.switch.pause`, \
-                 `options.switch.priorities`)"
+                 pauses come too late for what was sent (`options.switch.pause` \
+                 or `headroom`, `options.switch.priorities`)"
             ));
         }
         if let Some(all) = self.completion.filter(|all| all.arrived < all.messages) {

@@ -121,7 +121,7 @@ pub struct SchemeOptions {
     /// Options of the scheme `swift`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swift: Option<SwiftOptions>,
-    /// Options of switches with queues at their inputs.
+    /// Options of switches that pause their senders, or queue at their inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<SwitchOptions>,
     /// Options of schemes whose hosts run TCP.

@@ -9,8 +9,8 @@ use super::demand::Basis;
 use super::options::{SchemeOptions, SlowdownBy};
 pub use super::reports::{
     CollectiveTime, CompletionTime, FlowGroupRate, FlowTime, KindOutcome, LatencyPercentile,
-    LinkUse, NicReport, Pauses, ProbeDelays, RaisedTimeouts, Rounds, SizeTable, StuckPort,
-    TimeoutCounts, WorkflowTimes,
+    LinkUse, NicReport, PausedPortTimes, Pauses, ProbeDelays, RaisedTimeouts, Rounds, SizeTable,
+    StuckPort, TimeoutCounts, WorkflowTimes,
 };
 
 /// The results of one scenario. Field names are the keys of `homa sim --format json`.

@@ -219,11 +219,29 @@ pub struct Pauses {
     pub count: u64,
     /// The longest pause of a level, microseconds, including pauses that last until the end.
     pub longest_us: f64,
+    /// The pauses of all levels of all ports together, microseconds, including those that last
+    /// until the end.
+    #[serde(default)]
+    pub total_us: f64,
+    /// The ports that were paused. A port is named after its two ends, e.g. `h3->tor0`.
+    #[serde(default)]
+    pub ports: Vec<PausedPortTimes>,
     /// Ports that hold frames of paused levels at the end.
     pub stuck: Vec<StuckPort>,
     /// A deadlock: a cycle of these ports in which a level of each port waits for a level of the
     /// next, and the last port waits for the first. Empty if there is none.
     pub deadlock: Vec<String>,
+}
+
+/// The pauses of one port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PausedPortTimes {
+    /// Name of the port.
+    pub port: String,
+    /// How often a level of it was paused.
+    pub count: u64,
+    /// The pauses of its levels together, microseconds, including those that last until the end.
+    pub paused_us: f64,
 }
 
 /// A port that waits because it is paused. A port is named after its two ends, e.g. `tor0->aggr1`.

@@ -66,7 +66,7 @@ pub struct NdpOptions {
     pub again_first: Option<bool>,
 }
 
-/// Switches that queue at their inputs, for schemes whose switches do not.
+/// Switches that replace those of a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwitchKind {
@@ -74,10 +74,15 @@ pub enum SwitchKind {
     Combined,
     /// Switches that pause their senders before a queue is full (DeTail).
     Lossless,
+    /// Output-queued switches whose ports share memory, and whose inputs pause their senders when
+    /// they reach a share of what is free (HPCC's simulator). Queues and marks stay those of the
+    /// scheme.
+    Shared,
 }
 
-/// Parameters of switches that queue at inputs and outputs (DeTail §4.2). The memory of each side
-/// of a port is `fabric.buffer`, by default 131,072 wire bytes.
+/// Parameters of switches that queue at inputs and outputs (DeTail §4.2), and of those that share
+/// memory. The memory of each side of a port of the former is `fabric.buffer`, by default 131,072
+/// wire bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwitchOptions {
@@ -99,7 +104,8 @@ pub struct SwitchOptions {
     /// their output wait at their input then, and all levels count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_drops: Option<bool>,
-    /// Number of levels for which thresholds must be safe. Default: 8.
+    /// Number of levels for which thresholds must be safe, or which have a reserve and headroom in
+    /// shared memory. Default: 8, for queue pairs over shared memory 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<u8>,
     /// An input pauses its sender above this many drain bytes. Default: derived from the link by
@@ -114,4 +120,22 @@ pub struct SwitchOptions {
     /// of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Span>,
+    /// Wire bytes that all ports of a switch share. This and the next four are of the kind
+    /// `shared`. Default: 16 MiB for a host's link of 50 Gbit/s, and in proportion.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
+    pub memory: Option<u64>,
+    /// A level of an input is paused when it holds this share of the free bytes, for links as fast
+    /// as those of hosts. It doubles with the rate of faster ones, up to 1. Default: 0.125.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// Wire bytes that each level of an input has besides. Default: 4096.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
+    pub reserve: Option<u32>,
+    /// A level continues when it is this many bytes below its limit. Default: 3072.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
+    pub resume_gap: Option<u32>,
+    /// Wire bytes of each level for what arrives after it was paused. Default: what the link and
+    /// `response` require, and a frame.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
+    pub headroom: Option<u32>,
 }

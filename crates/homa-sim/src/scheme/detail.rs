@@ -80,7 +80,7 @@ pub fn lossless(environment: &Environment<'_>) -> TcpConfig {
 /// The switches of a row, or those that `options.switch.kind` replaces them with.
 pub fn chosen(row: SwitchQueue, kind: Option<SwitchKind>, scale: NetworkScale) -> SwitchQueue {
     let config = match kind {
-        None => return row,
+        None | Some(SwitchKind::Shared) => return row,
         Some(SwitchKind::Combined) => SWITCH,
         Some(SwitchKind::Lossless) => LOSSLESS_SWITCH,
     };
@@ -109,6 +109,11 @@ pub fn switch(
         pause,
         unpause,
         response,
+        memory: _,
+        alpha: _,
+        reserve: _,
+        resume_gap: _,
+        headroom: _,
     } = options.switch.unwrap_or_default();
     config.speedup = speedup.unwrap_or(config.speedup);
     if !(1..=64).contains(&config.speedup) {

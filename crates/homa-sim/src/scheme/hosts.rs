@@ -8,6 +8,7 @@
 use std::fmt;
 use std::panic::RefUnwindSafe;
 
+use homa_proto::LEVELS;
 use homa_workload::framing::Framing;
 use homa_workload::rng::Rng;
 
@@ -103,6 +104,12 @@ pub(crate) trait HostKind: fmt::Display + fmt::Debug + Sync + RefUnwindSafe {
     /// the same path.
     fn compares_ports(&self) -> bool {
         false
+    }
+
+    /// The number of levels at which switches that share memory have to be lossless, and the levels
+    /// that they neither count nor pause, as bits.
+    fn lossless_levels(&self) -> (u8, u8) {
+        (LEVELS as u8, 0)
     }
 
     /// Whether these are no hosts but a bound, so that nothing moves in packets.

@@ -13,6 +13,7 @@
 //! | `uet`, `rdma` | the hosts of Ultra Ethernet, and of HPCC, DCQCN and TIMELY |
 //! | `stop_and_wait`, `ideal` | the smallest transport, and a bound |
 //! | `hull`, [`detail`] | HULL's NICs and phantom queues, and DeTail's switches, for TCP hosts |
+//! | `shared` | switches that share memory, for hosts of many rows |
 //! | `unfit` | errors of options that a scheme does not have |
 
 mod dcpim;
@@ -27,6 +28,7 @@ mod pfabric;
 mod phost;
 mod rdma;
 mod rows;
+mod shared;
 mod sird;
 mod stop_and_wait;
 pub mod tcp;
@@ -55,6 +57,7 @@ pub use homa::HomaConfig;
 pub use rows::SCHEMES;
 
 pub(crate) use hosts::{Family, HostConfig, HostKind, HostScheme};
+pub(crate) use shared::shares_memory;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -332,6 +335,9 @@ impl Scheme {
                 resolved.switch = Some(detail::switch_options(config, options));
             }
         }
+        if let Some(config) = self.shared_switches(options, environment.scale())? {
+            resolved.switch = Some(shared::switch_options(&config, options));
+        }
         Ok(resolved)
     }
 
@@ -341,8 +347,8 @@ impl Scheme {
         !self.is_homa()
     }
 
-    /// Whether switches queue at their inputs under these options.
-    fn queues_at_inputs(&self, options: &SchemeOptions) -> bool {
+    /// Whether switches queue at their inputs, or share memory, under these options.
+    fn has_switch_options(&self, options: &SchemeOptions) -> bool {
         let is_replaced = options.switch.is_some_and(|switch| switch.kind.is_some());
         is_replaced || matches!(self.queue, SwitchQueue::Combined(_))
     }
@@ -377,6 +383,9 @@ impl Scheme {
         options: &SchemeOptions,
         scale: NetworkScale,
     ) -> Result<SwitchQueue, ScenarioError> {
+        if let Some(switch) = &options.switch {
+            shared::check(switch)?;
+        }
         let unheeded = |field| Err(unfit::unheeded(self, field));
         let asked = options.tcp.as_ref().is_some_and(|tcp| tcp.ecn == Some(true));
         let kind = options.switch.and_then(|switch| switch.kind);

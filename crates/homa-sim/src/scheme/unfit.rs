@@ -3,9 +3,9 @@
 //!
 //! The schemes come from the table, so that errors name a new row without a change here.
 
-use crate::scenario::{ScenarioError, SchemeOptions};
+use crate::scenario::{ScenarioError, SchemeOptions, SwitchKind};
 
-use super::{Environment, Family, HostKind, SCHEMES, Scheme, SwitchQueue};
+use super::{Environment, Family, HostKind, SCHEMES, Scheme, SwitchQueue, shared};
 
 /// The error if a plan sets `field`, but `scheme` does not have `what`. Rows for which `has` is
 /// true have it.
@@ -57,10 +57,16 @@ pub(super) fn check(
             return Err(only(scheme, (field, what), |row| has(row.host)));
         }
     }
-    if options.switch.is_some() && !scheme.queues_at_inputs(options) {
+    if options.switch.is_some() && !scheme.has_switch_options(options) {
         let what = "switches that queue at their inputs";
         let has = |row: &Scheme| matches!(row.queue, SwitchQueue::Combined(_));
         return Err(only(scheme, ("options.switch", what), has));
+    }
+    let kind = options.switch.and_then(|switch| switch.kind);
+    if kind == Some(SwitchKind::Shared) && !shared::shares_memory(&scheme.queue) {
+        let what = "ports that keep every frame that has room, which shared memory needs";
+        let has = |row: &Scheme| shared::shares_memory(&row.queue);
+        return Err(only(scheme, ("options.switch.kind", what), has));
     }
     check_rules(scheme, environment, options)
 }

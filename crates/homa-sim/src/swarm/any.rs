@@ -14,9 +14,9 @@ use crate::experiment::{Times, rehearse, validate};
 use crate::fabric::{CioqConfig, PfcConfig};
 use crate::scenario::{
     Bandwidth, Buffer, Exchange, Fabric, Impaired, Paused, Routing, Scenario, SchemeOptions, Shape,
-    SlowdownBy, Span, SwitchOptions, Traffic,
+    SlowdownBy, Span, SwitchKind, SwitchOptions, Traffic,
 };
-use crate::scheme::{Scheme, SwitchQueue};
+use crate::scheme::{Scheme, SwitchQueue, shares_memory};
 use crate::time::{SimDuration, SimTime};
 use crate::topology::HostId;
 use crate::traffic::PlannedCall;
@@ -291,6 +291,15 @@ fn options(rng: &mut Rng, scheme: &Scheme) -> SchemeOptions {
         options.switch = Some(SwitchOptions {
             speedup: Some(rng.between(1, 4) as u32),
             virtual_outputs: Some(rng.chance(0.5)),
+            ..SwitchOptions::default()
+        });
+    }
+    // Most of the memory is what inputs have to themselves, so that pools are often empty.
+    if shares_memory(&scheme.queue) && rng.chance(0.3) {
+        options.switch = Some(SwitchOptions {
+            kind: Some(SwitchKind::Shared),
+            memory: Some(rng.log_between(50_000, 64 << 20)),
+            alpha: Some(*rng.one_of(&[0.01, 0.125, 1.0])),
             ..SwitchOptions::default()
         });
     }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use homa_proto::Rate;
+
+use crate::time::LinkRate;
+
 /// A law of physics that a trace breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -48,4 +52,9 @@ pub struct Checked {
     pub lost: Count,
     /// Frames neither received nor lost when the run ended.
     pub in_flight: Count,
+}
+
+/// The simulator rounds link rates to whole Mbit/s, with a minimum of one.
+pub(super) fn link_rate(rate: Rate) -> LinkRate {
+    LinkRate::new(Rate::mbps((rate.0 / 1_000_000).max(1)))
 }

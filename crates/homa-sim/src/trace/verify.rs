@@ -27,7 +27,7 @@ use crate::fabric::{Buffers, FabricConfig};
 use crate::time::LinkRate;
 use crate::topology::{HostId, NodeId, Wiring};
 
-use super::checked::{Checked, Violation};
+use super::checked::{Checked, Violation, link_rate};
 use super::event::{TraceEvent, TraceListener};
 
 /// A packet in flight.
@@ -78,6 +78,7 @@ pub struct Verifier {
     interrupts: bool,
     cut_through: bool,
     order: Order,
+    pauses: bool,
     /// Bytes that switches trimmed.
     cut: u64,
     /// By port: whether the node at its far end forwards frames that are still arriving.
@@ -108,16 +109,15 @@ impl TraceListener for Verifier {
     }
 }
 
-/// The simulator rounds link rates to whole Mbit/s, with a minimum of one.
-fn link_rate(rate: Rate) -> LinkRate {
-    LinkRate::new(Rate::mbps((rate.0 / 1_000_000).max(1)))
-}
-
 impl Verifier {
     /// A verifier for one network, whose queues serve in `order`.
     pub fn new(wiring: &Wiring, config: &FabricConfig, order: Order) -> Self {
         let ports = wiring.ports();
+        // A level that is paused is overtaken, and its memory is that of the switch.
+        let pauses = order == Order::Combined || config.shared.is_some();
+        let order = if pauses && order == Order::Strict { Order::Own } else { order };
         let mut verifier = Self {
+            pauses,
             interrupts: config.preemption,
             order,
             cut: 0,
@@ -198,7 +198,7 @@ impl Verifier {
         // reaches the far end of the link.
         let idle = |port: u32| {
             let delay = self.wiring.ports()[port as usize].delay.0;
-            self.order != Order::Combined && self.busy_until[port as usize] + delay < self.now
+            !self.pauses && self.busy_until[port as usize] + delay < self.now
         };
         let port = self.queues.keys().map(|(port, _)| *port).find(|port| idle(*port));
         if let Some(port) = port {
@@ -439,7 +439,7 @@ impl Verifier {
             self.blame(format!("packet {slot} leaves port {port} out of order"));
         }
         let idled = at > waited_since.max(self.busy_until[port as usize]);
-        if idled && self.order != Order::Combined {
+        if idled && !self.pauses {
             self.blame(format!("port {port} idles while packet {slot} waits"));
         }
         self.unqueue(slot, packet);

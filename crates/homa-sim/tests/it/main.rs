@@ -19,6 +19,7 @@ mod ledger;
 mod limits;
 mod links;
 mod loads;
+mod lossless;
 mod overcommitment;
 mod partitions;
 mod powertcp;

@@ -227,9 +227,11 @@ fn pauses(outcome: &Simulated) {
     }
     if let Some(pauses) = &outcome.pauses {
         line(format!(
-            "pauses: {} ({} control frames), the longest {:.3} ms",
+            "pauses: {} ({} control frames) of {} ports, {:.3} ms together, the longest {:.3} ms",
             pauses.count,
             pauses.control_frames,
+            pauses.ports.len(),
+            pauses.total_us / 1e3,
             pauses.longest_us / 1e3
         ));
     }

@@ -63,6 +63,11 @@ fn switch() -> SwitchOptions {
         pause: Some(1),
         unpause: Some(1),
         response: Some(Span(1)),
+        memory: Some(1),
+        alpha: Some(1.0),
+        reserve: Some(1),
+        resume_gap: Some(1),
+        headroom: Some(1),
     }
 }
 

@@ -168,6 +168,7 @@ const FIXED: FabricConfig = FabricConfig {
     cut_through: false,
     preemption: false,
     cioq: None,
+    shared: None,
     seed: 7,
 };
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Which levels an input wants paused is the model's own rule (`cioq`, `shared`): it changes
-//! [`LinkPauses::wanted`] and calls [`Net::signal`]. A model asks [`Pauses::paused`] which levels
-//! may leave a port, and lets a due control frame leave first ([`Net::send_control_frame`]).
+//! [`LinkPauses::wanted`] and calls [`Net::signal`]. A model asks [`FlowControl::paused`] which
+//! levels may leave a port, and lets a due control frame leave first ([`Net::send_control_frame`]).
 //!
 //! | module | what it does |
 //! |---|---|
@@ -67,7 +67,7 @@ impl LinkPauses {
 
 /// Flow control of a network. `K` is the packet type of its hosts.
 #[derive(Debug)]
-pub(super) struct Pauses<K> {
+pub(super) struct FlowControl<K> {
     /// By link; empty if nothing can be paused.
     pub links: Vec<LinkPauses>,
     /// Whether inputs may pause their senders.
@@ -87,13 +87,14 @@ pub(super) struct Pauses<K> {
 /// Most links of a network with flow control, because control frames name a link in 20 bits.
 pub const MOST_LINKS: usize = 1 << 20;
 
-impl<K> Pauses<K> {
+impl<K> FlowControl<K> {
     /// Nothing is paused yet.
     pub fn new(wiring: &Wiring, config: &FabricConfig) -> Self {
-        let pfc: Option<PfcConfig> = config.cioq.and_then(|cioq| cioq.pfc);
+        let shared = config.shared.map(|shared| shared.pfc);
+        let pfc: Option<PfcConfig> = config.cioq.and_then(|cioq| cioq.pfc).or(shared);
         let mut cards = Vec::new();
         let mut links = Vec::new();
-        if config.cioq.is_some() {
+        if config.cioq.is_some() || shared.is_some() {
             debug_assert!(wiring.ports().len() <= MOST_LINKS);
             cards.resize_with(wiring.hosts() as usize, Card::default);
             let link = |back| LinkPauses {
@@ -119,6 +120,12 @@ impl<K> Pauses<K> {
         }
     }
 
+    /// True if hosts and ports have to ask which levels may leave.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !self.links.is_empty()
+    }
+
     /// The paused levels of a port, as bits.
     #[inline]
     pub fn paused(&self, port: u32) -> u8 {
@@ -139,24 +146,28 @@ impl<W: World> Net<W> {
         self.offer_wire(back);
     }
 
-    /// A link has recovered: sends the control frame that the failure held back.
-    pub(super) fn signal_again(&mut self, output: u32) {
-        if let Some(link) = self.pauses.links.get(output as usize).map(|state| state.back)
-            && link != NONE
-        {
-            self.signal(link);
+    /// A link has recovered: sends the control frames that the failure held back, those over the
+    /// link and those for its sender.
+    pub(super) fn signal_again(&mut self, port: u32) {
+        let Some(back) = self.pauses.links.get(port as usize).map(|state| state.back) else {
+            return;
+        };
+        self.signal(port);
+        if back != NONE {
+            self.signal(back);
         }
     }
 
     /// Sends a due control frame over the idle wire of `output`, to the sender of the link in the
     /// other direction. Returns when the wire is free again; `None` if nothing has changed, or if
-    /// the link is down. Then the frame is sent when the link recovers.
+    /// either link is down. Then the frame is sent when it recovers.
     pub(super) fn send_control_frame(&mut self, output: u32) -> Option<SimTime> {
         let state = &mut self.pauses.links[output as usize];
         state.signal_due = false;
         let link = state.back;
         let state = &mut self.pauses.links[link as usize];
-        if !state.is_news() || self.ports[output as usize].link == LinkState::Down {
+        let is_down = |link: u32| self.ports[link as usize].link == LinkState::Down;
+        if !state.is_news() || is_down(output) || is_down(link) {
             return None;
         }
         state.count += u64::from((state.wanted & !state.signalled).count_ones());
@@ -184,10 +195,8 @@ impl<W: World> Net<W> {
         }
         self.transports[port as usize].pause(self.now.protocol(), levels);
         let free_at = self.ports[port as usize].free_at;
-        let host = &mut self.hosts[port as usize];
-        if free_at > self.now && !host.wire_awaited {
-            host.wire_awaited = true;
-            self.schedule(free_at, NetEvent::WireFree(port));
+        if free_at > self.now {
+            self.await_wire(port, free_at);
         }
         Some(port)
     }
@@ -199,6 +208,15 @@ impl<W: World> Net<W> {
         self.pauses.links[port as usize].signalled = 0;
         if port < self.wiring.hosts() {
             self.transports[port as usize].pause(self.now.protocol(), 0);
+            let free_at = self.ports[port as usize].free_at;
+            self.await_wire(port, free_at.max(self.now));
+        }
+    }
+
+    /// Offers a host its wire at this time.
+    fn await_wire(&mut self, host: u32, at: SimTime) {
+        if !std::mem::replace(&mut self.hosts[host as usize].wire_awaited, true) {
+            self.schedule(at, NetEvent::WireFree(host));
         }
     }
 

@@ -16,28 +16,28 @@ use crate::topology::{Graph, HostId, Physics, PortId, SingleSwitch, Wiring};
 use crate::transport::{Label, PacketMeta, Transport};
 
 /// Wire bytes of DeTail's longest frame.
-const FRAME: u32 = 1_530;
+pub(super) const FRAME: u32 = 1_530;
 /// Copper and transceivers (DeTail §5.1).
-const CABLE: SimDuration = SimDuration::nanos(5_476);
+pub(super) const CABLE: SimDuration = SimDuration::nanos(5_476);
 
 /// Has frames without end. It sends frames of the lowest level that is not paused and of the
 /// greatest size, to the host of that level; with `any`, frames of any level and size to any host.
-struct Gusher {
-    to: Vec<u32>,
-    left: u32,
-    levels: u8,
+pub(super) struct Gusher {
+    pub to: Vec<u32>,
+    pub left: u32,
+    pub levels: u8,
     /// Wire bytes of the longest frame.
-    frame: u32,
+    pub frame: u32,
     /// Chooses levels, sizes and receivers.
-    any: Option<Rng>,
+    pub any: Option<Rng>,
     /// Ignores pauses, and sends one level after the other.
-    deaf: bool,
-    paused: u8,
-    received: Vec<SimTime>,
+    pub deaf: bool,
+    pub paused: u8,
+    pub received: Vec<SimTime>,
 }
 
 impl Gusher {
-    fn new(to: Vec<u32>, frames: u32, levels: u8) -> Self {
+    pub fn new(to: Vec<u32>, frames: u32, levels: u8) -> Self {
         let (paused, received) = (0, Vec::new());
         Self { to, left: frames, levels, frame: FRAME, any: None, deaf: false, paused, received }
     }
@@ -118,11 +118,11 @@ fn gush(wiring: Wiring, cioq: CioqConfig, make: impl Fn(u32) -> Gusher + Send + 
     Simulation::with_queues(wiring, config, (make, queues), ((), (), NoFaults))
 }
 
-fn one_switch(hosts: u32, rate: Rate, cable: SimDuration) -> Wiring {
+pub(super) fn one_switch(hosts: u32, rate: Rate, cable: SimDuration) -> Wiring {
     SingleSwitch { hosts, physics: Physics::uniform(rate, rate, cable) }.wire()
 }
 
-fn drops(simulation: &Gush) -> u64 {
+pub(super) fn drops<W: World>(simulation: &Simulation<W>) -> u64 {
     let ports = 0..simulation.wiring().ports().len() as u32;
     ports.map(|port| simulation.dropped_frames(PortId(port))).sum()
 }
@@ -376,7 +376,7 @@ fn nothing_is_lost_at_the_safe_threshold_of_any_link() {
 }
 
 /// Five switches in a ring, with a host at each that sends two switches ahead.
-fn ring() -> Wiring {
+pub(super) fn ring() -> Wiring {
     let hosts = (0..5).map(|i| format!("h{i},s{i},1,5476\n"));
     let links = (0..5).map(|i| format!("s{i},s{},1,5476\n", (i + 1) % 5));
     Graph::from_csv(&hosts.chain(links).collect::<String>()).unwrap().wire()

@@ -5,6 +5,7 @@ mod fabric;
 mod faults;
 mod plain;
 mod queues;
+mod shared;
 
 use super::*;
 use crate::headers::Headers;

@@ -91,6 +91,12 @@ impl PfcConfig {
         self.links(way, back).map(safe).min().flatten()
     }
 
+    /// The most bytes that may arrive over a link until a pause takes effect, at all rates of it
+    /// and of the link `back`.
+    pub fn reaction_bytes_over(&self, way: ChangingLink<'_>, back: ChangingLink<'_>) -> u64 {
+        self.links(way, back).map(|link| link.reaction_bytes()).max().unwrap_or(0)
+    }
+
     /// The link as it is initially, and after each change of its rate or of that of the link
     /// `back`.
     fn links<'a>(

@@ -1,7 +1,8 @@
 //! RDMA's queue pairs with HPCC, DCQCN, TIMELY, DCTCP by rate, PowerTCP, θ-PowerTCP or Swift, over
 //! switches that mark between two thresholds. Defaults are those of HPCC's simulator, revision
 //! 9f4be2a (`run.py`), scaled to the rate of links. `parameters` has those of congestion controls.
-//! Left out: its switches' pauses (PFC). Buffers are those of the scenario.
+//! Switches do not pause their senders unless a plan asks for it (`options.switch.kind =
+//! "shared"`).
 
 mod parameters;
 
@@ -275,6 +276,12 @@ impl RdmaHosts {
 }
 
 impl HostKind for RdmaHosts {
+    /// Data has one level. Acknowledgements above it neither count nor pause, as in the authors'
+    /// switches.
+    fn lossless_levels(&self) -> (u8, u8) {
+        (1, 1 << 7)
+    }
+
     fn compares_ports(&self) -> bool {
         matches!(self.0, RdmaAlgorithm::Hpcc | RdmaAlgorithm::Power)
     }

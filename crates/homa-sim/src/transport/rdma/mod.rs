@@ -15,10 +15,12 @@
 //! open and the time of its last packet at its rate has passed; pairs that may send take turns.
 //! Every packet in order is acknowledged, and an acknowledgement returns what the packet collected.
 //! A gap is answered by a NACK, and the sender goes back to it. Control packets leave a host first.
+//! Levels that priority flow control pauses wait here, not in the network card, so that a packet
+//! counts as sent, and has its time, when it leaves.
 //!
 //! A timeout is inferred, because the authors' network loses nothing: without it a lost last packet
-//! stops a message for ever. So is the answer to a copy. Left out: pauses of priority flow control
-//! (PFC), several network cards per host, and messages that share a queue pair.
+//! stops a message for ever. So is the answer to a copy. Left out: several network cards per host,
+//! and messages that share a queue pair.
 
 pub mod control;
 mod controls;
@@ -130,9 +132,14 @@ pub struct Rdma {
     /// Events of congestion controls.
     alarms: MessageTimers,
     answers: VecDeque<RdmaPacket>,
+    /// Levels that may not leave, as bits.
+    paused: u8,
     timeouts: Timeouts,
     refused: u64,
 }
+
+/// The level of data.
+const DATA_LEVEL: u8 = 0;
 
 impl Rdma {
     /// A host in its `life`-th life.
@@ -146,6 +153,7 @@ impl Rdma {
             timers: MessageTimers::default(),
             alarms: MessageTimers::default(),
             answers: VecDeque::new(),
+            paused: 0,
             timeouts: Timeouts::default(),
             refused: 0,
         }
@@ -154,6 +162,15 @@ impl Rdma {
     /// Numbers of messages that this host is sending and receiving.
     pub fn in_flight(&self) -> (usize, usize) {
         self.exchange.in_flight()
+    }
+
+    /// The level of packets without bytes of a message.
+    fn control_level(&self) -> u8 {
+        if self.config.acks_first { 7 } else { DATA_LEVEL }
+    }
+
+    fn may_send(&self, level: u8) -> bool {
+        self.paused >> level & 1 == 0
     }
 
     fn refuse(&mut self, reason: DropReason) -> Receipt {
@@ -197,15 +214,21 @@ impl Transport for Rdma {
 
     fn transmit(&mut self, now: Time) -> Option<RdmaPacket> {
         let courtesy = |(head, what)| RdmaPacket { head, body: RdmaBody::Courtesy(what) };
-        let control = self.answers.pop_front();
-        control.or_else(|| self.exchange.courtesy().map(courtesy)).or_else(|| self.next_data(now))
+        if self.may_send(self.control_level()) {
+            let control = self.answers.pop_front();
+            let control = control.or_else(|| self.exchange.courtesy().map(courtesy));
+            if control.is_some() {
+                return control;
+            }
+        }
+        if self.may_send(DATA_LEVEL) { self.next_data(now) } else { None }
     }
 
     fn label(&self, packet: &RdmaPacket) -> Label {
         let config = &self.config;
         let (wire_bytes, priority, ect) = match packet.body {
-            RdmaBody::Data { piece, .. } => (config.wire.data(piece.len), 0, true),
-            _ => (config.wire.control, if config.acks_first { 7 } else { 0 }, false),
+            RdmaBody::Data { piece, .. } => (config.wire.data(piece.len), DATA_LEVEL, true),
+            _ => (config.wire.control, self.control_level(), false),
         };
         let flow = packet.head.serial;
         Label { priority, flow, ect, ..Label::new(packet.head.to, wire_bytes) }
@@ -251,7 +274,13 @@ impl Transport for Rdma {
         timers.into_iter().chain([self.exchange.deadline()]).flatten().min()
     }
 
+    fn pause(&mut self, _: Time, levels: u8) {
+        self.paused = levels;
+    }
+
     fn has_packet(&self) -> bool {
-        !self.answers.is_empty() || !self.turns.is_empty() || self.exchange.has_courtesy()
+        let control = !self.answers.is_empty() || self.exchange.has_courtesy();
+        control && self.may_send(self.control_level())
+            || !self.turns.is_empty() && self.may_send(DATA_LEVEL)
     }
 }

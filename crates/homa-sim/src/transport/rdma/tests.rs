@@ -87,6 +87,30 @@ fn a_pair_sends_at_its_rate_until_its_window_is_full() {
 }
 
 #[test]
+fn a_paused_host_keeps_data_and_what_is_no_level_above_it() {
+    for (acks_first, answers) in [(false, 0), (true, 1)] {
+        let mut sender = host(RdmaConfig { acks_first, ..CONFIG });
+        start(&mut sender, 0, (1, 9_000));
+        assert_eq!(sends(&mut sender, 0, 0).len(), 1);
+        sender.pause(Time(1), 1 << DATA_LEVEL);
+        let piece = Piece { packet: 0, offset: 0, len: 1_000, total: 9_000 };
+        let (resent, collected) = (false, Carried::Nothing);
+        let body = RdmaBody::Data { piece, resent, collected };
+        let _ = sender.receive(Time(1), &RdmaPacket { head: head(0), body }, arrival(2));
+        assert_eq!(sender.has_packet(), acks_first);
+        let sent = std::iter::from_fn(|| sender.transmit(Time(2)));
+        let sent: Vec<_> = sent.map(|packet| packet.body).collect();
+        assert_eq!(sent.len(), answers, "{sent:?}");
+        assert!(sends(&mut sender, 3, 2_999).is_empty() && !sender.has_packet());
+        sender.pause(Time(3_000), 0);
+        assert!(sender.has_packet());
+        // The time that has passed is not made up for.
+        let sent: Vec<_> = sends(&mut sender, 3_000, 5_000).iter().map(|sent| sent.0).collect();
+        assert_eq!(sent, [3_000, 3_838, 4_676]);
+    }
+}
+
+#[test]
 fn pairs_take_turns() {
     let mut sender = host(CONFIG);
     start(&mut sender, 0, (1, 2_000));
