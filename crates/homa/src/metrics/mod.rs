@@ -235,6 +235,12 @@ pub struct Metrics {
     /// The shortest time between the request and the response of those calls: at least a round trip
     /// of the network. `None` before the first.
     pub shortest_wait: Option<Duration>,
+    /// Time in which the process did not run although a timer was due, of stalls of 10 ms or more
+    /// (their number is `protocol.stalls`).
+    pub stalled: Duration,
+    /// When the engine was opened; of several, the first. Another time means another process or
+    /// another engine, whose counters began at 0. `None` without an engine.
+    pub opened: Option<SystemTime>,
     /// When the certificate that the engine presents expires
     /// ([`Keys::certificate_expiry`](crate::Keys::certificate_expiry)). `None` without one.
     pub certificate_expiry: Option<SystemTime>,
@@ -307,6 +313,8 @@ impl Metrics {
         self.peers = busiest::merge(&self.peers, &other.peers);
         stages::merge(&mut self.stages, &other.stages);
         self.shortest_wait = self.shortest_wait.into_iter().chain(other.shortest_wait).min();
+        self.stalled += other.stalled;
+        self.opened = self.opened.into_iter().chain(other.opened).min();
         let expiries = [self.certificate_expiry, other.certificate_expiry];
         self.certificate_expiry = expiries.into_iter().flatten().min();
     }
@@ -383,6 +391,22 @@ impl Metrics {
         busiest::write(&self.peers, text);
         stages::write(&self.stages, self.shortest_wait, text);
         self.write_expiry(text);
+        self.write_times(text);
+    }
+
+    fn write_times(&self, text: &mut Text) {
+        let name = "engine_stalled_seconds";
+        let help = "Time in which the process did not run although a timer was due, of stalls of \
+                    10 ms or more.";
+        text.family(name, "counter", help);
+        text.sample(&format!("{name}_total"), &[], self.stalled.as_secs_f64());
+        let Some(at) = self.opened else { return };
+        let name = "engine_opened_timestamp_seconds";
+        let help = "When the engine was opened, in seconds since 1970. If it changes, all counters \
+                    began anew.";
+        text.family(name, "gauge", help);
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        text.sample(name, &[], since.as_secs_f64());
     }
 
     fn write_expiry(&self, text: &mut Text) {

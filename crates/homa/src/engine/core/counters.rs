@@ -38,6 +38,8 @@ impl Core {
             peers: self.state.peers.busiest(self.clock.now(), &self.state.endpoint),
             stages,
             shortest_wait,
+            stalled: self.state.latencies.stages.stalled_time(),
+            opened: Some(self.opened),
             certificate_expiry: protection::certificate_expiry(&self.state.config),
         }
     }

@@ -38,9 +38,9 @@ mod turn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use homa_proto::{Endpoint, Time};
+use homa_proto::{Duration, Endpoint, Time};
 
 use super::clock::{self, Clock};
 use super::net::backlog::Backlog;
@@ -65,6 +65,10 @@ use turn::{Arrivals, Overdue};
 /// Wire bytes sent in one turn before the engine looks for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
 
+/// Timers that are checked this much too late were held up by the host, as in the protocol's
+/// counter of stalls.
+const STALL: Duration = Duration::millis(10);
+
 /// Control packets that may wait for the link while the engine takes in more packets. One batch of
 /// arrivals can cause more answers than the protocol keeps.
 const CONTROL_MAX: usize = 1024;
@@ -75,6 +79,8 @@ pub struct Core {
     state: EngineState,
     packer: Packer,
     clock: Clock,
+    /// On the system's clock.
+    opened: SystemTime,
     now: Time,
     /// True if `now` was read since the last sleep or turn.
     fresh: bool,
@@ -173,6 +179,7 @@ impl Core {
             state,
             packer,
             clock,
+            opened: SystemTime::now(),
             now: Time::ZERO,
             fresh: false,
             turns: Arc::default(),
@@ -204,12 +211,26 @@ impl Core {
     /// The time of this batch; reads the clock if that has not been done since the last turn.
     fn tick(&mut self) -> Time {
         if !self.fresh {
+            let last = self.now;
             // The protocol's time never decreases.
-            self.now = self.clock.now().max(self.now);
+            self.now = self.clock.now().max(last);
             self.fresh = true;
             self.arrivals.exhausted = false;
+            if self.now.since(last) >= STALL {
+                self.note_stall(last);
+            }
         }
         self.now
+    }
+
+    /// The clock was not read for long: to sleep until the deadline is right, and to miss it by as
+    /// much is a stall.
+    #[cold]
+    fn note_stall(&mut self, last: Time) {
+        let due = self.state.endpoint.deadline().unwrap_or(Time::MAX).max(last);
+        if self.now.since(due) >= STALL {
+            self.state.latencies.stages.stalled(due, self.now);
+        }
     }
 
     /// The time of the last turn, or of a later look at the clock.

@@ -2,6 +2,7 @@
 //!
 //! One RPC in 16 is followed, chosen by its handle when it begins, and at most eight at a time. All
 //! of an RPC's time is charged to exactly one stage: at each event, the time since the last event.
+//! Time in which the engine did not run is a separate stage, because nothing else explains it.
 //! The sums are kept by direction, by size, and by how long the RPCs took, in doublings, so that a
 //! reader can look at the slow ones.
 //!
@@ -14,8 +15,12 @@ use std::time::Duration;
 
 use homa_proto::{Body, MessageId, Packet, PeerId, RpcHandle, RpcId, Time};
 
+use super::Direction;
 use super::latency::RpcSize;
-use super::{Direction, Text};
+
+mod text;
+
+pub(super) use text::write;
 
 /// RPCs that are followed at a time.
 const MOST: usize = 8;
@@ -47,11 +52,14 @@ pub enum RpcStage {
     Application,
     /// Until bytes that were lost came, or left, again (Homa §3.7).
     Loss,
+    /// A timer was due, and for 10 ms or more the process did not run. Time of a server's
+    /// application is not counted here, because a handler may be what holds up the process.
+    Stalled,
 }
 
 impl RpcStage {
     /// All stages.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Queue,
         Self::Send,
         Self::Grant,
@@ -60,6 +68,7 @@ impl RpcStage {
         Self::Accept,
         Self::Application,
         Self::Loss,
+        Self::Stalled,
     ];
 
     /// The value of the label.
@@ -73,6 +82,7 @@ impl RpcStage {
             Self::Accept => "accept",
             Self::Application => "application",
             Self::Loss => "loss",
+            Self::Stalled => "stalled",
         }
     }
 }
@@ -197,6 +207,8 @@ pub(crate) struct Stages {
     followed: Vec<Followed>,
     ended: BTreeMap<(usize, RpcSize, Duration), StageTimes>,
     shortest_wait: Option<Duration>,
+    /// All time in which the engine did not run, nanoseconds.
+    stalled: u64,
 }
 
 const fn bit(index: u32) -> u64 {
@@ -279,6 +291,22 @@ impl Stages {
         if let Some(place) = self.place(index) {
             self.remove(place);
         }
+    }
+
+    /// The engine had something to do from `from` on, and did not run until `now`.
+    #[cold]
+    pub(crate) fn stalled(&mut self, from: Time, now: Time) {
+        self.stalled += now.since(from).0;
+        let waiting = self.followed.iter_mut();
+        for followed in waiting.filter(|followed| followed.stage != RpcStage::Application) {
+            followed.charge(from, followed.stage);
+            followed.charge(now, RpcStage::Stalled);
+        }
+    }
+
+    /// All time in which the engine did not run.
+    pub(crate) fn stalled_time(&self) -> Duration {
+        Duration::from_nanos(self.stalled)
     }
 
     /// A packet leaves.
@@ -444,46 +472,6 @@ impl Stages {
     /// The sums, and the shortest wait of a call.
     pub(crate) fn snapshot(&self) -> (Vec<StageTimes>, Option<Duration>) {
         (self.ended.values().copied().collect(), self.shortest_wait)
-    }
-}
-
-/// Writes the families of stages.
-pub(super) fn write(stages: &[StageTimes], shortest_wait: Option<Duration>, text: &mut Text) {
-    let seconds = |time: Duration| time.as_nanos() as f64 / 1e9;
-    let up_to: Vec<String> = stages.iter().map(|of| seconds(of.up_to).to_string()).collect();
-    let labels = |n: usize| {
-        let (direction, size) = (stages[n].direction.name(), stages[n].size.name());
-        [("direction", direction), ("size", size), ("up_to", &*up_to[n])]
-    };
-    let name = "rpc_stage_seconds";
-    let help = "Time of RPCs in each stage (one in 16 is followed), by how long they took (up_to, \
-                in seconds).";
-    text.family(name, "counter", help);
-    for (n, of) in stages.iter().enumerate() {
-        for stage in RpcStage::ALL.into_iter().filter(|&stage| !of.time(stage).is_zero()) {
-            let [direction, size, up_to] = labels(n);
-            let all = [direction, size, up_to, ("stage", stage.name())];
-            text.sample(&format!("{name}_total"), &all, seconds(of.time(stage)));
-        }
-    }
-    text.family("rpc_stage_rpcs", "counter", "RPCs whose stages were measured.");
-    for (n, of) in stages.iter().enumerate() {
-        text.sample("rpc_stage_rpcs_total", &labels(n), of.rpcs);
-    }
-    text.family(
-        "rpc_stage_bytes",
-        "counter",
-        "Bytes of the messages of RPCs whose stages were measured.",
-    );
-    for (n, of) in stages.iter().enumerate() {
-        text.sample("rpc_stage_bytes_total", &labels(n), of.bytes);
-    }
-    let name = "rpc_shortest_wait_seconds";
-    let help = "The shortest time from the last byte of a request to the first of its response, of \
-                RPCs whose stages were measured: at least a round trip.";
-    text.family(name, "gauge", help);
-    if let Some(wait) = shortest_wait {
-        text.sample(name, &[], seconds(wait));
     }
 }
 

@@ -49,9 +49,9 @@ fn the_time_of_a_call_is_charged_stage_by_stage() {
     stages.arrived(us(120), response, &packet(true, data(0, false)));
     stages.arrived(us(121), response, &packet(true, data(1_000, false)));
     stages.ended(us(125), RPC, 3_000);
-    let [queue, send, grant, wait, receive, accept, application, loss] = recorded(&stages);
+    let [queue, send, grant, wait, receive, accept, application, loss, stalled] = recorded(&stages);
     assert_eq!([queue, send, grant, wait, receive], [7, 3, 10, 100, 5]);
-    assert_eq!([accept, application, loss], [0, 0, 0]);
+    assert_eq!([accept, application, loss, stalled], [0; 4]);
     assert_eq!(stages.snapshot().1, Some(Duration::from_micros(100)));
     assert!(!stages.follows(RPC) && stages.mask == 0, "it is followed no longer");
 }
@@ -65,9 +65,9 @@ fn the_time_of_a_request_ends_with_the_response_s_last_byte() {
     stages.taken(RPC, || us(10));
     stages.replied(us(60), RPC, 1_000);
     stages.leaves(us(63), &packet(true, data(0, false)));
-    let [queue, send, grant, wait, receive, accept, application, loss] = recorded(&stages);
+    let [queue, send, grant, wait, receive, accept, application, loss, stalled] = recorded(&stages);
     assert_eq!([queue, receive, accept, application], [3, 4, 6, 50]);
-    assert_eq!([send, grant, wait, loss], [0; 4]);
+    assert_eq!([send, grant, wait, loss, stalled], [0; 5]);
 }
 
 #[test]
@@ -86,8 +86,36 @@ fn silence_before_a_repetition_is_loss_and_before_a_busy_is_not() {
     stages.leaves(us(200), &packet(false, resend()));
     stages.arrived(us(211), response, &packet(true, data(1_000, true)));
     stages.ended(us(211), RPC, 2_000);
-    let [_, send, grant, wait, receive, _, _, loss] = recorded(&stages);
+    let [_, send, grant, wait, receive, _, _, loss, _] = recorded(&stages);
     assert_eq!([send, grant, wait, receive, loss], [0, 0, 100, 0, 110]);
+}
+
+#[test]
+fn time_in_which_the_process_did_not_run_is_a_separate_stage() {
+    let mut stages = Stages::default();
+    stages.follow(us(0), (RPC, RpcId(10), PEER), Direction::Client, 3_000);
+    stages.leaves(us(1), &packet(false, data(0, false)));
+    // A timer was due at 5 us; the grant arrived while the process was stopped.
+    stages.stalled(us(5), us(30_005));
+    stages.control(us(30_006), &packet(true, Body::Grant { offset: 3_000, priority: 0 }));
+    stages.ended(us(30_008), RPC, 100);
+    let [queue, send, grant, _, _, _, _, _, stalled] = recorded(&stages);
+    assert_eq!([queue, send, grant, stalled], [1, 2, 5, 30_000]);
+    assert_eq!(stages.stalled_time(), Duration::from_millis(30));
+}
+
+#[test]
+fn a_handler_that_holds_up_its_engine_is_the_application() {
+    let mut stages = Stages::default();
+    stages.follow(us(0), (RPC, RpcId(10), PEER), Direction::Server, 2_000);
+    stages.delivered(us(4), RPC);
+    stages.taken(RPC, || us(10));
+    stages.stalled(us(20), us(20_020));
+    stages.replied(us(20_030), RPC, 1_000);
+    stages.leaves(us(20_033), &packet(true, data(0, false)));
+    let [queue, _, _, _, receive, accept, application, _, stalled] = recorded(&stages);
+    assert_eq!([queue, receive, accept, application], [3, 4, 6, 20_020]);
+    assert_eq!((stalled, stages.stalled_time()), (0, Duration::from_millis(20)));
 }
 
 #[test]
