@@ -34,6 +34,29 @@ pub fn line(text: impl AsRef<str>) {
     }
 }
 
+/// Text of another program as it may be printed: characters that control a terminal, change the
+/// direction of text, or are invisible are escaped, and the rest beyond 200 characters is cut.
+pub fn printable(text: &str) -> String {
+    const MOST: usize = 200;
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::new();
+    for (count, c) in text.chars().enumerate() {
+        match c {
+            _ if count == MOST => {
+                shown.push('…');
+                break;
+            }
+            c if hidden(c) => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Writes one line to stderr; a closed stderr is ignored.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -194,6 +217,18 @@ impl Ticker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_others_cannot_control_a_terminal() {
+        assert_eq!(printable("10.0.0.1:9 \"ä\" {}"), "10.0.0.1:9 \"ä\" {}");
+        assert_eq!(printable("\x1b]0;x\x07\r\n\t"), r"\u{1b}]0;x\u{7}\r\n\t");
+        assert_eq!(
+            printable("a\u{9b}31m\u{7f}\u{202e}\u{2066}"),
+            r"a\u{9b}31m\u{7f}\u{202e}\u{2066}"
+        );
+        let long = printable(&"ä".repeat(300));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (201, true));
+    }
 
     #[test]
     fn numbers_align_right_and_names_left() {

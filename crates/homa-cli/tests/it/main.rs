@@ -28,6 +28,7 @@ mod certificates;
 mod cli;
 mod cluster;
 mod early;
+mod endpoints;
 mod folders;
 mod inputs;
 mod json;

@@ -49,6 +49,8 @@ pub struct Report {
     receive_overflows_per_s: f64,
     /// Times that the process was not scheduled in time.
     stalls_per_s: f64,
+    /// The share of the time in which it did not run although it had something to do.
+    stalled_share: f64,
     /// Requests refused because of overload, and requests that expired before they were accepted.
     requests_shed_per_s: f64,
     requests_expired_per_s: f64,
@@ -103,8 +105,7 @@ struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    /// The growth of a counter. If it became smaller, the engine was restarted, and all of it is
-    /// new.
+    /// The growth of a counter.
     fn grown(&self, name: &str, sample: &MetricSample) -> f64 {
         sample.grown(name, self.before)
     }
@@ -163,15 +164,15 @@ impl Difference<'_> {
                 && sample.label("outcome") == "ok"
                 && size.is_none_or(|size| sample.label("size") == size)
         });
-        let read = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(0.0) };
-        let mut buckets: Vec<(f64, f64)> = Vec::new();
-        for sample in of {
-            let (end, count) = (read(sample.label("le")), self.grown(&name, sample));
-            match buckets.iter_mut().find(|(known, _)| *known == end) {
-                Some((_, sum)) => *sum += count,
-                None => buckets.push((end, count)),
-            }
-        }
+        let read = |le: &str| le.parse::<f64>().ok().filter(|end| *end >= 0.0);
+        let all = of.filter_map(|of| Some((read(of.label("le"))?, self.grown(&name, of))));
+        let mut buckets: Vec<(f64, f64)> = all.collect();
+        buckets.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        buckets.dedup_by(|next, sum| {
+            let same = next.0 == sum.0;
+            sum.1 += if same { next.1 } else { 0.0 };
+            same
+        });
         buckets
     }
 
@@ -182,34 +183,37 @@ impl Difference<'_> {
         let listed = |direction: &str| {
             self.before.all(name).iter().filter(|of| of.label("direction") == direction).count()
         };
+        let full = ["client", "server"].map(|of| (of, listed(of) >= LISTED));
         let rpcs = self.after.all(name).iter().filter(|sample| {
-            listed(sample.label("direction")) < LISTED || self.before.has(name, sample)
+            !full.contains(&(sample.label("direction"), true)) || self.before.has(name, sample)
         });
-        let mut peers: Vec<BusyPeer> = rpcs
-            .map(|sample| {
-                // Failures are divided by outcome.
-                let of = |name: &str| {
-                    let all = self.after.all(name).iter();
-                    let parts = all.filter(|other| other.is_part_of(sample));
-                    total(parts.map(|part| self.grown(name, part)))
-                };
-                let ended = self.grown(name, sample);
-                let time = of("homa_peer_rpc_seconds_total");
-                BusyPeer {
-                    peer: sample.label("peer").to_owned(),
-                    direction: sample.label("direction").to_owned(),
-                    rpcs_per_s: ended / self.seconds,
-                    failures_per_s: of("homa_peer_rpc_failures_total") / self.seconds,
-                    mean_us: (ended > 0.0).then(|| time / ended * 1e6),
-                    in_progress: self.after.same("homa_peer_rpcs_in_progress", sample),
-                }
-            })
-            .filter(|peer| peer.rpcs_per_s > 0.0 || peer.in_progress > 0.0)
-            .collect();
-        let busy = |peer: &BusyPeer| peer.rpcs_per_s + peer.in_progress / self.seconds;
-        peers.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
+        let counts = rpcs.map(|sample| {
+            let in_progress = self.after.same("homa_peer_rpcs_in_progress", sample);
+            (sample, self.grown(name, sample), in_progress)
+        });
+        let mut peers: Vec<(&MetricSample, f64, f64)> =
+            counts.filter(|&(_, ended, now)| ended > 0.0 || now > 0.0).collect();
+        peers.sort_by(|(_, ended, now), (_, other, then)| (other + then).total_cmp(&(ended + now)));
         peers.truncate(MOST_PEERS);
-        peers
+        peers.into_iter().map(|(of, ended, now)| self.peer(of, ended, now)).collect()
+    }
+
+    fn peer(&self, sample: &MetricSample, ended: f64, in_progress: f64) -> BusyPeer {
+        // Failures are divided by outcome.
+        let of = |name: &str| {
+            let all = self.after.all(name).iter();
+            let parts = all.filter(|other| other.is_part_of(sample));
+            total(parts.map(|part| self.grown(name, part)))
+        };
+        let time = of("homa_peer_rpc_seconds_total");
+        BusyPeer {
+            peer: sample.label("peer").to_owned(),
+            direction: sample.label("direction").to_owned(),
+            rpcs_per_s: ended / self.seconds,
+            failures_per_s: of("homa_peer_rpc_failures_total") / self.seconds,
+            mean_us: (ended > 0.0).then(|| time / ended * 1e6),
+            in_progress,
+        }
     }
 }
 
@@ -226,7 +230,7 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let (mut end_before, mut count_before) = (0.0, 0.0);
     for &(end, count) in buckets {
         if count >= rank && count > 0.0 {
-            let inside = (rank - count_before) / (count - count_before).max(1.0);
+            let inside = ((rank - count_before) / (count - count_before).max(1.0)).clamp(0.0, 1.0);
             let width = if end.is_finite() { end - end_before } else { 0.0 };
             return Some(end_before + inside * width);
         }
@@ -270,6 +274,7 @@ impl Report {
             resends_received_per_s: protocol("resends_received"),
             receive_overflows_per_s: driver("receive_overflows"),
             stalls_per_s: protocol("stalls"),
+            stalled_share: of.rate("homa_engine_stalled_seconds_total"),
             requests_shed_per_s: engine("requests_shed"),
             requests_expired_per_s: engine("requests_expired"),
             drops_per_s: dropped,
@@ -305,10 +310,12 @@ impl Report {
             count(self.receive_overflows_per_s),
         ));
         lines.push(format!(
-            "overload: {}/s requests shed, {}/s expired, {}/s stalls of the process",
+            "overload: {}/s requests shed, {}/s expired, {}/s stalls of the process ({:.1} % of \
+             the time)",
             count(self.requests_shed_per_s),
             count(self.requests_expired_per_s),
             count(self.stalls_per_s),
+            self.stalled_share * 100.0,
         ));
         let drops =
             self.drops_per_s.iter().map(|(reason, rate)| format!("{reason} {}/s", count(*rate)));

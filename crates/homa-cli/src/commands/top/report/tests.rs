@@ -113,7 +113,7 @@ fn a_peer_that_enters_a_full_list_is_shown_from_then_on() {
 }
 
 #[test]
-fn an_engine_that_was_restarted_has_no_negative_rates() {
+fn a_counter_that_became_smaller_has_no_negative_rate() {
     let report = Report::between(&scrape(1_000, 50, 0), &scrape(30, 0, 1));
     assert!((report.rpcs[1].ok_per_s - 30.0).abs() < 0.1, "{report:?}");
     assert_eq!(report.rpcs[1].other_per_s, 0.0);
