@@ -38,6 +38,11 @@ impl Server {
         server
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The rest of the next line that it prints.
     pub fn line(&mut self, start: &str) -> String {
         let mut line = String::new();

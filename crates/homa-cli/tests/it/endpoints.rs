@@ -173,3 +173,33 @@ fn top_survives_a_restart_and_begins_anew() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("without an answer"), "{}", stderr(&output));
 }
+
+#[test]
+fn why_is_about_the_process_that_is_there_at_the_end() {
+    let stages = |rpcs: u32| {
+        let labels = "direction=\"server\",size=\"short\",up_to=\"0.001\"";
+        format!(
+            "homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
+             homa_rpc_stage_seconds_total{{{labels},stage=\"application\"}} {}\n",
+            f64::from(rpcs) * 1e-3
+        )
+    };
+    let why = |answers: Vec<Answer>, time: &str, format: &str| {
+        homa(&["why", &endpoint(answers), "--for", time, "--format", format])
+    };
+    let page = |opened, rpcs| page(opened, rpcs, &stages(rpcs));
+    // Looks after 1 and 2 s: the first is not answered, and the new process counted more already.
+    let answers = || vec![page(1, 10), closes(), page(2, 500), page(2, 530)];
+    let text = stdout(&why(answers(), "3s", "table"));
+    assert!(text.contains(": 30 RPCs were followed in 1 s"), "{text}");
+    assert!(text.contains("was restarted, at the latest 2 s after this began"), "{text}");
+    let report = document(&why(answers(), "3s", "json"));
+    assert_eq!((&report["restarts"], &report["rpcs_followed"]), (&1.into(), &30.0.into()));
+    assert_eq!(report["advice"], "application", "{report}");
+    // A gap at the end is waited for, and one that lasts is an error.
+    let report = document(&why(vec![page(1, 10), closes(), page(1, 50)], "100ms", "json"));
+    assert_eq!(report["rpcs_followed"], 40.0, "{report}");
+    let gone = why(vec![page(1, 10)], "100ms", "json");
+    assert_eq!(code(&gone), 2);
+    assert!(stderr(&gone).contains("no answer of 127.0.0.1:"), "{}", stderr(&gone));
+}

@@ -1,28 +1,30 @@
 //! `homa why`: where the time of slow RPCs goes, from the metrics endpoint of an engine, and the
 //! one thing to change.
 //!
-//! The engine follows one RPC in 16 from stage to stage (`homa_rpc_stage_seconds`). Two scrapes
-//! give the RPCs that ended between them; `split` takes the slow ones and names causes; `advice`
-//! decides.
+//! The engine follows one RPC in 16 from stage to stage (`homa_rpc_stage_seconds`). Two scrapes of
+//! one process (`watch`) give the RPCs that ended between them; `split` takes the slow ones and
+//! names causes; `advice` decides.
 //!
 //! A client cannot tell the server's time from that of the network. The server's endpoint, if it is
-//! given, tells. Left out: single RPCs (`homa pcap`), and time in the application of the client.
+//! given, tells. Left out: single RPCs (`homa pcap`), time in the application of the client, and
+//! how long a request waited in the server's socket, which no engine sees.
 
 mod advice;
 mod split;
 mod text;
+mod watch;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::scrape::Scrape;
 use crate::failure::{Outcome, Verdict};
 use crate::output::{self, Format};
 use crate::values;
 use advice::Advice;
 use split::{Cause, Evidence, Slow};
+use watch::{Watch, watch};
 
 /// Arguments of `homa why`.
 #[derive(Debug, clap::Args)]
@@ -48,6 +50,10 @@ pub struct Args {
 struct WhyReport {
     seconds: f64,
     rpcs_followed: f64,
+    /// Processes that were replaced meanwhile. The report is about the time since.
+    restarts: u32,
+    stalls: f64,
+    stalled_s: f64,
     /// The RPCs that the advice is about.
     slow: Option<SlowRpcs>,
     advice: &'static str,
@@ -73,25 +79,26 @@ struct CauseTime {
 
 /// Runs the command. A report without RPCs is a report, too.
 pub fn run(args: &Args) -> Outcome {
-    let scrape = || -> Result<(Scrape, Option<Scrape>), crate::failure::Failure> {
-        let server = args.server.map(Scrape::of_engine).transpose()?;
-        Ok((Scrape::of_engine(args.endpoint)?, server))
-    };
-    let before = scrape()?;
+    let mut watches = vec![Watch::begin(args.endpoint)?];
+    watches.extend(args.server.map(Watch::begin).transpose()?);
     eprintln!("watching {} for {:.0} s", args.endpoint, args.watched.as_secs_f64());
-    std::thread::sleep(args.watched);
-    let after = scrape()?;
-    let server = before.1.as_ref().zip(after.1.as_ref());
-    let evidence = Evidence::between((&before.0, &after.0), server);
+    watch(&mut watches, args.watched)?;
+    let evidence = Evidence::between(watches[0].scrapes(), watches.get(1).map(Watch::scrapes));
     let (advice, slow) = advice::advise(&evidence);
     match args.format {
-        Format::Table => output::line(text::report(args.endpoint, &evidence, slow, advice)),
-        Format::Json => output::json(&document(&evidence, slow, advice))?,
+        Format::Table => {
+            let notes: Vec<String> = watches.iter().filter_map(Watch::note).collect();
+            output::line(text::report(args.endpoint, &notes, &evidence, slow, advice));
+        }
+        Format::Json => {
+            let restarts = watches.iter().map(|watch| watch.restarts).sum();
+            output::json(&document(&evidence, restarts, slow, advice))?;
+        }
     }
     Ok(Verdict::Passed)
 }
 
-fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> WhyReport {
+fn document(evidence: &Evidence, restarts: u32, slow: Option<&Slow>, advice: Advice) -> WhyReport {
     let rpcs = slow.map(|slow| {
         let cause = |cause: Cause| {
             let seconds = slow.time(cause);
@@ -114,6 +121,9 @@ fn document(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> WhyRepo
     WhyReport {
         seconds: evidence.seconds,
         rpcs_followed: evidence.followed,
+        restarts,
+        stalls: evidence.stalls.times,
+        stalled_s: evidence.stalls.seconds,
         slow: rpcs,
         advice: advice.name(),
         text: text::advice(evidence, slow, advice),
