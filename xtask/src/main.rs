@@ -1,7 +1,7 @@
 //! Tasks of this repository: `cargo xtask test` runs every test, `cargo xtask tidy` only the checks
 //! of style and structure, which are a test as well; `release` checks what a release promises;
-//! `fuzz` runs a fuzz target; `public-items` guards what users can name; `header` and
-//! `install-capi` make and install what C programs need.
+//! `fuzz` runs a fuzz target; `public-items` guards what users can name, `generated` that generated
+//! files are fresh; `install-capi` installs what C programs need.
 //!
 //! Nothing but the standard library, so that it builds in a second. Left out: what cargo does alone
 //! (formatting, lints, documentation); `.ci/run` puts them together.
@@ -19,11 +19,11 @@ mod test;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str =
     "usage: cargo xtask test | clippy | tidy | words [PATH…] | release --check [NAME…] | book |
-                    readme | header | public-items [--write] | fuzz TARGET |
+                    readme | generated [--write] | public-items [--write] | fuzz TARGET |
                     install-capi --prefix DIR | package [--debug] [deb] [container]
   test          run all tests of the workspace, then print `N passed, N failed, N skipped`;
                 makes a virtual environment of Python for them unless HOMA_PYTHON names one
@@ -33,14 +33,15 @@ const USAGE: &str =
   release       with --check: what a release promises, or the checks that are named (minutes each):
                 crates, semver, rust-version, advisories, wheels, manylinux, previous,
                 packages, boot (the unit in a booted Debian), container (the image in runc; all
-                three try what is published, which they leave in target/packages),
+                three try the published files, which they leave in target/packages),
                 monitoring (the expressions of contrib/monitoring, on a Prometheus),
                 collector (spans in a collector of OpenTelemetry),
                 upload (what is left to a person)
   book          build the documentation as a web site in target/book, with mdBook
   readme        write README's numbers anew from docs/results
   public-items  compare the documented items of the libraries with docs/public-items.txt
-  header        write crates/homa-capi/include/homa.h anew
+  generated     compare crates/homa-capi/include/homa.h and the code that tonic generates for
+                crates/homa-tonic with their sources; with --write, write them anew
   fuzz          run a fuzz target with this compiler: wire_decode, endpoint_ops, grpc_decode or
                 handshake
                 (--runs 1_000_000 --seed 1 --first 0: inputs do not depend on each other)
@@ -70,8 +71,8 @@ fn main() -> ExitCode {
         ["book"] => book::run(repository()),
         ["release", "--check", ref names @ ..] => release::check(repository(), names),
         ["package", ref rest @ ..] => package::run(repository(), rest),
-        ["header"] => write_by_test(repository(), "homa-rpc-capi", "header::", "HOMA_WRITE_HEADER"),
-        ["readme"] => write_by_test(repository(), "homa-rpc-cli", "numbers", "HOMA_WRITE_README"),
+        ["readme"] => write_readme(repository()),
+        ["generated", ref rest @ ..] => generated(repository(), rest),
         ["public-items"] => public_items::run(repository(), false),
         ["public-items", "--write"] => public_items::run(repository(), true),
         ["fuzz", ref rest @ ..] => fuzz::run(repository(), rest),
@@ -115,13 +116,24 @@ fn cargo_home() -> std::io::Result<PathBuf> {
     named.or_else(usual).ok_or_else(|| std::io::Error::other("no home of cargo: set CARGO_HOME"))
 }
 
-/// Runs a test of a generated file, which writes the file if this variable is set.
-fn write_by_test(repository: &Path, package: &str, test: &str, variable: &str) -> ExitCode {
-    let written = process::cargo(repository)
-        .args(["test", "--quiet", "--package", package, "--test", "it", test])
-        .env(variable, "1")
-        .status();
-    ExitCode::from(u8::from(!written.is_ok_and(|status| status.success())))
+/// Has the test of README's numbers write them.
+fn write_readme(repository: &Path) -> ExitCode {
+    let mut test = process::cargo(repository);
+    test.args(["test", "--quiet", "--package", "homa-rpc-cli", "--test", "it", "numbers"]);
+    success(test.env("HOMA_WRITE_README", "1"))
+}
+
+/// Runs the program that generates files, a workspace by itself.
+fn generated(repository: &Path, arguments: &[&str]) -> ExitCode {
+    let mut generate = process::cargo(repository);
+    generate.args(["run", "--quiet", "--locked", "--manifest-path"]);
+    generate.arg(repository.join("xtask/generated/Cargo.toml"));
+    generate.arg("--target-dir").arg(target(repository).join("generated"));
+    success(generate.arg("--").args(arguments))
+}
+
+fn success(command: &mut Command) -> ExitCode {
+    ExitCode::from(u8::from(!command.status().is_ok_and(|status| status.success())))
 }
 
 fn report(findings: std::io::Result<Vec<tidy::Finding>>) -> ExitCode {

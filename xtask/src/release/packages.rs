@@ -19,7 +19,7 @@ use crate::process::{output, remove_folder, there, works};
 /// What is purged, in this order.
 const PACKAGES: [&str; 3] = ["libhoma-dev", "libhoma0", "homa"];
 
-/// What lintian is not asked: `DEBEMAIL` names the maintainer of what is published.
+/// Not asked of lintian: `DEBEMAIL` names the maintainer of what is published.
 const UNCHECKED: &str = "bogus-mail-host,bogus-mail-host-in-debian-changelog";
 
 /// Where the text of an error is from.

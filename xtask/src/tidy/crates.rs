@@ -7,7 +7,7 @@ use super::Findings;
 /// `homa-rpc`, `homa-rpc-sim` and so on, because `homa` is taken. `homa` and `homa-sim` share only
 /// the protocol, so that the simulated code is the deployed code, and neither depends on the
 /// environment of the other.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("homa-proto", &[]),
     ("homa-workload", &[]),
     ("homa-bpf", &[]),
@@ -33,6 +33,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("xtask", &[]),
     ("skip", &[]),
     ("homa-fuzz", &["homa", "homa-proto", "homa-tonic"]),
+    ("generated", &[]),
     ("homa-traced", &["homa"]),
 ];
 

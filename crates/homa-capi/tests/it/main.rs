@@ -2,5 +2,4 @@
 //! link step and disk space.
 
 mod certificates;
-mod header;
 mod programs;

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -266,13 +265,16 @@ impl Drop for HalfACore {
 }
 
 #[test]
-fn beside_a_busy_process_there_is_a_comparison_all_the_same() {
+fn beside_a_busy_process_the_readme_bench_compares_all_the_same() {
+    let printed = readme_commands().into_iter().find_map(of_the_program);
+    let printed = printed.expect("README has a command of the program");
+    assert_eq!(printed.first(), Some(&"bench"), "README's first command measures");
     let _alone = alone();
     let _busy = HalfACore::burn();
     let folder = Folder::new("bench-busy");
     let chart = folder.path("chart.svg");
-    let brief = ["bench", "--transport", "homa,tcp", "--hosts", "3", "--duration", "1s"];
-    let output = homa(&[&brief[..], &["--chart", &chart]].concat());
+    let brief = ["--transport", "homa,tcp", "--hosts", "3", "--duration", "1s"];
+    let output = homa(&[&printed[..], &brief, &["--chart", &chart]].concat());
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(code(&output), 0, "{text}{}", stderr(&output));
     // With a valid row of each kind or from the simulator: no machine is left without.
@@ -301,27 +303,22 @@ fn patterns_that_cannot_be_offered_are_refused_first() {
     }
 }
 
-/// Runs the program with the arguments that the README prints, and others behind them that make
-/// it short. What it prints, and whether this machine kept up, is for other tests.
-fn runs_as_printed(printed: &[&str]) {
-    let _alone = alone();
-    let shorter: &[&str] = match printed.first() {
-        // One rate and two rows: a build for tests is too slow for the rates that are tried first.
-        Some(&"bench") => {
-            &["--duration", "100ms", "--link", "50Mbps", "--anyway", "--transport", "homa,tcp"]
+/// The lines of the README's shell blocks, without comments.
+fn readme_commands() -> Vec<&'static str> {
+    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).filter_map(|line| line.split(" #").next());
+    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
+/// The arguments of a line that starts the program.
+fn of_the_program(line: &str) -> Option<Vec<&str>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["homa", ref printed @ ..] | ["cargo", "run", "--release", "--", ref printed @ ..] => {
+            Some(printed.to_vec())
         }
-        Some(&"sim") => &["--messages", "1000"],
-        _ => &[],
-    };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = program();
-    let output = command.args(printed).args(shorter).current_dir(root).output();
-    let output = output.expect("the program starts");
-    if code(&output) == 2 && stderr(&output).contains("namespaces") {
-        skip::part(&format!("namespaces (see `homa doctor`): homa {}", printed.join(" ")));
-    } else {
-        assert_ne!(code(&output), 2, "{printed:?}: {}", stderr(&output));
-        assert!(!output.stdout.is_empty(), "{printed:?} prints nothing");
+        _ => None,
     }
 }
 
@@ -329,17 +326,11 @@ fn runs_as_printed(printed: &[&str]) {
 /// --release.
 #[test]
 fn the_readme_commands_run_as_printed() {
-    let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md"));
-    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let lines = blocks.flat_map(str::lines).filter_map(|line| line.split(" #").next());
-    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
-    assert!(!lines.is_empty());
-    for line in lines {
+    let mut programs = 0;
+    for line in readme_commands() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["homa", ref printed @ ..] | ["cargo", "run", "--release", "--", ref printed @ ..] => {
-                runs_as_printed(printed);
-            }
+            _ if of_the_program(line).is_some() => programs += 1,
             ["cargo", "xtask", task, ..] => {
                 let usage = Command::new(env!("CARGO")).args(["xtask", "help"]).output();
                 let usage = usage.expect("cargo is there").stdout;
@@ -352,4 +343,5 @@ fn the_readme_commands_run_as_printed() {
             _ => panic!("`{line}` is tried by no test: say here how"),
         }
     }
+    assert_eq!(programs, 1, "one is run beside a busy process: try the others here");
 }

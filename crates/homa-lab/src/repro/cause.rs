@@ -18,7 +18,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Understands a check's `cause`. A text alone is for an ordering, or says what is unknown.
+    /// Understands a check's `cause`. A text alone is for an ordering, or an unknown cause.
     pub(super) fn read(value: Value, compare: &Compare) -> Result<Self, String> {
         let ordering = matches!(compare, Compare::Ordering(_));
         match value {

@@ -4,7 +4,6 @@
 mod balance;
 mod ecosystem;
 mod encrypted;
-mod fresh;
 mod interop;
 mod search;
 mod service;

@@ -60,6 +60,8 @@ pub fn run<R: Rows>(
     simulable: bool,
     make: impl Fn(&Args) -> Result<R, Failure>,
 ) -> Outcome {
+    // An offer that is too large is refused before any rate is tried.
+    make(args)?;
     let planned = args.rows();
     let asked = Asked {
         link: args.link,

@@ -120,7 +120,7 @@ fn length(head: &str) -> Result<Option<usize>, String> {
     }
 }
 
-/// The body of an answer of status 200 that is whole; otherwise what is wrong with it.
+/// The body of an answer of status 200 that is whole; otherwise its defect.
 fn body(answer: &[u8]) -> Result<String, String> {
     if answer.is_empty() {
         return Err("the endpoint closed the connection without an answer".into());

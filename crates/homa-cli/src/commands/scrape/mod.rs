@@ -99,7 +99,7 @@ impl Scrape {
         }
     }
 
-    /// Reads OpenMetrics text; otherwise what is wrong with a line of an engine.
+    /// Reads OpenMetrics text; otherwise the defect of a line of an engine.
     fn read(text: &str) -> Result<Self, String> {
         let mut families: BTreeMap<String, Samples> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -144,10 +144,10 @@ fn are_due_to_stalls(slow: &Slow, stalls: &Stalls) -> bool {
     stalled > 0.0 && stalled >= MOST * beyond && slow.slowdown_after(unseen) >= FAST
 }
 
-/// What is done about a cause of slow RPCs.
+/// The remedy for a cause of slow RPCs.
 pub fn remedy(evidence: &Evidence, slow: &Slow, cause: Cause) -> Advice {
     let full = evidence.rate.is_some_and(|rate| evidence.sent >= FULL * rate);
-    // A server that does not run neither answers nor grants, and asks too late for what was lost.
+    // A server that does not run neither answers nor grants, and asks too late for lost packets.
     let of_server = evidence.server_stalls.unwrap_or_default().unseen();
     let server_stalled = slow.direction == "client" && of_server >= MOST * slow.time(cause);
     match cause {

@@ -90,7 +90,7 @@ impl SharedSwitches {
         shared
     }
 
-    /// Finds the headroom of these inputs, and what is left for the pools.
+    /// Finds the headroom of these inputs, and the rest, for the pools.
     fn size(&mut self, ports: &[PortSpec], links: impl IntoIterator<Item = u32>) {
         let Some(config) = self.config else { return };
         for link in links {
@@ -187,7 +187,7 @@ impl SharedSwitches {
     }
 }
 
-/// What is left of the memory of a switch for the pool, if that is least there.
+/// The memory of a switch that the pool gets, if that is least there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TightestSwitch {
     /// Wire bytes of the pool.
@@ -196,7 +196,7 @@ pub struct TightestSwitch {
     pub aside: u64,
 }
 
-/// The switch with the smallest pool, and an input whose headroom is below what is safe, with that
+/// The switch with the smallest pool, and an input whose headroom is below the safe one, with that
 /// number. Rates of links change as given.
 pub fn tightest(
     wiring: &Wiring,
