@@ -156,6 +156,7 @@ pub use event::{
 };
 pub use grant::Credit;
 pub use link::{LinkId, LinkInfo, Links, SiblingShards};
+pub use loss::HOST_STALL;
 pub use packet::{
     AckEntry, Acks, Body, Data, Limits, MessageId, Packet, PeerId, Proof, RefusalReason,
     ResendLength, RpcId, Span,

@@ -5,7 +5,6 @@
 //! is compiled (`crates/homa-cli/src/pages.rs`), and files that are copied are changed here. So
 //! users of the package find each page that something there names.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -18,15 +17,10 @@ pub(crate) const FOLDER: &str = "/usr/share/doc/homa";
 
 /// Lays the book's pages into the package.
 pub(super) fn install(repository: &Path, stage: &Staged<'_>) -> io::Result<()> {
-    for (name, bytes) in pages(repository)? {
+    for (name, bytes) in book::pages(repository)? {
         stage.write(&format!("{}/{name}", FOLDER.trim_start_matches('/')), &bytes, 0o644)?;
     }
     Ok(())
-}
-
-/// The book's pages and what they link, by their paths below [`FOLDER`].
-pub(crate) fn pages(repository: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
-    book::pages(repository)
 }
 
 /// Copies a text; pages that it names are those of the package.
@@ -77,7 +71,7 @@ mod tests {
     #[test]
     fn each_page_that_users_are_told_of_is_in_the_package() {
         let root = crate::repository();
-        let pages = pages(root).unwrap();
+        let pages = book::pages(root).unwrap();
         let (mut found, mut lost) = (0, Vec::new());
         for path in tidy::files(root).unwrap().into_iter().filter(|path| for_users(path)) {
             let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
@@ -116,7 +110,7 @@ mod tests {
 
     #[test]
     fn links_between_the_pages_of_the_package_lead_somewhere() {
-        let pages = pages(crate::repository()).unwrap();
+        let pages = book::pages(crate::repository()).unwrap();
         assert!(
             pages.contains_key("operating/metrics.md") && pages.contains_key("architecture.md")
         );

@@ -12,7 +12,9 @@ const MAX_LINE_CHARS: usize = 100;
 const LONG_FILES: [(&str, &str); 0] = [];
 
 /// Left in by accident, in any text.
-const LEFTOVERS: [(&str, &str); 2] = [
+const LEFTOVERS: [(&str, &str); 4] = [
+    (concat!("<<<<", "<<<"), "settle the conflict of a merge"),
+    (concat!(">>>>", ">>>"), "settle the conflict of a merge"),
     (concat!("TO", "DO"), "do it now, or open an issue"),
     (concat!("FIX", "ME"), "fix it now, or open an issue"),
 ];

@@ -36,7 +36,7 @@ mod unknown;
 
 pub(crate) use due::MAX_LEARNED;
 pub(crate) use resend::SUSPEND_AFTER;
-pub(crate) use stall::HOST_STALL;
+pub use stall::HOST_STALL;
 pub(crate) use state::{PeerLoss, PeerTiming, RpcLoss, RpcTimers};
 
 use crate::units::Time;

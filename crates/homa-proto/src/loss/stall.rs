@@ -12,7 +12,8 @@ use crate::endpoint::Endpoint;
 use crate::units::{Duration, Time};
 
 /// Timers that run later than this were held up by the host, not by other work of this process.
-pub(crate) const HOST_STALL: Duration = Duration::millis(10);
+/// Such stalls are counted ([`Counters::stalls`](crate::Counters::stalls)).
+pub const HOST_STALL: Duration = Duration::millis(10);
 
 impl Endpoint {
     /// Nothing ran here for `time` until `now`.

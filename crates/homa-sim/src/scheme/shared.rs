@@ -60,8 +60,8 @@ pub(super) fn check(options: &SwitchOptions) -> Result<(), ScenarioError> {
 }
 
 impl Scheme {
-    /// The switches of this scheme if they share memory. Their longest frame and the delay of
-    /// control frames are still those of no network.
+    /// The switches of this scheme if they share memory. The longest frame and the delay of control
+    /// frames depend on the network, so the caller sets them.
     pub(crate) fn shared_switches(
         &self,
         options: &SchemeOptions,

@@ -200,7 +200,7 @@ fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
                 "No single cause takes half of the time. The largest takes {:.0} %; begin there. \
                  {}",
                 share(most),
-                self::advice(evidence, Some(slow), first)
+                change(evidence, Some(slow), first)
             )
         }),
     }

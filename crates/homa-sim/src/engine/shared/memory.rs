@@ -17,8 +17,6 @@ struct Input {
     alpha: u32,
     /// Wire bytes of each level's headroom.
     headroom: u64,
-    /// Wire bytes of the least headroom with which nothing is lost.
-    safe: u64,
 }
 
 /// The memory that the inputs of a switch share.
@@ -80,7 +78,6 @@ impl SharedSwitches {
                 switch: spec.to.0.checked_sub(hosts).unwrap_or(NONE),
                 alpha: config.alpha_at(spec.rate),
                 headroom: 0,
-                safe: 0,
             });
             if let Some(switch) = spec.from.0.checked_sub(hosts) {
                 shared.outputs_of[switch as usize].push(port);
@@ -97,9 +94,7 @@ impl SharedSwitches {
             let Some((way, back)) = link_pair(ports, (&self.back, &self.rates), link) else {
                 continue;
             };
-            let input = &mut self.inputs[link as usize];
-            input.headroom = config.headroom_over(way, back);
-            input.safe = config.safe_headroom(way, back);
+            self.inputs[link as usize].headroom = config.headroom_over(way, back);
         }
         let aside = self.aside(config);
         for (pool, aside) in self.pools.iter_mut().zip(aside) {
@@ -208,10 +203,14 @@ pub fn tightest(
     shared.size(wiring.ports(), 0..wiring.ports().len() as u32);
     let pool = shared.pools.iter().map(|pool| pool.size).min().unwrap_or(0);
     let aside = shared.aside(config).into_iter().max().unwrap_or(0);
-    let late = (0..).zip(&shared.inputs).filter(|(_, input)| input.switch != NONE);
-    let late = late.filter(|(_, input)| input.headroom < input.safe);
-    let late = late.max_by_key(|(link, input)| (input.safe, std::cmp::Reverse(*link)));
-    (TightestSwitch { pool, aside }, late.map(|(link, input)| (PortId(link), input.safe)))
+    let inputs = (0..).zip(&shared.inputs).filter(|(_, input)| input.switch != NONE);
+    let late = inputs.filter_map(|(link, input)| {
+        let (way, back) = link_pair(wiring.ports(), (&shared.back, &shared.rates), link)?;
+        let safe = config.safe_headroom(way, back);
+        (input.headroom < safe).then_some((PortId(link), safe))
+    });
+    let late = late.max_by_key(|(link, safe)| (*safe, std::cmp::Reverse(link.0)));
+    (TightestSwitch { pool, aside }, late)
 }
 
 /// What the report of pauses asks.

@@ -42,6 +42,25 @@ impl Gusher {
         Self { to, left: frames, levels, frame: FRAME, any: None, deaf: false, paused, received }
     }
 
+    /// One of `hosts` that fill one level after the other. All hosts but the last send to host 0,
+    /// which keeps the wire busy that pauses host 1. Given: frames, their wire bytes and levels.
+    pub fn in_order(host: u32, hosts: u32, (frames, frame, levels): (u32, u32, u8)) -> Self {
+        let to = vec![u32::from(host == hosts - 1 && host > 1)];
+        Self { frame, ..Self::new(to, frames, levels) }
+    }
+
+    /// One of `hosts` that send frames of any level and size. Host 0 is the most frequent receiver.
+    pub fn of_any_kind(
+        host: u32,
+        hosts: u32,
+        (frames, frame, levels): (u32, u32, u8),
+        seed: u64,
+    ) -> Self {
+        let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
+        let any = Some(Rng::stream(seed, &format!("gusher {host}")));
+        Self { frame, any, ..Self::new(to, frames, levels) }
+    }
+
     fn level(&mut self) -> Option<u8> {
         if self.deaf {
             return Some((self.left % u32::from(self.levels)) as u8);
@@ -346,16 +365,11 @@ impl AnyLink {
             if host == 0 && slower > 1 {
                 return Gusher::new(Vec::new(), 0, priorities);
             }
-            if in_order {
-                // All hosts but the last send to host 0, which keeps the wire busy that pauses host
-                // 1.
-                let to = vec![u32::from(host == hosts - 1 && host > 1)];
-                return Gusher { frame, ..Gusher::new(to, 3_000, priorities) };
+            let frames = (3_000, frame, priorities);
+            match in_order {
+                true => Gusher::in_order(host, hosts, frames),
+                false => Gusher::of_any_kind(host, hosts, frames, seed),
             }
-            // Host 0 is the most frequent receiver.
-            let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
-            let any = Rng::stream(seed, &format!("gusher {host}"));
-            Gusher { frame, any: Some(any), ..Gusher::new(to, 3_000, priorities) }
         });
         let slow = LinkChange::Rate(Rate(self.rate.0 / self.slower));
         simulation.change_link(PortId(hosts), SimTime::ZERO, slow);

@@ -3,7 +3,6 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use homa_proto::Rate;
-use homa_workload::rng::Rng;
 
 use super::combined::{CABLE, FRAME, Gusher, drops, one_switch, ring};
 use crate::engine::*;
@@ -217,15 +216,11 @@ impl AnySwitch {
         let aside = tightest(&wiring, config, [(hosts, SimTime::ZERO, slow)]).0.aside;
         let config = SharedConfig { memory: aside + self.pool, ..config };
         let mut simulation = gush(wiring, config, move |host| {
-            if in_order {
-                // All hosts but the last send to host 0, which keeps the wire busy that pauses host
-                // 1.
-                let to = vec![u32::from(host == hosts - 1 && host > 1)];
-                return Gusher { frame, ..Gusher::new(to, 1_000, levels) };
+            let frames = (1_000, frame, levels);
+            match in_order {
+                true => Gusher::in_order(host, hosts, frames),
+                false => Gusher::of_any_kind(host, hosts, frames, seed),
             }
-            let to = (0..hosts).chain([0; 4]).filter(|&to| to != host).collect();
-            let any = Rng::stream(seed, &format!("gusher {host}"));
-            Gusher { frame, any: Some(any), ..Gusher::new(to, 1_000, levels) }
         });
         simulation.change_link(PortId(hosts), SimTime::ZERO, LinkChange::Rate(slow));
         simulation.run_to_drain();

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Instant, SystemTime};
 
-use homa_proto::{Duration, Endpoint, Time};
+use homa_proto::{Endpoint, HOST_STALL, Time};
 
 use super::clock::{self, Clock};
 use super::net::backlog::Backlog;
@@ -64,10 +64,6 @@ use turn::{Arrivals, Overdue};
 
 /// Wire bytes sent in one turn before the engine looks for arrivals again.
 const TURN_MAX: u32 = 128 * 1024;
-
-/// Timers that are checked this much too late were held up by the host, as in the protocol's
-/// counter of stalls.
-const STALL: Duration = Duration::millis(10);
 
 /// Control packets that may wait for the link while the engine takes in more packets. One batch of
 /// arrivals can cause more answers than the protocol keeps.
@@ -216,7 +212,7 @@ impl Core {
             self.now = self.clock.now().max(last);
             self.fresh = true;
             self.arrivals.exhausted = false;
-            if self.now.since(last) >= STALL {
+            if self.now.since(last) >= HOST_STALL {
                 self.note_stall(last);
             }
         }
@@ -228,7 +224,7 @@ impl Core {
     #[cold]
     fn note_stall(&mut self, last: Time) {
         let due = self.state.endpoint.deadline().unwrap_or(Time::MAX).max(last);
-        if self.now.since(due) >= STALL {
+        if self.now.since(due) >= HOST_STALL {
             self.state.latencies.stages.stalled(due, self.now);
         }
     }
