@@ -105,6 +105,23 @@ fn time_in_which_the_process_did_not_run_is_a_separate_stage() {
 }
 
 #[test]
+fn a_wait_that_was_interrupted_is_not_the_shortest() {
+    let wait = |between: &dyn Fn(&mut Stages)| {
+        let mut stages = Stages::default();
+        stages.follow(us(0), (RPC, RpcId(10), PEER), Direction::Client, 1_000);
+        stages.leaves(us(1), &packet(false, data(0, false)));
+        between(&mut stages);
+        stages.ended(us(30_011), RPC, 100);
+        stages.snapshot().1
+    };
+    assert_eq!(wait(&|_| {}), Some(Duration::from_micros(30_010)));
+    let stall = |stages: &mut Stages| stages.stalled(us(5), us(30_005));
+    assert_eq!(wait(&stall), None, "the response may have come during the stall");
+    let again = |stages: &mut Stages| stages.leaves(us(30_001), &packet(false, data(0, true)));
+    assert_eq!(wait(&again), None, "the response may be to the first request");
+}
+
+#[test]
 fn a_handler_that_holds_up_its_engine_is_the_application() {
     let mut stages = Stages::default();
     stages.follow(us(0), (RPC, RpcId(10), PEER), Direction::Server, 2_000);
