@@ -1,9 +1,10 @@
 //! Metrics as OpenMetrics text over HTTP, for Prometheus, and whether the engines are healthy:
 //! feature `metrics-http`.
 //!
-//! Each request has a short-lived thread, at most 16 at a time; further connections are closed. A
-//! client that sends nothing, or too slowly, is disconnected after 2 s. Left out: TLS,
-//! authentication, compression, and persistent connections.
+//! Each connection has a short-lived thread, about 16 at a time. A client that sends nothing, or
+//! too slowly, is disconnected after 2 s, and earlier if its place is needed: clients that do
+//! nothing keep no other one from the page (`places`). Left out: TLS, authentication, compression,
+//! and persistent connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,14 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use self::places::{Doing, PageClient, Places};
 use super::Metrics;
 use super::text::{self, Text};
 use crate::engine::Engine;
 
+mod places;
+
 /// Time limit for a client's request, and again for the response.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Most requests at a time.
-const MOST: usize = 16;
 /// Longest head of a request, bytes.
 const LONGEST: usize = 8 * 1024;
 /// Pause after the system returned no connection, for example because no descriptor was left.
@@ -165,8 +167,7 @@ impl Drop for Exporter {
 
 /// Answers with what `source` has until the exporter is dropped.
 fn answer(listener: &TcpListener, source: &Arc<Page>, ends: &AtomicBool) {
-    // One reference more for each request in progress.
-    let places = Arc::new(());
+    let mut places = Places::default();
     loop {
         let accepted = listener.accept();
         if ends.load(Ordering::Acquire) {
@@ -176,23 +177,22 @@ fn answer(listener: &TcpListener, source: &Arc<Page>, ends: &AtomicBool) {
             thread::sleep(REST);
             continue;
         };
-        if Arc::strong_count(&places) > MOST {
-            continue;
-        }
-        let (source, place) = (Arc::clone(source), Arc::clone(&places));
+        let Some(client) = places.take(stream) else { continue };
+        let source = Arc::clone(source);
         // If no thread can be started, the connection is closed. It is not an error if the client
         // disconnects.
         let _ = thread::Builder::new().spawn(move || {
-            let _ = exchange(stream, &source);
-            drop(place);
+            let _ = exchange(&client, &source);
         });
     }
 }
 
 /// Handles one request.
-fn exchange(mut stream: TcpStream, source: &Page) -> io::Result<()> {
+fn exchange(client: &PageClient, source: &Page) -> io::Result<()> {
     let until = Instant::now() + TIMEOUT;
-    let head = head(&mut stream, until);
+    let mut stream = client.stream();
+    let head = head(stream, until);
+    client.does(Doing::Compose);
     let head_only = head.as_ref().is_ok_and(|head| head.starts_with(b"HEAD "));
     let (status, kind, text) = match head {
         Ok(head) => respond(&head, source),
@@ -204,17 +204,18 @@ fn exchange(mut stream: TcpStream, source: &Page) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}\
          Connection: close\r\n\r\n"
     );
+    client.does(Doing::Write);
     stream.set_write_timeout(Some(TIMEOUT))?;
     let text = if head_only { "" } else { &text };
     stream.write_all((head + text).as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     // If unread bytes were left, closing the socket would discard the response.
-    while read_until(&mut stream, &mut [0; 1024], until)? > 0 {}
+    while read_until(stream, &mut [0; 1024], until)? > 0 {}
     Ok(())
 }
 
 /// Reads some bytes; fails after `until`.
-fn read_until(stream: &mut TcpStream, into: &mut [u8], until: Instant) -> io::Result<usize> {
+fn read_until(mut stream: &TcpStream, into: &mut [u8], until: Instant) -> io::Result<usize> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -230,7 +231,7 @@ fn read_until(stream: &mut TcpStream, into: &mut [u8], until: Instant) -> io::Re
 }
 
 /// Reads the head of a request, up to its empty line.
-fn head(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
+fn head(stream: &TcpStream, until: Instant) -> io::Result<Vec<u8>> {
     let (mut buffer, mut length) = (vec![0; LONGEST], 0);
     while length < LONGEST {
         // The end of the head may begin in an earlier read.

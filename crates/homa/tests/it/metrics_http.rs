@@ -45,6 +45,36 @@ fn an_engine_is_scraped_until_its_exporter_ends() {
 }
 
 #[test]
+fn idle_connections_do_not_keep_others_from_the_page() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let exporter = Exporter::loopback(server.engine(), 0).unwrap();
+    let at = exporter.local_addr();
+    let idle = || TcpStream::connect(at).unwrap();
+    let half = || {
+        let mut stream = idle();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+        stream
+    };
+    // Its response fits in the socket's buffer, and it does not close.
+    let answered = || {
+        let mut stream = idle();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+        stream
+    };
+    for hold in [&idle as &dyn Fn() -> TcpStream, &half, &answered] {
+        let mut held: Vec<TcpStream> = (0..24).map(|_| hold()).collect();
+        for turn in 0..40 {
+            let page = get(at, "GET /healthz HTTP/1.1\r\n\r\n");
+            assert!(page.ends_with("healthy\n"), "{turn}: {page:?}");
+            // The oldest connects again.
+            held.remove(0);
+            held.push(hold());
+        }
+    }
+}
+
+#[test]
 fn named_engines_and_the_application_share_a_page() {
     let open = |config: Config| Engine::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
     let named = |name: &str| open(Config::default().name(name));
