@@ -38,11 +38,6 @@ pub fn line(text: impl AsRef<str>) {
 /// direction of text, or are invisible are escaped, and the rest beyond 200 characters is cut.
 pub fn printable(text: &str) -> String {
     const MOST: usize = 200;
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let mut shown = String::new();
     for (count, c) in text.chars().enumerate() {
         match c {
@@ -55,6 +50,19 @@ pub fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// True if a terminal shows nothing for a character, or something else: Unicode's
+/// Default_Ignorable_Code_Point (DerivedCoreProperties.txt), line separators, and annotations.
+fn hidden(c: char) -> bool {
+    let ignorable = matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}')
+        || matches!(c, '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}')
+        || matches!(c, '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}')
+        || matches!(c, '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}');
+    c.is_control() || ignorable || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}')
 }
 
 /// Writes one line to stderr; a closed stderr is ignored.
@@ -226,6 +234,11 @@ mod tests {
             printable("a\u{9b}31m\u{7f}\u{202e}\u{2066}"),
             r"a\u{9b}31m\u{7f}\u{202e}\u{2066}"
         );
+        for c in "\u{ad}\u{61c}\u{180e}\u{200b}\u{2029}\u{3164}\u{fe0f}\u{fff9}\u{e0041}\u{e007f}"
+            .chars()
+        {
+            assert!(!printable(&c.to_string()).contains(c), "{c:?} is invisible");
+        }
         let long = printable(&"ä".repeat(300));
         assert_eq!((long.chars().count(), long.ends_with('…')), (201, true));
     }

@@ -10,6 +10,8 @@ use crate::output::{Align, TextTable};
 
 /// Peers in a report.
 const MOST_PEERS: usize = 8;
+/// Reasons of dropped packets in a report for people. An engine has fewer that occur together.
+const MOST_REASONS: usize = 8;
 /// Peers that an endpoint lists in each direction, at most.
 const LISTED: usize = 16;
 /// The sizes of RPCs, as endpoints name them.
@@ -285,7 +287,7 @@ impl Report {
     /// The report for people.
     pub fn to_text(&self, endpoint: SocketAddr) -> String {
         let mut lines = vec![format!(
-            "{endpoint}: {} peers, {} calls and {} requests in progress",
+            "{endpoint}: {:.0} peers, {:.0} calls and {:.0} requests in progress",
             self.peers, self.calls_in_progress, self.requests_in_progress,
         )];
         lines.push(format!(
@@ -317,12 +319,7 @@ impl Report {
             count(self.stalls_per_s),
             self.stalled_share * 100.0,
         ));
-        let drops =
-            self.drops_per_s.iter().map(|(reason, rate)| format!("{reason} {}/s", count(*rate)));
-        let drops: Vec<String> = drops.collect();
-        if !drops.is_empty() {
-            lines.push(format!("dropped packets: {}", drops.join(", ")));
-        }
+        lines.extend(dropped(&self.drops_per_s));
         if !self.busiest.is_empty() {
             lines.push(String::new());
             lines.extend(self.peer_lines());
@@ -381,11 +378,23 @@ impl Report {
                 count(of.rpcs_per_s),
                 count(of.failures_per_s),
                 micros(of.mean_us),
-                of.in_progress.to_string(),
+                format!("{:.0}", of.in_progress),
             ])
         };
         std::iter::once(table.head()).chain(self.busiest.iter().map(row)).collect()
     }
+}
+
+/// The line about dropped packets: the most frequent reasons. An endpoint may list any number.
+fn dropped(by_reason: &BTreeMap<String, f64>) -> Option<String> {
+    let mut all: Vec<(&String, &f64)> = by_reason.iter().collect();
+    all.sort_by(|(_, rate), (_, other)| other.total_cmp(rate));
+    let shown = all.iter().take(MOST_REASONS);
+    let shown: Vec<String> =
+        shown.map(|(reason, rate)| format!("{reason} {}/s", count(**rate))).collect();
+    let more = all.len().saturating_sub(MOST_REASONS);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("dropped packets: {}{more}", shown.join(", ")))
 }
 
 /// The sum of some numbers. That of none is 0, where [`Iterator::sum`] gives -0.
@@ -409,7 +418,7 @@ fn share(used: f64, limit: f64) -> String {
 
 fn bytes(bytes: f64) -> String {
     match bytes {
-        b if b < 1e3 => format!("{b} B"),
+        b if b < 1e3 => format!("{b:.0} B"),
         b if b < 1e6 => format!("{:.1} kB", b / 1e3),
         b => format!("{:.1} MB", b / 1e6),
     }

@@ -128,3 +128,18 @@ fn quantiles_of_histograms_stay_within_their_buckets() {
     assert_eq!(quantile(&[(1.0, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
     assert_eq!(quantile(&[], 0.5), None);
 }
+
+#[test]
+fn the_most_frequent_reasons_of_drops_are_listed() {
+    let reasons = |count: u32| {
+        let each = (1..=count).map(|n| (format!("reason{n}"), f64::from(n)));
+        dropped(&each.collect())
+    };
+    assert_eq!(reasons(0), None);
+    assert_eq!(reasons(2).as_deref(), Some("dropped packets: reason2 2.0/s, reason1 1.0/s"));
+    let eight = reasons(8).expect("a line");
+    assert!(eight.ends_with("reason2 2.0/s, reason1 1.0/s"), "{eight}");
+    let many = reasons(50_000).expect("a line");
+    assert!(many.starts_with("dropped packets: reason50000 50000/s, reason49999 "), "{many}");
+    assert!(many.ends_with("reason49993 49993/s, and 49992 more"), "{many}");
+}
