@@ -203,3 +203,29 @@ fn why_is_about_the_process_that_is_there_at_the_end() {
     assert_eq!(code(&gone), 2);
     assert!(stderr(&gone).contains("no answer of 127.0.0.1:"), "{}", stderr(&gone));
 }
+
+#[test]
+fn a_server_that_falls_silent_takes_only_its_own_part_away() {
+    let stages = |rpcs: u32| {
+        let labels = "direction=\"client\",size=\"short\",up_to=\"0.001\"";
+        format!(
+            "homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
+             homa_rpc_stage_seconds_total{{{labels},stage=\"wait\"}} {}\n",
+            f64::from(rpcs) * 1e-3
+        )
+    };
+    let engine = || endpoint(vec![page(1, 10, &stages(10)), page(1, 90, &stages(90))]);
+    let why = |server: Vec<Answer>| {
+        let command = ["why", &engine(), "--server", &endpoint(server), "--for", "100ms"];
+        document(&homa(&[&command[..], &["--format", "json"]].concat()))
+    };
+    let report = why(vec![page(1, 10, "")]);
+    assert_eq!((&report["rpcs_followed"], &report["advice"]), (&80.0.into(), &"ask_server".into()));
+    let note = report["notes"][0].as_str().expect("a note");
+    assert!(note.contains("did not answer for") && note.ends_with("without its part."), "{note}");
+    // It answers, and followed no call.
+    let report = why(vec![page(1, 10, ""), page(1, 10, "")]);
+    assert_eq!(report["advice"], "ask_server", "{report}");
+    assert_eq!(report["slow"]["server_followed_only"], 0.0, "{report}");
+    assert!(report["notes"].as_array().is_some_and(Vec::is_empty), "{report}");
+}

@@ -1,6 +1,7 @@
 //! Which one thing to change.
 
-use super::split::{Cause, Evidence, Slow, Stalls};
+use super::split::{Cause, Evidence, Slow};
+use super::stalls::Stalls;
 
 /// A cause with this share of the time is the one to remedy.
 const MOST: f64 = 0.5;
@@ -46,6 +47,10 @@ pub enum Advice {
     ServerProcessor,
     /// Short RPCs wait in the network.
     Priorities,
+    /// Longer messages wait at the engine that receives them.
+    Receiver,
+    /// The path takes that long without any queue.
+    Path,
     /// Look at the server.
     AskServer,
     /// No cause stands out.
@@ -71,6 +76,8 @@ impl Advice {
             Self::Processor => "processor",
             Self::ServerProcessor => "server_processor",
             Self::Priorities => "priorities",
+            Self::Receiver => "receiver",
+            Self::Path => "path",
             Self::AskServer => "ask_server",
             Self::Mixed => "mixed",
         }
@@ -146,15 +153,10 @@ fn are_due_to_stalls(slow: &Slow, stalls: &Stalls) -> bool {
 
 /// The remedy for a cause of slow RPCs.
 pub fn remedy(evidence: &Evidence, slow: &Slow, cause: Cause) -> Advice {
-    let full = evidence.rate.is_some_and(|rate| evidence.sent >= FULL * rate);
-    // A server that does not run neither answers nor grants, and asks too late for lost packets.
-    let of_server = evidence.server_stalls.unwrap_or_default().unseen();
-    let server_stalled = slow.direction == "client" && of_server >= MOST * slow.time(cause);
+    let full = |bits| evidence.fills(bits, FULL);
     match cause {
         Cause::Stalled => Advice::Processor,
-        Cause::Network | Cause::Grant | Cause::Loss if of_server > 0.0 && server_stalled => {
-            Advice::ServerProcessor
-        }
+        cause if is_due_to_the_servers_stalls(evidence, slow, cause) => Advice::ServerProcessor,
         Cause::Application => Advice::Application,
         Cause::Server => Advice::AskServer,
         Cause::Grant => Advice::Grants,
@@ -162,11 +164,38 @@ pub fn remedy(evidence: &Evidence, slow: &Slow, cause: Cause) -> Advice {
         Cause::Loss if evidence.overflows > 0.0 => Advice::ReceiveQueue,
         Cause::Loss if evidence.black_holes > 0.0 => Advice::PathMtu,
         Cause::Loss => Advice::NetworkLoss,
-        Cause::Queue if full => Advice::LinkFull,
-        Cause::Queue if evidence.rate_is_unsure => Advice::SetLinkRate,
+        Cause::Queue if full(evidence.sent) => Advice::LinkFull,
+        Cause::Queue if evidence.link.unsure => Advice::SetLinkRate,
         Cause::Queue => Advice::MoreEngines,
-        Cause::Network | Cause::Link => Advice::Priorities,
+        Cause::Network if slow.plain > 0.0 && slow.plain >= MOST * slow.time(cause) => Advice::Path,
+        Cause::Network | Cause::Receive | Cause::Link => shared(evidence, slow),
     }
+}
+
+/// The remedy if messages wait on the way, or arrive slowly. Priorities let short ones pass others;
+/// longer ones share what their receiver has.
+fn shared(evidence: &Evidence, slow: &Slow) -> Advice {
+    match slow.size == "short" {
+        true => Advice::Priorities,
+        false if evidence.overflows > 0.0 => Advice::ReceiveQueue,
+        false if evidence.fills(evidence.received, FULL) => Advice::LinkFull,
+        false => Advice::Receiver,
+    }
+}
+
+/// True if stalls of the server's process explain most of a client's time. A server that does not
+/// run neither reads, nor answers, nor grants, and asks too late for lost packets.
+fn is_due_to_the_servers_stalls(evidence: &Evidence, slow: &Slow, cause: Cause) -> bool {
+    let unseen = evidence.server_stalls.unwrap_or_default().unseen();
+    // Handlers that always take that long may be what holds up an engine in their thread.
+    let always = slow.server.time().map_or(0.0, |time| time.fastest);
+    let explained = match cause {
+        Cause::Application => unseen - always,
+        Cause::Network | Cause::Receive | Cause::Grant | Cause::Loss => unseen,
+        Cause::Accept | Cause::Server => unseen,
+        Cause::Link | Cause::Queue | Cause::Stalled => 0.0,
+    };
+    slow.direction == "client" && explained > 0.0 && explained >= MOST * slow.time(cause)
 }
 
 #[cfg(test)]

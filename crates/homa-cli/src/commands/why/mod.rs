@@ -2,15 +2,19 @@
 //! one thing to change.
 //!
 //! The engine follows one RPC in 16 from stage to stage (`homa_rpc_stage_seconds`). Two scrapes of
-//! one process (`watch`) give the RPCs that ended between them; `split` takes the slow ones and
-//! names causes; `advice` decides.
+//! one process (`watch`) give the RPCs that ended between them (`groups`); `split` takes the slow
+//! ones and names causes; `advice` decides, and `text` says it.
 //!
 //! A client cannot tell the server's time from that of the network. The server's endpoint, if it is
-//! given, tells. Left out: single RPCs (`homa pcap`), time in the application of the client, and
-//! how long a request waited in the server's socket, which no engine sees.
+//! given, tells, unless it followed too few requests (`server`). Left out: single RPCs
+//! (`homa pcap`), time in the application of the client, and how long a request waited in the
+//! server's socket, which no engine sees.
 
 mod advice;
+mod groups;
+mod server;
 mod split;
+mod stalls;
 mod text;
 mod watch;
 
@@ -24,7 +28,7 @@ use crate::output::{self, Format};
 use crate::values;
 use advice::Advice;
 use split::{Cause, Evidence, Slow};
-use watch::{Watch, watch};
+use watch::Watches;
 
 /// Arguments of `homa why`.
 #[derive(Debug, clap::Args)]
@@ -54,6 +58,11 @@ struct WhyReport {
     restarts: u32,
     stalls: f64,
     stalled_s: f64,
+    /// The same of the server's process; `None` without its endpoint.
+    server_stalls: Option<f64>,
+    server_stalled_s: Option<f64>,
+    /// Restarts and silence of the endpoints, in words.
+    notes: Vec<String>,
     /// The RPCs that the advice is about.
     slow: Option<SlowRpcs>,
     advice: &'static str,
@@ -67,6 +76,10 @@ struct SlowRpcs {
     followed: f64,
     mean_us: f64,
     best_us: f64,
+    /// A part of it is assumed: no wait was as short as a round trip in a datacenter.
+    best_is_assumed: bool,
+    /// Requests of this size that the server followed; `None` if it was not asked, or knows enough.
+    server_followed_only: Option<f64>,
     causes: Vec<CauseTime>,
 }
 
@@ -79,26 +92,32 @@ struct CauseTime {
 
 /// Runs the command. A report without RPCs is a report, too.
 pub fn run(args: &Args) -> Outcome {
-    let mut watches = vec![Watch::begin(args.endpoint)?];
-    watches.extend(args.server.map(Watch::begin).transpose()?);
-    eprintln!("watching {} for {:.0} s", args.endpoint, args.watched.as_secs_f64());
-    watch(&mut watches, args.watched)?;
-    let evidence = Evidence::between(watches[0].scrapes(), watches.get(1).map(Watch::scrapes));
+    let mut watches = Watches::begin(args.endpoint, args.server)?;
+    let asked = args.watched.as_secs_f64();
+    eprintln!("watching {} for {asked:.0} s", args.endpoint);
+    watches.watch(args.watched)?;
+    let (engine, server) = watches.windows();
+    let evidence = Evidence { asked, ..Evidence::between(engine, server) };
     let (advice, slow) = advice::advise(&evidence);
+    let notes = watches.notes();
     match args.format {
         Format::Table => {
-            let notes: Vec<String> = watches.iter().filter_map(Watch::note).collect();
             output::line(text::report(args.endpoint, &notes, &evidence, slow, advice));
         }
         Format::Json => {
-            let restarts = watches.iter().map(|watch| watch.restarts).sum();
-            output::json(&document(&evidence, restarts, slow, advice))?;
+            let seen = (watches.restarts(), notes);
+            output::json(&document(&evidence, seen, slow, advice))?;
         }
     }
     Ok(Verdict::Passed)
 }
 
-fn document(evidence: &Evidence, restarts: u32, slow: Option<&Slow>, advice: Advice) -> WhyReport {
+fn document(
+    evidence: &Evidence,
+    (restarts, notes): (u32, Vec<String>),
+    slow: Option<&Slow>,
+    advice: Advice,
+) -> WhyReport {
     let rpcs = slow.map(|slow| {
         let cause = |cause: Cause| {
             let seconds = slow.time(cause);
@@ -115,6 +134,8 @@ fn document(evidence: &Evidence, restarts: u32, slow: Option<&Slow>, advice: Adv
             followed: slow.rpcs,
             mean_us: slow.mean * 1e6,
             best_us: slow.best * 1e6,
+            best_is_assumed: slow.direction == "client" && evidence.too_long().is_some(),
+            server_followed_only: slow.server.few(),
             causes: Cause::ALL.into_iter().filter_map(cause).collect(),
         }
     });
@@ -124,6 +145,9 @@ fn document(evidence: &Evidence, restarts: u32, slow: Option<&Slow>, advice: Adv
         restarts,
         stalls: evidence.stalls.times,
         stalled_s: evidence.stalls.seconds,
+        server_stalls: evidence.server_stalls.map(|of| of.times),
+        server_stalled_s: evidence.server_stalls.map(|of| of.seconds),
+        notes,
         slow: rpcs,
         advice: advice.name(),
         text: text::advice(evidence, slow, advice),

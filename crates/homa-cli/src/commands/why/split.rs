@@ -1,12 +1,11 @@
 //! From counters to causes: the slow RPCs of each direction and size, and what their time was spent
 //! on.
 
-use std::collections::BTreeMap;
+use super::groups::{Group, groups, grown, slowest, watched};
+use super::server::{ServerPage, ServerView};
+use super::stalls::Stalls;
+use crate::commands::scrape::Scrape;
 
-use crate::commands::scrape::{MetricSample, Scrape};
-
-/// The slowest of this share count as slow, and more if they share their group.
-const SLOW: f64 = 0.05;
 /// No RPC takes less: the processing at one end, seconds.
 const LEAST: f64 = 5e-6;
 /// No round trip in a datacenter takes longer, seconds. If all waits are longer, even the shortest
@@ -26,6 +25,9 @@ pub enum Cause {
     Loss,
     /// The network and the peer's queue, beyond what the link takes.
     Network,
+    /// The peer's message arrived, for longer than the link takes: this engine granted others
+    /// first, or was behind, or packets waited on the way.
+    Receive,
     /// The server or the network: a client alone cannot tell.
     Server,
     /// Complete requests waited until the application took them.
@@ -37,12 +39,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Link,
         Self::Queue,
         Self::Grant,
         Self::Loss,
         Self::Network,
+        Self::Receive,
         Self::Server,
         Self::Accept,
         Self::Application,
@@ -57,6 +60,7 @@ impl Cause {
             Self::Grant => "grant",
             Self::Loss => "loss",
             Self::Network => "network",
+            Self::Receive => "receive",
             Self::Server => "server_or_network",
             Self::Accept => "accept",
             Self::Application => "application",
@@ -77,6 +81,10 @@ pub struct Slow {
     pub mean: f64,
     /// The best that the link allows.
     pub best: f64,
+    /// What the server's endpoint tells about these calls.
+    pub server: ServerView,
+    /// Time in the network that even the shortest wait contains, beyond the assumed round trip.
+    pub plain: f64,
     causes: [f64; Cause::ALL.len()],
 }
 
@@ -118,38 +126,6 @@ impl Slow {
     }
 }
 
-/// How often and how long a process did not run although its engine had something to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stalls {
-    pub times: f64,
-    pub seconds: f64,
-    /// Their share of the time that was watched.
-    pub share: f64,
-}
-
-impl Stalls {
-    fn between(before: &Scrape, after: &Scrape) -> Self {
-        let seconds = grown("homa_engine_stalled_seconds_total", before, after);
-        let times = grown("homa_protocol_stalls_total", before, after);
-        Self { times, seconds, share: seconds / watched(before, after) }
-    }
-
-    /// How long, on average, the slowest requests waited in the socket until the process ran again,
-    /// seconds. No engine measures this. It is inferred: requests arrive at any time, so those that
-    /// arrive during a stall wait for half of it on average, and they are the slowest.
-    ///
-    /// Example: stalls of 0.1 s. If they take 1 % of the time, a fifth of the slowest 5 % waited,
-    /// for 50 ms each: 10 ms on average. If they take half of the time, the slowest 5 % arrived in
-    /// the first tenth of a stall: 95 ms.
-    pub fn unseen(&self) -> f64 {
-        let mean = self.seconds / self.times.max(1.0);
-        match self.share < SLOW {
-            true => mean / 2.0 * self.share / SLOW,
-            false => mean * (1.0 - SLOW / self.share / 2.0),
-        }
-    }
-}
-
 /// Measurements of an engine between two scrapes.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -166,77 +142,49 @@ pub struct Evidence {
     /// Counters, their growth.
     pub overflows: f64,
     pub black_holes: f64,
-    /// Bits that left per second, and the rate of the fastest link; `None` if it has none.
+    /// Bits that left and that arrived per second.
     pub sent: f64,
+    pub received: f64,
+    pub link: FastestLink,
+    /// The shortest wait of a call since the engine was opened, seconds; 0 without one.
+    pub shortest: f64,
+    /// How long the user asked to watch, seconds.
+    pub asked: f64,
+}
+
+impl Evidence {
+    /// True if that many bits per second fill this share of the link.
+    pub fn fills(&self, bits: f64, share: f64) -> bool {
+        self.link.rate.is_some_and(|rate| bits >= share * rate)
+    }
+
+    /// The shortest wait, if it is too long to be a round trip in a datacenter.
+    pub fn too_long(&self) -> Option<f64> {
+        (self.shortest > ROUND_TRIP).then_some(self.shortest)
+    }
+}
+
+/// The links of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FastestLink {
+    /// Of the fastest, bits per second; `None` if none has a rate.
     pub rate: Option<f64>,
     /// No rate is known, or it was guessed.
-    pub rate_is_unsure: bool,
+    pub unsure: bool,
+    /// There is no limit, as on loopback.
+    pub unlimited: bool,
 }
 
-/// Followed RPCs of one direction and size that took about as long.
-#[derive(Default)]
-struct Group {
-    rpcs: f64,
-    bytes: f64,
-    seconds: BTreeMap<String, f64>,
-}
-
-impl Group {
-    fn time(&self, stage: &str) -> f64 {
-        self.seconds.get(stage).copied().unwrap_or(0.0)
+impl FastestLink {
+    fn of(scrape: &Scrape) -> Self {
+        let links = scrape.all("homa_egress_rate_bits_per_second");
+        let rates = links.iter().map(|link| link.value).filter(|rate| rate.is_finite());
+        let rate = rates.fold(0.0, f64::max);
+        let unsure = ["unknown", "guess", "estimated"];
+        let unsure = links.iter().any(|link| unsure.contains(&link.label("source")));
+        let unlimited = !links.is_empty() && links.iter().all(|link| link.value == f64::INFINITY);
+        Self { rate: (rate > 0.0).then_some(rate), unsure, unlimited }
     }
-
-    fn add(&mut self, other: &Self) {
-        self.rpcs += other.rpcs;
-        self.bytes += other.bytes;
-        for (stage, seconds) in &other.seconds {
-            *self.seconds.entry(stage.clone()).or_default() += seconds;
-        }
-    }
-}
-
-/// Groups by direction and size, and within that by time in nanoseconds.
-type Groups = BTreeMap<(String, String), BTreeMap<u64, Group>>;
-
-fn groups(before: &Scrape, after: &Scrape) -> Groups {
-    let mut groups = Groups::new();
-    let mut each = |name: &str, put: &dyn Fn(&mut Group, &MetricSample, f64)| {
-        for sample in after.all(name) {
-            let key = (sample.label("direction").to_owned(), sample.label("size").to_owned());
-            let up_to = sample.label("up_to").parse::<f64>().unwrap_or(0.0) * 1e9;
-            let group = groups.entry(key).or_default().entry(up_to as u64).or_default();
-            put(group, sample, sample.grown(name, before));
-        }
-    };
-    each("homa_rpc_stage_rpcs_total", &|group, _, grown| group.rpcs += grown);
-    each("homa_rpc_stage_bytes_total", &|group, _, grown| group.bytes += grown);
-    each("homa_rpc_stage_seconds_total", &|group, sample, grown| {
-        *group.seconds.entry(sample.label("stage").to_owned()).or_default() += grown;
-    });
-    groups
-}
-
-/// The slowest groups together, and the number of all RPCs.
-fn slowest(groups: &BTreeMap<u64, Group>) -> (Group, f64) {
-    let all: f64 = groups.values().map(|group| group.rpcs).sum();
-    let mut slow = Group::default();
-    for group in groups.values().rev().filter(|group| group.rpcs > 0.0) {
-        slow.add(group);
-        if slow.rpcs >= SLOW * all {
-            break;
-        }
-    }
-    (slow, all)
-}
-
-/// The growth of a counter, the sum over all engines.
-fn grown(name: &str, before: &Scrape, after: &Scrape) -> f64 {
-    after.all(name).iter().fold(0.0, |sum, sample| sum + sample.grown(name, before))
-}
-
-/// The time between two scrapes, seconds.
-fn watched(before: &Scrape, after: &Scrape) -> f64 {
-    after.taken.duration_since(before.taken).as_secs_f64().max(1e-3)
 }
 
 impl Evidence {
@@ -247,9 +195,7 @@ impl Evidence {
     ) -> Self {
         let seconds = watched(before, after);
         let grown = |name: &str| grown(name, before, after);
-        let (rate, rate_is_unsure) = link(after);
-        let at_server = server.map(|(before, after)| server_time(before, after));
-        let shortest = shortest_wait(after).min(ROUND_TRIP);
+        let at_server = server.map(|(before, after)| ServerPage::between(before, after));
         let mut evidence = Self {
             seconds,
             stalls: Stalls::between(before, after),
@@ -257,8 +203,9 @@ impl Evidence {
             overflows: grown("homa_driver_receive_overflows_total"),
             black_holes: grown("homa_engine_path_mtu_black_holes_total"),
             sent: grown("homa_driver_bytes_sent_total") * 8.0 / seconds,
-            rate,
-            rate_is_unsure,
+            received: grown("homa_driver_bytes_received_total") * 8.0 / seconds,
+            link: FastestLink::of(after),
+            shortest: shortest_wait(after),
             ..Self::default()
         };
         for ((direction, size), groups) in groups(before, after) {
@@ -267,29 +214,19 @@ impl Evidence {
                 continue;
             }
             evidence.followed += of;
-            let time: f64 = groups.values().flat_map(|group| group.seconds.values()).sum();
+            let time: f64 = groups.values().map(Group::all).sum();
             evidence.time[usize::from(direction == "server")] += time;
-            let serial = rate.map_or(0.0, |rate| slow.bytes / slow.rpcs * 8.0 / rate);
-            let server = at_server.as_ref().map(|of| of.get(&size).copied().unwrap_or_default());
-            let found = Slow { direction, size, rpcs: slow.rpcs, of, ..Slow::default() };
-            evidence.slow.push(split(found, &slow, (serial, shortest), server));
+            let seconds_per_bit = evidence.link.rate.map_or(0.0, f64::recip);
+            let serial = slow.bytes / slow.rpcs * 8.0 * seconds_per_bit;
+            let server = match &at_server {
+                Some(page) if direction == "client" => page.of(&size),
+                _ => ServerView::NotAsked,
+            };
+            let found = Slow { direction, size, rpcs: slow.rpcs, of, server, ..Slow::default() };
+            evidence.slow.push(split(found, &slow, serial, evidence.shortest));
         }
         evidence
     }
-}
-
-/// Mean times of a server's slow requests: until they were taken, and from then on.
-type ServerTime = (f64, f64);
-
-fn server_time(before: &Scrape, after: &Scrape) -> BTreeMap<String, ServerTime> {
-    let groups = groups(before, after).into_iter();
-    let servers = groups.filter(|((direction, _), _)| direction == "server");
-    let mean = |groups: &BTreeMap<u64, Group>| {
-        let (slow, _) = slowest(groups);
-        let mean = |stage| slow.time(stage) / slow.rpcs.max(1.0);
-        (mean("accept"), mean("application"))
-    };
-    servers.map(|((_, size), groups)| (size, mean(&groups))).collect()
 }
 
 /// The shortest wait of a call that any of the engines saw, seconds; 0 if none did.
@@ -298,34 +235,21 @@ fn shortest_wait(scrape: &Scrape) -> f64 {
     waits.reduce(f64::min).unwrap_or(0.0)
 }
 
-/// The rate of the fastest link in bits per second, and whether that is unsure.
-fn link(scrape: &Scrape) -> (Option<f64>, bool) {
-    let links = scrape.all("homa_egress_rate_bits_per_second");
-    let rates = links.iter().map(|link| link.value).filter(|rate| rate.is_finite());
-    let rate = rates.fold(0.0, f64::max);
-    let unsure = ["unknown", "guess", "estimated"];
-    let unsure = links.iter().any(|link| unsure.contains(&link.label("source")));
-    ((rate > 0.0).then_some(rate), unsure)
-}
-
 /// Splits the time of slow RPCs. `serial` is the link's time for their bytes, and `shortest` the
 /// shortest wait of a call that was seen, in seconds.
-fn split(
-    mut found: Slow,
-    group: &Group,
-    (serial, shortest): (f64, f64),
-    server: Option<ServerTime>,
-) -> Slow {
+fn split(mut found: Slow, group: &Group, serial: f64, shortest: f64) -> Slow {
     let mean = |stage: &str| group.time(stage) / group.rpcs;
     let (send, receive, wait) = (mean("send"), mean("receive"), mean("wait"));
     // The link's time is taken from sending first, then from receiving.
     let in_send = send.min(serial);
     let in_receive = receive.min(serial - in_send);
     // The server's time is taken first if it is known.
-    let (accept, application) = server.unwrap_or_default();
-    let application = application.min(wait);
-    let accept = accept.min(wait - application);
-    let round_trip = (wait - application - accept).min(shortest);
+    let server = found.server.time();
+    let at_server = server.unwrap_or_default();
+    let application = at_server.application.min(wait);
+    let accept = at_server.accept.min(wait - application);
+    let assumed = shortest.min(ROUND_TRIP);
+    let round_trip = (wait - application - accept).min(assumed);
     let beyond = wait - application - accept - round_trip;
     let mut set = |cause: Cause, time: f64| found.causes[cause as usize] = time;
     set(Cause::Link, in_send + in_receive + round_trip);
@@ -339,16 +263,15 @@ fn split(
     set(Cause::Grant, grant);
     set(Cause::Loss, mean("loss"));
     set(Cause::Stalled, mean("stalled"));
-    let mut network = receive - in_receive;
+    set(Cause::Receive, receive - in_receive);
     set(Cause::Accept, accept + mean("accept"));
     set(Cause::Application, application + mean("application"));
-    match server {
-        None if found.direction == "client" => set(Cause::Server, beyond + held_up),
-        _ => network += beyond + held_up,
-    }
-    set(Cause::Network, network);
+    let client = found.direction == "client";
+    let outside = if client && server.is_none() { Cause::Server } else { Cause::Network };
+    set(outside, beyond + held_up);
     found.mean = found.causes.iter().sum();
-    found.best = serial + if found.direction == "client" { shortest } else { 0.0 };
+    found.best = serial + if client { assumed } else { 0.0 };
+    found.plain = (shortest - assumed - at_server.fastest).max(0.0);
     found
 }
 

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use super::advice::{Advice, FEW, remedy};
-use super::split::{Cause, Evidence, Slow, Stalls};
+use super::server::ServerView;
+use super::split::{Cause, Evidence, Slow};
+use super::stalls::Stalls;
 use crate::pages::located;
 
 /// A smaller share is not mentioned.
@@ -33,10 +35,15 @@ const PRIORITIES: &str = "\
     Check with `homa ping SERVER --priorities` that the network honours DSCP, and map CS0 to \
     CS5 to strict priorities (docs/operating/network.md).";
 
-/// The whole report, with the lines about restarts.
+const RECEIVER: &str = "\
+    Spread the peers over several engines (Engine::sharded), or the messages over time: messages \
+    of this size share the engine that receives them. A larger receive queue lets it grant more at \
+    once (Config::receive_buffer and net.core.rmem_max, docs/operating/host.md).";
+
+/// The whole report, with notes about the endpoints.
 pub fn report(
     endpoint: SocketAddr,
-    restarts: &[String],
+    notes: &[String],
     evidence: &Evidence,
     slow: Option<&Slow>,
     advised: Advice,
@@ -45,40 +52,60 @@ pub fn report(
         "{endpoint}: {:.0} RPCs were followed in {:.0} s, one in 16.",
         evidence.followed, evidence.seconds
     )];
-    lines.extend(restarts.iter().cloned());
+    lines.extend(notes.iter().cloned());
     if let Some(slow) = slow {
         lines.push(String::new());
-        lines.push(about(slow));
+        lines.push(about(evidence, slow));
         let causes = Cause::ALL.into_iter().filter(|&cause| slow.share(cause) >= SMALL);
         let mut causes: Vec<Cause> = causes.collect();
         causes.sort_by(|a, b| slow.time(*b).total_cmp(&slow.time(*a)));
         lines.extend(causes.into_iter().map(|cause| sentence(slow, cause)));
         lines.extend(unseen(evidence, slow));
+        lines.extend(of_server(evidence, slow));
     }
     lines.push(String::new());
     lines.push(advice(evidence, slow, advised));
     lines.join("\n")
 }
 
-fn about(slow: &Slow) -> String {
+fn about(evidence: &Evidence, slow: &Slow) -> String {
     let what = if slow.direction == "client" { "Calls" } else { "Requests" };
     let size = match slow.size.as_str() {
         "short" => "of up to 1,400 bytes",
         "medium" => "of up to 65,536 bytes",
         _ => "of more than 65,536 bytes",
     };
-    let best = match slow.direction.as_str() {
-        "client" => "the shortest wait that was seen and the time of their bytes on the link",
-        _ => "the time of their bytes on the link",
+    let (share, mean) = (slow.rpcs / slow.of * 100.0, time(slow.mean));
+    let best = [best(evidence, slow), of_link(evidence)].into_iter().flatten();
+    let best: Vec<String> = best.collect();
+    format!("{what} {size}: the slowest {share:.0} % took {mean} on average. {}", best.join(" "))
+}
+
+/// What the best is; `None` if it is not known.
+fn best(evidence: &Evidence, slow: &Slow) -> Option<String> {
+    let bytes = evidence.link.rate.map(|_| "the time of their bytes on the link");
+    let wait = match evidence.too_long() {
+        _ if slow.direction != "client" || evidence.shortest <= 0.0 => None,
+        None => Some("the shortest wait that was seen".to_owned()),
+        Some(shortest) => Some(format!(
+            "a round trip that is assumed, because no wait this short was seen (the shortest was \
+             {})",
+            time(shortest)
+        )),
     };
-    let share = slow.rpcs / slow.of * 100.0;
-    let best = match slow.best > 0.0 {
-        true => format!("The best is {}, {best}.", time(slow.best)),
-        false => {
-            "The link's rate is not known, so the time of the bytes is not counted.".to_owned()
-        }
+    let parts: Vec<String> = wait.into_iter().chain(bytes.map(str::to_owned)).collect();
+    (!parts.is_empty())
+        .then(|| format!("The best is {}, {}.", time(slow.best), parts.join(" and ")))
+}
+
+/// Why the best does not contain the time of bytes on the link; `None` if it does.
+fn of_link(evidence: &Evidence) -> Option<String> {
+    let why = match evidence.link {
+        link if link.rate.is_some() => return None,
+        link if link.unlimited => "The link has no limit, so its bytes take no time.",
+        _ => "The link's rate is not known, so the time of the bytes is not counted.",
     };
-    format!("{what} {size}: the slowest {share:.0} % took {} on average. {best}", time(slow.mean))
+    Some(why.to_owned())
 }
 
 fn sentence(slow: &Slow, cause: Cause) -> String {
@@ -91,6 +118,10 @@ fn sentence(slow: &Slow, cause: Cause) -> String {
         Cause::Grant => "passed while their receivers granted nothing",
         Cause::Loss => "passed until lost bytes came again",
         Cause::Network => "passed in the network, or while the peer sent other messages",
+        Cause::Receive => {
+            "passed while the peer's message arrived: it shares the link with other messages that \
+             this engine receives"
+        }
         Cause::Server => "passed in the server or in the network, which a client cannot tell apart",
         Cause::Accept => "passed before the server's application took the request",
         Cause::Application => "passed in the server's handlers",
@@ -112,24 +143,50 @@ fn unseen(evidence: &Evidence, slow: &Slow) -> Option<String> {
     ))
 }
 
+/// What matters about the server that a client calls.
+fn of_server(evidence: &Evidence, slow: &Slow) -> Vec<String> {
+    if slow.direction != "client" {
+        return Vec::new();
+    }
+    let few = match slow.server {
+        ServerView::Few(followed) if followed > 0.0 => Some(format!(
+            "The server followed only {followed:.0} such requests, so its part of the time is not \
+             known."
+        )),
+        ServerView::Few(_) => Some(
+            "The server followed no such requests, so its part of the time is not known: is it \
+             the right one?"
+                .to_owned(),
+        ),
+        ServerView::NotAsked | ServerView::Known(_) => None,
+    };
+    let stalled = evidence.server_stalls.filter(|of| of.times > 0.0);
+    let stalled = stalled
+        .map(|of| format!("The server's process did not run in time meanwhile: {}.", stalls(&of)));
+    few.into_iter().chain(stalled).collect()
+}
+
 /// How often and how long a process did not run.
 fn stalls(of: &Stalls) -> String {
-    format!("{:.0} times, {} in all", of.times.max(1.0), time(of.seconds))
+    let (times, all) = (of.times.max(1.0), time(of.seconds));
+    if times < 1.5 { format!("once, for {all}") } else { format!("{times:.0} times, {all} in all") }
 }
 
 /// A time to watch in which enough slow RPCs are followed, if they are as frequent as they were:
-/// seconds, and at least twice as long as before.
-fn longer(watched: f64, rpcs: f64) -> u64 {
-    const TIMES: [u64; 7] = [10, 30, 60, 120, 300, 600, 1_800];
-    let enough = watched * (1.5 * FEW / rpcs.max(1.0)).max(2.0);
+/// seconds, and at least twice as long as the user asked for. `watched` may be shorter than that,
+/// for example since a restart.
+fn longer(watched: f64, asked: f64, rpcs: f64) -> u64 {
+    const TIMES: [u64; 8] = [10, 30, 60, 120, 300, 600, 1_800, 3_600];
+    let least = watched.max(asked) * 2.0;
+    let enough = (watched * 1.5 * FEW / rpcs.max(1.0)).max(least);
     let round = TIMES.into_iter().find(|&time| time as f64 >= enough);
-    round.unwrap_or(3_600)
+    round.unwrap_or((least.ceil() as u64).max(3_600))
 }
 
 /// How to get more RPCs to look at.
 fn more(evidence: &Evidence, slow: Option<&Slow>) -> String {
     let rpcs = slow.map_or(0.0, |slow| slow.rpcs);
-    let longer = longer(evidence.seconds, rpcs);
+    let longer = longer(evidence.seconds, evidence.asked, rpcs);
     match slow {
         None => format!(
             "No RPC that was followed ended: run this while RPCs are slow, or for longer (--for \
@@ -150,7 +207,6 @@ pub fn advice(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> Strin
 /// The same; pages have their names in the repository.
 fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
     let share = |cause: Cause| slow.map_or(0.0, |slow| slow.share(cause)) * 100.0;
-    let rate = evidence.rate.unwrap_or(0.0);
     match advice {
         Advice::NoRpcs | Advice::TooFew => more(evidence, slow),
         Advice::Fast => format!(
@@ -163,11 +219,7 @@ fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
         ),
         Advice::AcceptSooner => ACCEPT_SOONER.to_owned(),
         Advice::SetLinkRate => SET_LINK_RATE.to_owned(),
-        Advice::LinkFull => format!(
-            "Send less, or use a faster link: {} of {} are used.",
-            bits(evidence.sent),
-            bits(rate)
-        ),
+        Advice::LinkFull => link_full(evidence, slow),
         Advice::MoreEngines => MORE_ENGINES.to_owned(),
         Advice::Grants => GRANTS.to_owned(),
         Advice::ReceiveQueue => format!(
@@ -188,11 +240,14 @@ fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
             stalls(&evidence.server_stalls.unwrap_or_default())
         ),
         Advice::Priorities => PRIORITIES.to_owned(),
-        Advice::AskServer => format!(
-            "Run this again with --server and the metrics endpoint of the server: {:.0} % of the \
-             time passes there or on the way.",
-            share(Cause::Server)
+        Advice::Receiver => RECEIVER.to_owned(),
+        Advice::Path => format!(
+            "Change nothing at the hosts: the path itself is long. Even the shortest wait was {}, \
+             and neither priorities nor engines shorten it. `homa ping SERVER` shows the round \
+             trip.",
+            time(evidence.shortest)
         ),
+        Advice::AskServer => ask_server(slow, share(Cause::Server)),
         Advice::Mixed => slow.map_or_else(String::new, |slow| {
             let most = slow.most();
             let first = remedy(evidence, slow, most);
@@ -204,6 +259,29 @@ fn change(evidence: &Evidence, slow: Option<&Slow>, advice: Advice) -> String {
             )
         }),
     }
+}
+
+/// Which direction of the link is full.
+fn link_full(evidence: &Evidence, slow: Option<&Slow>) -> String {
+    let receives = |slow: &Slow| matches!(slow.most(), Cause::Receive | Cause::Network);
+    let (what, used) = match slow.is_some_and(receives) {
+        true => ("Receive less", evidence.received),
+        false => ("Send less", evidence.sent),
+    };
+    let rate = evidence.link.rate.unwrap_or(0.0);
+    format!("{what}, or use a faster link: {} of {} are used.", bits(used), bits(rate))
+}
+
+/// Where to find the server's part of the time, which is not known.
+fn ask_server(slow: Option<&Slow>, share: f64) -> String {
+    let server = match slow.map(|slow| slow.server) {
+        Some(ServerView::Few(_)) => {
+            "Run this again, and give --server the metrics endpoint of the server that is called \
+             most, not of another one"
+        }
+        _ => "Run this again with --server and the metrics endpoint of the server",
+    };
+    format!("{server}: {share:.0} % of the time passes there or on the way.")
 }
 
 /// A rate in bits per second, for people.
@@ -224,70 +302,4 @@ fn time(seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_rpcs_end_with_how_to_get_more() {
-        let of = |seconds, rpcs| {
-            let evidence = Evidence { seconds, ..Evidence::default() };
-            let mut slow = Slow::with("client", 1e-5, &[(Cause::Loss, 1e-2)]);
-            slow.rpcs = rpcs;
-            advice(&evidence, Some(&slow), Advice::TooFew)
-        };
-        let table = [
-            (30.0, 9.0, 60),
-            (30.0, 3.0, 300),
-            (0.1, 1.0, 10),
-            (30.0, 1.0, 600),
-            (9e3, 9.0, 3_600),
-        ];
-        for (seconds, rpcs, longer) in table {
-            let text = of(seconds, rpcs);
-            assert!(text.starts_with("Change nothing yet: only "), "{text}");
-            assert!(text.ends_with(&format!("for longer: --for {longer}s.")), "{text}");
-        }
-        let none = advice(&Evidence { seconds: 30.0, ..Evidence::default() }, None, Advice::NoRpcs);
-        assert!(none.ends_with("for longer (--for 600s)."), "{none}");
-    }
-
-    #[test]
-    fn mixed_causes_end_with_the_remedy_of_the_largest() {
-        let causes = [(Cause::Link, 3e-4), (Cause::Loss, 4e-4), (Cause::Queue, 3.5e-4)];
-        let slow = Slow::with("client", 3e-4, &causes);
-        let evidence = Evidence { overflows: 7.0, ..Evidence::default() };
-        let text = advice(&evidence, Some(&slow), Advice::Mixed);
-        assert!(text.contains("The largest takes 38 %; begin there. Raise net.core"), "{text}");
-        assert!(!text.contains("Change nothing"), "{text}");
-    }
-
-    #[test]
-    fn a_server_says_what_it_cannot_see_if_that_matters() {
-        let stalls = Stalls { times: 3.0, seconds: 0.6, share: 0.02 };
-        let lost = Evidence { overflows: 7.0, ..Evidence::default() };
-        let stalled = Evidence { stalls, ..lost.clone() };
-        let said = |direction, evidence: &Evidence| {
-            let slow = Slow::with(direction, 0.0, &[(Cause::Network, 1e-3)]);
-            let text = report(([127, 0, 0, 1], 9).into(), &[], evidence, Some(&slow), Advice::Fast);
-            let line = text.lines().find(|line| line.starts_with("These times begin when"));
-            line.map(str::to_owned)
-        };
-        let expect = |line: Option<String>, part: &str| {
-            assert!(line.as_ref().is_some_and(|line| line.contains(part)), "{line:?}");
-        };
-        expect(said("server", &stalled), "did not run (3 times, 600.00 ms in all)");
-        expect(said("server", &lost), "its queue was full and lost 7 datagrams");
-        assert_eq!(said("server", &Evidence::default()), None);
-        assert_eq!(said("client", &stalled), None);
-    }
-
-    #[test]
-    fn slow_links_have_a_rate_too() {
-        let on = |sent, rate| {
-            let evidence = Evidence { sent, rate: Some(rate), ..Evidence::default() };
-            advice(&evidence, None, Advice::LinkFull)
-        };
-        assert!(on(1.9e6, 2e6).ends_with("1.9 Mbit/s of 2.0 Mbit/s are used."));
-        assert!(on(9.5e9, 1e10).ends_with("9.5 Gbit/s of 10.0 Gbit/s are used."));
-    }
-}
+mod tests;

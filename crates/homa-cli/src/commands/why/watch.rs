@@ -1,10 +1,13 @@
 //! Endpoints over the time of a report. Scrapes in between notice that a process was replaced.
 //!
-//! Invariant: the two scrapes of a report are of one process. An endpoint that does not answer for
-//! a while, as during a restart, ends nothing; one that does not answer at the end does.
+//! Invariants: the two scrapes of a window are of one process, and both endpoints are compared over
+//! the same time. An endpoint that does not answer for a while, as during a restart, ends nothing.
+//! If the engine's does not answer at the end, that is an error; if the server's does not, the
+//! report is without it.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,133 +20,208 @@ const PAUSE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(5);
 /// Pause between tries at the end.
 const RETRY: Duration = Duration::from_millis(100);
+/// The server's part is left out if it is known for less than this share of the time.
+const COMMON: f64 = 0.25;
+
+/// The scrapes at the ends of a time.
+pub type Window<'a> = (&'a Scrape, &'a Scrape);
+
+fn length(window: Window<'_>) -> Duration {
+    window.1.taken.duration_since(window.0.taken)
+}
 
 /// An endpoint that is watched.
-pub struct Watch {
+#[derive(Debug)]
+struct Watch {
     endpoint: SocketAddr,
     began: Instant,
-    /// The first scrape of the present process.
-    first: Scrape,
-    /// The last one; `None` if that is the first.
-    last: Option<Scrape>,
+    /// The first scrape of the present process, the one nearest the moment since which the present
+    /// processes of both endpoints have run, and the last one.
+    first: Arc<Scrape>,
+    common: Arc<Scrape>,
+    last: Arc<Scrape>,
     /// Processes that were replaced.
-    pub restarts: u32,
+    restarts: u32,
 }
 
 impl Watch {
-    /// Begins with a scrape.
-    pub fn begin(endpoint: SocketAddr) -> Result<Self, Failure> {
+    fn begin(endpoint: SocketAddr) -> Result<Self, Failure> {
         Scrape::of_engine(endpoint).map(|first| Self::new(endpoint, first))
     }
 
     fn new(endpoint: SocketAddr, first: Scrape) -> Self {
-        Self { endpoint, began: first.taken, first, last: None, restarts: 0 }
+        let (began, first) = (first.taken, Arc::new(first));
+        let (common, last) = (Arc::clone(&first), Arc::clone(&first));
+        Self { endpoint, began, first, common, last, restarts: 0 }
     }
 
-    /// The scrapes between which the present process was watched.
-    pub fn scrapes(&self) -> (&Scrape, &Scrape) {
-        (&self.first, self.last.as_ref().unwrap_or(&self.first))
-    }
-
-    /// Takes another scrape.
-    fn see(&mut self, scrape: Scrape) {
-        match scrape.is_another_engine_than(self.scrapes().1) {
-            true => {
-                self.restarts += 1;
-                (self.first, self.last) = (scrape, None);
-            }
-            false => self.last = Some(scrape),
+    /// Takes another scrape. True if it is of another process.
+    fn see(&mut self, scrape: Scrape) -> bool {
+        let replaced = scrape.is_another_engine_than(&self.last);
+        self.last = Arc::new(scrape);
+        if replaced {
+            self.restarts += 1;
+            self.first = Arc::clone(&self.last);
+            self.common = Arc::clone(&self.last);
         }
+        replaced
     }
 
-    fn look(&mut self) -> io::Result<()> {
+    /// The process of the other endpoint was replaced.
+    fn other_replaced(&mut self) {
+        self.common = Arc::clone(&self.last);
+    }
+
+    fn look(&mut self) -> io::Result<bool> {
         Scrape::fetch(self.endpoint).map(|scrape| self.see(scrape))
     }
 
     /// The last look, for which the endpoint may be late.
-    fn finish(&mut self) -> Result<(), Failure> {
+    fn finish(&mut self) -> io::Result<()> {
         let until = Instant::now() + GRACE;
         while let Err(error) = self.look() {
             if Instant::now() >= until {
-                let silent = self.scrapes().1.taken.elapsed().as_secs();
-                let error = anyhow::Error::from(error);
-                let what = format!("no answer of {} for {silent} s", self.endpoint);
-                let hint = "is the process running? Run this again when it is: what it counted \
-                            before it ended is lost";
-                return Err(Failure::new(error.context(what), hint));
+                return Err(error);
             }
             thread::sleep(RETRY);
         }
         Ok(())
     }
 
-    /// What a reader must know about restarts.
-    pub fn note(&self) -> Option<String> {
-        let (first, last) = self.scrapes();
-        let into = first.taken.duration_since(self.began).as_secs_f64();
-        let since = last.taken.duration_since(first.taken).as_secs_f64();
+    fn silent(&self, now: Instant) -> u64 {
+        now.duration_since(self.last.taken).as_secs()
+    }
+
+    fn failure(&self, error: io::Error) -> Failure {
+        let silent = self.silent(Instant::now());
+        let what = format!("no answer of {} for {silent} s", self.endpoint);
+        let hint = "is the process running? Run this again when it is: what it counted before it \
+                    ended is lost";
+        Failure::new(anyhow::Error::from(error).context(what), hint)
+    }
+
+    fn own(&self) -> Window<'_> {
+        (&self.first, &self.last)
+    }
+
+    fn common(&self) -> Window<'_> {
+        (&self.common, &self.last)
+    }
+
+    /// How often it was restarted, and when; `None` if it was not.
+    fn restarted(&self) -> Option<String> {
+        let into = self.first.taken.duration_since(self.began).as_secs_f64();
         let restarts = match self.restarts {
             0 => return None,
             1 => "was restarted".to_owned(),
             more => format!("was restarted {more} times"),
         };
-        Some(format!(
-            "The process at {} {restarts}, at the latest {into:.0} s after this began, and counts \
-             anew: this is about the {since:.0} s since.",
-            self.endpoint
-        ))
+        Some(format!("at {} {restarts}, at the latest {into:.0} s after this began", self.endpoint))
     }
 }
 
-/// Watches endpoints for a time.
-pub fn watch(all: &mut [Watch], time: Duration) -> Result<(), Failure> {
-    let until = Instant::now() + time;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        thread::sleep(left.min(PAUSE));
-        if left <= PAUSE {
-            return all.iter_mut().try_for_each(Watch::finish);
-        }
-        for watch in all.iter_mut() {
+/// The engine's endpoint, and that of the server that it calls.
+#[derive(Debug)]
+pub struct Watches {
+    engine: Watch,
+    server: Option<Watch>,
+    /// The server did not answer at the end for that many seconds.
+    unanswered: Option<u64>,
+}
+
+impl Watches {
+    /// Begins with a scrape of each.
+    pub fn begin(engine: SocketAddr, server: Option<SocketAddr>) -> Result<Self, Failure> {
+        let engine = Watch::begin(engine)?;
+        Ok(Self { engine, server: server.map(Watch::begin).transpose()?, unanswered: None })
+    }
+
+    /// Watches for a time.
+    pub fn watch(&mut self, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            thread::sleep(left.min(PAUSE));
+            if left <= PAUSE {
+                break;
+            }
             // Silence is fine until the end, and is noticed there.
-            let _ = watch.look();
+            let (engine, server) = self.each(Watch::look);
+            let replaced = |look: io::Result<bool>| look.is_ok_and(|replaced| replaced);
+            self.seen(replaced(engine), server.is_some_and(replaced));
         }
+        let (engine, server) = self.each(Watch::finish);
+        if let (Some(Err(_)), Some(server)) = (server, &self.server) {
+            self.unanswered = Some(server.silent(Instant::now()));
+        }
+        engine.map_err(|error| self.engine.failure(error))
+    }
+
+    /// Looks at both at once, so that one that is silent does not delay the other.
+    fn each<T: Send>(&mut self, look: fn(&mut Watch) -> T) -> (T, Option<T>) {
+        let Self { engine, server, .. } = self;
+        thread::scope(|scope| {
+            let other = server.as_mut().map(|server| scope.spawn(|| look(server)));
+            let engine = look(engine);
+            let joined = other.map(|other| other.join());
+            (
+                engine,
+                joined.map(|server| server.unwrap_or_else(|bug| std::panic::resume_unwind(bug))),
+            )
+        })
+    }
+
+    /// Notes which processes were replaced at the last look.
+    fn seen(&mut self, engine: bool, server: bool) {
+        if server && !engine {
+            self.engine.other_replaced();
+        }
+        if let Some(other) = self.server.as_mut().filter(|_| engine && !server) {
+            other.other_replaced();
+        }
+    }
+
+    /// The server's window, if it tells enough.
+    fn of_server(&self) -> Option<Window<'_>> {
+        let server = self.server.as_ref().filter(|_| self.unanswered.is_none())?;
+        let enough = length(self.engine.own()).as_secs_f64() * COMMON;
+        let common = length(server.common()).min(length(self.engine.common()));
+        (!common.is_zero() && common.as_secs_f64() >= enough).then(|| server.common())
+    }
+
+    /// What the report is about: a window of the engine, and one of the server over the same time.
+    pub fn windows(&self) -> (Window<'_>, Option<Window<'_>>) {
+        let server = self.of_server();
+        (if server.is_some() { self.engine.common() } else { self.engine.own() }, server)
+    }
+
+    /// Processes that were replaced.
+    pub fn restarts(&self) -> u32 {
+        self.engine.restarts + self.server.as_ref().map_or(0, |server| server.restarts)
+    }
+
+    /// What a reader must know about restarts and silence.
+    pub fn notes(&self) -> Vec<String> {
+        let since = length(self.windows().0).as_secs_f64();
+        let since = format!("counts anew: this is about the {since:.0} s since.");
+        let engine = self.engine.restarted();
+        let engine = engine.map(|restarted| format!("The process {restarted}, and {since}"));
+        let server = self.server.as_ref().and_then(|server| {
+            if let Some(silent) = self.unanswered {
+                let at = server.endpoint;
+                return Some(format!(
+                    "The server at {at} did not answer for {silent} s: this is without its part."
+                ));
+            }
+            let restarted = server.restarted();
+            let without =
+                "counts anew: what it counted since is too little, so this is without it.";
+            let rest = if self.of_server().is_some() { &since } else { without };
+            restarted.map(|restarted| format!("The server's process {restarted}, and {rest}"))
+        });
+        engine.into_iter().chain(server).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn page(opened: u32, calls: u32, seconds: u64) -> Scrape {
-        let mut page = Scrape::parse(&format!(
-            "homa_engine_opened_timestamp_seconds {opened}\n\
-             homa_protocol_requests_sent_total {calls}\n"
-        ));
-        page.taken += Duration::from_secs(seconds);
-        page
-    }
-
-    #[test]
-    fn both_scrapes_are_of_the_process_that_is_there_at_the_end() {
-        let at = SocketAddr::from(([127, 0, 0, 1], 9464));
-        let mut watch = Watch::new(at, page(1, 10, 0));
-        watch.see(page(1, 20, 10));
-        assert_eq!((watch.restarts, watch.note()), (0, None));
-        let sent = |watch: &Watch| {
-            let (first, last) = watch.scrapes();
-            [first, last].map(|page| page.value("homa_protocol_requests_sent_total"))
-        };
-        assert_eq!(sent(&watch), [10.0, 20.0]);
-        // It grew past the old one's count before it was seen.
-        watch.see(page(2, 30, 12));
-        assert_eq!(sent(&watch), [30.0, 30.0]);
-        watch.see(page(2, 34, 30));
-        assert_eq!((watch.restarts, sent(&watch)), (1, [30.0, 34.0]));
-        let note = watch.note().expect("a note");
-        assert!(note.contains("127.0.0.1:9464 was restarted, at the latest 12 s after"), "{note}");
-        assert!(note.ends_with("about the 18 s since."), "{note}");
-        watch.see(page(3, 1, 31));
-        assert!(watch.note().is_some_and(|note| note.contains("restarted 2 times")));
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! Evidence, and the advice that follows.
 
+use super::super::server::{ServerTime, ServerView};
+use super::super::split::FastestLink;
 use super::*;
 
 const US: f64 = 1e-6;
@@ -15,9 +17,11 @@ fn evidence(direction: &str, causes: &[(Cause, f64)]) -> Evidence {
 
 #[test]
 fn each_cause_has_its_advice() {
-    use Cause::{Accept, Application, Grant, Loss, Network, Queue, Server, Stalled};
-    let full = |evidence| Evidence { sent: 9e9, rate: Some(1e10), ..evidence };
-    let unsure = |evidence| Evidence { rate_is_unsure: true, ..evidence };
+    use Cause::{Accept, Application, Grant, Loss, Network, Queue, Receive, Server, Stalled};
+    let link = FastestLink { rate: Some(1e10), ..FastestLink::default() };
+    let full = |evidence| Evidence { sent: 9e9, link, ..evidence };
+    let unsure = FastestLink { unsure: true, ..FastestLink::default() };
+    let unsure = |evidence| Evidence { link: unsure, ..evidence };
     let overflows = |evidence| Evidence { overflows: 3.0, ..evidence };
     let black_holes = |evidence| Evidence { black_holes: 1.0, ..evidence };
     // Two stalls, which explain nothing that is not in the stage of stalls.
@@ -25,7 +29,7 @@ fn each_cause_has_its_advice() {
     let stalls = |evidence| Evidence { stalls: short, ..evidence };
     let same = |evidence: Evidence| evidence;
     type Row<'a> = (&'a [(Cause, f64)], &'a dyn Fn(Evidence) -> Evidence, Advice);
-    let table: [Row<'_>; 26] = [
+    let table: [Row<'_>; 28] = [
         (&[], &same, Advice::Fast),
         (&[(Queue, 10.0)], &same, Advice::Fast),
         (&[(Queue, 30.0)], &same, Advice::Fast),
@@ -47,6 +51,8 @@ fn each_cause_has_its_advice() {
         (&[(Loss, 500.0)], &overflows, Advice::ReceiveQueue),
         (&[(Loss, 500.0)], &black_holes, Advice::PathMtu),
         (&[(Network, 500.0)], &overflows, Advice::Priorities),
+        (&[(Receive, 500.0)], &overflows, Advice::Priorities),
+        (&[(Receive, 300.0), (Network, 300.0)], &same, Advice::Mixed),
         (&[(Server, 500.0)], &stalls, Advice::AskServer),
         (&[(Application, 500.0), (Loss, 20.0)], &overflows, Advice::Application),
         (&[(Application, 500.0)], &stalls, Advice::Application),
@@ -66,8 +72,45 @@ fn each_cause_has_its_advice() {
 }
 
 #[test]
+fn only_short_messages_need_priorities() {
+    use Cause::{Network, Receive};
+    let link = FastestLink { rate: Some(1e10), ..FastestLink::default() };
+    let table = [
+        ("short", 0.0, 9e9, Advice::Priorities),
+        ("medium", 0.0, 1e9, Advice::Receiver),
+        ("long", 0.0, 1e9, Advice::Receiver),
+        ("medium", 0.0, 8e9, Advice::LinkFull),
+        ("long", 7.0, 9e9, Advice::ReceiveQueue),
+    ];
+    for (size, overflows, received, wanted) in table {
+        for (direction, cause) in [("server", Receive), ("client", Receive), ("client", Network)] {
+            let mut of = evidence(direction, &[(cause, 500.0)]);
+            of.slow[0].size = size.into();
+            let of = Evidence { overflows, received, link, ..of };
+            assert_eq!(advise(&of).0, wanted, "{direction} {size} {received}");
+        }
+    }
+    // No rate, no full link.
+    let mut of = Evidence { received: 9e9, ..evidence("server", &[(Receive, 500.0)]) };
+    of.slow[0].size = "long".into();
+    assert_eq!(advise(&of).0, Advice::Receiver);
+}
+
+#[test]
+fn a_long_path_is_not_a_queue() {
+    let of = |plain: f64| {
+        let mut of = evidence("client", &[(Cause::Network, 900.0)]);
+        of.slow[0].plain = plain * US;
+        advise(&of).0
+    };
+    assert_eq!(of(0.0), Advice::Priorities);
+    assert_eq!(of(300.0), Advice::Priorities, "most of it is beyond the round trip");
+    assert_eq!(of(900.0), Advice::Path);
+}
+
+#[test]
 fn a_stopped_server_is_found_although_its_engine_saw_no_waiting() {
-    use Cause::{Application, Grant, Loss, Network, Queue};
+    use Cause::{Accept, Application, Grant, Loss, Network, Queue, Receive, Server};
     // The slowest 5 % waited for 50 ms, or 0.5 ms, in the socket.
     let often = Stalls { times: 20.0, seconds: 2.0, share: 0.06 };
     let rarely = Stalls { share: 0.0005, ..often };
@@ -84,14 +127,27 @@ fn a_stopped_server_is_found_although_its_engine_saw_no_waiting() {
     let of_server = |stalls, causes: &[(Cause, f64)]| {
         advise(&Evidence { server_stalls: Some(stalls), ..evidence("client", causes) }).0
     };
-    for (cause, otherwise) in
-        [(Network, Advice::Priorities), (Grant, Advice::Grants), (Loss, Advice::NetworkLoss)]
-    {
+    for (cause, otherwise) in [
+        (Network, Advice::Priorities),
+        (Receive, Advice::Priorities),
+        (Grant, Advice::Grants),
+        (Loss, Advice::NetworkLoss),
+        (Application, Advice::Application),
+        (Accept, Advice::AcceptSooner),
+        (Server, Advice::AskServer),
+    ] {
         assert_eq!(of_server(often, &[(cause, 90e3)]), Advice::ServerProcessor, "{cause:?}");
         assert_eq!(of_server(rarely, &[(cause, 90e3)]), otherwise);
         assert_eq!(of_server(none, &[(cause, 90e3)]), otherwise);
     }
     assert_eq!(of_server(often, &[(Queue, 90e3)]), Advice::MoreEngines);
+    assert_eq!(of_server(often, &[(Application, 400e3)]), Advice::Application);
+    // Handlers that always take that long hold up their engine themselves.
+    let mut always = evidence("client", &[(Application, 90e3)]);
+    let time = ServerTime { fastest: 45e-3, ..ServerTime::default() };
+    always.slow[0].server = ServerView::Known(time);
+    let always = Evidence { server_stalls: Some(often), ..always };
+    assert_eq!(advise(&always).0, Advice::Application);
     let client = Evidence { stalls: often, ..evidence("client", &[(Network, 900.0)]) };
     assert_eq!(advise(&client).0, Advice::Priorities, "a client's calls hold all of their waiting");
 }

@@ -43,7 +43,7 @@ fn the_slowest_calls_are_split_by_what_they_waited_for() {
     assert_eq!((slow.rpcs, slow.of), (4.0, 40.0));
     let us = |cause: Cause| (slow.time(cause) * 1e6).round();
     // A round trip of 20 us, and 10 us for the bytes.
-    let expected = [30.0, 100.0, 600.0, 0.0, 90.0, 180.0, 0.0, 0.0, 0.0];
+    let expected = [30.0, 100.0, 600.0, 0.0, 0.0, 90.0, 180.0, 0.0, 0.0, 0.0];
     assert_eq!(Cause::ALL.map(us), expected);
     assert_eq!((slow.mean * 1e6).round(), 1_000.0);
     assert_eq!((slow.best * 1e6).round(), 30.0);
@@ -70,9 +70,78 @@ fn short_messages_need_no_grants_so_their_peer_held_them_up() {
         let [slow] = &evidence.slow[..] else { panic!("{evidence:?}") };
         assert_eq!(slow.share(cause), 1.0, "{direction} {size}: {slow:?}");
     }
-    let page = page("client", "short");
-    let evidence = Evidence::between((&none, &page), Some((&none, &none)));
-    assert_eq!(evidence.slow[0].share(Cause::Network), 1.0, "the server did not take it");
+}
+
+/// The pages of a client and a server whose slow calls of this size waited for 900 us, of which
+/// the server took 600 us, and the number of them that the server followed.
+fn waited(size: &str, shortest: f64, at_server: u32) -> [Scrape; 2] {
+    let page = |direction: &str, rpcs: u32, stage: &str, us: f64| {
+        let labels = format!("direction=\"{direction}\",size=\"{size}\",up_to=\"0.001\"");
+        let seconds = f64::from(rpcs) * us * 1e-6;
+        Scrape::parse(&format!(
+            "homa_rpc_shortest_wait_seconds {shortest}\n\
+             homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
+             homa_rpc_stage_seconds_total{{{labels},stage=\"{stage}\"}} {seconds}\n"
+        ))
+    };
+    [page("client", 40, "wait", 900.0), page("server", at_server, "application", 600.0)]
+}
+
+#[test]
+fn what_a_server_did_not_follow_is_not_blamed_on_the_network() {
+    let none = Scrape::parse("");
+    let split = |server: Option<&Scrape>| {
+        let [client, _] = waited("short", 20e-6, 0);
+        let server = server.map(|server| (&none, server));
+        let evidence = Evidence::between((&none, &client), server);
+        let us = |cause| (evidence.slow[0].time(cause) * 1e6).round();
+        [Cause::Link, Cause::Network, Cause::Server, Cause::Application].map(us)
+    };
+    let server = |size, followed| {
+        let [_, server] = waited(size, 0.0, followed);
+        server
+    };
+    assert_eq!(split(None), [20.0, 0.0, 880.0, 0.0]);
+    assert_eq!(split(Some(&server("short", 10))), [20.0, 280.0, 0.0, 600.0]);
+    let unknown = [20.0, 0.0, 880.0, 0.0];
+    assert_eq!(split(Some(&server("short", 9))), unknown, "too few");
+    assert_eq!(split(Some(&server("long", 90))), unknown, "another size");
+    assert_eq!(split(Some(&none)), unknown, "an idle server");
+}
+
+#[test]
+fn a_round_trip_that_was_never_seen_is_assumed() {
+    let none = Scrape::parse("");
+    let of = |shortest: f64, followed: u32| {
+        let [client, server] = waited("short", shortest, followed);
+        let evidence = Evidence::between((&none, &client), Some((&none, &server)));
+        let us = |seconds: f64| (seconds * 1e6).round();
+        let slow = &evidence.slow[0];
+        (us(slow.best), us(slow.plain), evidence.too_long().is_some())
+    };
+    assert_eq!(of(200e-6, 40), (200.0, 0.0, false));
+    // The fastest took the server 600 us, which a wait of 840 us contains.
+    assert_eq!(of(840e-6, 40), (250.0, 0.0, true));
+    assert_eq!(of(900e-6, 40), (250.0, 50.0, true));
+}
+
+#[test]
+fn a_link_without_a_limit_is_not_one_of_unknown_rate() {
+    let of = |samples: &[(&str, &str)]| {
+        let line = |(source, rate): &(&str, &str)| {
+            format!("homa_egress_rate_bits_per_second{{source=\"{source}\"}} {rate}\n")
+        };
+        FastestLink::of(&Scrape::parse(&samples.iter().map(line).collect::<String>()))
+    };
+    let none = FastestLink::default();
+    let unlimited = ("unlimited", "+Inf");
+    assert_eq!(of(&[]), none);
+    assert_eq!(of(&[unlimited]), FastestLink { unlimited: true, ..none });
+    assert_eq!(of(&[("unknown", "NaN")]), FastestLink { unsure: true, ..none });
+    assert_eq!(of(&[unlimited, ("unknown", "NaN")]), FastestLink { unsure: true, ..none });
+    let known = FastestLink { rate: Some(1e10), ..none };
+    assert_eq!(of(&[("driver", "10000000000"), ("driver", "1000")]), known);
+    assert_eq!(of(&[("driver", "10000000000"), unlimited]), known);
 }
 
 #[test]
