@@ -145,7 +145,7 @@ impl<'a> TestRun<'a> {
     /// Runs the examples in the documentation.
     fn examples(&self) -> io::Result<()> {
         self.one("documentation", |log, variables| {
-            let mut examples = crate::process::cargo(self.repository);
+            let mut examples = programs::compiler(self.repository);
             examples.args(["test", "--doc", "--workspace", "--no-fail-fast"]);
             examples.args(FEATURES).envs(variables.iter().copied());
             let examples = examples.stdout(log.try_clone()?).stderr(log.try_clone()?);

@@ -86,18 +86,23 @@ fn giving_way(executable: &Path) -> Command {
     nice
 }
 
+/// Cargo, which keeps nothing for incremental builds unless `CARGO_INCREMENTAL` is set: that would
+/// cost a fresh clone 1.5 GB of disk. All that compiles tests asks here, because cargo compiles the
+/// workspace again if one command keeps and the next one does not.
+pub fn compiler(repository: &Path) -> Command {
+    let mut cargo = cargo(repository);
+    cargo.env("CARGO_INCREMENTAL", std::env::var("CARGO_INCREMENTAL").unwrap_or("0".into()));
+    cargo
+}
+
 /// Builds every test program; cargo's own output is added to `log`. `None` if something does not
 /// compile; otherwise the programs in the order of their crates.
-///
-/// Nothing is kept for incremental builds unless `CARGO_INCREMENTAL` is set, because that would
-/// cost a fresh clone 1.5 GB of disk.
 pub fn build(repository: &Path, log: &File) -> io::Result<Option<Vec<Program>>> {
-    let built = cargo(repository)
+    let built = compiler(repository)
         // The libraries for C, too, on which no test depends for cargo.
         .args(["build", "--workspace", "--lib", "--tests"])
         .args(["--message-format", "json-render-diagnostics"])
         .args(FEATURES)
-        .env("CARGO_INCREMENTAL", std::env::var("CARGO_INCREMENTAL").unwrap_or("0".into()))
         .stderr(log.try_clone()?)
         .output()?;
     if !built.status.success() {
