@@ -32,14 +32,17 @@ pub(super) fn publish(repository: &Path) -> io::Result<Vec<Outcome>> {
         return Err(Error::other(format!("`{file}` is in a package: {advice}")));
     }
     let files = packed.lines().count();
-    // Cargo would take packages of an earlier commit that are still unpacked there.
+    // Cargo would take packages of an earlier commit that are still unpacked there, and what it has
+    // compiled of them, because it expects that a version's files never change.
+    let folder = crate::target(repository).join("published");
     remove_unpacked()?;
+    remove_folder(&folder)?;
     // With what `cargo install` may be asked for.
     let mut upload = cargo(repository);
     upload.args(["publish", "--workspace", "--dry-run", "--features", "homa-rpc-cli/grpc"]);
-    succeed(&mut upload)?;
+    succeed(upload.arg("--target-dir").arg(&folder))?;
     remove_unpacked()?;
-    remove_folder(&crate::target(repository).join("package"))?;
+    remove_folder(&folder)?;
     Ok(vec![Outcome::Passed(format!("each package builds from its files, {files} in all"))])
 }
 
