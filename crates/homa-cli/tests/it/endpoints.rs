@@ -174,20 +174,22 @@ fn top_survives_a_restart_and_begins_anew() {
     assert!(stderr(&output).contains("without an answer"), "{}", stderr(&output));
 }
 
+/// Followed short RPCs of a direction, with 1 ms in a stage for each.
+fn followed((direction, stage): (&str, &str), rpcs: u32) -> String {
+    let labels = format!("direction=\"{direction}\",size=\"short\",up_to=\"0.001\"");
+    format!(
+        "homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
+         homa_rpc_stage_seconds_total{{{labels},stage=\"{stage}\"}} {}\n",
+        f64::from(rpcs) * 1e-3
+    )
+}
+
 #[test]
 fn why_is_about_the_process_that_is_there_at_the_end() {
-    let stages = |rpcs: u32| {
-        let labels = "direction=\"server\",size=\"short\",up_to=\"0.001\"";
-        format!(
-            "homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
-             homa_rpc_stage_seconds_total{{{labels},stage=\"application\"}} {}\n",
-            f64::from(rpcs) * 1e-3
-        )
-    };
     let why = |answers: Vec<Answer>, time: &str, format: &str| {
         homa(&["why", &endpoint(answers), "--for", time, "--format", format])
     };
-    let page = |opened, rpcs| page(opened, rpcs, &stages(rpcs));
+    let page = |opened, rpcs| page(opened, rpcs, &followed(("server", "application"), rpcs));
     // Looks after 1 and 2 s: the first is not answered, and the new process counted more already.
     let answers = || vec![page(1, 10), closes(), page(2, 500), page(2, 530)];
     let text = stdout(&why(answers(), "3s", "table"));
@@ -206,15 +208,8 @@ fn why_is_about_the_process_that_is_there_at_the_end() {
 
 #[test]
 fn a_server_that_falls_silent_takes_only_its_own_part_away() {
-    let stages = |rpcs: u32| {
-        let labels = "direction=\"client\",size=\"short\",up_to=\"0.001\"";
-        format!(
-            "homa_rpc_stage_rpcs_total{{{labels}}} {rpcs}\n\
-             homa_rpc_stage_seconds_total{{{labels},stage=\"wait\"}} {}\n",
-            f64::from(rpcs) * 1e-3
-        )
-    };
-    let engine = || endpoint(vec![page(1, 10, &stages(10)), page(1, 90, &stages(90))]);
+    let calls = |rpcs| page(1, rpcs, &followed(("client", "wait"), rpcs));
+    let engine = || endpoint(vec![calls(10), calls(90)]);
     let why = |server: Vec<Answer>| {
         let command = ["why", &engine(), "--server", &endpoint(server), "--for", "100ms"];
         document(&homa(&[&command[..], &["--format", "json"]].concat()))

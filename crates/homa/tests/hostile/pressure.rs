@@ -319,7 +319,7 @@ fn a_client_that_waits_for_memory_is_granted_after_an_accept() {
     };
     let metrics = || server.metrics().protocol;
     let begun = Instant::now();
-    // Complete requests that nobody accepts leave too little memory for the whole long message.
+    // The server accepts none of these requests, so too little memory is left for the long one.
     let mut calls: Vec<_> = [SHORT; 10].map(call).into();
     while metrics().requests_delivered < 10 {
         assert!(begun.elapsed() < GIVE_UP, "{:?}", metrics());

@@ -175,11 +175,14 @@ pub fn remedy(evidence: &Evidence, slow: &Slow, cause: Cause) -> Advice {
 /// The remedy if messages wait on the way, or arrive slowly. Priorities let short ones pass others;
 /// longer ones share what their receiver has.
 fn shared(evidence: &Evidence, slow: &Slow) -> Advice {
-    match slow.size == "short" {
-        true => Advice::Priorities,
-        false if evidence.overflows > 0.0 => Advice::ReceiveQueue,
-        false if evidence.fills(evidence.received, FULL) => Advice::LinkFull,
-        false => Advice::Receiver,
+    if slow.size == "short" {
+        Advice::Priorities
+    } else if evidence.overflows > 0.0 {
+        Advice::ReceiveQueue
+    } else if evidence.fills(evidence.received, FULL) {
+        Advice::LinkFull
+    } else {
+        Advice::Receiver
     }
 }
 

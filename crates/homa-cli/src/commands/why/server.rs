@@ -16,7 +16,7 @@ pub struct ServerTime {
     pub fastest: f64,
 }
 
-/// What is known about the server's time of calls of one size.
+/// How much of calls of one size was the server's time, if its endpoint tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ServerView {
     /// Its endpoint was not given.

@@ -81,10 +81,12 @@ enum Admission {
 /// `None` if they were closed.
 fn turn(others: &[Option<Doing>]) -> Admission {
     let open = others.iter().flatten().count();
-    match others.len() < MOST_THREADS {
-        true if open < MOST => return Admission::Admit,
-        false if open < others.len() => return Admission::Wait,
-        _ => {}
+    if others.len() >= MOST_THREADS {
+        if open < others.len() {
+            return Admission::Wait;
+        }
+    } else if open < MOST {
+        return Admission::Admit;
     }
     let oldest = |wanted| others.iter().position(|doing| *doing == Some(wanted));
     oldest(Doing::Read)

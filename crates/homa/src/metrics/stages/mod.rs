@@ -465,8 +465,8 @@ impl Stages {
         self.ended.entry(times.key()).and_modify(|sum| sum.add(&times)).or_insert(times);
         let time = |stage: RpcStage| Duration::from_nanos(of.nanos[stage as usize]);
         let wait = time(RpcStage::Wait);
-        // A wait of which a part is charged to another stage is shorter than a round trip. After a
-        // repetition it is not even known which of the two was answered (RFC 6298, section 3).
+        // If a part of the wait is charged to another stage, the rest is shorter than a round trip.
+        // After a repetition it is unknown which of the two was answered (RFC 6298, section 3).
         let whole = time(RpcStage::Stalled).is_zero() && time(RpcStage::Loss).is_zero();
         if of.direction == Direction::Client && of.bytes[1] > 0 && !wait.is_zero() && whole {
             self.shortest_wait = Some(self.shortest_wait.map_or(wait, |least| least.min(wait)));

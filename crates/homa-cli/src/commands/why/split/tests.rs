@@ -72,8 +72,8 @@ fn short_messages_need_no_grants_so_their_peer_held_them_up() {
     }
 }
 
-/// The pages of a client and a server whose slow calls of this size waited for 900 us, of which
-/// the server took 600 us, and the number of them that the server followed.
+/// Pages of a client and of its server. Slow calls of this size waited for 900 us, and the server
+/// needed 600 us of that. Given: the shortest wait, and how many of the calls the server followed.
 fn waited(size: &str, shortest: f64, at_server: u32) -> [Scrape; 2] {
     let page = |direction: &str, rpcs: u32, stage: &str, us: f64| {
         let labels = format!("direction=\"{direction}\",size=\"{size}\",up_to=\"0.001\"");
