@@ -18,9 +18,11 @@ use crate::net::{Net, Way};
 /// The number of concurrent callers, the calls that each makes before the path gets a smaller MTU
 /// and at least after that, and the length of each message.
 const CALLERS: u64 = 4;
-const BEFORE: u64 = 10;
-const AFTER: u64 = 20;
+const BEFORE: u64 = 5;
+const AFTER: u64 = 10;
 const LENGTH: usize = 200_000;
+/// The time between calls that wait for the path to be probed.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(90);
 
@@ -113,6 +115,7 @@ impl Net {
         let before = raised(counted);
         while iter::zip(raised(count()), before).any(|(now, before)| now == before) {
             call(1, 99);
+            thread::sleep(PAUSE);
             assert!(began.elapsed() < GIVE_UP, "{way:?} v4 {v4}: {:?}", count());
         }
         drop(client);
