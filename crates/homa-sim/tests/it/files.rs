@@ -1,6 +1,7 @@
 //! Files of other simulators as traffic, under several schemes.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use homa_sim::experiment::{Observers, foresee, run, run_watched, validate};
 use homa_sim::scenario::{
@@ -12,7 +13,10 @@ struct Written(PathBuf);
 
 impl Written {
     fn new(name: &str, text: &str) -> Self {
-        let name = format!("homa-files-{}-{name}", std::process::id());
+        // Two tests may write files of one name at a time.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let name = format!("homa-files-{}-{count}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
         Self(path)

@@ -141,8 +141,11 @@ fn a_packet_behind_many_for_other_ports_is_found_at_once() {
     sender.send(&others, &message);
     let (ours, message) = outbox(from, a.local()[0], 0, 1, 10);
     sender.send(&ours, &message);
-    assert_eq!(a.receive(true), 1);
-    assert_eq!(a.counters().other_ports, 1_000);
+    // What other tests send arrives there, too, and may be for a port that is closed by now.
+    let arrived = a.receive(true);
+    let found = (0..arrived).filter(|index| a.received(*index).bytes[28..] == message.0[..]);
+    assert_eq!(found.count(), 1, "of {arrived}");
+    assert!(a.counters().other_ports >= 1_000, "{:?}", a.counters());
 }
 
 #[test]
