@@ -1,8 +1,8 @@
 //! `cargo xtask test`: builds and runs every test of the workspace, prints a line for each crate,
 //! and adds up what passed, failed and was skipped in the last line, which scripts read.
 //!
-//! Tests that mostly wait run beside tests that mostly compute. Those that compute against
-//! deadlines or measure in real time run last, and nothing runs beside them.
+//! Tests that mostly wait run beside tests that mostly compute. Then those that measure in real
+//! time run alone, and racks run beside tests that make calls.
 //!
 //! Everything that cargo and the tests print is in a file of the target folder; it is shown only
 //! for what failed. Fails when a test failed, when something does not compile, and when no test
@@ -122,21 +122,23 @@ impl<'a> TestRun<'a> {
     }
 
     fn run_all(&self, programs: &[Program]) -> io::Result<()> {
-        let those = |suits: Suits| programs.iter().filter(move |program| program.suits() == suits);
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| self.crates(those(Suits::Waiting)));
-            let computing = self.crates(those(Suits::Computing)).and_then(|()| self.examples());
-            waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(computing)
-        })?;
-        self.crates(those(Suits::Alone))
+        let those = |suits: Suits| {
+            self.crates(programs.iter().filter(move |program| program.suits() == suits))
+        };
+        beside(
+            || those(Suits::Waiting),
+            || those(Suits::Computing).and_then(|()| self.examples()),
+        )?;
+        those(Suits::Alone)?;
+        beside(|| those(Suits::Racks), || those(Suits::BesideRacks))
     }
 
     /// Runs programs, crate by crate.
     fn crates<'p>(&self, programs: impl Iterator<Item = &'p Program>) -> io::Result<()> {
         let programs: Vec<&Program> = programs.collect();
-        for of_crate in programs.chunk_by(|one, next| one.folder == next.folder) {
-            self.one(&of_crate[0].crate_name(), |log, variables| {
-                of_crate.iter().map(|program| program.run(log, variables)).collect()
+        for same in programs.chunk_by(|one, next| one.name() == next.name()) {
+            self.one(&same[0].name(), |log, variables| {
+                same.iter().map(|program| program.run(log, variables)).collect()
             })?;
         }
         Ok(())
@@ -208,6 +210,18 @@ impl TestResults {
     }
 }
 
+/// Does one thing while another thread does the other.
+fn beside(
+    other: impl FnOnce() -> io::Result<()> + Send,
+    one: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(one)
+    })
+}
+
 /// A file's text. Tests may print bytes that are not UTF-8.
 fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
@@ -216,7 +230,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// The line of a crate.
 fn line(name: &str, tally: Tally, seconds: f64) -> String {
     let Tally { passed, failed, skipped } = tally;
-    let mut line = format!("{name:<15} {passed:>4} passed {seconds:>7.1} s");
+    let mut line = format!("{name:<16} {passed:>4} passed {seconds:>7.1} s");
     if failed > 0 {
         line += &format!("  {failed} FAILED");
     }
@@ -241,8 +255,11 @@ mod tests {
     #[test]
     fn a_crates_line_names_what_did_not_pass() {
         let tally = |failed, skipped| Tally { passed: 312, failed, skipped };
-        assert_eq!(line("homa-proto", tally(0, 0), 14.24), "homa-proto       312 passed    14.2 s");
+        assert_eq!(
+            line("homa-proto", tally(0, 0), 14.24),
+            "homa-proto        312 passed    14.2 s"
+        );
         let all = line("homa", tally(2, 1), 9.0);
-        assert_eq!(all, "homa             312 passed     9.0 s  2 FAILED  1 skipped");
+        assert_eq!(all, "homa              312 passed     9.0 s  2 FAILED  1 skipped");
     }
 }

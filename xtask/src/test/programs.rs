@@ -17,7 +17,7 @@ pub const FEATURES: [&str; 2] = [
      homa-rpc-cli/grpc",
 ];
 
-/// What may run beside the tests of a crate.
+/// What may run beside tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suits {
     /// They wait for deadlines and timers of real sockets, and compute little. Beside them run
@@ -25,19 +25,35 @@ pub enum Suits {
     Waiting,
     /// They compute, with the least priority.
     Computing,
-    /// They compute against deadlines, or measure in real time.
+    /// They keep both processors busy, or measure in real time. Nothing runs beside them.
     Alone,
+    /// They run racks with links so slow that their claims hold beside tests that make calls.
+    Racks,
+    /// They make calls that end in time beside racks.
+    BesideRacks,
 }
 
 /// How many tests a program runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
+/// The module of `homa-cli`'s tests that run benches, in a process apart from its other tests.
+const BENCHES: &str = "benches::";
+
+/// The tests of a program that one process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Share {
+    Whole,
+    Benches,
+    AllButBenches,
+}
+
 /// A program of tests.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Program {
     /// The folder of its crate.
     pub folder: PathBuf,
     pub executable: PathBuf,
+    pub share: Share,
 }
 
 impl Program {
@@ -46,27 +62,70 @@ impl Program {
         self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// The name under which its tests are counted.
+    pub fn name(&self) -> String {
+        let benches = if self.share == Share::Benches { " benches" } else { "" };
+        self.crate_name() + benches
+    }
+
+    /// The processes that run its tests.
+    fn parts(self) -> Vec<Self> {
+        let shares: &[Share] = if self.crate_name() == "homa-cli" && self.is_integration() {
+            &[Share::Benches, Share::AllButBenches]
+        } else {
+            &[Share::Whole]
+        };
+        shares.iter().map(|share| Self { share: *share, ..self.clone() }).collect()
+    }
+
     /// What may run beside it.
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
-            "homa" | "homa-capi" | "homa-tonic" | "python" => Suits::Waiting,
-            "homa-cli" | "homa-testbed" => Suits::Alone,
+            "homa-cli" if self.share == Share::Benches => Suits::Alone,
+            "homa" | "homa-capi" | "homa-cli" => Suits::Waiting,
+            "homa-testbed" => Suits::Racks,
+            "homa-tonic" | "python" => Suits::BesideRacks,
             _ => Suits::Computing,
         }
+    }
+
+    /// The words that choose its tests.
+    fn filter(&self) -> &[&str] {
+        match self.share {
+            Share::Whole => &[],
+            Share::Benches => &[BENCHES],
+            Share::AllButBenches => &["--skip", BENCHES],
+        }
+    }
+
+    /// How many of its tests run at a time, if not as many as there are processors. For sockets and
+    /// processes that wait: on two processors, eight at a time take 44 s instead of 75 for `homa`.
+    fn threads(&self) -> Option<&'static str> {
+        match (self.crate_name().as_str(), self.suits()) {
+            ("homa", _) if self.is_integration() => Some("8"),
+            ("homa", _) | ("homa-cli", Suits::Waiting) => Some("4"),
+            _ => None,
+        }
+    }
+
+    /// True of the program of a crate's integration tests (`tests/it/`).
+    fn is_integration(&self) -> bool {
+        let name = self.executable.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("it-")
     }
 
     /// Runs all its tests; what it prints is added to `log`.
     pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
         let mut program = match self.suits() {
             Suits::Computing => giving_way(&self.executable),
-            Suits::Waiting | Suits::Alone => Command::new(&self.executable),
+            _ => Command::new(&self.executable),
         };
-        let mostly_waits = matches!(self.crate_name().as_str(), "homa" | "homa-cli");
-        if mostly_waits && std::env::var_os(THREADS).is_none() {
-            // For sockets, and for the test that measures. On two cores, four at a time take half
-            // of the time of two for `homa`, and 177 s instead of 251 for `homa-cli`.
-            program.env(THREADS, "4");
+        if let Some(threads) = self.threads()
+            && std::env::var_os(THREADS).is_none()
+        {
+            program.env(THREADS, threads);
         }
+        program.args(self.filter());
         program
             .current_dir(&self.folder)
             // Otherwise that of this program.
@@ -109,7 +168,8 @@ pub fn build(repository: &Path, log: &File) -> io::Result<Option<Vec<Program>>> 
         return Ok(None);
     }
     let messages = String::from_utf8_lossy(&built.stdout);
-    let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
+    let built = messages.lines().filter_map(program);
+    let mut programs: Vec<Program> = built.flat_map(Program::parts).collect();
     programs.sort();
     Ok(Some(programs))
 }
@@ -122,7 +182,7 @@ fn program(message: &str) -> Option<Program> {
     }
     let manifest = Path::new(text(message, "manifest_path")?);
     let executable = text(message, "executable")?.into();
-    Some(Program { folder: manifest.parent()?.to_owned(), executable })
+    Some(Program { folder: manifest.parent()?.to_owned(), executable, share: Share::Whole })
 }
 
 /// The string of this key in a line of JSON. Paths with a quotation mark or a backslash, which JSON
@@ -136,6 +196,23 @@ fn text<'a>(json: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
+    fn whole(folder: &str, name: &str) -> Program {
+        let executable = Path::new("/r/target/debug/deps").join(name);
+        Program { folder: folder.into(), executable, share: Share::Whole }
+    }
+
+    #[test]
+    fn every_test_runs_once_and_benches_run_apart() {
+        let parts = whole("/r/crates/homa-cli", "it-0f").parts();
+        let [benches, others] = &parts[..] else { panic!("{parts:?}") };
+        assert_eq!((benches.filter(), benches.suits()), (&[BENCHES][..], Suits::Alone));
+        assert_eq!((others.filter(), others.suits()), (&["--skip", BENCHES][..], Suits::Waiting));
+        assert_ne!(benches.name(), others.name(), "each has a log");
+        for whole in [whole("/r/crates/homa-cli", "homa-0f"), whole("/r/crates/homa", "it-0f")] {
+            assert_eq!(whole.clone().parts(), [whole]);
+        }
+    }
+
     #[test]
     fn test_programs_are_found_among_cargos_messages() {
         let message = |test: bool, executable: &str| {
@@ -146,8 +223,7 @@ mod tests {
                  \"test\":{test}}},\"features\":[],\"executable\":{executable},\"fresh\":false}}"
             )
         };
-        let expected =
-            Program { folder: "/r/a".into(), executable: "/r/target/debug/deps/it-0f".into() };
+        let expected = whole("/r/a", "it-0f");
         assert_eq!(expected.crate_name(), "a");
         assert_eq!(program(&message(true, "\"/r/target/debug/deps/it-0f\"")), Some(expected));
         assert_eq!(program(&message(false, "\"/r/target/debug/homa\"")), None, "no test");

@@ -1,10 +1,6 @@
 //! What scripts rely on: exit codes, streams, JSON shapes, and a hint at the end of every error.
 
-use std::process::Output;
-use std::sync::LazyLock;
-
-use crate::bench::alone;
-use crate::common::{code, document, homa, keys, stderr};
+use crate::common::{code, document, homa, stderr};
 
 fn assert_usage_error(arguments: &[&str]) {
     let output = homa(arguments);
@@ -144,40 +140,4 @@ fn a_table_of_ones_own_is_described_like_the_built_in_ones() {
     std::fs::remove_file(&path).expect("removed");
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(document(&output)[0]["mean_bytes"], 1050.0);
-}
-
-/// What `homa doctor` prints about this machine and the way to itself. It tries a rack, which takes
-/// seconds and both cores, so that all tests read the same report.
-pub static DOCTOR: LazyLock<Output> = LazyLock::new(|| {
-    let _alone = alone();
-    homa(&["doctor", "--peer", "127.0.0.1", "--format", "json"])
-});
-
-#[test]
-fn doctor_says_for_each_probe_what_follows() {
-    assert!([0, 1].contains(&code(&DOCTOR)), "{}", stderr(&DOCTOR));
-    let report = document(&DOCTOR);
-    assert_eq!(keys(&report), ["checks", "links"]);
-    let checks = report["checks"].as_array().expect("an array");
-    let names: Vec<_> = checks.iter().filter_map(|c| c["name"].as_str()).collect();
-    for probe in ["cores", "namespaces", "udp", "udp gso", "udp gro", "receive buffer", "tcp"] {
-        assert!(names.contains(&probe), "{probe} is missing in {names:?}");
-    }
-    for check in checks {
-        assert!(check["consequence"].as_str().is_some_and(|text| !text.is_empty()), "{check}");
-        let fine = check["status"] == "ok";
-        assert!(fine || check["remedy"].is_string(), "no remedy in {check}");
-    }
-}
-
-#[test]
-fn doctor_names_the_link_to_a_peer_and_no_rate_of_loopback() {
-    let links = document(&DOCTOR)["links"].clone();
-    if links.as_array().is_some_and(Vec::is_empty) {
-        return skip::test("netlink");
-    }
-    assert_eq!(links.as_array().map(Vec::len), Some(1), "{links}");
-    let link = &links[0];
-    assert_eq!((&link["interface"], &link["kind"]), (&"lo".into(), &"loopback".into()));
-    assert_eq!((&link["certainty"], link["rate_gbps"].is_null()), (&"unlimited".into(), true));
 }

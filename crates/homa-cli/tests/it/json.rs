@@ -1,18 +1,14 @@
 //! `docs/json.md` has every key that a command prints, and no key that none prints.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::bench::alone;
-use crate::cli::DOCTOR;
 use crate::common::{code, document, homa, keys, program, stderr};
 use crate::operating::observed;
 use crate::page;
 use crate::priorities::Ends;
-use crate::racks::{INCAST, MICRO, RACK, WORKFLOWS};
-use crate::refused::without_namespaces;
 use crate::server::Server;
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
@@ -33,7 +29,7 @@ fn named(heading: &str) -> BTreeSet<&'static str> {
 
 /// Returns the documents' keys; each must be named under the heading. A page that names `a[].b`
 /// also names `a`.
-fn check_printed(heading: &str, documents: &[Value]) -> BTreeSet<String> {
+pub fn check_printed(heading: &str, documents: &[Value]) -> BTreeSet<String> {
     let named = named(heading);
     let printed: BTreeSet<String> = documents.iter().flat_map(page::paths).collect();
     let printed: BTreeSet<String> =
@@ -47,7 +43,7 @@ fn check_printed(heading: &str, documents: &[Value]) -> BTreeSet<String> {
 }
 
 /// The same, and that the documents together have every key that the page names.
-fn check(heading: &str, documents: &[Value]) {
+pub fn check(heading: &str, documents: &[Value]) {
     let printed = check_printed(heading, documents);
     for key in named(heading).into_iter().filter(|key| !key.starts_with(OF_A_FAILURE)) {
         assert!(printed.contains(key), "{heading}: there is no `{key}`");
@@ -55,27 +51,23 @@ fn check(heading: &str, documents: &[Value]) {
 }
 
 /// What a command prints that ends by itself; a check that fails does not make it print less.
-fn printed(arguments: &[&str]) -> Value {
+pub fn printed(arguments: &[&str]) -> Value {
     let output = homa(&[arguments, &["--format", "json"]].concat());
     assert!([0, 1].contains(&code(&output)), "{arguments:?}: {}", stderr(&output));
     document(&output)
 }
 
 /// The entries of a list.
-fn entries(list: &Value) -> Vec<Value> {
+pub fn entries(list: &Value) -> Vec<Value> {
     list.as_array().expect("a list").clone()
 }
 
 #[test]
-fn the_keys_of_lists_and_probes_are_those_of_the_reference() {
+fn the_keys_of_lists_and_swarms_are_those_of_the_reference() {
     check("## homa workloads", &entries(&printed(&["workloads"])));
     let one = printed(&["schemes", "dctcp"]);
     check("## homa schemes", &[entries(&printed(&["schemes"])), vec![one]].concat());
     check("## homa pias-thresholds", &entries(&printed(&["pias-thresholds", "w4", "imc10"])));
-    // A machine without any fault has no remedy to show.
-    let doctor = document(&DOCTOR);
-    let fine = json!({ "checks": [{ "remedy": "" }] });
-    check("## homa doctor", &[doctor, fine]);
     let of_a_scheme = printed(&["swarm", "--scheme", "tcp", "--seeds", "20"]);
     assert!(of_a_scheme.get("cells").is_none(), "{of_a_scheme}");
     check("## homa swarm", &[printed(&["swarm", "--seeds", "20"]), of_a_scheme]);
@@ -161,113 +153,6 @@ fn the_keys_of_an_observed_server_are_in_the_reference() {
     server.terminate();
 }
 
-/// The document, if the rack could be built; else the error says what decides.
-fn rack(output: &Output) -> Option<Value> {
-    if code(output) == 2 {
-        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
-        let error = stderr(output);
-        let error = error.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-        skip::part(&format!("a rack, whose keys are compared; here it ended with {error:?}"));
-        return None;
-    }
-    Some(document(output))
-}
-
-/// Documents of every way to run a bench, as far as this machine lets it: on the rack, workflows,
-/// an incast, simulated, against a server.
-struct Benches {
-    rack: Option<Value>,
-    workflows: Option<Value>,
-    incast: Option<Value>,
-    simulated: Option<Value>,
-    peer: Value,
-    cp_node: Value,
-}
-
-impl Benches {
-    fn run() -> Self {
-        let alone = ["bench", "--hosts", "2", "--duration", "300ms", "--format", "json"];
-        let server = Server::start(&["--echo"]);
-        let brief = ["--duration", "300ms", "--load", "0.3"];
-        let peer = printed(&[&["bench", "--peer", &server.address][..], &brief].concat());
-        server.terminate();
-        let server = Server::start(&["--cp-node"]);
-        let ours = ["bench", "--peer", &server.address, "--cp-node"];
-        let cp_node = printed(&[&ours[..], &brief].concat());
-        server.terminate();
-        Self {
-            rack: rack(&RACK),
-            workflows: rack(&WORKFLOWS),
-            incast: rack(&INCAST),
-            simulated: without_namespaces(&alone).and_then(|output| rack(&output)),
-            peer,
-            cp_node,
-        }
-    }
-}
-
-#[test]
-fn the_keys_of_every_bench_are_in_the_reference_and_no_other() {
-    let _alone = alone();
-    let Benches { rack, workflows, incast, simulated, peer, cp_node } = Benches::run();
-    check("### --peer with --cp-node", std::slice::from_ref(&without(&cp_node, "config")));
-    let rows = [&rack, &simulated].into_iter().flatten().chain([&peer]);
-    let rows: Vec<Value> = rows.flat_map(|shown| entries(&shown["transports"])).collect();
-    let shown = [&rack, &workflows, &incast, &simulated].into_iter().flatten().chain([&peer]);
-    let (tops, mut configs): (Vec<Value>, Vec<Value>) = shown
-        .map(|shown| (without(&without(shown, "config"), "transports"), shown["config"].clone()))
-        .unzip();
-    configs.push(cp_node["config"].clone());
-    if simulated.is_some() {
-        check("## homa bench", &tops);
-    } else {
-        check_printed("## homa bench", &tops);
-    }
-    // On a busy machine one may fail while the others do not.
-    match (&rack, &incast, &workflows) {
-        (Some(_), Some(incast), Some(workflows)) => {
-            check("### config", &configs);
-            // Some kernels do not report resident memory.
-            let told = rows.iter().any(|row| row["memory"].is_object());
-            if told {
-                check("### A row", &rows)
-            } else {
-                check_printed("### A row", &rows);
-            }
-            check("### A row of --incast", &entries(&incast["transports"]));
-            check("### A row of --fan-out", &entries(&workflows["transports"]));
-        }
-        _ => {
-            check_printed("### config", &configs);
-            check_printed("### A row", &rows);
-        }
-    }
-}
-
-#[test]
-fn the_keys_of_the_micro_benchmark_are_in_the_reference() {
-    let _alone = alone();
-    if let Some(micro) = rack(&MICRO) {
-        check("### --micro", &[micro]);
-    }
-}
-
-#[test]
-fn the_grpc_bench_has_its_keys_or_asks_for_its_feature() {
-    let _alone = alone();
-    let output = homa(&["bench", "--grpc", "--duration", "250ms", "--format", "json"]);
-    if cfg!(feature = "grpc") {
-        if code(&output) == 2 && stderr(&output).contains("the machine is too busy") {
-            return skip::test("a machine on which a search takes less than 100 ms");
-        }
-        assert_eq!(code(&output), 0, "{}", stderr(&output));
-        check("### --grpc", &[document(&output)]);
-    } else {
-        assert_eq!(code(&output), 2);
-        assert!(stderr(&output).contains("--features grpc"), "{}", stderr(&output));
-    }
-}
-
 #[test]
 fn the_keys_of_a_phantom_queue_are_those_of_the_reference() {
     // In a separate network namespace, so that no traffic of this machine is counted.
@@ -280,11 +165,4 @@ fn the_keys_of_a_phantom_queue_are_those_of_the_reference() {
         Ok(output) => println!("skipped: {}", stderr(&output)),
         Err(error) => println!("skipped: unshare: {error}"),
     }
-}
-
-/// The document with nothing below one of its keys, which has a separate part.
-fn without(document: &Value, key: &str) -> Value {
-    let mut document = document.clone();
-    document[key] = Value::Null;
-    document
 }

@@ -23,7 +23,7 @@ mod server;
 mod service;
 
 mod activation;
-mod bench;
+mod benches;
 mod certificates;
 mod cli;
 mod cluster;
@@ -40,7 +40,6 @@ mod pages;
 mod pcap;
 mod priorities;
 mod proxy;
-mod racks;
 mod servers;
 mod sim;
 mod why;

@@ -15,7 +15,7 @@ use crate::hosts::Host;
 use crate::net::{Net, Way};
 
 /// The length of each message.
-const LENGTH: usize = 1_000_000;
+const LENGTH: usize = 600_000;
 /// Reached only if the test fails.
 const GIVE_UP: Duration = Duration::from_secs(30);
 

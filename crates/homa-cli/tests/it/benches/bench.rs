@@ -6,36 +6,17 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
+use super::alone;
+use super::runs::{MICRO, refused};
 use crate::common::{code, document, homa, program, stderr};
 use crate::folder::Folder;
-use crate::racks::{INCAST, MICRO, RACK};
 use crate::refused::without_namespaces;
 
-/// Runs spin on the same cores: one at a time.
-static CORES: Mutex<()> = Mutex::new(());
-
-/// Hold it during a run.
-pub fn alone() -> MutexGuard<'static, ()> {
-    CORES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// True when the run could not happen for lack of namespaces; then the error must say what decides.
-fn refused(output: &std::process::Output) -> bool {
-    if code(output) == 2 {
-        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
-        skip::test("namespaces (see `homa doctor`)");
-        return true;
-    }
-    false
-}
-
-/// `json.rs` checks the keys.
+/// `keys` checks the keys.
 #[test]
 fn micro_has_a_row_for_each_way_and_rival() {
     let _alone = alone();
@@ -83,78 +64,6 @@ fn micro_has_a_row_for_each_way_and_rival() {
     }
     for row in report["throughput"].as_array().expect("an array") {
         assert!(row["mb_per_s"].is_f64(), "{row}");
-    }
-}
-
-#[test]
-fn the_rack_counts_every_rpc_and_runs_none_twice() {
-    let _alone = alone();
-    let output = &*RACK;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
-    let rto = &report["config"]["tcp_rto_min_ms"];
-    assert!([5, 200].map(Value::from).contains(rto), "{report}");
-    let rows = report["transports"].as_array().expect("an array");
-    assert_eq!(report["valid"], rows.iter().all(|row| row["valid"] == true));
-    let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
-    assert_eq!(names, ["homa", "tcp-ecn", "tcp-ecn"], "without marks and with them");
-    for row in rows {
-        assert_eq!(
-            (row["valid"] == true, &row["source"]),
-            (row["reason"].is_null(), &"measured".into())
-        );
-        let count = |key: &str| row[key].as_u64().expect("a count");
-        assert_eq!(count("offered"), count("completed") + count("errors"));
-        assert_eq!(row["offered"], rows[0]["offered"], "the same arrivals for each row");
-    }
-    let homa = &rows[0];
-    assert_eq!((&homa["errors"], &homa["completed"]), (&0.into(), &homa["offered"]));
-    assert_eq!(homa["executed"], homa["started"]);
-    let held = |key: &str| homa["memory"][key].as_u64();
-    // Some kernels do not tell.
-    assert!(held("start_bytes") <= held("peak_bytes"), "{homa}");
-    assert_ne!(held("start_bytes"), Some(0));
-    let trend = ["early_bytes", "late_bytes", "allowed_bytes"].map(|key| held(key).is_some());
-    assert!(trend == [homa["memory"]["flat"].is_boolean(); 3], "{homa}");
-}
-
-#[cfg(feature = "grpc")]
-#[test]
-fn grpc_calls_end_on_the_rack_with_and_without_proxies() {
-    let _alone = alone();
-    let output = &*crate::racks::GRPC;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
-    let rows = report["transports"].as_array().expect("an array");
-    let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
-    assert_eq!(names, ["grpc", "grpc-proxy"]);
-    for row in rows {
-        assert_eq!(row["source"], "measured");
-        assert_eq!((&row["errors"], &row["completed"]), (&0.into(), &row["offered"]), "{row}");
-        assert_eq!(row["executed"], row["started"], "none ran twice");
-    }
-    let cpu = |row: &Value| row["cpu_us_per_rpc"].as_f64().expect("a number");
-    assert!(cpu(&rows[1]) > cpu(&rows[0]), "the proxies' time counts: {report}");
-}
-
-#[test]
-fn an_incast_ends_every_request_that_it_begins() {
-    let _alone = alone();
-    let output = &*INCAST;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
-    assert_eq!(report["config"]["incast_control"], false);
-    for row in report["transports"].as_array().expect("an array") {
-        assert_eq!((&row["completed"], &row["errors"]), (&row["offered"], &0.into()));
     }
 }
 

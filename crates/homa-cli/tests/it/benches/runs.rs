@@ -1,13 +1,13 @@
 //! Runs of `homa bench` that several tests look at. Each takes seconds of time, so it is made once,
-//! by the first test that asks. Ask while you hold `bench::alone`.
+//! by the first test that asks. Ask while you hold `beside_racks`, or `alone` for `MICRO`.
 //!
 //! On one processor switch and hosts sleep while they wait, which takes as long as spinning on two,
-//! and a fifth of the processor time. Tests in `bench` spin.
+//! and a fifth of the processor time. Tests of `bench` spin.
 
 use std::process::Output;
 use std::sync::LazyLock;
 
-use crate::common::homa;
+use crate::common::{code, homa, stderr};
 use crate::one_processor::OneProcessor;
 
 /// Hosts at one switch, without and with marks, over links that lose and repeat packets.
@@ -34,8 +34,8 @@ pub static WORKFLOWS: LazyLock<Output> = LazyLock::new(|| {
 /// Calls of gRPC, over TCP and through proxies.
 #[cfg(feature = "grpc")]
 pub static GRPC: LazyLock<Output> = LazyLock::new(|| {
-    let small = ["--hosts", "2", "--link", "20Mbps", "--duration", "500ms", "--load", "0.4"];
-    rack(&[&small[..], &["--workload", "w4", "--transport", "grpc,grpc-proxy"]])
+    let small = ["--hosts", "2", "--link", "50Mbps", "--duration", "500ms", "--load", "0.4"];
+    rack(&[&small[..], &["--workload", "w3", "--transport", "grpc,grpc-proxy"]])
 });
 
 /// The whole micro benchmark, with rounds so short that only its shape means something.
@@ -50,4 +50,14 @@ const MARKS: [&str; 6] =
 fn rack(arguments: &[&[&str]]) -> Output {
     let _one = OneProcessor::take().expect("a processor");
     homa(&[&["bench", "--anyway", "--format", "json"], &arguments.concat()[..]].concat())
+}
+
+/// True when the run could not happen for lack of namespaces; then the error must say what decides.
+pub fn refused(output: &Output) -> bool {
+    if code(output) == 2 {
+        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
+        skip::test("namespaces (see `homa doctor`)");
+        return true;
+    }
+    false
 }
