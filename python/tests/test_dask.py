@@ -20,7 +20,7 @@ PLAN = {
 
 def test_a_lost_worker_changes_nothing(tmp_path):
     heard = []
-    # Now and then, something waits for the lost worker as long as a connection may take: 30 s.
+    # Now and then it took 30 s longer, which is as long as Dask tries to connect.
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "5s"}),
         distributed.LocalCluster(

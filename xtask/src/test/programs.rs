@@ -116,9 +116,10 @@ impl Program {
 
     /// Runs all its tests; what it prints is added to `log`.
     pub fn run(&self, log: &File, variables: &[(&str, &Path)]) -> io::Result<ExitStatus> {
-        let mut program = match self.suits() {
-            Suits::Computing => giving_way(&self.executable),
-            _ => Command::new(&self.executable),
+        let mut program = if self.suits() == Suits::Computing {
+            giving_way(&self.executable)
+        } else {
+            Command::new(&self.executable)
         };
         if let Some(threads) = self.threads()
             && std::env::var_os(THREADS).is_none()

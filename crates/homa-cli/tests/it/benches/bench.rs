@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::alone;
-use super::runs::{MICRO, refused};
+use super::runs::{MICRO, report};
 use crate::common::{code, document, homa, program, stderr};
 use crate::folder::Folder;
 use crate::refused::without_namespaces;
@@ -20,12 +20,7 @@ use crate::refused::without_namespaces;
 #[test]
 fn micro_has_a_row_for_each_way_and_rival() {
     let _alone = alone();
-    let output = &*MICRO;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
+    let Some(report) = report(&MICRO) else { return };
     let echo = report["echo"].as_array().expect("an array");
     for path in [
         "raw-udp-spin",
@@ -45,8 +40,8 @@ fn micro_has_a_row_for_each_way_and_rival() {
     }
     // Over AF_XDP too, or it says why not.
     let xdp = echo.iter().filter(|row| row["path"] == "homa-xdp").count();
-    let left_out = stderr(output).contains("homa-xdp) are left out");
-    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(output));
+    let left_out = stderr(&MICRO).contains("homa-xdp) are left out");
+    assert_eq!((xdp == 2, left_out), (!left_out, xdp == 0), "{}", stderr(&MICRO));
     let rate = report["rate"].as_array().expect("an array");
     for (peers, outstanding) in [(1, 64), (1, 256), (64, 2)] {
         for transport in ["homa", "homa-sealed", "tcp-batched"] {

@@ -1,31 +1,15 @@
 //! `docs/json.md` has every key that a bench prints, and no key that none prints, as `json.rs`
 //! checks for the other commands. `racks` checks those of a rack.
 
-use std::process::Output;
-
-use serde_json::Value;
-
 use super::alone;
-use super::runs::MICRO;
+use super::runs::{MICRO, shown};
 use crate::common::{code, document, homa, stderr};
 use crate::json::check;
-
-/// The document, if the rack could be built; else the error says what decides.
-pub fn rack(output: &Output) -> Option<Value> {
-    if code(output) == 2 {
-        assert!(stderr(output).contains("hint: "), "{}", stderr(output));
-        let error = stderr(output);
-        let error = error.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-        skip::part(&format!("a rack, whose keys are compared; here it ended with {error:?}"));
-        return None;
-    }
-    Some(document(output))
-}
 
 #[test]
 fn the_keys_of_the_micro_benchmark_are_in_the_reference() {
     let _alone = alone();
-    if let Some(micro) = rack(&MICRO) {
+    if let Some(micro) = shown(&MICRO) {
         check("### --micro", &[micro]);
     }
 }

@@ -16,7 +16,8 @@ fn alone() -> RwLockWriteGuard<'static, ()> {
     CORES.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hold it during a rack on one processor, which mostly sleeps: beside it are only others.
+/// Hold it during a rack on one processor, which mostly sleeps. Only other such racks run
+/// beside it.
 fn beside_racks() -> RwLockReadGuard<'static, ()> {
     CORES.read().unwrap_or_else(PoisonError::into_inner)
 }

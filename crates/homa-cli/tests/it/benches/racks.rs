@@ -3,9 +3,7 @@
 use serde_json::Value;
 
 use super::beside_racks;
-use super::keys::rack;
-use super::runs::{INCAST, RACK, WORKFLOWS, refused};
-use crate::common::{code, document, stderr};
+use super::runs::{INCAST, RACK, WORKFLOWS, report, shown};
 use crate::json::{check, check_printed, entries, printed};
 use crate::refused::without_namespaces;
 use crate::server::Server;
@@ -13,12 +11,7 @@ use crate::server::Server;
 #[test]
 fn the_rack_counts_every_rpc_and_runs_none_twice() {
     let _racks = beside_racks();
-    let output = &*RACK;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
+    let Some(report) = report(&RACK) else { return };
     let rto = &report["config"]["tcp_rto_min_ms"];
     assert!([5, 200].map(Value::from).contains(rto), "{report}");
     let rows = report["transports"].as_array().expect("an array");
@@ -49,12 +42,7 @@ fn the_rack_counts_every_rpc_and_runs_none_twice() {
 #[test]
 fn grpc_calls_end_on_the_rack_with_and_without_proxies() {
     let _racks = beside_racks();
-    let output = &*super::runs::GRPC;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
+    let Some(report) = report(&super::runs::GRPC) else { return };
     let rows = report["transports"].as_array().expect("an array");
     let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
     assert_eq!(names, ["grpc", "grpc-proxy"]);
@@ -70,12 +58,7 @@ fn grpc_calls_end_on_the_rack_with_and_without_proxies() {
 #[test]
 fn an_incast_ends_every_request_that_it_begins() {
     let _racks = beside_racks();
-    let output = &*INCAST;
-    if refused(output) {
-        return;
-    }
-    assert_eq!(code(output), 0, "{}", stderr(output));
-    let report = document(output);
+    let Some(report) = report(&INCAST) else { return };
     assert_eq!(report["config"]["incast_control"], false);
     for row in report["transports"].as_array().expect("an array") {
         assert_eq!((&row["completed"], &row["errors"]), (&row["offered"], &0.into()));
@@ -105,10 +88,10 @@ impl Benches {
         let cp_node = printed(&[&ours[..], &brief].concat());
         server.terminate();
         Self {
-            rack: rack(&RACK),
-            workflows: rack(&WORKFLOWS),
-            incast: rack(&INCAST),
-            simulated: without_namespaces(&alone).and_then(|output| rack(&output)),
+            rack: shown(&RACK),
+            workflows: shown(&WORKFLOWS),
+            incast: shown(&INCAST),
+            simulated: without_namespaces(&alone).and_then(|output| shown(&output)),
             peer,
             cp_node,
         }
