@@ -82,9 +82,9 @@ impl Program {
     pub fn suits(&self) -> Suits {
         match self.crate_name().as_str() {
             "homa-cli" if self.share == Share::Benches => Suits::Alone,
-            "homa" | "homa-capi" | "homa-cli" => Suits::Waiting,
+            "homa" | "homa-capi" | "homa-cli" | "homa-tonic" => Suits::Waiting,
             "homa-testbed" => Suits::Racks,
-            "homa-tonic" | "python" => Suits::BesideRacks,
+            "python" => Suits::BesideRacks,
             _ => Suits::Computing,
         }
     }
