@@ -92,6 +92,11 @@ impl<'a> Start<'_, 'a> {
         self.experiment.network.wiring.paths()
     }
 
+    /// See [`crate::topology::Wiring::oversubscription`].
+    pub fn oversubscription(&self) -> u32 {
+        self.experiment.network.wiring.oversubscription()
+    }
+
     /// The host that sends the scenario's probes, if there are any.
     pub fn instrument(&self) -> Option<HostId> {
         self.experiment.scenario.probes.map(|probes| HostId(probes.from))

@@ -5,6 +5,7 @@ use homa_proto::Duration;
 use crate::fabric::queue::{PhantomConfig, TrimmingConfig};
 use crate::fabric::{Alb, Forwarding};
 use crate::scenario::{EcnConfig, EcnLinksName, EcnScopeName, QueueBytes};
+use crate::transport::uet::UetControl;
 
 use super::dcpim::DcpimHosts;
 use super::homa::{self, HomaHosts};
@@ -39,6 +40,20 @@ const fn homa_row(name: &'static str, paper: &'static str, host: &'static HomaHo
         host,
         queue: SwitchQueue::Strict,
         forwarding: Forwarding::Spray,
+        nic: Nic::Pull,
+        one_way_only: false,
+        loses_by_design: false,
+    }
+}
+
+/// A row of Ultra Ethernet, with its trimming switches.
+const fn uet_row(name: &'static str, paper: &'static str, host: &'static UetHosts) -> Scheme {
+    Scheme {
+        name,
+        paper,
+        host,
+        queue: SwitchQueue::Trimming(uet::QUEUE),
+        forwarding: Forwarding::Ecmp,
         nic: Nic::Pull,
         one_way_only: false,
         loses_by_design: false,
@@ -194,16 +209,21 @@ pub const SCHEMES: &[Scheme] = &[
         one_way_only: false,
         loses_by_design: false,
     },
-    Scheme {
-        name: "uet-nscc",
-        paper: "Ultra Ethernet 1.0 with windows of senders (NSCC), as in its authors' simulator",
-        host: &UetHosts,
-        queue: SwitchQueue::Trimming(uet::QUEUE),
-        forwarding: Forwarding::Ecmp,
-        nic: Nic::Pull,
-        one_way_only: false,
-        loses_by_design: false,
-    },
+    uet_row(
+        "uet-nscc",
+        "Ultra Ethernet 1.0 with windows of senders (NSCC), as in its authors' simulator",
+        &UetHosts(UetControl::Nscc),
+    ),
+    uet_row(
+        "uet-rccc",
+        "Ultra Ethernet 1.0 with credit of receivers (RCCC), as in its authors' simulator",
+        &UetHosts(UetControl::Rccc),
+    ),
+    uet_row(
+        "uet-nscc-rccc",
+        "Ultra Ethernet 1.0 with windows and credit (NSCC and RCCC) together",
+        &UetHosts(UetControl::Both),
+    ),
     rdma_row("hpcc", "HPCC (SIGCOMM 2019)", &RdmaHosts(RdmaAlgorithm::Hpcc)),
     rdma_row(
         "dcqcn",

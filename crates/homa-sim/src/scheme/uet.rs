@@ -1,4 +1,5 @@
-//! Ultra Ethernet (UET 1.0): spraying, trimming switches that mark, and windows of senders (NSCC).
+//! Ultra Ethernet (UET 1.0): spraying, trimming switches that mark, and windows of senders (NSCC),
+//! credit of receivers (RCCC), or both.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use crate::fabric::queue::{EcnRamp, Trimming, TrimmingConfig};
 use crate::scenario::{Scenario, ScenarioError, SchemeOptions, Span, UetOptions, UetPathsName};
 use crate::topology::{PortId, PortSpec, Tier};
 use crate::transport::parts::WireFormat;
-use crate::transport::uet::{NsccConfig, Uet, UetConfig, UetPaths};
+use crate::transport::uet::{NsccConfig, RcccConfig, Uet, UetConfig, UetControl, UetPaths};
 
 use super::hosts::unsupported;
 use super::{
@@ -36,13 +37,17 @@ const MOST_PACKETS: u32 = 100_000;
 /// The queue of the row, before it follows the network.
 pub(super) const QUEUE: TrimmingConfig = TrimmingConfig::uet(43 * MTU, HEADERS as u16);
 
-/// Hosts that run [`crate::transport::uet`].
+/// Hosts that run [`crate::transport::uet`], with what holds their senders back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UetHosts;
+pub(super) struct UetHosts(pub UetControl);
 
 impl fmt::Display for UetHosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UET: NSCC")
+        f.write_str(match self.0 {
+            UetControl::Nscc => "UET: NSCC",
+            UetControl::Rccc => "UET: RCCC",
+            UetControl::Both => "UET: NSCC and RCCC",
+        })
     }
 }
 
@@ -70,7 +75,7 @@ impl HostKind for UetHosts {
         environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<HostConfig, ScenarioError> {
-        Ok(Box::new(configure(environment.scale(), options)?))
+        Ok(Box::new(configure(self.0, environment.scale(), options)?))
     }
 
     fn resolved(
@@ -79,7 +84,7 @@ impl HostKind for UetHosts {
         environment: &Environment<'_>,
         options: &SchemeOptions,
     ) -> Result<SchemeOptions, ScenarioError> {
-        let config = configure(environment.scale(), options)?;
+        let config = configure(self.0, environment.scale(), options)?;
         let sizes = UetSizes::new(options, environment.scale())?;
         let uet = UetOptions {
             mtu: sizes.given.mtu.or(Some(MTU)),
@@ -87,7 +92,7 @@ impl HostKind for UetHosts {
             queue_packets: Some(sizes.packets()),
             mark_from: Some(sizes.mark_from()),
             mark_all: Some(sizes.mark_all()),
-            target: Some(Span(config.nscc.target * 1_000)),
+            target: self.0.has_windows().then_some(Span(config.nscc.target * 1_000)),
             max_window: sizes.given.max_window.or(Some(1.5)),
             paths: sizes.given.paths.or(Some(UetPathsName::Mixed)),
             entropies: Some(config.evs.into()),
@@ -105,7 +110,9 @@ impl HostKind for UetHosts {
             mtu: rng.maybe(&MTUS),
             base_rtt: rng.maybe(&[Span::nanos(2_000), Span::nanos(200_000)]),
             queue_packets: rng.maybe(&[2, 20, 500]),
-            target: rng.maybe(&[Span::nanos(100), Span::nanos(50_000)]),
+            target: rng
+                .maybe(&[Span::nanos(100), Span::nanos(50_000)])
+                .filter(|_| self.0.has_windows()),
             initial_window: rng.maybe(&[1, 10, 200]),
             max_window: rng.maybe(&[0.1, 4.0]),
             paths: rng.maybe(&paths),
@@ -204,45 +211,73 @@ fn full_queues(scale: NetworkScale, bytes: u32) -> Duration {
     scale.link.time_for(TIMEOUT_QUEUES * u64::from(bytes)).max(Duration(path))
 }
 
-/// The configuration of hosts without a seed, which is that of the simulation.
-fn configure(scale: NetworkScale, options: &SchemeOptions) -> Result<UetConfig, ScenarioError> {
-    let sizes = UetSizes::new(options, scale)?;
+/// The window of senders. Its sizes are also those of credit.
+fn window(
+    control: UetControl,
+    scale: NetworkScale,
+    sizes: &UetSizes,
+) -> Result<NsccConfig, ScenarioError> {
     let (given, wire) = (sizes.given, sizes.wire);
-    let queue = sizes.queue()?;
     let most = given.max_window.unwrap_or(1.5);
     if !(0.01..=1_000.0).contains(&most) {
         return Err(ScenarioError::field("options.uet.max_window", "be 0.01 to 1000 BDP"));
-    }
-    let evs =
-        between("options.uet.entropies", given.entropies.unwrap_or(ENTROPIES), 1, MOST_ENTROPIES)?;
-    if !evs.is_power_of_two() {
-        let must = format!("be a power of two of at most {MOST_ENTROPIES}");
-        return Err(ScenarioError::field("options.uet.entropies", must));
     }
     let full = wire.full();
     let initial = given.initial_window.map(|packets| {
         between("options.uet.initial_window", packets, 1, MOST_PACKETS)
             .map(|packets| u64::from(packets) * u64::from(full))
     });
+    if given.target.is_some() && !control.has_windows() {
+        let must = "be left out: credit holds senders back here, not a window";
+        return Err(ScenarioError::field("options.uet.target", must));
+    }
     let default = (sizes.base_rtt / 4 * 3 / 1_000).max(1);
     let target = given.target.map_or(default, |span| span.0 / 1_000);
     if !(1..=1_000_000_000).contains(&target) {
         return Err(ScenarioError::field("options.uet.target", "be 1ns to 1s"));
     }
+    Ok(NsccConfig {
+        full,
+        payload: wire.payload,
+        link: scale.link,
+        base_rtt: sizes.base_rtt.div_ceil(1_000),
+        bdp: sizes.bdp,
+        target,
+        initial: initial.transpose()?.unwrap_or(times(most, sizes.bdp)),
+        most: (most * 1e3).round() as u32,
+    })
+}
+
+/// The configuration of hosts without what only the simulation knows: its seed, and whether its
+/// network is oversubscribed.
+fn configure(
+    control: UetControl,
+    scale: NetworkScale,
+    options: &SchemeOptions,
+) -> Result<UetConfig, ScenarioError> {
+    let sizes = UetSizes::new(options, scale)?;
+    let (given, wire) = (sizes.given, sizes.wire);
+    let queue = sizes.queue()?;
+    let nscc = window(control, scale, &sizes)?;
+    let evs =
+        between("options.uet.entropies", given.entropies.unwrap_or(ENTROPIES), 1, MOST_ENTROPIES)?;
+    if !evs.is_power_of_two() {
+        let must = format!("be a power of two of at most {MOST_ENTROPIES}");
+        return Err(ScenarioError::field("options.uet.entropies", must));
+    }
     let queues = full_queues(scale, queue.queue);
     let rto = given.timeout.map_or(Duration(TIMEOUT.0 + queues.0), |span| Duration(span.0 / 1_000));
-    let base_rtt = sizes.base_rtt.div_ceil(1_000);
     Ok(UetConfig {
         wire,
-        nscc: NsccConfig {
-            full,
-            payload: wire.payload,
+        control,
+        nscc,
+        rccc: RcccConfig {
+            full: wire.full(),
             link: scale.link,
-            base_rtt,
-            bdp: sizes.bdp,
-            target,
-            initial: initial.transpose()?.unwrap_or(times(most, sizes.bdp)),
-            most: (most * 1e3).round() as u32,
+            initial: nscc.initial,
+            most: nscc.largest(nscc.base_rtt),
+            base_rtt: nscc.base_rtt,
+            oversubscription: 1_000,
         },
         paths: match given.paths {
             Some(UetPathsName::Oblivious) => UetPaths::Oblivious,
@@ -280,14 +315,20 @@ impl HostScheme for UetConfig {
 
     fn start<'a>(&self, start: Start<'_, 'a>) -> Started<'a> {
         let seed = start.seed();
-        let config = UetConfig { seed, ..*self };
+        let mut config = UetConfig { seed, ..*self };
+        if config.control == UetControl::Rccc {
+            config.rccc.oversubscription = start.oversubscription();
+        }
         let queue = match start.queue() {
             SwitchQueue::Trimming(queue) => queue,
             _ => QUEUE,
         };
+        let credit = config.control.has_credit();
         let queues = move |port: PortId, spec: &PortSpec| {
             let last_hop = spec.tier == Tier::TorDown;
-            Trimming::new(TrimmingConfig { last_hop, ..queue }, seed, port.0 + 1)
+            // With credit, the receiver decides about the last hop, and its marks are off.
+            let marks = queue.marks.filter(|_| !(last_hop && credit));
+            Trimming::new(TrimmingConfig { last_hop, marks, ..queue }, seed, port.0 + 1)
         };
         start.with_numbered(move |host, life| Uet::new(config, host, life), queues)
     }
@@ -346,7 +387,7 @@ mod tests {
     fn the_shortest_round_trip_is_accepted() {
         let uet = Some(UetOptions { base_rtt: Some(Span(1_000)), ..UetOptions::default() });
         let options = SchemeOptions { uet, ..SchemeOptions::default() };
-        let config = configure(SCALE, &options).expect("documented as 1ns to 1s");
+        let config = configure(UetControl::Nscc, SCALE, &options).expect("documented as 1ns to 1s");
         assert_eq!((config.nscc.base_rtt, config.nscc.target), (1, 1));
     }
 }

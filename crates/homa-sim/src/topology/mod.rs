@@ -21,6 +21,8 @@ pub use leaf_spine::{LeafSpine, SingleSwitch};
 pub use pods::Pods;
 pub(crate) use routes::{Choices, RouteTable, Routes, TreeSwitch};
 
+use std::collections::BTreeSet;
+
 use homa_proto::Rate;
 
 use crate::time::{LinkRate, SimDuration};
@@ -255,6 +257,25 @@ impl Wiring {
             true => 64,
             false => ups(Tier::TorUp) * ups(Tier::AggrUp),
         }
+    }
+
+    /// What all hosts can send, in thousandths of what the links between switches carry: those of
+    /// the tier that carries least, or, in a graph without tiers, those of the hosts' switches. At
+    /// least 1000.
+    pub fn oversubscription(&self) -> u32 {
+        let rate = |counts: &dyn Fn(&PortSpec) -> bool| {
+            let ports = self.ports.iter().filter(|port| counts(port));
+            ports.map(|port| u128::from(port.rate.0)).sum::<u128>()
+        };
+        let hosts = rate(&|port| port.tier == Tier::HostUp);
+        let leaves: BTreeSet<NodeId> =
+            self.ports.iter().filter(|port| port.from.0 < self.hosts).map(|port| port.to).collect();
+        let tier = |tier| rate(&|port| port.tier == tier);
+        let graph = rate(&|port| port.tier == Tier::Fabric && leaves.contains(&port.from));
+        let tiers = [tier(Tier::TorUp), tier(Tier::AggrUp), graph];
+        let least = tiers.into_iter().filter(|rate| *rate > 0).min();
+        let ratio = least.map_or(1_000, |least| hosts * 1_000 / least);
+        u32::try_from(ratio).unwrap_or(u32::MAX).max(1_000)
     }
 
     /// The port from one node to another, if they are neighbours.

@@ -50,6 +50,17 @@ fn fat_trees_have_their_numbers_of_hosts_and_links() {
 }
 
 #[test]
+fn oversubscription_is_that_of_the_tier_that_carries_least() {
+    let tree = |oversubscription| FatTree { k: 4, oversubscription, physics: physics() }.wire();
+    let leaf_spine =
+        |spines| LeafSpine { racks: 3, hosts_per_rack: 8, spines, physics: physics() }.wire();
+    let rack = SingleSwitch { hosts: 8, physics: physics() }.wire();
+    let ratios = [rack, tree(1), tree(2), leaf_spine(8), leaf_spine(2)];
+    let ratios = ratios.map(|wiring| wiring.oversubscription());
+    assert_eq!(ratios, [1_000, 1_000, 2_000, 1_000, 4_000]);
+}
+
+#[test]
 fn links_that_the_engine_cannot_simulate_are_found() {
     const JUMBO: u32 = 9_038;
     let rack = |mbps, delay, frame| {

@@ -13,7 +13,7 @@ use homa_sim::scheme::find;
 use crate::common::scenario;
 
 /// Schemes whose hosts and ports differ in kind.
-const SCHEMES: [&str; 16] = [
+const SCHEMES: [&str; 17] = [
     "homa",
     "homa-paper",
     "homa-linux",
@@ -28,6 +28,7 @@ const SCHEMES: [&str; 16] = [
     "dcpim",
     "sird",
     "uet-nscc",
+    "uet-rccc",
     "hpcc",
     "dcqcn",
 ];

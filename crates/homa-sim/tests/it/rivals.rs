@@ -425,6 +425,7 @@ fn parameters_that_leave_no_room_for_data_are_refused() {
             uet(UetOptions { queue_packets: Some(0), ..Default::default() }),
         ),
         ("uet-nscc", "timeout", uet(UetOptions { timeout, ..Default::default() })),
+        ("uet-rccc", "target", uet(UetOptions { target: timeout, ..Default::default() })),
         ("tcp", "connections", SchemeOptions { tcp: Some(tcp), ..SchemeOptions::default() }),
     ];
     for (scheme, key, options) in cases {
@@ -446,7 +447,9 @@ fn default_timeouts_are_accepted_in_a_network_without_delay() {
         ..Fabric::default()
     });
     let rdma = ["hpcc", "dcqcn", "timely", "dctcp-rdma", "powertcp", "theta-powertcp", "swift"];
-    for scheme in ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc"].iter().chain(&rdma) {
+    for scheme in
+        ["pfabric", "phost", "ndp", "sird", "dcpim", "uet-nscc", "uet-rccc"].iter().chain(&rdma)
+    {
         let fabric = fabric.clone();
         let accepted =
             validate(&Scenario { scheme: (*scheme).to_owned(), fabric, ..Scenario::default() });

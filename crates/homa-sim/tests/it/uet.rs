@@ -1,4 +1,4 @@
-//! Ultra Ethernet: the closed form of one flow, an incast as in its authors' simulator, and paths.
+//! Ultra Ethernet: the closed form of one flow, incasts as in its authors' simulator, and paths.
 
 use homa_sim::experiment::run;
 use homa_sim::scenario::{ScenarioOutcome, Shape, Traffic, UetOptions, UetPathsName};
@@ -8,7 +8,16 @@ use crate::common::equal_links;
 /// In the network of `uet-htsim`: a fat tree with links of 100 Gbit/s and 1 us.
 fn outcome(k: u32, traffic: Traffic, options: UetOptions) -> ScenarioOutcome {
     let shape = Shape::FatTree { k, oversubscription: 1 };
-    let mut scenario = equal_links("uet-nscc", shape, (100, 1_000), traffic);
+    outcome_of("uet-nscc", shape, traffic, options)
+}
+
+fn outcome_of(
+    scheme: &str,
+    shape: Shape,
+    traffic: Traffic,
+    options: UetOptions,
+) -> ScenarioOutcome {
+    let mut scenario = equal_links(scheme, shape, (100, 1_000), traffic);
     scenario.options.uet = Some(options);
     scenario.measures.flows_above = Some(0);
     let outcome = run(&scenario, &mut |_| ()).expect("it runs");
@@ -42,6 +51,43 @@ fn an_incast_of_fifteen_keeps_the_link_full_and_trims_a_tenth() {
     assert!((2_440.0..2_530.0).contains(&us), "{us}");
     assert!((600..1_100).contains(&outcome.drops.trimmed), "{:?}", outcome.drops);
     assert_eq!(outcome.timeouts.expired, 0);
+}
+
+/// Published: 177.368 us, with credit alone and with a window, too.
+#[test]
+fn one_flow_with_credit_waits_for_its_first_pulls() {
+    let back = 6.0 * (1.0 + 64.0 * 8.0 / 100e3);
+    for scheme in ["uet-rccc", "uet-nscc-rccc"] {
+        let traffic = Traffic::FanIn { senders: 1, bytes: 2_000_000 };
+        let shape = Shape::FatTree { k: 2, oversubscription: 1 };
+        let us = last(&outcome_of(scheme, shape, traffic, UetOptions::default())) + back;
+        assert!((us - 177.368).abs() < 0.02, "{scheme}: {us}");
+    }
+}
+
+/// Published: 2368.38 to 2464.44 us and 762 packets that were sent again.
+#[test]
+fn with_credit_an_incast_trims_only_what_was_sent_unasked() {
+    let traffic = Traffic::FanIn { senders: 15, bytes: 2_000_000 };
+    let shape = Shape::FatTree { k: 4, oversubscription: 1 };
+    let outcome = outcome_of("uet-rccc", shape, traffic, UetOptions::default());
+    let us = last(&outcome) + 6.03;
+    assert!((2_440.0..2_490.0).contains(&us), "{us}");
+    assert!((650..900).contains(&outcome.drops.trimmed), "{:?}", outcome.drops);
+    // They take turns, so that all end together.
+    let first = outcome.flows.iter().map(|flow| flow.us).fold(f64::MAX, f64::min);
+    assert!(first > 0.94 * us, "{first} of {us}");
+    assert_eq!(outcome.timeouts.expired, 0);
+}
+
+/// Without it, three of four packets would be trimmed.
+#[test]
+fn pulls_follow_what_an_oversubscribed_core_carries() {
+    let traffic = Traffic::Permutation { bytes: 1_000_000 };
+    let shape = Shape::LeafSpine { racks: 8, hosts_per_rack: 8, spines: 2 };
+    let outcome = outcome_of("uet-rccc", shape, traffic, UetOptions::default());
+    let packets = 64 * 1_000_000 / 4_086;
+    assert!(outcome.drops.trimmed < packets / 2, "{:?} of {packets}", outcome.drops);
 }
 
 #[test]

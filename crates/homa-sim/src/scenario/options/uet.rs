@@ -28,13 +28,15 @@ pub struct UetOptions {
     /// `queue_packets`. Default: four fifths of the same, rounded up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark_all: Option<u32>,
-    /// Queueing delay that windows aim at. Default: three quarters of `base_rtt`.
+    /// Queueing delay that windows aim at. Default: three quarters of `base_rtt`. Refused if only
+    /// credit holds senders back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Span>,
-    /// Initial window, full packets. Default: `max_window` of the longest path.
+    /// Initial window, and speculative credit, full packets. Default: `max_window` of the longest
+    /// path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// Maximum window, BDP of the path. Default: 1.5.
+    /// Maximum window, and the most credit of a message, BDP of the path. Default: 1.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window: Option<f64>,
     /// How a sender chooses the paths of packets. Default: mixed.

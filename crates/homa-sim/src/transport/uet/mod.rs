@@ -1,21 +1,24 @@
 //! Ultra Ethernet's transport (UET 1.0): spraying over many paths, trimming switches, and a window
-//! of the sender, NSCC. Rules and constants are those of the authors' simulator,
-//! `ultraethernet/uet-htsim`, revision 40ccb05.
+//! of the sender (NSCC), credit of the receiver (RCCC), or both. Rules and constants are those of
+//! the authors' simulator, `ultraethernet/uet-htsim`, revision 40ccb05.
 //!
 //! A sender begins with 1.5 bandwidth-delay products. Every packet carries an entropy value that
 //! chooses its path (`entropy.rs`), and may arrive in any order. Receivers acknowledge selectively
 //! (`receiver.rs`) and name packets that switches trimmed. Marks and delays move the window
-//! (`window.rs`); bytes in flight and packets to be sent again are in `sent.rs`.
+//! (`window.rs`); a receiver pulls at the pace of its link (`credit.rs`), or of the core if that is
+//! oversubscribed (`core_rate.rs`); bytes in flight and packets to be sent again are in `sent.rs`.
 //!
 //! A NIC sends one packet at a time. Messages take turns, and while data waits, ten control packets
 //! go for each data packet. Control packets take the path of the data that they answer.
 //!
 //! Each message has a window and paths of its own, as each flow has there. A late packet keeps its
 //! entropy value at the sender, so that a timeout punishes the path it took; there the sender does
-//! not know it. Left out: connections that several messages share, ordered delivery, requests to
-//! send (RTS) after a timeout with a full window, credit of receivers (RCCC), and NICs with several
-//! ports.
+//! not know it. A request to send (RTS) has no packet number here, because a pull answers it. Left
+//! out: connections that several messages share, ordered delivery, requests to send after a timeout
+//! with a full window, and NICs with several ports.
 
+mod core_rate;
+mod credit;
 mod entropy;
 mod receiver;
 mod sender;
@@ -35,19 +38,48 @@ use super::exchange::{Courtesy, Exchange, Head, Ref};
 use super::parts::{MessageTimers, Piece, WireFormat};
 use super::{Label, PacketContent, PacketMeta, Timeouts, Transport};
 
+use credit::CreditQueue;
 use receiver::UetReceiving;
 use sender::UetSending;
 
+pub use credit::RcccConfig;
 pub use entropy::UetPaths;
 pub use window::NsccConfig;
+
+/// Which end decides how much is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UetControl {
+    /// The sender, by its window.
+    Nscc,
+    /// The receiver, by credit.
+    Rccc,
+    /// Both: a packet needs room in the window, and credit.
+    Both,
+}
+
+impl UetControl {
+    /// Whether windows hold senders back.
+    pub const fn has_windows(self) -> bool {
+        !matches!(self, Self::Rccc)
+    }
+
+    /// Whether senders need credit.
+    pub const fn has_credit(self) -> bool {
+        !matches!(self, Self::Nscc)
+    }
+}
 
 /// The parameters of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UetConfig {
     /// Wire format of packets.
     pub wire: WireFormat,
+    /// What holds a sender back.
+    pub control: UetControl,
     /// The sender's window.
     pub nscc: NsccConfig,
+    /// The receiver's credit.
+    pub rccc: RcccConfig,
     /// How paths are chosen.
     pub paths: UetPaths,
     /// Entropy values of a flow, a power of two of at most 2^15.
@@ -82,6 +114,8 @@ pub enum UetBody {
         asks: bool,
         /// It was sent before.
         resent: bool,
+        /// Quanta of credit that the sender wants in all; 0 without credit.
+        target: u32,
     },
     /// Packets arrived.
     Ack {
@@ -102,6 +136,18 @@ pub enum UetBody {
         last_hop: bool,
         /// Another switch had marked it.
         marked: bool,
+    },
+    /// The receiver has granted as many quanta of the message so far.
+    Pull {
+        /// 256 bytes each.
+        quanta: u32,
+    },
+    /// A request to send (RTS), because a sender that lacks credit had a timeout.
+    Rts {
+        /// Bytes of the message.
+        length: u32,
+        /// As in data.
+        target: u32,
     },
     /// About an abandoned message.
     Courtesy(Courtesy),
@@ -136,6 +182,8 @@ pub struct Uet {
     turns: VecDeque<Ref>,
     /// Timeouts of senders.
     timers: MessageTimers,
+    /// Messages to be pulled.
+    pulls: CreditQueue,
     control: VecDeque<UetPacket>,
     /// Control packets in a row that left while data waited.
     run: u32,
@@ -153,6 +201,7 @@ impl Uet {
             exchange: Exchange::new(life),
             turns: VecDeque::new(),
             timers: MessageTimers::default(),
+            pulls: CreditQueue::new(&config.rccc, Rng::stream(config.seed ^ own, "pulls")),
             control: VecDeque::new(),
             run: 0,
             rng: Rng::stream(config.seed ^ own, "entropy"),
@@ -171,11 +220,11 @@ impl Uet {
         Receipt::Dropped(reason)
     }
 
-    /// Queues a control packet. It takes the path of the packet that it answers.
+    /// Queues a control packet. It takes the path of the packet that it answers, if it answers one.
     fn say(&mut self, head: Head, body: UetBody) {
         let ev = match body {
             UetBody::Ack { came_by, .. } | UetBody::Nack { came_by, .. } => came_by,
-            UetBody::Data { .. } | UetBody::Courtesy(_) => 0,
+            _ => 0,
         };
         self.control.push_back(UetPacket { head, body, ev });
     }
@@ -206,11 +255,12 @@ impl Transport for Uet {
     fn receive(&mut self, now: Time, packet: &UetPacket, arrival: PacketMeta) -> Receipt {
         let (head, from) = (&packet.head, arrival.from);
         match packet.body {
-            UetBody::Data { piece, resent, .. } if arrival.trimmed => {
-                self.on_header(now, (head, piece), (resent, packet.ev), arrival);
+            UetBody::Data { piece, resent, target, .. } if arrival.trimmed => {
+                self.on_header(now, (head, piece), (resent, packet.ev, target), arrival);
             }
-            UetBody::Data { piece, asks, resent } => {
-                return self.on_data(now, (head, piece), (asks, resent, packet.ev), arrival);
+            UetBody::Data { piece, asks, resent, target } => {
+                let flags = (asks, resent, packet.ev);
+                return self.on_data(now, (head, piece), (flags, target), arrival);
             }
             UetBody::Ack { ack, resent, came_by } => {
                 if let Some(message) = self.exchange.answered(now, from, head) {
@@ -221,6 +271,14 @@ impl Transport for Uet {
                 if let Some(message) = self.exchange.answered(now, from, head) {
                     self.on_nack(now, message, (packet, came_by), (last_hop, marked));
                 }
+            }
+            UetBody::Pull { quanta } => {
+                if let Some(message) = self.exchange.answered(now, from, head) {
+                    self.on_pull(now, message, quanta);
+                }
+            }
+            UetBody::Rts { length, target } => {
+                self.on_rts(now, from, (head, length), (packet.ev, target));
             }
             UetBody::Courtesy(what) => self.exchange.on_courtesy(now, from, head, what),
         }
@@ -254,7 +312,8 @@ impl Transport for Uet {
         Label { priority, flow, ect, ..Label::new(packet.head.to, wire_bytes) }
     }
 
-    /// Windows, not permits, hold a sender back, so all of a message counts as permitted.
+    /// Windows hold a sender back, or credit that is no certain place in the message, so all of it
+    /// counts as permitted.
     fn content(packet: &UetPacket) -> PacketContent {
         match packet.body {
             UetBody::Data { piece, resent, .. } => {
@@ -279,10 +338,12 @@ impl Transport for Uet {
     fn expire(&mut self, now: Time) {
         self.exchange.expire(now);
         self.expire_timers(now);
+        self.pull(now);
     }
 
     fn deadline(&self) -> Option<Time> {
-        [self.timers.next(), self.exchange.deadline()].into_iter().flatten().min()
+        let due = [self.timers.next(), self.pulls.next(), self.exchange.deadline()];
+        due.into_iter().flatten().min()
     }
 
     fn has_packet(&self) -> bool {

@@ -4,16 +4,19 @@
 //! An acknowledgement follows after 16,384 bytes, or at once if its packet is the first of the
 //! message, was marked, is a copy, or asks for one; and again when everything before such a packet
 //! has arrived. It carries the end of the prefix that is complete, a bitmap of 64 packets, and the
-//! bytes received so far. A trimmed packet is answered by a NACK.
+//! bytes received so far. A trimmed packet is answered by a NACK. With credit, every packet moves
+//! the message's pull target, and a trimmed one or a request to send gets it a pull in any case.
 
 use homa_proto::{DropReason, Receipt, Time};
 
 use crate::topology::HostId;
 use crate::transport::PacketMeta;
-use crate::transport::exchange::{Head, MessageLookup};
+use crate::transport::exchange::{Head, MessageLookup, Ref};
 use crate::transport::parts::{PacketSet, Piece};
 
-use super::{Uet, UetAck, UetBody, UetConfig};
+use super::core_rate::DataArrival;
+use super::credit::Pulled;
+use super::{Uet, UetAck, UetBody, UetConfig, UetPacket};
 
 /// A message that is being received.
 #[derive(Clone, Debug)]
@@ -26,6 +29,7 @@ pub(super) struct UetReceiving {
     unacknowledged: u32,
     /// A packet asked for an acknowledgement, and earlier ones are missing.
     asked: bool,
+    pulled: Pulled,
 }
 
 /// Packets in a bitmap.
@@ -40,6 +44,7 @@ impl UetReceiving {
             received: 0,
             unacknowledged: 0,
             asked: false,
+            pulled: Pulled::default(),
         }
     }
 
@@ -94,11 +99,55 @@ impl Uet {
         self.exchange.arrived(now, from, (head, length), || UetReceiving::new(config, length))
     }
 
-    /// Answers about a message that is complete.
-    fn say_done(&mut self, head: Head, piece: Piece, (resent, came_by): (bool, u16)) {
-        let prefix = self.config.wire.packets(piece.total);
-        let ack = UetAck { packet: piece.packet, prefix, ..UetAck::default() };
+    /// Answers about a message of `length` bytes that is complete.
+    fn say_done(
+        &mut self,
+        head: Head,
+        (packet, length): (u32, u32),
+        (resent, came_by): (bool, u16),
+    ) {
+        let prefix = self.config.wire.packets(length);
+        let ack = UetAck { packet, prefix, ..UetAck::default() };
         self.say(head, UetBody::Ack { ack, resent, came_by });
+    }
+
+    /// A packet of a message said how many quanta its sender wants in all. It gets a pull if that
+    /// is more than before, or `anyway`.
+    fn want(&mut self, message: Ref, (target, anyway): (u32, bool)) {
+        if self.config.control.has_credit()
+            && let Some(incoming) = self.exchange.incoming(message)
+        {
+            self.pulls.wants(&mut incoming.state.pulled, message, (target, anyway));
+        }
+    }
+
+    /// Sends pulls that are due.
+    pub(super) fn pull(&mut self, now: Time) {
+        while let Some(message) = self.pulls.take(now) {
+            // A message that is complete is pulled no more.
+            let Some(incoming) = self.exchange.incoming(message) else { continue };
+            let (head, pulled) = (incoming.head, &mut incoming.state.pulled);
+            let pull = self.pulls.pull(&self.config.rccc, pulled, (now, message));
+            let ev = pull.number & (self.config.evs - 1);
+            let body = UetBody::Pull { quanta: pull.quanta };
+            self.control.push_back(UetPacket { head, body, ev });
+        }
+    }
+
+    /// A request to send arrived: a sender had a timeout and lacks credit.
+    pub(super) fn on_rts(
+        &mut self,
+        now: Time,
+        from: HostId,
+        (head, length): (&Head, u32),
+        (came_by, target): (u16, u32),
+    ) {
+        self.pulls.saw(now, DataArrival::Whole { marked: false });
+        match self.find(now, from, (head, length)) {
+            MessageLookup::Open(message) => self.want(message, (target, true)),
+            MessageLookup::Done => self.say_done(head.to(from), (0, length), (true, came_by)),
+            MessageLookup::Stale => {}
+        }
     }
 
     /// A packet arrived whole. `asks` and `resent` are its flags.
@@ -106,18 +155,20 @@ impl Uet {
         &mut self,
         now: Time,
         (head, piece): (&Head, Piece),
-        (asks, resent, came_by): (bool, bool, u16),
+        ((asks, resent, came_by), target): ((bool, bool, u16), u32),
         arrival: PacketMeta,
     ) -> Receipt {
         let reply = head.to(arrival.from);
+        self.pulls.saw(now, DataArrival::Whole { marked: arrival.ce });
         let message = match self.find(now, arrival.from, (head, piece.total)) {
             MessageLookup::Open(message) => message,
             MessageLookup::Done => {
-                self.say_done(reply, piece, (resent, came_by));
+                self.say_done(reply, (piece.packet, piece.total), (resent, came_by));
                 return self.refuse(DropReason::Duplicate);
             }
             MessageLookup::Stale => return self.refuse(DropReason::UnknownRpc),
         };
+        self.want(message, (target, false));
         let Some(incoming) = self.exchange.incoming(message) else { return Receipt::Consumed };
         let receiving = &mut incoming.state;
         let bytes = self.config.wire.data(piece.len);
@@ -138,11 +189,12 @@ impl Uet {
         &mut self,
         now: Time,
         (head, piece): (&Head, Piece),
-        (resent, came_by): (bool, u16),
+        (resent, came_by, target): (bool, u16, u32),
         arrival: PacketMeta,
     ) {
         let reply = head.to(arrival.from);
         let packet = piece.packet;
+        self.pulls.saw(now, DataArrival::Trimmed { last_hop: arrival.last_hop });
         match self.find(now, arrival.from, (head, piece.total)) {
             MessageLookup::Open(message) => {
                 let Some(incoming) = self.exchange.incoming(message) else { return };
@@ -154,8 +206,11 @@ impl Uet {
                 }
                 let (last_hop, marked) = (arrival.last_hop, arrival.ce);
                 self.say(reply, UetBody::Nack { packet, came_by, last_hop, marked });
+                self.want(message, (target, true));
             }
-            MessageLookup::Done => self.say_done(reply, piece, (resent, came_by)),
+            MessageLookup::Done => {
+                self.say_done(reply, (packet, piece.total), (resent, came_by));
+            }
             MessageLookup::Stale => {}
         }
     }
@@ -175,6 +230,7 @@ mod tests {
             received: 0,
             unacknowledged: 0,
             asked: false,
+            pulled: Pulled::default(),
         }
     }
 

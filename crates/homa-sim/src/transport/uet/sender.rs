@@ -3,10 +3,12 @@
 //!
 //! Packets that are to be sent again go first, lowest number first. A packet asks for an
 //! acknowledgement if it is sent again or if nothing may follow it: it is the last new one, or
-//! fills the window. Messages of a host take turns. A timeout finds packets without any answer; it
-//! doubles each time that a packet is sent again (the simulator's does not). As there, a NACK does
-//! not say which copy of its packet it is about, so one of an earlier copy measures a round trip
-//! that is too short.
+//! fills the window, or uses up the credit. Messages of a host take turns. A timeout finds packets
+//! without any answer; it doubles each time that a packet is sent again (the simulator's does not).
+//! As there, a NACK does not say which copy of its packet it is about, so one of an earlier copy
+//! measures a round trip that is too short.
+//!
+//! A sender that lacks credit after a timeout sends a request (RTS), at most one in a round trip.
 
 use homa_proto::Time;
 use homa_workload::rng::Rng;
@@ -14,6 +16,7 @@ use homa_workload::rng::Rng;
 use crate::transport::exchange::Ref;
 use crate::transport::parts::MessageTimer;
 
+use super::credit::Credit;
 use super::entropy::{Entropy, PathReport};
 use super::sent::{SentPacket, SentPackets};
 use super::window::{Nscc, WindowSignal};
@@ -26,6 +29,7 @@ pub(super) struct UetSending {
     flight: SentPackets,
     entropy: Entropy,
     nscc: Nscc,
+    credit: Credit,
     /// Bytes that the receiver has counted.
     counted: u64,
     /// It waits for its turn.
@@ -43,6 +47,7 @@ impl UetSending {
             flight: SentPackets::default(),
             entropy: Entropy::new(config.paths, config.evs, rng),
             nscc: Nscc::new(&config.nscc, now),
+            credit: Credit::new(&config.rccc),
             counted: 0,
             listed: false,
             late: false,
@@ -57,9 +62,44 @@ impl UetSending {
         Some((packet, size(config, packet, length)))
     }
 
-    /// Whether a packet of `bytes` fits the window.
-    fn may_send(&self, bytes: u32) -> bool {
-        self.flight.bytes() + u64::from(bytes) <= self.nscc.window()
+    /// Whether a packet of `bytes` may be sent: it fits the window, and there is credit.
+    fn may_send(&self, config: &UetConfig, bytes: u32) -> bool {
+        let fits = self.flight.bytes() + u64::from(bytes) <= self.nscc.window();
+        let control = config.control;
+        (fits || !control.has_windows()) && (self.credit.is_there() || !control.has_credit())
+    }
+
+    /// Whether nothing may follow a packet of `bytes` that was sent just now: the window or the
+    /// credit is used up.
+    fn is_stopped(&self, config: &UetConfig, bytes: u32) -> bool {
+        let fills = self.flight.bytes() + u64::from(bytes) >= self.nscc.window();
+        let control = config.control;
+        fills && control.has_windows() || !self.credit.is_there() && control.has_credit()
+    }
+
+    /// Wire bytes that are still to be sent, and whether new ones are among them.
+    fn backlog(&self, config: &UetConfig, length: u32) -> (u64, bool) {
+        let new = self.packets - self.flight.next_new();
+        let (missing, last) = self.flight.missing(self.packets - 1);
+        let full = u64::from(config.wire.full());
+        let short = full - u64::from(size(config, self.packets - 1, length));
+        let with_last = new > 0 || last;
+        (u64::from(new + missing) * full - if with_last { short } else { 0 }, new > 0)
+    }
+
+    /// The pull target, with `sources` messages that share the link; 0 without credit.
+    fn target(&self, config: &UetConfig, length: u32, sources: usize) -> u32 {
+        if !config.control.has_credit() {
+            return 0;
+        }
+        let window = config.control.has_windows().then_some(self.nscc.window());
+        self.credit.target(&config.rccc, self.backlog(config, length), window, sources)
+    }
+
+    /// Whether it has something to send, and no credit for it.
+    fn lacks_credit(&self, config: &UetConfig) -> bool {
+        let waits = self.flight.next_new() < self.packets || self.flight.next_again().is_some();
+        config.control.has_credit() && waits && !self.credit.is_there()
     }
 
     /// The round trip of a packet, if its answer tells which copy it is about.
@@ -80,7 +120,7 @@ impl Uet {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
         let sending = &mut outgoing.state;
         let next = sending.next(&self.config, outgoing.length);
-        if !sending.listed && next.is_some_and(|(_, bytes)| sending.may_send(bytes)) {
+        if !sending.listed && next.is_some_and(|(_, bytes)| sending.may_send(&self.config, bytes)) {
             sending.listed = true;
             self.turns.push_back(message);
         }
@@ -89,24 +129,25 @@ impl Uet {
     /// The packet of the message whose turn it is.
     pub(super) fn next_data(&mut self, now: Time) -> Option<UetPacket> {
         loop {
+            let sources = self.turns.len();
             let message = self.turns.pop_front()?;
             let Some(outgoing) = self.exchange.outgoing(message) else { continue };
             let (head, length) = (outgoing.head, outgoing.length);
             let sending = &mut outgoing.state;
             sending.listed = false;
-            let next = sending.next(&self.config, length);
-            let Some((packet, bytes)) = next.filter(|&(_, bytes)| sending.may_send(bytes)) else {
-                continue;
-            };
+            let (config, next) = (&self.config, sending.next(&self.config, length));
+            let next = next.filter(|&(_, bytes)| sending.may_send(config, bytes));
+            let Some((packet, bytes)) = next else { continue };
             let resent = packet < sending.flight.next_new();
             let ev = sending.entropy.next(now, &mut self.rng);
-            let expires = sending.flight.sends((packet, bytes), (now, self.config.timeout), ev);
+            let expires = sending.flight.sends((packet, bytes), (now, config.timeout), ev);
+            sending.credit.spend(bytes);
             let is_last = sending.flight.next_new() == sending.packets;
-            let fills = sending.flight.bytes() + u64::from(bytes) >= sending.nscc.window();
             let body = UetBody::Data {
-                piece: self.config.wire.piece(packet, length),
-                asks: resent || is_last || fills,
+                piece: config.wire.piece(packet, length),
+                asks: resent || is_last || sending.is_stopped(config, bytes),
                 resent,
+                target: sending.target(config, length, sources),
             };
             if sending.due.at().is_none_or(|due| expires < due) {
                 self.timers.set(&mut sending.due, message, expires);
@@ -142,10 +183,20 @@ impl Uet {
         let in_flight = sending.flight.bytes();
         let signal = WindowSignal { now, bytes, rtt, marked: ack.marked, in_flight };
         sending.nscc.acknowledged(&config.nscc, signal);
-        if sending.flight.received() == sending.packets {
+        sending.credit.heard();
+        // A receiver that wants no more, because the call has ended there, claims to have all.
+        if sending.flight.received() == packets || ack.prefix == packets {
             return self.exchange.finish(message);
         }
-        self.reset_timer(message);
+        self.reset_timer(now, message);
+        self.list(message);
+    }
+
+    /// A pull arrived.
+    pub(super) fn on_pull(&mut self, now: Time, message: Ref, quanta: u32) {
+        let Some(outgoing) = self.exchange.outgoing(message) else { return };
+        outgoing.state.credit.pulled(&self.config.rccc, quanta);
+        self.reset_timer(now, message);
         self.list(message);
     }
 
@@ -165,24 +216,31 @@ impl Uet {
         let in_flight = sending.flight.bytes();
         let rtt = Some(now.since(sent.at).0);
         let signal = WindowSignal { now, bytes: bytes.into(), rtt, marked, in_flight };
-        sending.nscc.trimmed(&config.nscc, signal);
+        sending.nscc.trimmed(&config.nscc, signal, last_hop && config.control.has_credit());
         sending.flight.misses(packet, bytes);
+        sending.credit.heard();
         let report = match (last_hop, marked) {
             (false, _) => PathReport::Trimmed,
             (true, true) => PathReport::Marked,
             (true, false) => PathReport::Good,
         };
         sending.entropy.report(now, came_by, report);
-        self.reset_timer(message);
+        self.reset_timer(now, message);
         self.list(message);
     }
 
-    /// Sets the timer for the packet that expires first.
-    fn reset_timer(&mut self, message: Ref) {
+    /// Sets the timer for the packet that expires first. If none is in flight, a sender that lacks
+    /// credit waits for a pull, which may have been lost.
+    fn reset_timer(&mut self, now: Time, message: Ref) {
         let Some(outgoing) = self.exchange.outgoing(message) else { return };
-        let sending = &mut outgoing.state;
-        match sending.flight.earliest() {
-            Some((_, sent)) => self.timers.set(&mut sending.due, message, sent.expires),
+        let (config, sending) = (&self.config, &mut outgoing.state);
+        let expires = sending.flight.earliest().map(|(_, sent)| sent.expires);
+        let asks = || {
+            let patience = sending.credit.patience(config.timeout);
+            sending.lacks_credit(config).then(|| Time(now.0.saturating_add(patience.0)))
+        };
+        match expires.or_else(asks) {
+            Some(at) => self.timers.set(&mut sending.due, message, at),
             None => sending.due.clear(),
         }
     }
@@ -215,7 +273,13 @@ impl Uet {
             self.timeouts.expired += 1;
             self.timeouts.flows += u64::from(!std::mem::replace(&mut sending.late, true));
         }
-        self.reset_timer(message);
+        if sending.lacks_credit(config) && sending.credit.asks(&config.rccc, now) {
+            let (head, target) = (outgoing.head, sending.target(config, length, 1));
+            let ev = sending.entropy.next(now, &mut self.rng);
+            let body = UetBody::Rts { length, target };
+            self.control.push_back(UetPacket { head, body, ev });
+        }
+        self.reset_timer(now, message);
         self.list(message);
     }
 }

@@ -70,6 +70,11 @@ impl SentPackets {
         self.again.first().copied()
     }
 
+    /// How many packets are to be sent again, and whether `last` is one of them.
+    pub fn missing(&self, last: u32) -> (u32, bool) {
+        (self.again.len() as u32, self.again.last() == Some(&last))
+    }
+
     /// Every packet before this one is received.
     pub fn received(&self) -> u32 {
         self.first

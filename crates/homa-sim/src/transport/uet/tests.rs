@@ -8,6 +8,7 @@ use super::*;
 /// A BDP of ten full packets.
 pub(super) const CONFIG: UetConfig = UetConfig {
     wire: WireFormat::bare(1_064, 64, 64),
+    control: UetControl::Nscc,
     nscc: NsccConfig {
         full: 1_064,
         payload: 1_000,
@@ -17,6 +18,14 @@ pub(super) const CONFIG: UetConfig = UetConfig {
         target: 6_384,
         initial: 10_640,
         most: 1_500,
+    },
+    rccc: RcccConfig {
+        full: 1_064,
+        link: Rate::gbps(10),
+        initial: 10_640,
+        most: 15_960,
+        base_rtt: 8_512,
+        oversubscription: 1_000,
     },
     paths: UetPaths::Mixed,
     evs: 64,
@@ -158,7 +167,7 @@ fn ten_control_packets_go_before_data() {
     start(&mut sender, 0, (1, 40));
     for packet in 0..25 {
         let piece = CONFIG.wire.piece(packet, 80_000);
-        hear(&mut sender, 0, (2, 0), UetBody::Data { piece, asks: true, resent: false });
+        hear(&mut sender, 0, (2, 0), UetBody::Data { piece, asks: true, resent: false, target: 0 });
     }
     let kinds = std::iter::from_fn(|| sender.transmit(Time(0)));
     let kinds =
@@ -171,7 +180,7 @@ fn ten_control_packets_go_before_data() {
 fn a_trimmed_packet_is_answered_with_its_path_and_place() {
     let mut receiver = host();
     let piece = CONFIG.wire.piece(2, 40_000);
-    let body = UetBody::Data { piece, asks: false, resent: false };
+    let body = UetBody::Data { piece, asks: false, resent: false, target: 0 };
     let packet = UetPacket { head: head(0), body, ev: 33 };
     let plain = PacketMeta::new(HostId(1), 0);
     let arrival = PacketMeta { trimmed: true, last_hop: true, ..plain };
@@ -202,15 +211,97 @@ fn answers_about_packets_that_there_are_not_change_nothing() {
     assert_eq!(sends(&mut sender, 2), [(1, 10), (1, 11)]);
     let mut receiver = host();
     let piece = Piece { packet: u32::MAX, offset: 0, len: 1_000, total: 3_000 };
-    hear(&mut receiver, 0, (1, 0), UetBody::Data { piece, asks: true, resent: false });
+    hear(&mut receiver, 0, (1, 0), UetBody::Data { piece, asks: true, resent: false, target: 0 });
     assert_eq!(receiver.refused(), 1);
+}
+
+/// A sender that needs credit, with ten packets of speculative credit.
+fn credited() -> Uet {
+    Uet::new(UetConfig { control: UetControl::Rccc, ..CONFIG }, HostId(0), 0)
+}
+
+#[test]
+fn a_sender_spends_its_speculative_credit_and_waits_for_pulls() {
+    let mut sender = credited();
+    start(&mut sender, 0, (1, 40));
+    assert_eq!(sends(&mut sender, 0), (0..10).map(|n| (1, n)).collect::<Vec<_>>());
+    // Without a window, an acknowledgement frees nothing.
+    hear(&mut sender, 9 * US, (1, 0), prefix(4));
+    assert_eq!(sends(&mut sender, 9 * US), []);
+    // 16 quanta are 4,096 bytes: three packets, and the fourth uses them up.
+    hear(&mut sender, 10 * US, (1, 0), UetBody::Pull { quanta: 16 });
+    assert_eq!(sends(&mut sender, 10 * US), (10..14).map(|n| (1, n)).collect::<Vec<_>>());
+    hear(&mut sender, 11 * US, (1, 0), nack(5));
+    assert_eq!(sends(&mut sender, 11 * US), [], "not even again");
+    hear(&mut sender, 12 * US, (1, 0), UetBody::Pull { quanta: 20 });
+    assert_eq!(sends(&mut sender, 12 * US), [(1, 5)]);
+}
+
+#[test]
+fn with_both_a_packet_needs_credit_and_room_in_the_window() {
+    let mut sender = Uet::new(UetConfig { control: UetControl::Both, ..CONFIG }, HostId(0), 0);
+    start(&mut sender, 0, (1, 40));
+    assert_eq!(sends(&mut sender, 0).len(), 10);
+    hear(&mut sender, 9 * US, (1, 0), UetBody::Pull { quanta: 40 });
+    assert_eq!(sends(&mut sender, 9 * US), [], "the window is full");
+    hear(&mut sender, 10 * US, (1, 0), prefix(2));
+    assert_eq!(sends(&mut sender, 10 * US), [(1, 10), (1, 11)]);
+    // A packet that the last switch trimmed is the credit's concern, not the window's.
+    let body = UetBody::Nack { packet: 3, came_by: 7, last_hop: true, marked: false };
+    hear(&mut sender, 11 * US, (1, 0), body);
+    assert_eq!(sends(&mut sender, 11 * US), [(1, 3)]);
+}
+
+#[test]
+fn a_sender_without_credit_asks_for_it_after_a_timeout() {
+    let mut sender = credited();
+    start(&mut sender, 0, (1, 12));
+    sends(&mut sender, 0);
+    let asks = |sender: &mut Uet, now: u64| {
+        sender.expire(Time(now * US));
+        let packets = std::iter::from_fn(|| sender.transmit(Time(now * US)));
+        packets.map(|packet| packet.body).collect::<Vec<_>>()
+    };
+    // What is missing is 12 packets and what the ten that were sent owe: 12,768 bytes.
+    let rts = UetBody::Rts { length: 12_000, target: 50 };
+    assert_eq!(asks(&mut sender, 100), [rts]);
+    // Nothing is in flight, and the request may be lost: the waits double.
+    assert_eq!(asks(&mut sender, 299), []);
+    assert_eq!(asks(&mut sender, 300), [rts]);
+    hear(&mut sender, 310 * US, (1, 0), UetBody::Pull { quanta: 50 });
+    assert_eq!(sends(&mut sender, 310 * US).len(), 12);
+}
+
+#[test]
+fn a_receiver_pulls_what_a_request_asks_for() {
+    let mut receiver = credited();
+    hear(&mut receiver, 0, (1, 0), UetBody::Rts { length: 12_000, target: 20 });
+    receiver.expire(Time(0));
+    let pulls = |receiver: &mut Uet, now: u64| {
+        let packets = std::iter::from_fn(|| receiver.transmit(Time(now)));
+        packets.map(|packet| (packet.body, packet.ev)).collect::<Vec<_>>()
+    };
+    // Four packets are 16 quanta; they take 3.31 us at 9.9 Gbit/s.
+    assert_eq!(pulls(&mut receiver, 0), [(UetBody::Pull { quanta: 16 }, 1)]);
+    assert_eq!(receiver.deadline(), Some(Time(3_310)));
+    receiver.expire(Time(3_310));
+    assert_eq!(pulls(&mut receiver, 3_310), [(UetBody::Pull { quanta: 20 }, 2)]);
+    // An unknown message, and one that is complete.
+    let piece = CONFIG.wire.piece(0, 900);
+    let data = UetBody::Data { piece, asks: true, resent: false, target: 0 };
+    hear(&mut receiver, 4_000, (2, 0), data);
+    pulls(&mut receiver, 4_000);
+    hear(&mut receiver, 5_000, (2, 0), UetBody::Rts { length: 900, target: 9 });
+    let (answer, _) = pulls(&mut receiver, 5_000)[0];
+    assert!(matches!(answer, UetBody::Ack { ack: UetAck { prefix: 1, .. }, .. }), "{answer:?}");
 }
 
 #[test]
 fn every_call_is_answered_once_despite_faults() {
-    for seed in 0..8 {
+    for seed in 0..12 {
         let paths = [UetPaths::Mixed, UetPaths::Reps, UetPaths::Bitmap, UetPaths::Oblivious];
-        let config = UetConfig { seed, paths: paths[seed as usize % 4], ..CONFIG };
+        let control = [UetControl::Nscc, UetControl::Rccc, UetControl::Both][seed as usize % 3];
+        let config = UetConfig { seed, control, paths: paths[seed as usize % 4], ..CONFIG };
         random_calls(seed, move |host, life| Uet::new(config, host, life), Uet::in_flight);
     }
 }

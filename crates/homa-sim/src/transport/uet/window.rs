@@ -134,7 +134,7 @@ impl NsccConfig {
     }
 
     /// The largest window of a flow whose round trip without queues is `base_rtt`.
-    pub(super) fn largest(&self, base_rtt: u64) -> u64 {
+    pub fn largest(&self, base_rtt: u64) -> u64 {
         let bdp = u128::from(base_rtt) * u128::from(self.link.0) / 8_000_000_000;
         let most = bdp * u128::from(self.most) / 1_000;
         u64::try_from(most).unwrap_or(u64::MAX).max(self.full.into())
@@ -224,15 +224,17 @@ impl Nscc {
         self.clamp(config);
     }
 
-    /// A switch trimmed a packet.
-    pub fn trimmed(&mut self, config: &NsccConfig, signal: WindowSignal) {
+    /// A switch trimmed a packet. It costs the window its bytes unless it is `excused`: it was
+    /// trimmed at the last hop, for which the receiver gives credit.
+    pub fn trimmed(&mut self, config: &NsccConfig, signal: WindowSignal, excused: bool) {
         if let Some(rtt) = signal.rtt {
             self.observe_rtt(config, rtt);
         }
         self.adapt.ignored += signal.bytes;
         self.mean_ps = mean_after(self.mean_ps, config.base_rtt.saturating_mul(1_000));
         self.adapt.trimmed = true;
-        if !self.adapts(config, &WindowSignal { marked: true, ..signal }, (true, 0)) {
+        let adapts = self.adapts(config, &WindowSignal { marked: true, ..signal }, (true, 0));
+        if !adapts && !excused {
             self.lost(config, signal.bytes);
         }
     }
@@ -442,16 +444,16 @@ mod tests {
     fn quick_adapt_takes_what_arrived_and_ignores_what_flew() {
         let mut nscc = Nscc::new(&CONFIG, Time(0));
         // The first period begins, and a trimmed packet costs its bytes.
-        nscc.trimmed(&CONFIG, signal(1, 4_150, (0, true)));
+        nscc.trimmed(&CONFIG, signal(1, 4_150, (0, true)), false);
         assert_eq!(nscc.window(), CONFIG.initial - 4_150);
         nscc.acknowledged(&CONFIG, signal(10, 12_450, (20_000, true)));
         let period = CONFIG.base_rtt + CONFIG.target;
-        nscc.trimmed(&CONFIG, signal(2 + period, 4_150, (0, true)));
+        nscc.trimmed(&CONFIG, signal(2 + period, 4_150, (0, true)), false);
         assert_eq!(nscc.window(), 12_450);
         // 100,000 bytes were in flight.
-        nscc.trimmed(&CONFIG, signal(3 + period, 99_999, (0, true)));
+        nscc.trimmed(&CONFIG, signal(3 + period, 99_999, (0, true)), false);
         assert_eq!(nscc.window(), 12_450);
-        nscc.trimmed(&CONFIG, signal(4 + period, 4_150, (0, true)));
+        nscc.trimmed(&CONFIG, signal(4 + period, 4_150, (0, true)), false);
         assert_eq!(nscc.window(), 8_300);
     }
 
