@@ -274,7 +274,7 @@ fn configure(
         rccc: RcccConfig {
             full: wire.full(),
             link: scale.link,
-            initial: nscc.initial,
+            initial: nscc.initial.max(wire.full().into()),
             most: nscc.largest(nscc.base_rtt),
             base_rtt: nscc.base_rtt,
             oversubscription: 1_000,

@@ -55,9 +55,14 @@ fn oversubscription_is_that_of_the_tier_that_carries_least() {
     let leaf_spine =
         |spines| LeafSpine { racks: 3, hosts_per_rack: 8, spines, physics: physics() }.wire();
     let rack = SingleSwitch { hosts: 8, physics: physics() }.wire();
-    let ratios = [rack, tree(1), tree(2), leaf_spine(8), leaf_spine(2)];
+    // Racks of two hosts with two links each, and pods of two racks with two links to the core.
+    let (aggrs, cores) = (2, 1);
+    let core_rate = Some(Rate::gbps(100));
+    let pods =
+        Pods { pods: 2, racks: 2, hosts_per_rack: 2, aggrs, cores, core_rate, physics: physics() };
+    let ratios = [rack, tree(1), tree(2), leaf_spine(8), leaf_spine(2), pods.wire()];
     let ratios = ratios.map(|wiring| wiring.oversubscription());
-    assert_eq!(ratios, [1_000, 1_000, 2_000, 1_000, 4_000]);
+    assert_eq!(ratios, [1_000, 1_000, 2_000, 1_000, 4_000, 2_000]);
 }
 
 #[test]

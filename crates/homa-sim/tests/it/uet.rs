@@ -80,14 +80,14 @@ fn with_credit_an_incast_trims_only_what_was_sent_unasked() {
     assert_eq!(outcome.timeouts.expired, 0);
 }
 
-/// Without it, three of four packets would be trimmed.
+/// Two of three packets on their way would be trimmed without it (31,498 beside 15,664).
 #[test]
 fn pulls_follow_what_an_oversubscribed_core_carries() {
     let traffic = Traffic::Permutation { bytes: 1_000_000 };
     let shape = Shape::LeafSpine { racks: 8, hosts_per_rack: 8, spines: 2 };
     let outcome = outcome_of("uet-rccc", shape, traffic, UetOptions::default());
     let packets = 64 * 1_000_000 / 4_086;
-    assert!(outcome.drops.trimmed < packets / 2, "{:?} of {packets}", outcome.drops);
+    assert!(outcome.drops.trimmed < packets / 5, "{:?} of {packets}", outcome.drops);
 }
 
 #[test]

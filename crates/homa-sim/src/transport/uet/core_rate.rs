@@ -4,11 +4,12 @@
 //! Credit paces the last hop. In an oversubscribed core, every receiver would pull at the rate of
 //! its link, and most packets would be trimmed. So a receiver looks at what arrived about every 1.5
 //! round trips: packets that a switch before the last hop trimmed, and a mean share of marked ones
-//! above .3, lower its rate; otherwise it grows, twice as much each time that nothing was marked.
-//! Credit alone has this; with windows, senders notice.
+//! above .3, lower its rate; otherwise it grows by .01, and if nothing was marked, by that doubled
+//! for every increase before it in a row. Credit alone has this; with windows, senders notice.
 //!
 //! Invariant: the rate is between .9 of what the core carries for a host and 1. Periods are looked
-//! at when something happens, with the same outcome as at their ends.
+//! at when something happens, with the same outcome as at their ends; after 64 that nothing looked
+//! at, a new one begins.
 
 use homa_proto::Time;
 use homa_workload::rng::Rng;
@@ -175,6 +176,22 @@ mod tests {
         assert_eq!(rates, [31, 33, 37, 45]);
         pace = pace.after(Arrivals { marked: 1, ..arrivals }, 0.225);
         assert_eq!((pace.rate * 100.0).round() as u32, 46);
+        // The increase with marks counts as one in the row.
+        pace = pace.after(arrivals, 0.225);
+        assert_eq!((pace.rate * 100.0).round() as u32, 78);
+    }
+
+    #[test]
+    fn whole_packets_with_marks_stretch_the_time_of_a_pull() {
+        let pull = |marked| {
+            let mut core = CoreRate::new(4.0, 10_000, Rng::stream(1, "pulls"));
+            for packet in 0..10 {
+                core.saw(Time(1), DataArrival::Whole { marked: packet < marked });
+            }
+            core.stretched(Time(20_000), 900)
+        };
+        // With all ten marked, the mean is .5, and the rate .9.
+        assert_eq!([pull(0), pull(6), pull(10)], [900, 900, 1_000]);
     }
 
     #[test]

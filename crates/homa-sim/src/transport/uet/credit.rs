@@ -8,9 +8,17 @@
 //! all senders together, which take turns while they want something. While none does, it pulls a
 //! little ahead from those that were satisfied (slow pulls).
 //!
+//! A message that sent its last packet asks for nothing more. If packets of it are trimmed
+//! afterwards, its receiver answers with a pull that grants nothing, because the target is what it
+//! was, and there only a slow pull helps, which comes when no other sender wants anything. Here a
+//! sender sends a request after a timeout if it lacks credit, has no packet in flight, and asked
+//! for no more than it got (*inferred*).
+//!
 //! Invariants: a message is at most once in each list of the receiver's queue; a pull never takes
-//! back what an earlier one gave. Left out: the rate that follows a host's PCIe bus; there,
-//! satisfied flows are pulled after their end, too, and may be listed twice.
+//! back what an earlier one gave. Left out: the rate that follows a host's PCIe bus. There,
+//! satisfied flows are pulled after their end, too, and may be listed twice; targets may fall below
+//! what was pulled; a pull is 16,384 bytes with packets of any size; and the first credit is the
+//! largest window, whatever the first window is.
 
 use std::collections::VecDeque;
 
@@ -30,9 +38,8 @@ const PACKETS_PER_PULL: u32 = 4;
 const EMPTY_PULL: u32 = 4;
 /// The share of its link that a receiver pulls, per cent.
 const PULLED_PERCENT: u64 = 99;
-/// A sender that has neither credit nor packets in flight asks again after as many doublings of the
-/// timeout (inferred: nothing is lost there).
-const SILENT_DOUBLINGS: u8 = 6;
+/// Doublings of the time between requests to send, at most.
+const MOST_DOUBLINGS: u8 = 6;
 
 /// The sizes of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +79,20 @@ pub(super) struct Credit {
     bytes: i64,
     /// Quanta pulled so far.
     pulled: u32,
+    /// The highest target that it sent.
+    announced: u32,
     /// Nothing was heard of the receiver yet.
     speculates: bool,
-    /// When it last sent a request to send (RTS), and how many it sent since the last pull.
-    asked: Option<(Time, u8)>,
+    /// When it last sent a request to send (RTS).
+    asked: Option<Time>,
+    /// How many it sent since the last pull.
+    requests: u8,
 }
 
 impl Credit {
     pub fn new(config: &RcccConfig) -> Self {
         let bytes = i64::try_from(config.initial).unwrap_or(i64::MAX);
-        Self { bytes, pulled: 0, speculates: true, asked: None }
+        Self { bytes, pulled: 0, announced: 0, speculates: true, asked: None, requests: 0 }
     }
 
     /// A packet may be sent if there is any credit.
@@ -103,11 +114,16 @@ impl Credit {
     /// A pull arrived: the receiver has granted `pulled` quanta so far.
     pub fn pulled(&mut self, config: &RcccConfig, pulled: u32) {
         self.heard();
-        self.asked = None;
+        self.requests = 0;
         let more = i64::from(pulled.saturating_sub(self.pulled)) * i64::from(QUANTUM);
         let most = i64::try_from(config.most).unwrap_or(i64::MAX);
-        self.bytes = (self.bytes + more).min(most.max(self.bytes));
+        self.bytes = (self.bytes + more).min(most);
         self.pulled = self.pulled.max(pulled);
+    }
+
+    /// A packet with this target leaves.
+    pub fn announces(&mut self, target: u32) {
+        self.announced = self.announced.max(target);
     }
 
     /// The pull target of a sender that still has to send `backlog` wire bytes, with `sources`
@@ -133,20 +149,20 @@ impl Credit {
 
     /// Whether a request to send may go now: at most one in a round trip. Counts it.
     pub fn asks(&mut self, config: &RcccConfig, now: Time) -> bool {
-        let count = match self.asked {
-            Some((at, _)) if now.since(at).0 < config.base_rtt => return false,
-            Some((_, count)) => count.saturating_add(1),
-            None => 1,
-        };
-        self.asked = Some((now, count));
-        true
+        let may = self.asked.is_none_or(|at| now.since(at).0 >= config.base_rtt);
+        if may {
+            self.asked = Some(now);
+            self.requests = self.requests.saturating_add(1);
+        }
+        may
     }
 
-    /// How long it waits for a pull without any packet in flight. A request may be lost, and so may
-    /// a pull.
+    /// How long it waits for a pull without any packet in flight, until it asks for one. Requests
+    /// may be lost, and so may pulls; but a receiver that owes some is only busy with others.
     pub fn patience(&self, timeout: Duration) -> Duration {
-        let doublings = self.asked.map_or(SILENT_DOUBLINGS, |(_, count)| count);
-        Duration(timeout.0.saturating_mul(1 << doublings.min(SILENT_DOUBLINGS)))
+        let is_owed = self.requests == 0 && self.announced > self.pulled;
+        let doublings = if is_owed { MOST_DOUBLINGS } else { self.requests.min(MOST_DOUBLINGS) };
+        Duration(timeout.0.saturating_mul(1 << doublings))
     }
 }
 
@@ -343,14 +359,19 @@ mod tests {
     fn requests_are_a_round_trip_apart_and_waits_double() {
         let mut credit = Credit::new(&CONFIG);
         let timeout = Duration(100);
-        assert_eq!(credit.patience(timeout), Duration(6_400), "a pull should come");
+        assert_eq!(credit.patience(timeout), timeout);
         assert!(credit.asks(&CONFIG, Time(50_000)));
         assert!(!credit.asks(&CONFIG, Time(64_022)));
         assert_eq!(credit.patience(timeout), Duration(200));
         assert!(credit.asks(&CONFIG, Time(64_023)));
         assert_eq!(credit.patience(timeout), Duration(400));
         credit.pulled(&CONFIG, 64);
-        assert_eq!(credit.patience(timeout), Duration(6_400));
+        assert_eq!(credit.patience(timeout), timeout);
+        assert!(!credit.asks(&CONFIG, Time(70_000)), "a pull permits no other request");
+        credit.announces(65);
+        assert_eq!(credit.patience(timeout), Duration(6_400), "it is the receiver's turn");
+        credit.pulled(&CONFIG, 65);
+        assert_eq!(credit.patience(timeout), timeout);
     }
 
     /// The messages of the next pulls, with their times.
@@ -402,8 +423,13 @@ mod tests {
         }
         // 1,027 quanta are the most: after the pull that reaches them there is none.
         assert_eq!((pulled[0].quanta, last), (10 + 17 * 64, 64 + 17 * 64));
-        // A request gets an answer all the same, which repeats what was pulled.
+        // A request gets an answer all the same, which repeats what was pulled. It takes the time
+        // of four quanta, 82.8 ns.
         queue.wants(&mut pulled[0], name(0), (10, true));
-        assert_eq!(pulls(&mut queue, &mut pulled, 1)[0].2, 10 + 17 * 64);
+        let (at, _, quanta) = pulls(&mut queue, &mut pulled, 1)[0];
+        assert_eq!(quanta, 10 + 17 * 64);
+        queue.wants(&mut pulled[0], name(0), (10, true));
+        let next = queue.next().zip(at).map(|(next, at)| next.since(at).0);
+        assert!(next.is_some_and(|next| (82..=84).contains(&next)), "{next:?}");
     }
 }

@@ -87,13 +87,17 @@ impl UetSending {
         (u64::from(new + missing) * full - if with_last { short } else { 0 }, new > 0)
     }
 
-    /// The pull target, with `sources` messages that share the link; 0 without credit.
-    fn target(&self, config: &UetConfig, length: u32, sources: usize) -> u32 {
+    /// The pull target of a packet that leaves, with `sources` messages that share the link; 0
+    /// without credit.
+    fn announce(&mut self, config: &UetConfig, length: u32, sources: usize) -> u32 {
         if !config.control.has_credit() {
             return 0;
         }
         let window = config.control.has_windows().then_some(self.nscc.window());
-        self.credit.target(&config.rccc, self.backlog(config, length), window, sources)
+        let backlog = self.backlog(config, length);
+        let target = self.credit.target(&config.rccc, backlog, window, sources);
+        self.credit.announces(target);
+        target
     }
 
     /// Whether it has something to send, and no credit for it.
@@ -147,7 +151,7 @@ impl Uet {
                 piece: config.wire.piece(packet, length),
                 asks: resent || is_last || sending.is_stopped(config, bytes),
                 resent,
-                target: sending.target(config, length, sources),
+                target: sending.announce(config, length, sources),
             };
             if sending.due.at().is_none_or(|due| expires < due) {
                 self.timers.set(&mut sending.due, message, expires);
@@ -265,7 +269,9 @@ impl Uet {
         let length = outgoing.length;
         let sending = &mut outgoing.state;
         let late = |(_, sent): &(u32, SentPacket)| sent.expires <= now;
+        let mut any_late = false;
         while let Some((packet, sent)) = sending.flight.earliest().filter(late) {
+            any_late = true;
             let bytes = size(config, packet, length);
             sending.flight.misses(packet, bytes);
             sending.nscc.lost(&config.nscc, bytes.into());
@@ -273,8 +279,14 @@ impl Uet {
             self.timeouts.expired += 1;
             self.timeouts.flows += u64::from(!std::mem::replace(&mut sending.late, true));
         }
-        if sending.lacks_credit(config) && sending.credit.asks(&config.rccc, now) {
-            let (head, target) = (outgoing.head, sending.target(config, length, 1));
+        let waited = any_late || sending.flight.earliest().is_none();
+        if waited && sending.lacks_credit(config) && sending.credit.asks(&config.rccc, now) {
+            // The wait for credit has expired, and not that for a packet.
+            if !any_late {
+                self.timeouts.expired += 1;
+                self.timeouts.flows += u64::from(!std::mem::replace(&mut sending.late, true));
+            }
+            let (head, target) = (outgoing.head, sending.announce(config, length, 1));
             let ev = sending.entropy.next(now, &mut self.rng);
             let body = UetBody::Rts { length, target };
             self.control.push_back(UetPacket { head, body, ev });

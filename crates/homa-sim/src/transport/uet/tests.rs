@@ -233,6 +233,12 @@ fn a_sender_spends_its_speculative_credit_and_waits_for_pulls() {
     assert_eq!(sends(&mut sender, 10 * US), (10..14).map(|n| (1, n)).collect::<Vec<_>>());
     hear(&mut sender, 11 * US, (1, 0), nack(5));
     assert_eq!(sends(&mut sender, 11 * US), [], "not even again");
+    // A trimmed packet, too, ends the speculation of another message.
+    start(&mut sender, 11 * US, (2, 40));
+    let first = sender.transmit(Time(11 * US)).unwrap();
+    assert_eq!(first.head.to, HostId(2));
+    hear(&mut sender, 11 * US, (2, 0), nack(0));
+    assert_eq!(sends(&mut sender, 11 * US), []);
     hear(&mut sender, 12 * US, (1, 0), UetBody::Pull { quanta: 20 });
     assert_eq!(sends(&mut sender, 12 * US), [(1, 5)]);
 }
@@ -270,6 +276,41 @@ fn a_sender_without_credit_asks_for_it_after_a_timeout() {
     assert_eq!(asks(&mut sender, 300), [rts]);
     hear(&mut sender, 310 * US, (1, 0), UetBody::Pull { quanta: 50 });
     assert_eq!(sends(&mut sender, 310 * US).len(), 12);
+}
+
+#[test]
+fn the_packet_that_uses_up_the_credit_asks_and_messages_share_targets() {
+    let mut sender = credited();
+    start(&mut sender, 0, (1, 40));
+    start(&mut sender, 0, (2, 40));
+    let packets: Vec<UetPacket> = std::iter::from_fn(|| sender.transmit(Time(0))).collect();
+    let data = |packet: &UetPacket| match packet.body {
+        UetBody::Data { piece, asks, target, .. } => (packet.head.to.0, piece.packet, asks, target),
+        _ => panic!("{packet:?}"),
+    };
+    let data: Vec<_> = packets.iter().map(data).collect();
+    assert!(data.iter().all(|&(_, packet, asks, _)| asks == (packet == 9)), "{data:?}");
+    // 15,960 bytes at most, less 9,576 of speculative credit, shared by two; then all for one.
+    assert_eq!(data[0], (1, 0, false, 3_192_u32.div_ceil(256)));
+    assert_eq!(data[19], (2, 9, true, 15_960_u32.div_ceil(256)));
+}
+
+#[test]
+fn a_trimmed_last_packet_is_asked_for_after_a_timeout() {
+    let mut sender = credited();
+    start(&mut sender, 0, (1, 1));
+    assert_eq!(sends(&mut sender, 0), [(1, 0)]);
+    hear(&mut sender, 9 * US, (1, 0), nack(0));
+    // The pull that a header earns grants nothing, because nothing more was asked for.
+    hear(&mut sender, 10 * US, (1, 0), UetBody::Pull { quanta: 0 });
+    sender.expire(Time(109 * US));
+    assert_eq!(sender.transmit(Time(109 * US)).map(|packet| packet.body), None);
+    sender.expire(Time(110 * US));
+    let rts = sender.transmit(Time(110 * US)).map(|packet| packet.body);
+    assert_eq!(rts, Some(UetBody::Rts { length: 1_000, target: 5 }));
+    assert_eq!((sender.timeouts().expired, sender.timeouts().flows), (1, 1));
+    hear(&mut sender, 111 * US, (1, 0), UetBody::Pull { quanta: 5 });
+    assert_eq!(sends(&mut sender, 111 * US), [(1, 0)]);
 }
 
 #[test]
