@@ -279,7 +279,7 @@ fn a_sender_without_credit_asks_for_it_after_a_timeout() {
 }
 
 #[test]
-fn the_packet_that_uses_up_the_credit_asks_and_messages_share_targets() {
+fn the_packet_that_uses_up_the_credit_asks_for_an_answer() {
     let mut sender = credited();
     start(&mut sender, 0, (1, 40));
     start(&mut sender, 0, (2, 40));
