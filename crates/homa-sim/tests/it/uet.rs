@@ -80,7 +80,7 @@ fn with_credit_an_incast_trims_only_what_was_sent_unasked() {
     assert_eq!(outcome.timeouts.expired, 0);
 }
 
-/// Two of three packets on their way would be trimmed without it (31,498 beside 15,664).
+/// If each receiver pulled at its link's rate, more packets would be trimmed than messages have.
 #[test]
 fn pulls_follow_what_an_oversubscribed_core_carries() {
     let traffic = Traffic::Permutation { bytes: 1_000_000 };

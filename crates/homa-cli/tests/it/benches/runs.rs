@@ -66,8 +66,8 @@ pub fn report(output: &Output) -> Option<Value> {
     Some(document(output))
 }
 
-/// What a run printed, for a test that compares keys: it goes on with fewer of them if there was no
-/// rack, and rows may fail on a busy machine.
+/// What a run printed, for a test that compares keys. If there was no rack, this is `None`, and the
+/// test compares fewer keys. Rows may fail on a busy machine, so the exit code may be 1.
 pub fn shown(output: &Output) -> Option<Value> {
     if code(output) == 2 {
         assert!(stderr(output).contains("hint: "), "{}", stderr(output));

@@ -15,10 +15,10 @@
 //! for no more than it got (*inferred*).
 //!
 //! Invariants: a message is at most once in each list of the receiver's queue; a pull never takes
-//! back what an earlier one gave. Left out: the rate that follows a host's PCIe bus. There,
-//! satisfied flows are pulled after their end, too, and may be listed twice; targets may fall below
-//! what was pulled; a pull is 16,384 bytes with packets of any size; and the first credit is the
-//! largest window, whatever the first window is.
+//! back what an earlier one gave. Left out: the rate that follows a host's PCIe bus. In the
+//! authors' simulator, satisfied flows are also pulled after their end, and may be listed twice.
+//! Targets may fall below what was pulled. A pull grants 16,384 bytes, even if packets are small.
+//! The first credit is always the largest window, even if the first window is smaller.
 
 use std::collections::VecDeque;
 
@@ -203,7 +203,7 @@ pub(super) struct Pull {
     pub number: u16,
 }
 
-/// The messages that a host pulls, for all of which its link has one pace.
+/// The messages that a host pulls. They share one pacer, because they share the host's link.
 #[derive(Clone, Debug)]
 pub(super) struct CreditQueue {
     /// Those whose senders want something, in turn.

@@ -268,7 +268,7 @@ fn a_sender_without_credit_asks_for_it_after_a_timeout() {
         let packets = std::iter::from_fn(|| sender.transmit(Time(now * US)));
         packets.map(|packet| packet.body).collect::<Vec<_>>()
     };
-    // What is missing is 12 packets and what the ten that were sent owe: 12,768 bytes.
+    // All 12 packets are still to be sent, and no credit is left: 12,768 bytes are 50 quanta.
     let rts = UetBody::Rts { length: 12_000, target: 50 };
     assert_eq!(asks(&mut sender, 100), [rts]);
     // Nothing is in flight, and the request may be lost: the waits double.
